@@ -2,9 +2,11 @@
 
 import pytest
 
-from dballoc.doctor import examine
+from dballoc.doctor import examine, kernel
 from dballoc.doctor.finding import Finding
 from dballoc.host.package_names import parse_policy
+from dballoc.measure import perf_events
+from dballoc.measure.server_counters import Countable
 
 POLICY = """libmimalloc2.0:
   Installed: 2.0.9
@@ -28,3 +30,34 @@ def test_packages_with_a_candidate() -> None:
 def test_only_what_is_missing_keeps_bench_from_running(state: str, can: bool) -> None:
     findings = [Finding("python", "ok", "3.11"), Finding("sysbench", state, "…", "install it")]
     assert examine.can_bench(findings) is can
+
+
+@pytest.mark.parametrize(
+    ("kernel_mode", "refusal", "state", "words", "remedy"),
+    [
+        (True, "", "ok", "counted in user mode and in the kernel", ""),
+        (
+            False,
+            "not the kernel's part: refused; run as root",
+            "note",
+            "counted in user mode, not the kernel's part: refused",
+            "run as root",
+        ),
+        (None, "no such counters; use another", "note", "not counted: no such", "use another"),
+    ],
+)
+def test_whether_instructions_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+    kernel_mode: bool | None,
+    refusal: str,
+    state: str,
+    words: str,
+    remedy: str,
+) -> None:
+    events = () if kernel_mode is None else perf_events.list_events(["cycles"], kernel_mode)
+    monkeypatch.setattr(
+        kernel, "find_countable", lambda _: Countable(events=events, refusal=refusal)
+    )
+    finding = kernel.check_counters()
+    assert (finding.state, finding.remedy) == (state, remedy)
+    assert finding.text.startswith(words)

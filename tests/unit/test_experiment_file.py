@@ -1,5 +1,6 @@
 """The experiment file: read, written, and read back as the same experiment."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from dballoc import catalogue
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.store.results import Results
 
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "results"
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,20}", fullmatch=True)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12)
 DURATIONS = st.integers(min_value=2, max_value=10_000).map(lambda n: f"{n}s") | st.sampled_from(
@@ -78,8 +81,6 @@ def experiments(draw: st.DrawFn) -> Experiment:
 
 @given(experiments())
 def test_what_is_written_is_read_back(model: Experiment) -> None:
-    import tomllib
-
     again = experiment_file.build_experiment(
         tomllib.loads(experiment_file.format_experiment(model)), "here"
     )
@@ -98,10 +99,26 @@ def test_identity_tells_experiments_apart(experiment) -> None:
     assert experiment_file.compute_identity(experiment()) == experiment_file.compute_identity(
         experiment()
     )
-    for change in ({"seed": 2}, {"threads": [1]}, {"blocks": 3}, {"variant": [{"name": "glibc"}]}):
+    changes: list[dict[str, object]] = [
+        {"seed": 2},
+        {"threads": [1]},
+        {"blocks": 3},
+        {"variant": [{"name": "glibc"}]},
+        {"counters": []},
+    ]
+    for change in changes:
         assert experiment_file.compute_identity(
             experiment(**change)
         ) != experiment_file.compute_identity(experiment())
+
+
+def test_results_from_before_there_were_counters_can_be_resumed() -> None:
+    results = Results.open(GOLDEN, read_only=True)
+    facts = results.facts()
+    results.close()
+    model = experiment_file.build_experiment(tomllib.loads(facts["experiment"]), "here")
+    assert model.counters
+    assert experiment_file.compute_identity(model) == facts["identity"]
 
 
 def test_the_order_of_threads_does_not_matter(experiment) -> None:

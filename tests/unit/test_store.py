@@ -10,6 +10,7 @@ import pytest
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
+from dballoc.store.open_database import ADDED
 from dballoc.store.results import FILE, FORMAT, Results, TrialRecord
 
 VARIANT = {
@@ -71,6 +72,47 @@ def test_what_is_written_is_found_again(tmp_path: Path) -> None:
     assert again.finished("solo") == {(1, 0, 1)}
     assert again.probes() == [0.1, 0.2]
     assert again.table("histogram") == [(1, 1, 0.5, 3)]
+    again.close()
+
+
+COUNTER = {"step": 1, "event": "cycles:u", "count": 12, "running": 1.0}
+
+
+def drop_added_tables(directory: Path) -> None:
+    """Make the file what an earlier version of this format wrote."""
+    db = sqlite3.connect(directory / FILE)
+    for name in ADDED:
+        db.execute(f"DROP TABLE {name}")
+    db.close()
+
+
+def list_tables(directory: Path) -> set[str]:
+    db = sqlite3.connect(directory / FILE)
+    try:
+        return {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
+    finally:
+        db.close()
+
+
+def test_tables_that_came_later_are_empty_in_older_results(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    drop_added_tables(tmp_path)
+    results = Results.open(tmp_path, read_only=True)
+    for name in ADDED:
+        assert results.table(name) == []
+        assert {"trial", "event", "count", "running"} <= results.columns(name).keys()
+    results.close()
+    assert not list_tables(tmp_path) & set(ADDED), "reading changes nothing"
+
+
+def test_tables_that_came_later_are_there_for_a_resume(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    drop_added_tables(tmp_path)
+    results = Results.open(tmp_path)
+    results.add_trial(SLOT, record(step_counters=[COUNTER]))
+    results.close()
+    again = Results.open(tmp_path, read_only=True)
+    assert again.table("step_counter") == [(1, 1, "cycles:u", 12, 1.0)]
     again.close()
 
 

@@ -24,6 +24,8 @@ _TABLES = (
     "mark",
     "slice",
     "ledger",
+    "step_counter",
+    "slice_counter",
 )
 
 
@@ -51,6 +53,8 @@ class Campaign:
     mark: pl.DataFrame
     slice: pl.DataFrame
     ledger: pl.DataFrame
+    step_counter: pl.DataFrame
+    slice_counter: pl.DataFrame
 
     @property
     def imported(self) -> bool:

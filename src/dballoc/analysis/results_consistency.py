@@ -3,20 +3,22 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 from pydantic import TypeAdapter
 
 from dballoc import readers
 from dballoc.errors import Failure
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import CounterName, Experiment
 from dballoc.store import campaign_facts as forms
 from dballoc.store.open_database import FILE
 
 Tables = Mapping[str, pl.DataFrame]
 
 _ROLES = {"A1", "A2"}
+# As perf names them: in all modes, in user mode, in the kernel.
+_EVENTS = {name + mode for name in get_args(CounterName) for mode in ("", ":u", ":k")}
 _JSON: dict[str, TypeAdapter[Any]] = {
     "libraries": forms.LIBRARIES,
     "environment": forms.ENVIRONMENT,
@@ -86,11 +88,15 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
 
 def _check_loads(experiment: Experiment, tables: Tables) -> None:
     workloads = {*experiment.workloads, *experiment.warm}
-    for table in ("trial", "step", "slice"):
+    for table in ("trial", "step", "slice", "slice_counter"):
         _check_values(
             tables[table]["workload"].drop_nulls(),
             workloads.__contains__,
             f"{table}.workload: not in the experiment",
+        )
+    for table in ("step_counter", "slice_counter"):
+        _check_values(
+            tables[table]["event"], _EVENTS.__contains__, f"{table}.event: dballoc counts no such"
         )
     _check_values(
         tables["step"].filter(pl.col("kind") == "level")["threads"],

@@ -29,6 +29,7 @@ from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
+from dballoc.measure.server_counters import Countable
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import KIND, Results, TrialRecord
@@ -56,6 +57,8 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
     setting = prepare.prepare_campaign(
         experiment.model_copy(update={"design": "solo", "levels": "rising", "profile": None})
     )
+    # It looks for kills, and compares no costs.
+    setting = replace(setting, countable=Countable())
     for name, prepared in setting.variants.items():
         if prepared.server.engine not in server_options.CACHES:
             raise UsageError(

@@ -34,6 +34,12 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
         "designs": " ".join(setting.designs),
         "duet": json.dumps(_make_duet_fact(setting)),
         "workloads": json.dumps(_make_workloads_fact(setting)),
+        "counters": json.dumps(
+            {
+                "events": [event.name for event in setting.countable.events],
+                "refusal": setting.countable.refusal,
+            }
+        ),
     }
 
 

@@ -35,6 +35,7 @@ def examine() -> list[Finding]:
         kernel.check_huge_pages(),
         kernel.check_memory_cgroup(),
         kernel.check_peak_reset(),
+        kernel.check_counters(),
         kernel.check_open_files(),
         kernel.check_address_space(),
         *machine_noise.check_noise(),

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
 from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
+from dballoc.measure.server_counters import find_countable
 from dballoc.servers.private.command_line import open_files
 
 # What a large experiment opens: for the warning.
@@ -65,6 +67,18 @@ def check_peak_reset() -> Finding:
         text = "/proc/PID/clear_refs is refused: a level's peak includes those before it"
         return Finding(name, "warn", text, 'levels = "fresh" starts the server anew for each level')
     return Finding(name, "ok", "can be reset")
+
+
+def check_counters() -> Finding:
+    """Check whether the host counts instructions and cycles, which verdicts do not need."""
+    name = "instructions and cycles"
+    countable = find_countable(Experiment.model_fields["counters"].default)
+    refusal, _, remedy = countable.refusal.partition("; ")
+    if not countable.events:
+        return Finding(name, "note", f"not counted: {refusal}", remedy)
+    if refusal:
+        return Finding(name, "note", f"counted in user mode, {refusal}", remedy)
+    return Finding(name, "ok", "counted in user mode and in the kernel")
 
 
 def check_open_files() -> Finding:

@@ -86,7 +86,10 @@ def _format_array_item(name: str, entry: dict[str, Any]) -> str:
 
 def compute_identity(experiment: Experiment) -> str:
     """Return a short hash; two experiments with the same one may share a results directory."""
-    text = json.dumps(experiment.model_dump(mode="json"), sort_keys=True)
+    table = experiment.model_dump(mode="json")
+    if table["counters"] == Experiment.model_fields["counters"].default:
+        del table["counters"]  # results from before there was this key can be resumed
+    text = json.dumps(table, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -30,6 +30,7 @@ Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
+CounterName = Literal["instructions", "cycles", "task-clock", "page-faults", "context-switches"]
 
 # The name of the malloc that the server was built with; the same as naming no allocator.
 BUILTIN = "builtin"
@@ -283,8 +284,9 @@ class Experiment(_Table):
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
     warm-up. ``published``: the published figures of the catalogue that it repeats. ``profile``:
-    what each variant is profiled for, once, after it was measured. ``small``: the factor that
-    ``--scale small`` stands for.
+    what each variant is profiled for, once, after it was measured. ``counters``: what is counted
+    of the server by perf_event_open(2), where the host can. ``small``: the factor that ``--scale
+    small`` stands for.
     """
 
     name: Name = "experiment"
@@ -303,6 +305,7 @@ class Experiment(_Table):
     seed: int = 1
     published: Name | None = None
     profile: Profiled | None = None
+    counters: Annotated[list[CounterName], Field(max_length=5)] = ["instructions", "cycles"]
     small: Share | None = None
     scaled: Scaled | None = None
     server: Server = Server()
@@ -317,7 +320,7 @@ class Experiment(_Table):
     workload: dict[Name, Workload] = {}
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]
 
-    @field_validator("threads", "workloads", "warm")
+    @field_validator("threads", "workloads", "warm", "counters")
     @classmethod
     def _refuse_duplicates(cls, value: list) -> list:
         if len(set(value)) != len(value):

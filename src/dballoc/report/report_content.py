@@ -34,6 +34,7 @@ from dballoc.report.charts.variant_marks import Variants
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import (
     contention,
+    counters,
     duet,
     heap,
     imported,
@@ -172,6 +173,7 @@ def _make_sections(
             else []
         ),
         *(_make_solo_sections(campaign, variants, few) if "solo" in campaign.designs else []),
+        *counters.make_counter_sections(campaign),
         *(
             [contention.make_contention_section(campaign, profiles)]
             if isinstance(profiles, Contention)

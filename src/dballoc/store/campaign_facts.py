@@ -66,6 +66,11 @@ class _PlayedDuet(_Duet):
     estimate: Literal["middle", "paired", "undisturbed"]
 
 
+class _Counters(_Form):
+    events: list[str] = []
+    refusal: str = ""
+
+
 class _Environment(_Form):
     host: str | None = None
     user: str | None = None
@@ -116,6 +121,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "environment": TypeAdapter(_Environment),
     "planned_blocks": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
     "duet": TypeAdapter(_Duet),
+    "counters": TypeAdapter(_Counters),
     "workloads": TypeAdapter(dict[str, _Workload]),
     "imported": TypeAdapter(_Imported),
     "options": TypeAdapter(dict[str, str]),

@@ -20,6 +20,9 @@ FILE = "results.sqlite"
 # Raise it when schema.sql changes.
 FORMAT = 3
 
+# Tables that results of an earlier version of this format may lack: added when they are opened.
+ADDED = ("step_counter", "slice_counter")
+
 # Bytes. A campaign of a month with a sample a second has some 200 MB.
 _LARGEST = 2**31
 # The largest cell, bytes: the end of a server's log, an experiment.
@@ -58,6 +61,7 @@ def connect(directory: Path, read_only: bool) -> sqlite3.Connection:
             # for reading cannot.
             _open(path, "rw").close()
         db = _open(path, "ro" if read_only else "rw")
+        _add_missing_tables(db, temporary=read_only)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: messages quote the file
@@ -169,6 +173,8 @@ def _check_schema(db: sqlite3.Connection) -> None:
         _check_format(db)
     for (kind, name), sql in list_tables().items():
         if (kind, name) not in objects:
+            if name in ADDED:
+                continue
             raise readers.Unfit(
                 f"not a results database of dballoc: it has no {kind} {readers.shown(name)}"
             )
@@ -181,6 +187,14 @@ def _check_schema(db: sqlite3.Connection) -> None:
         raise readers.Unfit(
             f"not a results database of dballoc, which makes no {kind} {readers.shown(name)}"
         )
+
+
+def _add_missing_tables(db: sqlite3.Connection, temporary: bool) -> None:
+    """Add those of :data:`ADDED` that the file lacks; ``temporary``: in memory, not to the file."""
+    present = {name for _, name, _ in _list_objects(db)}
+    for (_, name), sql in list_tables().items():
+        if name in ADDED and name not in present:
+            db.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE") if temporary else sql)
 
 
 def _check_format(db: sqlite3.Connection) -> None:

@@ -34,6 +34,8 @@ class TrialRecord:
     slices: list[dict[str, Any]] = field(default_factory=list)
     ledger: list[Row] = field(default_factory=list)
     probes: list[Row] = field(default_factory=list)
+    step_counters: list[Row] = field(default_factory=list)
+    slice_counters: list[Row] = field(default_factory=list)
 
 
 class Results:
@@ -245,6 +247,8 @@ class Results:
             ("slice", record.slices),
             ("probe", record.probes),
             ("ledger", record.ledger),
+            ("step_counter", record.step_counters),
+            ("slice_counter", record.slice_counters),
         ):
             _insert(self._db, table, [{"trial": number, **row} for row in rows])
 

@@ -197,6 +197,29 @@ CREATE TABLE slice (
   PRIMARY KEY (trial, workload, slice, piece)
 ) WITHOUT ROWID;
 
+-- What the CPU and the kernel counted of a server (perf_event_open(2)) in a step of a solo trial, over its window; only
+-- where the host counts it. Events as perf names them: instructions:u, instructions:k, cycles:u, page-faults, …
+CREATE TABLE step_counter (
+  trial   INTEGER NOT NULL REFERENCES trial,
+  step    INTEGER NOT NULL,
+  event   TEXT NOT NULL,
+  count   INTEGER,                  -- NULL: counted in too little of the time
+  running REAL NOT NULL,            -- the share of the server's time in which it was counted
+  PRIMARY KEY (trial, step, event)
+) WITHOUT ROWID;
+
+-- The same in a slice's pieces.
+CREATE TABLE slice_counter (
+  trial    INTEGER NOT NULL REFERENCES trial,
+  workload TEXT NOT NULL,
+  slice    INTEGER NOT NULL,
+  piece    INTEGER NOT NULL,
+  event    TEXT NOT NULL,
+  count    INTEGER,
+  running  REAL NOT NULL,
+  PRIMARY KEY (trial, workload, slice, piece, event)
+) WITHOUT ROWID;
+
 -- What a trial of `dballoc fit` tried: a size of the engine's cache.
 CREATE TABLE probe (
   trial      INTEGER PRIMARY KEY REFERENCES trial,

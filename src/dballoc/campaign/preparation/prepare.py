@@ -5,7 +5,7 @@ Whatever is wrong is one UsageError, and nothing was started.
 """
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -28,6 +28,7 @@ from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import hammerdb_command, sysbench_command, workload
+from dballoc.measure.server_counters import Countable, find_countable
 from dballoc.servers.private import data_template
 
 # Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each
@@ -40,7 +41,8 @@ _CONNECTION_MEMORY = 2 * 2**20
 class PreparedCampaign:
     """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might
     have a duet has none; ``thp``: the host's own mode, None where the kernel has no THP;
-    ``put_back``: settings that an earlier run had left changed.
+    ``put_back``: settings that an earlier run had left changed; ``countable``: which of the
+    experiment's counters the host counts.
     """
 
     experiment: Experiment
@@ -52,6 +54,7 @@ class PreparedCampaign:
     no_duet: str | None = None
     thp: str | None = None
     put_back: tuple[PutBack, ...] = ()
+    countable: Countable = field(default_factory=Countable)
 
     @property
     def switches_thp(self) -> bool:
@@ -163,6 +166,7 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
             contents=contents,
             thp=thp.read_mode(),
             put_back=put_back,
+            countable=find_countable(experiment.counters),
         )
     )
     _check_memory_and_disk(setting)

@@ -9,14 +9,16 @@ moved to its half.
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pymysql
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
+from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
 from dballoc.campaign.trials.solo_trial import explain_client_failure
@@ -28,6 +30,7 @@ from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure import cpu_idle_time
 from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
+from dballoc.measure.server_counters import Reading
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
@@ -65,11 +68,14 @@ class _DuetOver(Exception):
 
 @dataclass(frozen=True)
 class _Counters:
-    """A server's CPU seconds and statements at the moment ``clock`` (CLOCK_MONOTONIC)."""
+    """A server's CPU seconds and statements at the moment ``clock`` (CLOCK_MONOTONIC), and a
+    reading of its perf events where the host counts them.
+    """
 
     clock: float
     cpu: float
     questions: int
+    reading: list[Reading]
 
 
 def run_trial(
@@ -133,7 +139,15 @@ class _Side:
         before, cpu_before = time.monotonic(), sampler.cpu()
         questions = admin.questions()
         cpu_after, after = sampler.cpu(), time.monotonic()
-        return _Counters((before + after) / 2, (cpu_before + cpu_after) / 2, questions)
+        # After all that decides anything, so that it is no part of it.
+        reading = self.life.read_counters()
+        return _Counters((before + after) / 2, (cpu_before + cpu_after) / 2, questions, reading)
+
+    def keep_counts(self, place: Mapping[str, Any], before: _Counters, after: _Counters) -> None:
+        """Keep what was counted between two readings. ``place``: workload, slice and piece."""
+        for first, last in zip(before.reading, after.reading, strict=True):
+            counts = trial_rows.make_counter_rows(self.life.counted_events, first, last)
+            self.life.record.slice_counters += [{**place, **row} for row in counts]
 
     def update_rss_peak(self) -> None:
         """Note the server's highest RSS so far: at the end it may be gone."""
@@ -214,6 +228,10 @@ class _Duet:
             for side in self.sides:
                 side.life.record.slices = [
                     row for row in side.life.record.slices if not math.isnan(row["events"])
+                ]
+                complete = {row["workload"] for row in side.life.record.slices}
+                side.life.record.slice_counters = [
+                    row for row in side.life.record.slice_counters if row["workload"] in complete
                 ]
         baseline, partner = (side.life.finish() for side in self.sides)
         return baseline, partner
@@ -325,13 +343,13 @@ class _Duet:
                 self._read_counters(step, number + piece + 1),
                 cpu_idle_time.read_idle_seconds(),
             )
+            place = {"workload": step.workload, "slice": number, "piece": piece}
             for i, side in enumerate(self.sides):
                 a, b = before[i], after[i]
+                side.keep_counts(place, a, b)
                 side.life.record.slices.append(
                     {
-                        "workload": step.workload,
-                        "slice": number,
-                        "piece": piece,
+                        **place,
                         "half": self.duet.halves.index(halves[i]),
                         "t": a.clock - side.life.t0,
                         "seconds": b.clock - a.clock,

@@ -32,7 +32,9 @@ from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.load import client
 from dballoc.measure import memory_marks
 from dballoc.measure.memory_marks import Mark
+from dballoc.measure.perf_events import CannotCount
 from dballoc.measure.process_sampler import ProcessSampler
+from dballoc.measure.server_counters import Reading, ServerCounters
 from dballoc.process_memory import malloc_bindings as running_process
 from dballoc.process_memory import process_snapshot
 from dballoc.servers.private import command_line as server_options
@@ -91,6 +93,9 @@ class ServerLife:
         self._child: Child | None = None
         self._running: private_server.Running | None = None
         self._sampler: ProcessSampler | None = None
+        self._counters: ServerCounters | None = None
+        # Under the heap probe nothing is measured.
+        self._counted_events = () if probed else context.setting.countable.events
         self._asked_to_stop = 0.0
         # The THP mode that the host must have while this server runs; None where any will do.
         self.host_thp: str | None = None
@@ -112,6 +117,11 @@ class ServerLife:
         """The sampler of the server process, once :meth:`wait_until_ready` has returned."""
         assert self._sampler
         return self._sampler
+
+    @property
+    def counted_events(self) -> list[str]:
+        """The names of the events that are counted, in the order of a reading's counts."""
+        return [event.name for event in self._counted_events]
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -167,9 +177,21 @@ class ServerLife:
         self._sampler = ProcessSampler(self._running.pid)
         self._prove_malloc()
         self.check_host_thp()
+        self._begin_to_count()
         self.take_mark(0)
         assert self.mark
         self.record.trial["rss_start"] = self.mark.rss
+
+    def _begin_to_count(self) -> None:
+        """Count what the host counts, from now on. The server is at rest: nobody else has connected
+        yet, so that hardly a thread comes meanwhile.
+        """
+        if not self._counted_events:
+            return
+        try:
+            self._counters = ServerCounters.open(self.running.pid, self._counted_events)
+        except CannotCount as error:
+            self.context.observer.notice(f"{self.prepared.variant.name}: no counters: {error}")
 
     def _make_examiner(self) -> FaultExaminer:
         complaints = self.prepared.allocator.entry.get("complaints", [])
@@ -235,6 +257,10 @@ class ServerLife:
             raise Fault("proof", mismatch)
 
     # -- while it runs --------------------------------------------------------------------------
+
+    def read_counters(self) -> list[Reading]:
+        """Read the server's counters: one reading, or none where nothing is counted."""
+        return [self._counters.read()] if self._counters else []
 
     def take_mark(self, step: int) -> None:
         """Take a mark of the server's memory after ``step``, and keep it in the record."""
@@ -374,6 +400,8 @@ class ServerLife:
         """Stop what still runs and remove the scratch data. Safe to call at any point."""
         if self._sampler:
             self._sampler.close()
+        if self._counters:
+            self._counters.close()
         try:
             if self._running:
                 self._running.admin.close()

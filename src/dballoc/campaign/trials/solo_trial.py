@@ -18,6 +18,7 @@ from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
+from dballoc.measure.server_counters import Reading
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
@@ -64,9 +65,12 @@ def _run_and_clean_up(trial: "_Trial") -> TrialRecord:
 
 @dataclass
 class _Series:
-    """The samples of the server and the reports of the client in one step, so far."""
+    """The samples of the server, readings of its counters and the reports of the client in one
+    step, so far.
+    """
 
     samples: list[Sample]
+    readings: list[Reading]
     intervals: list[Interval] = field(default_factory=list)
 
 
@@ -132,7 +136,9 @@ class _Trial:
         self.life.write_status(f"{step.number:02}-before", step.title)
         started = time.monotonic()
         thread_time = time.thread_time()
-        series = _Series(samples=[sampler.sample(every_thread=True)])
+        series = _Series(
+            samples=[sampler.sample(every_thread=True)], readings=self.life.read_counters()
+        )
         result: client.Result | None = None
         try:
             match step.kind:
@@ -161,6 +167,7 @@ class _Trial:
             total=total,
             histogram=histogram,
             rss_peak=peak,
+            readings=series.readings,
         )
         self._keep_step(measurements, series)
         self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
@@ -233,6 +240,7 @@ class _Trial:
                     # ends by itself (seconds 0) may end with any of them.
                     edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
                     samples.append(self.life.sampler.sample(every_thread=edge))
+                    series.readings += self.life.read_counters()
                     self.context.observer.tick(
                         Tick(
                             samples[-1].rss,
@@ -262,6 +270,9 @@ class _Trial:
         self.record.steps.append(trial_rows.make_step_row(measurements, self.life.t0))
         self._keep_series(step, series)
         if step.kind == "level":
+            self.record.step_counters += trial_rows.make_step_counter_rows(
+                measurements, self.life.counted_events
+            )
             self.record.histograms += [
                 {"step": step.number, "ms": ms, "count": count}
                 for ms, count in measurements.histogram

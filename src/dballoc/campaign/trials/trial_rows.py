@@ -11,6 +11,7 @@ from dballoc.load.client_output import Interval, Total, milliseconds, percentile
 from dballoc.measure import memory_marks
 from dballoc.measure.memory_marks import Mark
 from dballoc.measure.process_sampler import Sample
+from dballoc.measure.server_counters import Reading, interpolate_reading, scale_counts
 
 COUNTERS = (
     "cpu",
@@ -26,7 +27,8 @@ COUNTERS = (
 @dataclass(frozen=True, kw_only=True)
 class StepMeasurements:
     """Everything measured in a finished step. ``started`` and ``ended`` are CLOCK_MONOTONIC;
-    ``samples`` include one at each end; ``rss_peak`` is in bytes.
+    ``samples`` include one at each end; ``rss_peak`` is in bytes. ``readings``: of the server's
+    perf events, where the host counts them.
     """
 
     step: Step
@@ -37,6 +39,7 @@ class StepMeasurements:
     total: Total | None
     histogram: Sequence[tuple[float, int]]
     rss_peak: int
+    readings: Sequence[Reading] = ()
 
 
 def interpolate_counter(samples: Sequence[Sample], clock: float, counter: str) -> float:
@@ -131,6 +134,27 @@ def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) ->
         "p99": percentile(buckets, 0.99),
         "p999": percentile(buckets, 0.999),
     }
+
+
+def make_step_counter_rows(
+    step_data: StepMeasurements, events: Sequence[str]
+) -> list[dict[str, object]]:
+    """Return the rows of table ``step_counter``: what was counted in the step's window."""
+    window = find_counter_window(step_data)
+    if not step_data.readings or not window:
+        return []
+    start, end = (interpolate_reading(step_data.readings, clock) for clock in window[:2])
+    return [{"step": step_data.step.number, **row} for row in make_counter_rows(events, start, end)]
+
+
+def make_counter_rows(
+    events: Sequence[str], before: Reading, after: Reading
+) -> list[dict[str, object]]:
+    """Return what was counted between two readings, a row an event, without its place."""
+    return [
+        {"event": count.event, "count": count.value, "running": count.running}
+        for count in scale_counts(events, before, after)
+    ]
 
 
 def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:

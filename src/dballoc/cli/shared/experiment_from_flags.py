@@ -189,6 +189,10 @@ def _path(value: Path | None) -> str | None:
     return str(value) if value else None
 
 
+def _no_counters(value: bool | None) -> list[str] | None:
+    return [] if value else None
+
+
 def _paths(values: Sequence[Path] | None) -> list[str] | None:
     return [str(path) for path in values] if values else None
 
@@ -224,6 +228,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "client_cpus": ("cpu.client", _as_it_is),
     "memory": ("limits.memory", _as_it_is),
     "profile": ("profile", _as_it_is),
+    "no_counters": ("counters", _no_counters),
     "start": ("fit.start", _as_it_is),
     "tolerance": ("fit.tolerance", _as_it_is),
     "repeats": ("fit.repeats", _as_it_is),

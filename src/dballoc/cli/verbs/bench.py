@@ -118,6 +118,14 @@ Profiled = Annotated[
         "threads wait for. heap: which code holds its memory, and how long its mallocs take."
     ),
 ]
+NoCounters = Annotated[
+    bool,
+    typer.Option(
+        "--no-counters",
+        help="Do not count the server's instructions and cycles, which bench does where the host "
+        "can.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -160,6 +168,7 @@ def bench(
     client_cpus: ClientCpus = None,
     memory: Memory = None,
     profile: Profiled = None,
+    no_counters: NoCounters = False,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,
     seed: flags.Seed = None,
@@ -177,15 +186,21 @@ def bench(
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    preferred = preference.parse_preference(prefer)
-    preference.check_preference(
-        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
-    )
+    preferred = _read_preference(prefer, model)
     setting = prepare.prepare_campaign(model)
     if dry_run:
         _print_plan(setting)
     else:
         _run(setting, out, preferred, report)
+
+
+def _read_preference(text: str | None, model: Experiment) -> preference.Preference:
+    """The rule of ``--prefer``. UsageError if the experiment has not what it asks for."""
+    preferred = preference.parse_preference(text)
+    preference.check_preference(
+        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
+    )
+    return preferred
 
 
 def _read_experiment(arguments: dict[str, Any]) -> Experiment:
@@ -241,6 +256,9 @@ def _print_plan(setting: prepare.PreparedCampaign) -> None:
         say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
     if setting.no_duet:
         say(f"no duet: {setting.no_duet}")
+    if setting.experiment.counters:
+        events = ", ".join(event.name for event in setting.countable.events) or "none"
+        say("; ".join(filter(None, [f"counts:  {events}", setting.countable.refusal])))
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))

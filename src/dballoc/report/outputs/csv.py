@@ -7,7 +7,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.tables import level_curves, memory_growth, memory_ledger
+from dballoc.analysis.tables import counters, level_curves, memory_growth, memory_ledger
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.analysis.tables.contention import Contention
@@ -71,6 +71,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         for m in CHANGES
     ]
     time = build_time_series(campaign)
+    counted = counters.build_counter_table(campaign)
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         **(
@@ -89,6 +90,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,
+        **({"counters": counted} if counted.height else {}),
     }
 
 

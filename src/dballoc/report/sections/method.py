@@ -8,6 +8,7 @@ from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.numbers import count, listing, percent
+from dballoc.report.sections.counters import describe_counters
 
 FLOOR = (
     "The baseline runs twice in every block. How its second run differs from its first is noise "
@@ -49,6 +50,7 @@ def describe_method(
         "CPU, context switches and memory are the server's own. Context switches are voluntary and "
         "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
         "before each step.",
+        *describe_counters(campaign),
         "A trial counts only if the server is proved to use the allocator asked for: by the "
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
         "where it gives one.",

@@ -1,0 +1,145 @@
+"""Compute what the CPU and the kernel counted of a server for each transaction, and its ratios to
+the baseline. Descriptive: no verdict uses it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.statistics.ratio_interval import (
+    compute_logs_between_baselines,
+    compute_logs_to_baseline,
+    compute_ratio,
+)
+from dballoc.analysis.tables.level_curves import CONFIDENCE
+
+# The modes in which an event of the CPU is counted; their sum has the event's bare name.
+_MODES = (":u", ":k")
+
+_SCHEMA = {
+    "design": pl.String,
+    "workload": pl.String,
+    "threads": pl.Int64,
+    "variant": pl.String,
+    "event": pl.String,
+    "per_transaction": pl.Float64,
+    "ratio": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "blocks": pl.Int64,
+}
+
+
+def build_counter_table(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a design, workload, level (``threads``, null in the duet), variant and event:
+    the mean count ``per_transaction`` over all that counts, ``ratio`` to the baseline with a plain
+    95 % interval (``low``, ``high``: null below two blocks) and ``blocks``. The baseline's ratio is
+    A2 ÷ A1. "instructions" is the sum of user mode ("instructions:u") and kernel.
+
+    A duet's ratio is the plain mean over pairs of swapped slices, with all that was counted: other
+    tenants slow instructions down, and add none.
+    """
+    rows = [*_count_duets(campaign), *_count_levels(campaign)]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def measure_refused_share(campaign: Campaign) -> float:
+    """Return the share of all counts that were refused because others had the CPU's counters for
+    too much of the time; 0 without any.
+    """
+    counts = pl.concat(
+        [table.select("count") for table in (campaign.step_counter, campaign.slice_counter)]
+    )
+    return counts["count"].null_count() / counts.height if counts.height else 0.0
+
+
+def add_both_modes(counts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a counter table with those of each event in both modes together, where
+    both were counted.
+    """
+    places = [name for name in counts.columns if name not in ("event", "count", "running")]
+    complete = counts.drop_nulls("count").select(*places, "event", pl.col("count").cast(pl.Float64))
+    both = (
+        complete.filter(pl.col("event").str.contains(":"))
+        .with_columns(pl.col("event").str.split(":").list.first())
+        .group_by(*places, "event", maintain_order=True)
+        .agg(pl.col("count").sum(), modes=pl.len())
+        .filter(pl.col("modes") == len(_MODES))
+        .drop("modes")
+    )
+    return pl.concat([both, complete])
+
+
+def _count_duets(campaign: Campaign) -> Iterator[tuple]:
+    counts = add_both_modes(campaign.slice_counter)
+    place = ["trial", "workload", "slice", "piece"]
+    good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
+    for event in counts["event"].unique(maintain_order=True).sort():
+        slices = campaign.slice.join(
+            counts.filter(pl.col("event") == event).drop("event"), on=place, how="inner"
+        )
+        logs = duet_slices.compute_block_logs(replace(campaign, slice=slices), "paired", "count")
+        means = dict(_average_by_variant(slices.join(good.select("trial", "variant"), on="trial")))
+        for workload in campaign.experiment.workloads:
+            for name in campaign.names:
+                if (workload, name) not in means:
+                    continue
+                of_variant = logs.filter(
+                    (pl.col("workload") == workload) & (pl.col("variant") == name)
+                )["log"].to_list()
+                mean = means[workload, name]
+                yield ("duet", workload, None, name, event, mean, *_find_ratio(of_variant))
+
+
+def _average_by_variant(slices: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
+    sums = slices.group_by("workload", "variant").agg(pl.col("count", "events").sum())
+    for workload, name, count, events in sums.iter_rows():
+        if events:
+            yield (workload, name), count / events
+
+
+def _count_levels(campaign: Campaign) -> Iterator[tuple]:
+    counts = add_both_modes(campaign.step_counter)
+    levels = (
+        campaign.of(campaign.step)
+        .filter((pl.col("kind") == "level") & (pl.col("window_events") > 0))
+        .join(counts, on=["trial", "step"], how="inner")
+        .with_columns(value=pl.col("count") / pl.col("window_events"))
+    )
+    cells = levels.select("workload", "threads", "event").unique().sort(pl.all())
+    for workload, threads, event in cells.iter_rows():
+        of_cell = levels.filter(
+            (pl.col("workload") == workload)
+            & (pl.col("threads") == threads)
+            & (pl.col("event") == event)
+        )
+        for name in campaign.names:
+            of_variant = of_cell.filter(pl.col("variant") == name)
+            if of_variant.height:
+                mean = float(of_variant["count"].sum()) / int(of_variant["window_events"].sum())
+                ratio = _find_ratio(_list_level_logs(campaign, of_cell, name))
+                yield ("solo", workload, threads, name, event, mean, *ratio)
+
+
+def _list_level_logs(campaign: Campaign, of_cell: pl.DataFrame, name: str) -> list[float]:
+    """Return the blocks' ln ratios of one variant; the baseline's are those of the A/A pair."""
+    runs = of_cell.filter((pl.col("role") != "V") | (pl.col("variant") == name))
+    values = {
+        (block, role): value for block, role, value in runs.select("block", "role", "value").rows()
+    }
+    if name == campaign.experiment.baseline:
+        return compute_logs_between_baselines(values)
+    return compute_logs_to_baseline(values, campaign.baseline_roles)
+
+
+def _find_ratio(logs: Sequence[float]) -> tuple[float | None, float | None, float | None, int]:
+    """Return (ratio, low, high, blocks)."""
+    if not logs:
+        return None, None, None, 0
+    ratio = compute_ratio(logs, CONFIDENCE)
+    if ratio.blocks < 2:
+        return ratio.estimate, None, None, 1
+    return ratio.estimate, ratio.low, ratio.high, ratio.blocks
