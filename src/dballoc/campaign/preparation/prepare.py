@@ -40,7 +40,8 @@ _CONNECTION_MEMORY = 2 * 2**20
 class PreparedCampaign:
     """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might
     have a duet has none; ``thp``: the host's own mode, None where the kernel has no THP;
-    ``put_back``: settings that an earlier run had left changed.
+    ``put_back``: settings that an earlier run had left changed; ``margin``: the share that a
+    variant may lose, where the user named one.
     """
 
     experiment: Experiment
@@ -52,6 +53,7 @@ class PreparedCampaign:
     no_duet: str | None = None
     thp: str | None = None
     put_back: tuple[PutBack, ...] = ()
+    margin: float | None = None
 
     @property
     def switches_thp(self) -> bool:

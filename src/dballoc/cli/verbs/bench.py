@@ -1,5 +1,6 @@
 """``dballoc bench``: run the comparison."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -121,6 +122,14 @@ Profiled = Annotated[
         "holds its memory, and how long its mallocs take."
     ),
 ]
+Margin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="What a variant may lose and still count as no worse: 3% unless given. Stored before "
+        "the first block.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -168,6 +177,7 @@ def bench(
     seed: flags.Seed = None,
     out: flags.Out = None,
     prefer: Prefer = None,
+    margin: Margin = None,
     report: flags.Report = True,
     dry_run: DryRun = False,
     print_: flags.PrintFile = False,
@@ -180,15 +190,22 @@ def bench(
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    preferred = preference.parse_preference(prefer)
-    preference.check_preference(
-        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
-    )
-    setting = prepare.prepare_campaign(model)
+    preferred = _read_preference(prefer, model)
+    chosen_margin = preference.parse_margin(margin)
+    setting = replace(prepare.prepare_campaign(model), margin=chosen_margin)
     if dry_run:
         _print_plan(setting)
     else:
         _run(setting, out, preferred, report)
+
+
+def _read_preference(text: str | None, model: Experiment) -> preference.Preference:
+    """Return what --prefer asks for. UsageError if the experiment has no such thing."""
+    preferred = preference.parse_preference(text)
+    preference.check_preference(
+        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
+    )
+    return preferred
 
 
 def _read_experiment(arguments: dict[str, Any]) -> Experiment:
