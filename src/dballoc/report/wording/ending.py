@@ -110,12 +110,16 @@ def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> st
     if recommendation.preference.constraints:
         return " ".join(_describe_constraints(recommendation, name))
     shown = _select_by_standing(comparisons, recommendation, name)
-    better = _list_names(shown[Standing.BETTER], comparisons)
+    better = _list_questions(shown[Standing.BETTER])
+    if not shown[Standing.NO_WORSE]:
+        return f"It is better in {better}, in all that was judged."
     margin = format_share(recommendation.evidence.margin)
-    rest = shown[Standing.NO_WORSE]
-    if not rest:
-        return f"It is better in {better}, which is all that was judged."
     return f"It is better in {better}, and loses less than {margin} in everything else."
+
+
+def _list_questions(figures: list[Comparison]) -> str:
+    """Return ``memory and speed``."""
+    return listing(sorted({question for c in figures if (question := find_question(c.metric))}))
 
 
 def _describe_choice(comparisons: Comparisons, recommendation: Recommendation) -> str:
@@ -163,7 +167,7 @@ def _explain_not_settled(comparisons: Comparisons, recommendation: Recommendatio
         figure = name_figure(lead, comparisons)
         words = [f"Its {figure} is estimated to be better by more than 1 %, which is not shown."]
     else:
-        words = [f"It is shown to be better in {_list_names(shown[Standing.BETTER], comparisons)}."]
+        words = [f"It is shown to be better in {_list_questions(shown[Standing.BETTER])}."]
     if preference.constraints:
         return " ".join([*words, *_describe_constraints(recommendation, name)])
     undecided = [c for c in shown[Standing.UNDECIDED] if c is not lead]
