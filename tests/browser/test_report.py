@@ -54,7 +54,7 @@ def test_the_answer_is_what_one_sees_first(chromium: "Browser", page_path: Path)
             assert box["y"] + box["height"] < 300
             text = page.locator("#answer").inner_text()
             assert all(name in text for name in ("glibc-arena1", "refuses", "A/A floor"))
-            assert "4 of 4 trials ended in a fault" in text  # two of each design
+            assert "failed 4 of 4" in text  # two of each design
 
 
 def test_the_charts_follow_the_reader_into_the_dark(chromium: "Browser", page_path: Path) -> None:

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import (
     ERROR,
@@ -202,28 +204,25 @@ class Judged:
         return float((false & self.looked[..., None, None]).any(axis=(1, 2, 3)).mean())
 
     @property
-    def recommended(self) -> NDArray[np.int64]:
-        """`recommend` for arrays, at the end of each campaign: the variant, or −1 for the
-        baseline.
+    def used(self) -> NDArray[np.bool_]:
+        """(campaign, variant): whether "Use X" could be said at the end of each campaign, `recommend`
+        for arrays: better in speed or in memory, and no worse in the other.
         """
         at = np.arange(len(self.looked)), self.last
-        estimate, high = self.estimate[at], self.high[at]
-        slower = high[..., 0] < 1 - MARGIN
-        peak = np.where((high[..., 1] < 1) & ~slower, estimate[..., 1], np.inf)
-        return np.where(np.isinf(peak).all(axis=1), -1, peak.argmin(axis=1))
+        low, high = self.low[at], self.high[at]
+        better = (low[..., 0] > 1 + MARGIN) | (high[..., 1] < 1 - MARGIN)
+        no_worse = (low[..., 0] > 1 - DEFAULT_MARGIN) & (high[..., 1] < 1 + DEFAULT_MARGIN)
+        return better & no_worse
 
     @property
     def false_recommendations(self) -> float:
-        """The share of campaigns that recommend a variant that needs no less, or call one slower by
-        more than 1 % that is not.
+        """The share of campaigns that may say "Use X" of a variant that is better by 1 % in nothing,
+        or worse than the margin in something.
         """
-        at = np.arange(len(self.looked)), self.last
-        less = np.append(
-            self.effects[:, 1] < 0, True
-        )  # the baseline, −1, comes last: staying with it claims nothing
-        innocent = self.effects[:, 0] >= math.log(1 - MARGIN)
-        slandered = ((self.high[at][..., 0] < 1 - MARGIN) & innocent).any(axis=1)
-        return float((~less[self.recommended] | slandered).mean())
+        speed, memory = self.effects[:, 0], self.effects[:, 1]
+        better = (speed > math.log(1 + MARGIN)) | (memory < math.log(1 - MARGIN))
+        no_worse = (speed > math.log(1 - DEFAULT_MARGIN)) & (memory < math.log(1 + DEFAULT_MARGIN))
+        return float((self.used & ~(better & no_worse)).any(axis=1).mean())
 
 
 def judge_all(
@@ -305,9 +304,10 @@ def really_judged(values: Floats, effects: Floats, model: Experiment) -> list[Co
     return said
 
 
-def really_recommended(said: Comparisons) -> str | None:
-    """By the project's own rule."""
-    return recommend(said, BASELINE).variant
+def really_used(said: Comparisons) -> set[str]:
+    """Of which variants "Use X" could be said, by the project's own rule."""
+    standings = recommend(said, BASELINE).standings
+    return {name for name, standing in standings.items() if standing.ending is Ending.USE}
 
 
 def violations(judged: Judged) -> list[str]:

@@ -1,14 +1,18 @@
 """The answer in words, for each mix of verdicts."""
 
 import math
+from pathlib import Path
 
 import pytest
 
-from dballoc.analysis.decisions.recommendation import recommend
+from dballoc.analysis.decisions.preference import parse_preference
+from dballoc.analysis.decisions.recommendation import Evidence, recommend
 from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
+from dballoc.analysis.decisions.settling_time import Settling, Way
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.wording.answer import Answer, Progress, compose_answer, describe_verdict
+from dballoc.report.wording.answer import Answer, Progress, describe_verdict
+from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 
 TPS = Metric(
     key="tps:oltp",
@@ -36,7 +40,7 @@ CPU = Metric(
     design="duet",
 )
 
-LOWER, HIGHER, EQUAL, OPEN = (0.96, 0.98), (1.02, 1.04), (0.995, 1.005), (0.97, 1.05)
+LOWER, HIGHER, EQUAL, OPEN = (0.94, 0.96), (1.04, 1.06), (0.995, 1.005), (0.96, 1.05)
 
 
 def ratio(interval: tuple[float, float], blocks: int = 6) -> Ratio:
@@ -89,147 +93,214 @@ def solo(blocks: int, planned: int, ending: str | None = None, disturbed: int = 
     )
 
 
-def say(found: Comparisons, done: Progress | None = None) -> Answer:
+def say(
+    found: Comparisons,
+    done: Progress | None = None,
+    prefer: str | None = None,
+    evidence: Evidence | None = None,
+    around: Surroundings | None = None,
+) -> Answer:
     six = dict.fromkeys(found.procedures, 6)
     return compose_answer(
         found,
-        recommend(found, "glibc"),
+        recommend(found, "glibc", parse_preference(prefer), evidence),
         "glibc",
         done or Progress(blocks=six, planned=six, ending="planned"),
+        around,
     )
 
 
-def test_the_one_with_the_least_memory_is_recommended_with_its_interval() -> None:
+def cells(said: Answer, name: str) -> list[str]:
+    assert said.table
+    rows = [*said.table.rows, said.table.floor]
+    return next(row for row in rows if row[0].split("\n")[0] == name)
+
+
+def test_use_the_one_that_is_better_and_loses_nothing() -> None:
     said = say(comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (EQUAL, HIGHER)}))
-    assert said.headline == "Recommended: jemalloc"
-    assert "least peak RSS: 0.970 [0.960, 0.980] of glibc's" in said.reason
+    assert said.headline == "Use jemalloc"
+    assert said.reason == "It is better in memory, and loses less than 3 % in everything else."
+    assert said.command == ""
 
 
-def test_every_variant_is_named_with_speed_and_memory_and_the_floor_stands_beside() -> None:
+def test_every_variant_has_a_row_and_the_floor_is_the_last() -> None:
     said = say(comparisons({"jemalloc": (OPEN, LOWER), "tcmalloc": (LOWER, HIGHER)}))
-    text = " ".join(said.sentences)
-    assert (
-        "jemalloc: throughput 1.009 [0.970, 1.050], no difference shown (smallest detectable: "
-        in text
-    )
-    assert "and peak RSS 0.970 [0.960, 0.980], lower" in text
-    assert (
-        "tcmalloc: throughput 0.970 [0.960, 0.980], lower, and peak RSS 1.030 [1.020, 1.040], higher"
-        in text
-    )
-    assert (
-        "The A/A floor, glibc against itself: throughput 1.009 [0.970, 1.050] and peak RSS" in text
-    )
+    assert said.table
+    assert said.table.columns == ["", "peak RSS", "throughput"]
+    assert said.table.rows == [
+        ["jemalloc", "better 0.950\n[0.940, 0.960]", "undecided 1.004\n[0.960, 1.050]"],
+        ["tcmalloc", "worse 1.050\n[1.040, 1.060]", "worse 0.950\n[0.940, 0.960]"],
+    ]
+    assert said.table.floor[0] == "glibc\nA/A floor"
+    assert said.table.floor[1] == "1.004\n[0.960, 1.050]"
 
 
-def test_what_is_open_of_the_recommended_ones_speed_is_said() -> None:
-    assert (
-        "Its throughput is undecided: between −3.0 % and +5.0 %."
-        in say(comparisons({"jemalloc": (OPEN, LOWER)})).reason
-    )
-    assert "undecided" not in say(comparisons({"jemalloc": (EQUAL, LOWER)})).reason
+def test_the_sentences_repeat_no_figure_of_the_table() -> None:
+    for found in (
+        comparisons({"jemalloc": (EQUAL, LOWER)}),
+        comparisons({"jemalloc": (OPEN, LOWER)}),
+        comparisons({"jemalloc": (EQUAL, EQUAL)}),
+    ):
+        said = say(found)
+        assert "0.9" not in said.headline + said.reason
+        assert "[" not in said.headline + said.reason
 
 
-def test_a_tie_goes_to_the_baseline() -> None:
-    said = say(comparisons({"jemalloc": (HIGHER, EQUAL), "tcmalloc": (HIGHER, HIGHER)}))
-    assert said.headline == "Recommended: stay with glibc"
-    assert (
-        said.reason
-        == "No variant is shown to need less peak RSS than glibc, and ties go to the baseline."
-    )
-
-
-def test_undecided_is_said_plainly() -> None:
-    said = say(comparisons({"jemalloc": (OPEN, OPEN), "tcmalloc": (OPEN, HIGHER)}))
-    assert said.headline == "Undecided: stay with glibc"
-    assert said.reason.endswith("Peak RSS is undecided for jemalloc.")
-
-
-def test_one_that_is_shown_to_be_slower_is_left_out_and_that_is_said() -> None:
+def test_a_gain_against_a_loss_is_a_choice() -> None:
     said = say(comparisons({"jemalloc": (LOWER, LOWER)}))
-    assert said.headline == "Recommended: stay with glibc"
-    assert "jemalloc (shown to be slower by more than 1 %) alone" in said.reason
-
-
-def test_one_with_faults_gets_no_verdict() -> None:
-    found = comparisons({"jemalloc": (EQUAL, LOWER)}, {"jemalloc": (2, 6)})
-    said = say(found)
-    assert said.headline == "Recommended: stay with glibc"
-    assert "jemalloc (faults) alone" in said.reason
-    assert said.variants[0].text.endswith(
-        "peak RSS 0.970 [0.960, 0.980], no verdict: 2 of 6 trials ended in a fault"
+    assert said.headline == (
+        "A choice: jemalloc saves 5.0 % of peak RSS, costs 5.0 % of throughput"
+    )
+    assert "yours to say" in said.reason
+    said = say(comparisons({"jemalloc": (HIGHER, HIGHER)}))
+    assert said.headline == (
+        "A choice: jemalloc gains 5.0 % of throughput, costs 5.0 % more peak RSS"
     )
 
 
-def test_one_without_any_figure_is_named_too() -> None:
+def test_a_collapse_is_a_loss() -> None:
+    evidence = Evidence(collapsed={"jemalloc": "oltp between 8 and 64 (40 % of the best before)"})
+    said = say(comparisons({"jemalloc": (EQUAL, LOWER)}), evidence=evidence)
+    assert said.headline == (
+        "A choice: jemalloc saves 5.0 % of peak RSS, but its throughput collapses"
+    )
+    assert said.reason.startswith("Throughput collapses in oltp between 8 and 64")
+
+
+@pytest.mark.parametrize(
+    ("settling", "words", "command"),
+    [
+        (
+            Settling(Way.EXTEND, 24),
+            "24 more minutes would settle it, with 80 % chance, if the true ratio is as estimated:",
+            "dballoc bench 'my results/experiment.toml' --extend 24m --out 'my results'",
+        ),
+        (
+            Settling(Way.NEW_CAMPAIGN, 40),
+            "A new campaign of 40 minutes would settle it, with 80 % chance,",
+            "dballoc bench 'my results/experiment.toml' --budget 40m --out 'my results-2'",
+        ),
+        (Settling(Way.NOT_HERE), "More time would not settle it on this host", ""),
+    ],
+)
+def test_what_would_settle_it(settling: Settling, words: str, command: str) -> None:
+    around = Surroundings(settling=settling, directory=Path("my results"))
+    said = say(comparisons({"jemalloc": (OPEN, LOWER)}), around=around)
+    assert said.headline == "jemalloc looks better, not settled"
+    assert said.reason.startswith(
+        "It is shown to be better in memory. That it loses less than 3 % is not shown for throughput."
+    )
+    assert words in said.reason
+    assert said.command == command
+
+
+def test_an_estimate_alone_is_not_settled_either() -> None:
+    said = say(comparisons({"jemalloc": (EQUAL, (0.92, 1.01)), "tcmalloc": (EQUAL, EQUAL)}))
+    assert said.headline == "jemalloc looks better, not settled"
+    assert said.reason.startswith(
+        "Its peak RSS is estimated to be better by more than 1 %, which is not shown."
+    )
+
+
+def test_nothing_better_is_to_stay() -> None:
+    said = say(comparisons({"jemalloc": (EQUAL, EQUAL), "tcmalloc": (EQUAL, HIGHER)}))
+    assert said.headline == "Stay with glibc: nothing is shown to be better"
+    assert said.reason == "No variant is estimated to be better by more than 1 %."
+
+
+def test_one_with_faults_is_named_and_not_used() -> None:
+    said = say(comparisons({"jemalloc": (EQUAL, LOWER)}, {"jemalloc": (2, 6)}))
+    assert said.headline == "Stay with glibc: nothing is shown to be better"
+    assert said.reason == "jemalloc looks better, but 2 of 6 trials ended in a fault."
+    assert cells(said, "jemalloc")[:2] == [
+        "jemalloc\nfailed 2 of 6",
+        "no verdict 0.950\n[0.940, 0.960]",
+    ]
+
+
+def test_one_without_any_figure_has_a_row_too() -> None:
     said = say(comparisons({"jemalloc": (EQUAL, LOWER), "broken": None}, {"broken": (6, 6)}))
-    assert (said.variants[1].name, said.variants[1].text) == (
-        "broken",
-        "no verdict: 6 of 6 trials ended in a fault",
-    )
+    assert cells(said, "broken") == ["broken\nfailed 6 of 6", "–", "–"]
 
 
 def test_a_baseline_with_faults_ends_all_verdicts() -> None:
-    found = comparisons({"jemalloc": (EQUAL, LOWER)}, {"glibc": (3, 12)})
+    found = comparisons({"jemalloc": (EQUAL, LOWER)}, {"glibc": (3, 12), "jemalloc": (1, 6)})
     said = say(found)
-    assert said.headline == "No recommendation"
-    assert "glibc is the baseline, and 3 of 12 trials of it ended in a fault" in said.reason
+    assert said.headline == "The baseline failed 3 of 12: no ratio"
+    assert "jemalloc too: 1 of 6 trials ended in a fault." in said.reason
+    assert said.table is None
     assert (
-        describe_verdict(found.family[0], found)
+        describe_verdict(comparisons({"a": (EQUAL, LOWER)}, {"glibc": (3, 12)}).family[0], found)
         == "no verdict: 3 of 12 trials of glibc ended in a fault"
     )
 
 
 def test_one_block_decides_nothing() -> None:
-    found = comparisons({"jemalloc": (EQUAL, LOWER)}, blocks=1)
-    said = say(found, solo(1, 1, "planned"))
-    assert said.headline == "No recommendation yet"
+    said = say(comparisons({"jemalloc": (EQUAL, LOWER)}, blocks=1), solo(1, 1, "planned"))
+    assert said.headline == "Stay with glibc: nothing is shown to be better"
     assert "One block shows figures but decides nothing" in said.reason
-    assert said.variants[0].text == "throughput 1.000 and peak RSS 0.970, no verdict from one block"
+    assert cells(said, "jemalloc")[1] == "undecided 0.950"
 
 
 def test_no_block_at_all() -> None:
     said = say(comparisons({"jemalloc": None}), solo(0, 6, "interrupted"))
-    assert said.headline == "No recommendation"
+    assert said.headline.startswith("So far: Stay with glibc")
     assert said.reason.startswith("No block is complete yet")
-    assert said.variants[0].text == "no figures yet"
+    assert said.table is None
 
 
 def test_the_baseline_alone() -> None:
-    assert say(comparisons({})).headline == "Nothing to compare"
+    said = say(comparisons({}))
+    assert said.headline == "Stay with glibc: nothing is shown to be better"
+    assert said.reason == "glibc, the baseline, is the only variant."
 
 
 @pytest.mark.parametrize(
     ("done", "word", "note"),
     [
-        (solo(6, 6), "Recommended", None),
+        (solo(6, 6), "", None),
         (
             solo(4, 6, "budget"),
-            "Recommended",
+            "",
             "The budget was used up: 4 of 6 solo blocks that were planned.",
         ),
         (
             solo(4, 6, "decided"),
-            "Recommended",
+            "",
             "Every comparison was decided: 4 of 6 solo blocks that were planned.",
         ),
         (
             solo(4, 6, "interrupted"),
-            "So far",
+            "So far: ",
             "The campaign was interrupted: 4 of 6 solo blocks. Solo verdicts are judged",
         ),
         (
             solo(4, 6),
-            "So far",
-            "The campaign is not finished: 4 of 6 solo blocks. Solo verdicts are judged after 6 blocks",
+            "So far: ",
+            "The campaign is not finished: 4 of 6 solo blocks. Solo verdicts are judged after 6",
         ),
-        (solo(6, 6, "planned", 2), "Recommended", "counted all the same: 2 of 6 blocks."),
+        (solo(6, 6, "planned", 2), "", "counted all the same: 2 of 6 blocks."),
     ],
 )
 def test_how_far_the_campaign_is(done: Progress, word: str, note: str | None) -> None:
     said = say(comparisons({"jemalloc": (EQUAL, LOWER)}), done)
-    assert said.headline == f"{word}: jemalloc"
+    assert said.headline == f"{word}Use jemalloc"
     assert note is None or any(note in n for n in said.notes)
+
+
+def test_what_is_not_finished_is_resumed() -> None:
+    said = say(comparisons({"jemalloc": (OPEN, LOWER)}), solo(4, 6, "interrupted"))
+    assert said.headline == "So far: jemalloc looks better, not settled"
+    assert said.command == "dballoc bench DIR/experiment.toml --out DIR"
+
+
+def test_a_margin_that_was_chosen_later_is_labelled() -> None:
+    found = comparisons({"jemalloc": ((0.96, 0.995), LOWER)})
+    assert say(found).headline == "jemalloc looks better, not settled"
+    said = say(found, evidence=Evidence(margin=0.05, exploratory=True))
+    assert said.headline == "Use jemalloc"
+    assert any(n.startswith("Exploratory: the margin of 5 % was not stored") for n in said.notes)
+    assert not any(n.startswith("Exploratory") for n in say(found).notes)
 
 
 def test_a_baseline_that_differs_from_itself_is_a_warning() -> None:
@@ -250,10 +321,22 @@ def test_a_baseline_that_differs_from_itself_is_a_warning() -> None:
     )
 
 
-def test_workloads_are_named_where_there_are_several() -> None:
-    said = say(comparisons({"jemalloc": (OPEN, LOWER)}, metrics=(TPS, READS, PEAK)))
-    assert "throughput in oltp 1.009" in said.variants[0].text
-    assert "throughput in reads 1.009" in said.variants[0].text
+def test_of_several_workloads_the_least_favourable_is_shown_with_its_name() -> None:
+    found = comparisons({"jemalloc": (EQUAL, LOWER)}, metrics=(TPS, READS, PEAK))
+    family = [
+        Comparison(c.variant, c.metric, ratio(OPEN)) if c.metric == READS else c
+        for c in found.family
+    ]
+    changed = Comparisons(
+        procedures=found.procedures,
+        metrics=found.metrics,
+        family=family,
+        floor=found.floor,
+        faulty={},
+    )
+    said = say(changed)
+    assert cells(said, "jemalloc")[2] == "undecided 1.004\n[0.960, 1.050]\nreads"
+    assert "not shown for throughput in reads." in said.reason
 
 
 def test_a_smallest_detectable_difference_without_end_is_not_printed_in_full() -> None:
@@ -265,12 +348,11 @@ def test_a_smallest_detectable_difference_without_end_is_not_printed_in_full() -
     )
 
 
-def test_of_both_designs_each_figure_has_its_name_and_each_design_its_note() -> None:
+def test_of_both_designs_each_has_its_note() -> None:
     found = comparisons({"jemalloc": (LOWER, LOWER)}, metrics=(CPU, PEAK))
     said = say(found)
-    assert "jemalloc: CPU per transaction 0.970 [0.960, 0.980], lower, and peak RSS" in " ".join(
-        said.sentences
-    )
+    assert said.headline == "Use jemalloc"
+    assert said.reason == "It is better in memory and speed, in all that was judged."
     assert [note.partition(":")[0] for note in said.notes if "Intervals at" in note] == [
         "Solo",
         "Duet",
@@ -284,14 +366,8 @@ def test_of_both_designs_each_figure_has_its_name_and_each_design_its_note() -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("cpu", "headline"),
-    [
-        (LOWER, "Least CPU per transaction: jemalloc"),
-        (HIGHER, "No variant is shown to need less CPU per transaction than glibc"),
-    ],
-)
-def test_a_duet_alone_says_nothing_of_memory(cpu: tuple[float, float], headline: str) -> None:
-    said = say(comparisons({"jemalloc": (cpu, cpu)}, metrics=(CPU,)))
-    assert said.headline == headline
-    assert "Memory was not compared" in said.reason
+def test_a_duet_alone_settles_nothing_of_memory() -> None:
+    said = say(comparisons({"jemalloc": (LOWER, LOWER)}, metrics=(CPU,)))
+    assert said.headline == "jemalloc looks better, not settled"
+    assert "Memory was not compared: that takes solo blocks." in said.reason
+    assert said.command == "dballoc bench DIR/experiment.toml --design both --out DIR-2"

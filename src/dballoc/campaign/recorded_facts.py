@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import dballoc
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.host import machine_description
@@ -32,6 +34,7 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
     return make_common_facts(setting) | {
         "planned_blocks": json.dumps(planned_blocks),
         "designs": " ".join(setting.designs),
+        "margin": str(setting.margin or DEFAULT_MARGIN),
         "duet": json.dumps(_make_duet_fact(setting)),
         "workloads": json.dumps(_make_workloads_fact(setting)),
         "counters": json.dumps(
@@ -41,6 +44,19 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
             }
         ),
     }
+
+
+def check_margin(chosen: float | None, stored: str | None, path: Path) -> None:
+    """Raise UsageError if a campaign that is resumed is asked for another margin than the one that
+    it stored before its first block.
+    """
+    if chosen is None or (stored is not None and float(stored) == chosen):
+        return
+    before = f"has the margin {float(stored) * 100:g} %" if stored else "has no stored margin"
+    raise UsageError(
+        f"--margin: {path} {before}, which cannot change once a campaign has begun; for another "
+        "view of its results use dballoc report --margin"
+    )
 
 
 def _make_duet_fact(setting: PreparedCampaign) -> dict[str, Any]:

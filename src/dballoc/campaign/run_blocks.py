@@ -22,7 +22,7 @@ from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.recorded_facts import make_block_facts
+from dballoc.campaign.recorded_facts import check_margin, make_block_facts
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
@@ -307,6 +307,11 @@ def _open_results(session: Session, duration: DurationEstimate) -> Results:
     if KIND in results.facts():
         results.close()
         raise UsageError(f"{path}: results of dballoc fit; choose a new --out")
+    try:
+        check_margin(session.setting.margin, results.checked_facts().get("margin"), path)
+    except UsageError:
+        results.close()
+        raise
     session.observer.notice(f"resuming: {results.trials()} trials are finished already")
     session.directory.remove_unfinished_trials(results.directories())
     return results

@@ -101,7 +101,6 @@ def answer_fit(fits: Fits) -> Answer:
         reason=_explain_answer(fits),
         against="What to set",
         variants=[Line(f.variant, advise(f)) for f in fits.fitted],
-        floor=None,
         notes=list_notes(fits),
     )
 

@@ -1,18 +1,20 @@
 """What the report holds, in its order: the sections that HTML and Markdown both show."""
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions import settling_time
+from dballoc.analysis.decisions.constraint_bounds import compute_constraint_bounds
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
-from dballoc.analysis.decisions.recommendation import (
-    Recommendation,
-    compute_constraint_bounds,
-    recommend,
-)
+from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.tables import level_curves, memory_ledger, speed_metric
+from dballoc.analysis.tables import collapses, level_curves, memory_ledger, speed_metric
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.contention import Contention
@@ -45,7 +47,12 @@ from dballoc.report.sections import (
 )
 from dballoc.report.sections import published as post
 from dballoc.report.sections.section import Listing, Section
-from dballoc.report.wording.answer import Answer, compose_answer, describe_faults, measure_progress
+from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
+from dballoc.report.wording.answer_table import collect_tail_latencies
+from dballoc.report.wording.compose_answer import Surroundings, compose_answer
+
+# The fact by which a campaign knows its margin; those of before have none, and are not extended.
+MARGIN_FACT = "margin"
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
@@ -62,20 +69,19 @@ class Content(Page):
 
 
 def judge_campaign(
-    campaign: Campaign, preference: Preference = LEAST_MEMORY
+    campaign: Campaign, preference: Preference = LEAST_MEMORY, directory: Path | None = None
 ) -> tuple[Comparisons, Recommendation, Answer]:
-    """Return the comparisons, what the rule makes of them, and both in words. UsageError if the
-    campaign has not what it asks.
+    """Return the comparisons, what the rule makes of them, and both in words. ``directory``: of the
+    results, for the command that would settle an open answer. UsageError if the campaign has not
+    what the preference asks.
     """
     if campaign.imported:
+        comparisons = imported.compare_first_machine(campaign)
         nothing = Recommendation(
-            variant=None, tie=False, excluded={}, faulty=[], preference=preference, bounds={}
-        )
-        return (
-            imported.compare_first_machine(campaign),
-            nothing,
-            imported.compose_imported_answer(campaign),
-        )
+            ending=Ending.STAY, subject=None, variant=None, tie=False, excluded={}, faulty=[],
+            preference=preference, standings={}, evidence=Evidence(),
+        )  # fmt: skip
+        return comparisons, nothing, imported.compose_imported_answer(campaign)
     check_preference(
         preference,
         campaign.names,
@@ -83,33 +89,47 @@ def judge_campaign(
         bool(campaign.experiment.time.idle),
     )
     comparisons = compare_with_baseline(campaign)
-    baseline = campaign.experiment.baseline
-    recommendation = recommend(
-        comparisons,
-        baseline,
-        preference,
-        compute_constraint_bounds(campaign, comparisons, preference),
+    baseline, progress = campaign.experiment.baseline, measure_progress(campaign)
+    evidence = _gather_evidence(campaign, comparisons, preference)
+    recommendation = recommend(comparisons, baseline, preference, evidence)
+    settling = settling_time.compute_settling(
+        settling_time.list_open_figures(comparisons, recommendation),
+        settling_time.measure_paces(campaign, progress.planned),
+        extendable=MARGIN_FACT in campaign.facts,
     )
-    verdict_answer = compose_answer(
-        comparisons, recommendation, baseline, measure_progress(campaign)
+    surroundings = Surroundings(
+        tails=collect_tail_latencies(campaign), settling=settling, directory=directory
     )
-    return (
-        comparisons,
-        recommendation,
-        replace(
-            verdict_answer, notes=[*scaled_down.list_scaling_notes(campaign), *verdict_answer.notes]
-        ),
+    answer = compose_answer(comparisons, recommendation, baseline, progress, surroundings)
+    notes = [*scaled_down.list_scaling_notes(campaign), *answer.notes]
+    return comparisons, recommendation, replace(answer, notes=notes)
+
+
+def _gather_evidence(
+    campaign: Campaign, comparisons: Comparisons, preference: Preference
+) -> Evidence:
+    """Return what the recommendation rests on. The margin that was stored before the first block is
+    the one that counts; any other is exploratory.
+    """
+    stored = float(campaign.facts[MARGIN_FACT]) if MARGIN_FACT in campaign.facts else None
+    margin = preference.margin or stored or DEFAULT_MARGIN
+    return Evidence(
+        margin=margin,
+        exploratory=margin != stored,
+        bounds=compute_constraint_bounds(campaign, comparisons, preference),
+        collapsed=collapses.describe_own_collapses(campaign),
+        left_out=frozenset(json.loads(campaign.facts["duet"]).get("left_out", {})),
     )
 
 
 def gather_report(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
-    profiles: Contention | Heaps | None = None,
+    profiles: Contention | Heaps | None = None, directory: Path | None = None,
 ) -> Content:  # fmt: skip
     """Return everything that the report says of a campaign, and of the post that it repeats.
     UsageError as for :func:`judge`.
     """
-    comparisons, recommendation, verdict_answer = judge_campaign(campaign, preference)
+    comparisons, recommendation, verdict_answer = judge_campaign(campaign, preference, directory)
     if campaign.imported:
         subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
         sections = imported.make_imported_sections(campaign)
@@ -117,7 +137,7 @@ def gather_report(
         subtitle = _make_subtitle(campaign)
         sections = [
             *([post.make_published_section(campaign, published)] if published else []),
-            *_make_sections(campaign, comparisons, preference, profiles),
+            *_make_sections(campaign, comparisons, recommendation, profiles),
         ]
     return Content(
         title=f"dballoc: {campaign.experiment.name}",
@@ -150,7 +170,7 @@ def _make_subtitle(campaign: Campaign) -> str:
 def _make_sections(
     campaign: Campaign,
     comparisons: Comparisons,
-    preference: Preference,
+    recommendation: Recommendation,
     profiles: Contention | Heaps | None,
 ) -> list[Section]:
     """Return the sections of a campaign of our own, in the report's order."""
@@ -197,7 +217,11 @@ def _make_sections(
         Section(
             key="method",
             title="Method",
-            text=method.describe_method(campaign, comparisons.procedures, preference),
+            text=method.describe_method(
+                campaign,
+                comparisons.procedures,
+                recommendation.preference.describe_rule(recommendation.evidence.margin),
+            ),
         ),
     ]
 

@@ -55,7 +55,11 @@ def write_campaign_report(
         directory, campaign
     )
     content = gather_report(
-        redacted(campaign) if redact else campaign, preference, published, profiles
+        redacted(campaign) if redact else campaign,
+        preference,
+        published,
+        profiles,
+        directory=None if redact else directory,
     )
 
     def tables() -> None:

@@ -160,6 +160,13 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
 def _check_fact(key: str, value: str) -> str:
     if key in _FORMS:
         return check_json(value, _FORMS[key], f"campaign: {key}")
+    if key == "margin":
+        try:
+            is_valid = 0 < float(value) < 1
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            raise readers.Unfit(f"campaign: margin: {readers.shown(value)} is not a share below 1")
     if key == "started":
         try:
             is_valid = 0 <= float(value) <= LATEST

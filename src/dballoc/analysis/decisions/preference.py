@@ -11,22 +11,22 @@ from dballoc.errors import UsageError
 Objective = Literal["memory", "speed"]
 
 _AIMS: tuple[Objective, ...] = ("memory", "speed")
-_AIM = {"memory": "the one with the least peak RSS", "speed": "the fastest one"}
-_CLAUSE = {"memory": "be slower by more than 1 %", "speed": "need more than 1 % more peak RSS"}
-_REASON = {
-    "memory": "shown to be slower by more than 1 %",
-    "speed": "shown to need more than 1 % more peak RSS",
-}
+_FIRST = {"memory": "in memory first, then in speed", "speed": "in speed first, then in memory"}
+
+# Nobody would call a loss of half "no worse".
+_LARGEST_MARGIN = 0.5
 
 
 @dataclass(frozen=True)
 class Preference:
-    """What the user prefers. ``objective``: what is to be best; ``constraints``: what a variant
-    must not be shown to break. Without any, the objective has one of its own.
+    """What the user prefers. ``objective``: the question that comes first; ``constraints``: what a
+    variant has to keep to, instead of the margin. ``margin``: the share that may be lost, chosen
+    after the campaign; None: the one that was stored before it.
     """
 
     objective: Objective = "memory"
     constraints: tuple[Condition, ...] = ()
+    margin: float | None = None
 
     @property
     def text(self) -> str:
@@ -36,25 +36,42 @@ class Preference:
         aim = [] if self.objective == "memory" else [self.objective]
         return ",".join([*aim, *(c.text for c in self.constraints)])
 
-    @property
-    def clause(self) -> str:
-        """What a variant must not be shown to do."""
-        if not self.constraints:
-            return _CLAUSE[self.objective]
-        return "break " + " or ".join(c.text for c in self.constraints)
-
-    @property
-    def rule(self) -> str:
-        """The rule as one sentence, without its full stop."""
+    def describe_rule(self, margin: float) -> str:
+        """Return the rule as one sentence, without its full stop."""
+        if self.constraints:
+            kept = " and ".join(c.text for c in self.constraints)
+            return (
+                f"use a variant that is shown to be better by more than 1 % in {self.objective} "
+                f"and to keep to {kept}; of several the one with the largest gain"
+            )
         return (
-            f"of the variants that are not shown to {self.clause}, {_AIM[self.objective]}; ties "
-            "go to the baseline"
+            "use a variant that is shown to be better by more than 1 % in memory (peak RSS) or in "
+            "speed (CPU per transaction, throughput), and in everything else no worse than by "
+            f"{format_share(margin)}; of several the one with the largest gain, "
+            f"{_FIRST[self.objective]}"
         )
 
-    @property
-    def own_reason(self) -> str:
-        """Why the objective's own constraint excludes a variant."""
-        return _REASON[self.objective]
+
+def format_share(share: float) -> str:
+    """Return ``3 %`` or ``2.5 %``."""
+    return f"{share * 100:g} %"
+
+
+def parse_margin(text: str | None) -> float | None:
+    """Parse a margin, ``3``, ``3%`` or ``2.5 %``, to a share; None stays None. UsageError for
+    anything else, and for what is not above 0 and at most 50 %.
+    """
+    if text is None:
+        return None
+    try:
+        share = round(float(text.strip().removesuffix("%")) / 100, 9)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= _LARGEST_MARGIN:
+        raise UsageError(
+            f"--margin: {text!r}: give what a variant may lose, like 3%, above 0 and at most 50%"
+        )
+    return share
 
 
 LEAST_MEMORY = Preference()

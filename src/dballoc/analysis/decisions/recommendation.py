@@ -1,234 +1,197 @@
-"""Apply the stated rule: see :mod:`dballoc.analysis.decisions.preference`. Pure, except
-that constraints look up their figures in the campaign.
-"""
+"""Apply the stated rule of the recommendation: from comparisons to one ending. Pure."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.fail_condition import Condition
-from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
-from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.tables import level_curves, speed_metric
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-
-# A measure's key among the primary metrics, where it is not its name. A workload's metric has the
-# workload behind the key.
-_KEYS = {"rss": "rss_peak"}
-
-# A descriptive measure's name in :mod:`dballoc.analysis.tables.level_curves`, where it differs.
-_CURVES = {"cpu": "cpu_per_op"}
+from dballoc.analysis.decisions.constraint_bounds import Bounds
+from dballoc.analysis.decisions.endings import Aim, Ending, VariantStanding, choose_ending
+from dballoc.analysis.decisions.noninferiority import (
+    DEFAULT_MARGIN,
+    Standing,
+    compute_thresholds,
+    judge_standing,
+)
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Objective, Preference
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bound:
-    """A variant's figure under a constraint. ``low`` and ``high`` are None where there is no
-    interval.
+class Evidence:
+    """What the recommendation rests on beside the comparisons. ``margin``: what may be lost, as a
+    share; ``exploratory``: whether it was not stored before the first block; ``bounds``: the
+    figures under the constraints; ``collapsed``: the variants whose throughput collapses where the
+    baseline's does not, with where; ``left_out``: the variants that play no duets.
     """
 
-    constraint: Condition
-    workload: str | None
-    ratio: float
-    low: float | None
-    high: float | None
-    confidence: float
-    primary: bool
-
-    @property
-    def broken(self) -> bool:
-        """Whether the constraint is shown to be broken: the whole interval lies beyond it."""
-        return (
-            self.low is not None
-            and self.high is not None
-            and self.constraint.holds(self.low, self.high) is False
-        )
-
-
-# The figures under the constraints, by variant.
-Bounds = Mapping[str, list[Bound]]
+    margin: float = DEFAULT_MARGIN
+    exploratory: bool = False
+    bounds: Bounds = field(default_factory=dict)
+    collapsed: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """The recommended ``variant``; None when the baseline itself had faults, because nothing was
-    compared then.
+    """The ``ending``, and the variant that it names (``subject``; None where it names none).
 
-    ``tie``: the baseline is recommended because no variant is shown to be better. ``excluded``: the
-    variants that the rule leaves out, with the reason. ``bounds``: the figures under the
-    constraints.
+    ``variant``: what to run, None where the rule cannot say: the baseline failed, or the user has
+    to choose. ``tie``: whether that is the baseline because no variant is shown to be better.
+    ``excluded``: the variants that are shown not to qualify, with the reason. ``standings``: what
+    each variant's ending rests on.
     """
 
+    ending: Ending
+    subject: str | None
     variant: str | None
     tie: bool
     excluded: dict[str, str]
     faulty: list[str]
     preference: Preference
-    bounds: Bounds
+    standings: Mapping[str, VariantStanding]
+    evidence: Evidence
 
 
 def recommend(
     comparisons: Comparisons,
     baseline: str,
     preference: Preference = LEAST_MEMORY,
-    bounds: Bounds | None = None,
+    evidence: Evidence | None = None,
 ) -> Recommendation:
-    """Recommend a variant by the rule. A variant with faults is never recommended."""
-    bounds = bounds or {}
-    variants = list(dict.fromkeys(c.variant for c in comparisons.family))
+    """Recommend by the rule. A variant with faults or a collapse is never recommended."""
+    evidence = evidence or Evidence()
+    names = list(dict.fromkeys(c.variant for c in comparisons.family))
+    standings = {name: _judge_variant(comparisons, name, preference, evidence) for name in names}
+    ending, subject = choose_ending(
+        list(standings.values()), baseline_failed=baseline in comparisons.faulty
+    )
+    stays = ending in (Ending.STAY, Ending.NOT_SETTLED)
     excluded = {
-        v: why
-        for v in variants
-        if (why := _find_exclusion(comparisons, v, preference, bounds.get(v, [])))
+        name: why
+        for name in names
+        if (why := _find_exclusion(comparisons, name, preference, evidence))
     }
-    faulty = sorted(comparisons.faulty)
-    if baseline in faulty:
-        return Recommendation(
-            variant=None,
-            tie=False,
-            excluded=excluded,
-            faulty=faulty,
-            preference=preference,
-            bounds=bounds,
-        )
-    compute_score = _score_memory if preference.objective == "memory" else _score_speed
-    scores = {
-        v: score
-        for v in variants
-        if v not in excluded
-        and v not in comparisons.faulty
-        and (score := compute_score(comparisons, v)) is not None
-    }
-    if not scores:
-        return Recommendation(
-            variant=baseline,
-            tie=True,
-            excluded=excluded,
-            faulty=faulty,
-            preference=preference,
-            bounds=bounds,
-        )
-    best = min(scores, key=lambda v: (scores[v], v))
     return Recommendation(
-        variant=best,
-        tie=False,
+        ending=ending,
+        subject=subject,
+        variant=subject if ending is Ending.USE else baseline if stays else None,
+        tie=stays,
         excluded=excluded,
-        faulty=faulty,
+        faulty=sorted(comparisons.faulty),
         preference=preference,
-        bounds=bounds,
+        standings=standings,
+        evidence=evidence,
     )
 
 
-def compute_constraint_bounds(
-    campaign: Campaign, comparisons: Comparisons, preference: Preference
-) -> Bounds:
-    """Return every variant's figures under every constraint: with the interval of the primary
-    metric where the constraint is on one, else with a plain 95 % interval at the highest level.
+def find_question(metric: Metric) -> Objective | None:
+    """Return which of the two questions a metric answers: peak RSS is memory, CPU per transaction
+    and throughput are speed; None for what answers neither.
     """
-    bounds: dict[str, list[Bound]] = {}
-    for constraint in preference.constraints:
-        key = _KEYS.get(constraint.measure, constraint.measure)
-        primary = [c for c in comparisons.family if c.metric.key.partition(":")[0] == key]
-        for name, bound in (
-            _collect_primary_bounds(constraint, primary)
-            if primary
-            else _collect_descriptive_bounds(campaign, constraint)
-        ):
-            if constraint.concerns(name, bound.workload):
-                bounds.setdefault(name, []).append(bound)
-    return bounds
+    if metric.workload is not None:
+        return "speed"
+    return "memory" if metric.key == "rss_peak" else None
 
 
-def _collect_primary_bounds(
-    constraint: Condition, comparisons: list[Comparison]
-) -> list[tuple[str, Bound]]:
-    bounds = []
-    for c in comparisons:
-        if c.ratio:
-            low, high = (c.ratio.low, c.ratio.high) if c.ratio.blocks > 1 else (None, None)
-            bounds.append(
-                (
-                    c.variant,
-                    Bound(
-                        constraint=constraint,
-                        workload=c.metric.workload,
-                        ratio=c.ratio.estimate,
-                        low=low,
-                        high=high,
-                        confidence=c.ratio.confidence,
-                        primary=True,
-                    ),
-                )
-            )
-    return bounds
-
-
-def _collect_descriptive_bounds(
-    campaign: Campaign, constraint: Condition
-) -> list[tuple[str, Bound]]:
-    top = max(campaign.experiment.threads)
-    rows = level_curves.compute_relative_levels(
-        campaign, _CURVES.get(constraint.measure, constraint.measure)
-    ).filter(threads=top)
+def select_judged(
+    comparisons: Comparisons, variant: str, left_out: frozenset[str] = frozenset()
+) -> list[Comparison]:
+    """Return a variant's comparisons in both questions. CPU per transaction is not asked of one
+    that plays no duets: its speed is its throughput.
+    """
     return [
-        (
-            name,
-            Bound(
-                constraint=constraint,
-                workload=workload,
-                ratio=ratio,
-                low=low,
-                high=high,
-                confidence=level_curves.CONFIDENCE,
-                primary=False,
-            ),
-        )
-        for name, workload, ratio, low, high in rows.select(
-            "variant", "workload", "ratio", "low", "high"
-        ).iter_rows()
+        c
+        for c in comparisons.family
+        if c.variant == variant
+        and find_question(c.metric)
+        and not (variant in left_out and c.metric.design == "duet")
     ]
 
 
-def _find_exclusion(
-    comparisons: Comparisons, variant: str, preference: Preference, bounds: list[Bound]
-) -> str:
+def list_questions(comparisons: Comparisons) -> set[Objective]:
+    """Return which questions were compared at all: a duet alone does not compare memory."""
+    return {question for m in comparisons.metrics if (question := find_question(m))}
+
+
+def compute_gain(comparison: Comparison) -> float:
+    """Return by how much the estimate is better, as a logarithm; 0 without a ratio."""
+    if comparison.ratio is None or comparison.ratio.estimate <= 0:
+        return 0.0
+    upward = 1 if comparison.metric.better == "higher" else -1
+    return upward * math.log(comparison.ratio.estimate)
+
+
+def is_promising(comparison: Comparison) -> bool:
+    """Whether the estimate, which has an interval, lies where the whole interval would have to."""
+    ratio = comparison.ratio
+    if ratio is None or ratio.blocks < 2:
+        return False
+    gain = compute_thresholds(comparison.metric.better, DEFAULT_MARGIN).gain
+    return ratio.estimate > gain if comparison.metric.better == "higher" else ratio.estimate < gain
+
+
+def _judge_variant(
+    comparisons: Comparisons, name: str, preference: Preference, evidence: Evidence
+) -> VariantStanding:
+    judged = select_judged(comparisons, name, evidence.left_out)
+    aims = [
+        Aim(
+            standing=judge_comparison(c, evidence.margin),
+            gain=compute_gain(c),
+            first=find_question(c.metric) == preference.objective,
+            promising=is_promising(c),
+        )
+        for c in judged
+        if not preference.constraints or find_question(c.metric) == preference.objective
+    ]
     if preference.constraints:
-        broken = dict.fromkeys(b.constraint.text for b in bounds if b.broken)
-        return f"shown to break {' and '.join(broken)}" if broken else ""
-    of_variant = [c for c in comparisons.family if c.variant == variant]
-    if preference.objective == "memory":
-        out = any(
-            speed_metric.is_shown_slower(c, MARGIN)
-            for c in of_variant
-            if c.metric.workload is not None
-        )
+        required = _judge_constraints(name, comparisons, preference, evidence.bounds)
     else:
-        out = any(
-            c.ratio is not None and c.ratio.low > 1 + MARGIN
-            for c in of_variant
-            if c.metric.key == "rss_peak"
-        )
-    return preference.own_reason if out else ""
-
-
-def _score_memory(comparisons: Comparisons, variant: str) -> float | None:
-    """Return the ratio of peak RSS of a variant that is shown to need less; None for another."""
-    peak = next(
-        (c for c in comparisons.family if c.variant == variant and c.metric.key == "rss_peak"), None
+        required = [judge_comparison(c, evidence.margin) for c in judged]
+        required += [Standing.UNDECIDED] * (2 - len(list_questions(comparisons)))
+    return VariantStanding(
+        name=name,
+        aims=aims,
+        required=required,
+        faulty=name in comparisons.faulty,
+        collapsed=name in evidence.collapsed,
     )
-    return peak.ratio.estimate if peak and peak.ratio and peak.verdict is Verdict.LOWER else None
 
 
-def _score_speed(comparisons: Comparisons, variant: str) -> float | None:
-    """Return the mean ln slow-down (less is faster) of a variant that is shown to be faster in some
-    workload and slower in none; None for another.
+def judge_comparison(comparison: Comparison, margin: float) -> Standing:
+    """Judge a comparison by its interval."""
+    return judge_standing(comparison.ratio, comparison.metric.better, margin)
+
+
+def _judge_constraints(
+    name: str, comparisons: Comparisons, preference: Preference, bounds: Bounds
+) -> list[Standing]:
+    """Return how a variant stands under each constraint that concerns it; undecided where there is
+    no figure.
     """
-    of_variant = speed_metric.select_speed_comparisons(comparisons, variant)
-    if not any(map(speed_metric.is_shown_faster, of_variant)) or any(
-        map(speed_metric.is_shown_slower, of_variant)
-    ):
-        return None
-    return -math.fsum(
-        math.log(s.estimate) for c in of_variant if (s := speed_metric.compute_speed(c))
-    ) / len(of_variant)
+    workloads = [m.workload for m in comparisons.metrics if m.workload]
+    figures = bounds.get(name, [])
+    standings = [b.standing for b in figures]
+    for constraint in preference.constraints:
+        concerned = all(word in (name, *workloads) for word in constraint.within)
+        if concerned and not any(b.constraint == constraint for b in figures):
+            standings.append(Standing.UNDECIDED)
+    return standings
+
+
+def _find_exclusion(
+    comparisons: Comparisons, name: str, preference: Preference, evidence: Evidence
+) -> str:
+    if name in evidence.collapsed:
+        return f"throughput collapses: {evidence.collapsed[name]}"
+    if preference.constraints:
+        broken = dict.fromkeys(
+            b.constraint.text for b in evidence.bounds.get(name, []) if b.standing is Standing.WORSE
+        )
+        return f"shown to break {' and '.join(broken)}" if broken else ""
+    worse = [
+        c.metric.title
+        for c in select_judged(comparisons, name, evidence.left_out)
+        if judge_comparison(c, evidence.margin) is Standing.WORSE
+    ]
+    return f"shown to be worse: {'; '.join(worse)}" if worse else ""

@@ -151,6 +151,41 @@ def compute_need(scatter: Scatter, difference: float, confidence: Callable[[int]
     )
 
 
+def has_power(
+    scatter: float, distance: float, blocks: int, confidence: float, power: float = POWER
+) -> bool:
+    """Whether the interval of that many blocks excludes a bound with that power, when the truth
+    lies ``distance`` from it (a difference of logarithms). By the noncentral t, as in
+    :func:`compute_detectable_by_error`.
+    """
+    if blocks < 2:
+        return False
+    critical = float(stdtrit(blocks - 1, (1 + confidence) / 2))
+    needed = float(nctdtrinc(blocks - 1, 1 - power, critical))
+    return needed * scatter / math.sqrt(blocks) <= distance
+
+
+def count_blocks_to_exclude(
+    scatter: float, distance: float, confidence: float, power: float = POWER
+) -> int | None:
+    """Return the fewest blocks with that power to exclude a bound ``distance`` from the truth (a
+    difference of logarithms); None beyond :data:`MOST_BLOCKS`.
+    """
+    enough = 2
+    while not has_power(scatter, distance, enough, confidence, power):
+        enough *= 2
+        if enough > MOST_BLOCKS:
+            return None
+    too_few = enough // 2
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if has_power(scatter, distance, middle, confidence, power):
+            enough = middle
+        else:
+            too_few = middle
+    return enough
+
+
 def _convert_to_relative(log: float) -> float:
     """Return e^log − 1; infinite where that exceeds a float."""
     return math.expm1(log) if log < 700 else math.inf

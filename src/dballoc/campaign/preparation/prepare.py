@@ -42,7 +42,8 @@ class PreparedCampaign:
     """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might
     have a duet has none; ``thp``: the host's own mode, None where the kernel has no THP;
     ``put_back``: settings that an earlier run had left changed; ``countable``: which of the
-    experiment's counters the host counts.
+    experiment's counters the host counts; ``margin``: the share that a variant may lose, where the
+    user named one.
     """
 
     experiment: Experiment
@@ -55,6 +56,7 @@ class PreparedCampaign:
     thp: str | None = None
     put_back: tuple[PutBack, ...] = ()
     countable: Countable = field(default_factory=Countable)
+    margin: float | None = None
 
     @property
     def switches_thp(self) -> bool:

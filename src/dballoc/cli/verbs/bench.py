@@ -1,5 +1,6 @@
 """``dballoc bench``: run the comparison."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -126,6 +127,14 @@ NoCounters = Annotated[
         "can.",
     ),
 ]
+Margin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="What a variant may lose and still count as no worse: 3% unless given. Stored before "
+        "the first block.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -174,6 +183,7 @@ def bench(
     seed: flags.Seed = None,
     out: flags.Out = None,
     prefer: Prefer = None,
+    margin: Margin = None,
     report: flags.Report = True,
     dry_run: DryRun = False,
     print_: flags.PrintFile = False,
@@ -187,7 +197,8 @@ def bench(
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
     preferred = _read_preference(prefer, model)
-    setting = prepare.prepare_campaign(model)
+    chosen_margin = preference.parse_margin(margin)
+    setting = replace(prepare.prepare_campaign(model), margin=chosen_margin)
     if dry_run:
         _print_plan(setting)
     else:
@@ -195,7 +206,7 @@ def bench(
 
 
 def _read_preference(text: str | None, model: Experiment) -> preference.Preference:
-    """The rule of ``--prefer``. UsageError if the experiment has not what it asks for."""
+    """Return what --prefer asks for. UsageError if the experiment has no such thing."""
     preferred = preference.parse_preference(text)
     preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)

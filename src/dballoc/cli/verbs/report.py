@@ -1,12 +1,13 @@
 """``dballoc report``: the report of a results directory."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dballoc import report as room
-from dballoc.analysis.decisions.preference import parse_preference
+from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
 from dballoc.cli.shared import published_posts
 from dballoc.cli.shared.safe_output import Console
@@ -17,11 +18,18 @@ Prefer = Annotated[
     str | None,
     typer.Option(
         metavar="memory|speed|CONDITION,…",
-        help="What the recommendation aims for: memory (the default: of those not shown slower by "
-        "more than 1 %, the one with "
-        "the least peak RSS), speed (of those not shown to need more than 1 % more, the fastest), "
-        "or conditions that must not "
-        "be shown broken, like 'p99<=1.05,rss<=1.1'.",
+        help="What comes first: memory (the default) or speed, where a variant is better in one "
+        "and no worse in the other; or conditions that it must be shown to keep to, like "
+        "'p99<=1.05,rss<=1.1', which take the margin's place. With conditions no campaign ends "
+        "with a choice between a gain and a loss.",
+    ),
+]
+Margin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="What a variant may lose and still count as no worse, instead of what was stored "
+        "before the campaign (3% unless bench --margin). The answer is labelled exploratory.",
     ),
 ]
 
@@ -37,6 +45,7 @@ def report(
         bool, typer.Option("--redact", help="Replace names of host and users, and paths.")
     ] = False,
     prefer: Prefer = None,
+    margin: Margin = None,
     published: Annotated[
         bool,
         typer.Option(
@@ -56,10 +65,11 @@ def report(
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
     alone; print the answer.
     """
-    preference = parse_preference(prefer)
+    preference = replace(parse_preference(prefer), margin=parse_margin(margin))
     of_fit = is_fit(directory)
     for value, flag, why in (
         (prefer, "--prefer", "recommends nothing"),
+        (margin, "--margin", "recommends nothing"),
         (published, "--published", "does not reproduce a published post"),
     ):
         if of_fit and value:

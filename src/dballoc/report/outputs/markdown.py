@@ -1,10 +1,12 @@
 """The report as Markdown, with the charts' SVG files beside it."""
 
 import re
+from collections.abc import Iterable
 
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections.section import Listing
 from dballoc.report.sections.tables import Table
+from dballoc.report.wording.answer import AnswerTable
 
 # What could begin markup within a line, or end a cell.
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
@@ -18,15 +20,15 @@ def render_markdown(content: Page, redacted: bool) -> str:
         escape_markdown(content.subtitle),
         f"**{escape_markdown(answer.headline)}.** {escape_markdown(answer.reason)}",
     ]
+    if answer.command:
+        parts.append(f"```sh\n{answer.command}\n```")
+    if answer.table:
+        parts.append(_render_answer_table(answer.table))
     if answer.variants:
         lines = [
             f"- **{escape_markdown(v.name)}**: {escape_markdown(v.text)}" for v in answer.variants
         ]
         parts.append(f"{escape_markdown(answer.against)}:\n\n" + "\n".join(lines))
-    if answer.floor:
-        parts.append(
-            f"**{escape_markdown(answer.floor.name)}**: {escape_markdown(answer.floor.text)}."
-        )
     notes = [
         *answer.notes,
         *(
@@ -63,22 +65,31 @@ def escape_markdown(text: str) -> str:
     return " ".join(safe.split())
 
 
-def _render_table(table: Table) -> str:
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(cells) + " |"
+def _render_answer_table(table: AnswerTable) -> str:
+    rows = [_join_cells(map(_escape_cell, row)) for row in [*table.rows, table.floor]]
+    head = _join_cells(map(escape_markdown, table.columns))
+    rule = _join_cells("---" for _ in table.columns)
+    return "\n".join([head, rule, *rows, "", escape_markdown(table.caption)])
 
-    rule = line(
+
+def _escape_cell(cell: str) -> str:
+    return "<br>".join(map(escape_markdown, cell.split("\n")))
+
+
+def _join_cells(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _render_table(table: Table) -> str:
+    rule = _join_cells(
         [
             "---" if i < table.heads or c in table.words else "---:"
             for i, c in enumerate(table.columns)
         ]
     )
-    rows = [
-        line(["<br>".join(map(escape_markdown, cell.split("\n"))) for cell in row])
-        for row in table.rows
-    ]
+    rows = [_join_cells(map(_escape_cell, row)) for row in table.rows]
     head = f"**{escape_markdown(table.title)}.** {escape_markdown(table.caption)}".strip()
-    return "\n".join([head, "", line([escape_markdown(c) for c in table.columns]), rule, *rows])
+    return "\n".join([head, "", _join_cells(map(escape_markdown, table.columns)), rule, *rows])
 
 
 def _render_listing(listing: Listing) -> str:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import dballoc
-from dballoc.analysis.decisions.recommendation import Bound
+from dballoc.analysis.decisions.constraint_bounds import Bound
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.report.report_content import Content
 from dballoc.report.wording.answer import describe_verdict, measure_progress
@@ -26,12 +26,14 @@ def dump_recommendation(content: Content) -> str:
 def describe_recommendation(content: Content) -> dict[str, Any]:
     """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
     null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
-    faults, or fewer than two blocks have what it takes.
+    faults, fewer than two blocks have what it takes, or a gain has to be weighed against a loss.
+    ``answer`` is the campaign's ending, one of :class:`dballoc.analysis.decisions.endings.Ending`,
+    and ``subject`` the variant that it names; ``ending`` is why the campaign ended.
     """
     campaign, comparisons, chosen = content.campaign, content.comparisons, content.recommendation
     progress, baseline = measure_progress(campaign), campaign.experiment.baseline
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
-    # Without memory there is no recommendation by it; see dballoc.report.wording.answer.
+    # Without memory there is no recommendation by it; see dballoc.report.wording.ending.
     memory = (
         any(m.key == "rss_peak" for m in comparisons.metrics)
         or chosen.preference.objective == "speed"
@@ -42,7 +44,12 @@ def describe_recommendation(content: Content) -> dict[str, Any]:
         "dballoc": dballoc.__version__,
         "experiment": campaign.experiment.name,
         "prefer": chosen.preference.text,
-        "rule": chosen.preference.rule,
+        "rule": chosen.preference.describe_rule(chosen.evidence.margin),
+        "margin": chosen.evidence.margin,
+        "exploratory": chosen.evidence.exploratory,
+        "answer": chosen.ending.value,
+        "subject": chosen.subject,
+        "command": content.answer.command or None,
         "recommended": recommended,
         "tie": chosen.tie if recommended else None,
         "headline": content.answer.headline,
@@ -85,7 +92,7 @@ def _describe_candidate(content: Content, name: str) -> dict[str, Any]:
             for c in content.comparisons.family
             if c.variant == name
         ],
-        "constraints": [_describe_bound(b) for b in chosen.bounds.get(name, [])],
+        "constraints": [_describe_bound(b) for b in chosen.evidence.bounds.get(name, [])],
     }
 
 

@@ -1,4 +1,4 @@
-"""The answer on the terminal: a few sentences and one small table."""
+"""The answer on the terminal: a sentence or two and one small table."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.wording.answer import MANY, describe_verdict, format_comparison
+from dballoc.report.wording.answer import Answer, AnswerTable
 
 
 def print_answer(console: Console, directory: Path, preference: Preference = LEAST_MEMORY) -> None:
@@ -19,38 +18,38 @@ def print_answer(console: Console, directory: Path, preference: Preference = LEA
     )  # imports Altair: see dballoc.report.write_report_outputs
 
     campaign = write_report.read_campaign(directory)
-    comparisons, _, answer = report_content.judge_campaign(campaign, preference)
+    _print_parts(console, report_content.judge_campaign(campaign, preference, directory)[2])
+
+
+def _print_parts(console: Console, answer: Answer) -> None:
+    """Print headline, reason, command, table and notes, as they stand on the page."""
     console.print(Text(answer.headline, style="bold"))
     console.print(Text(answer.reason))
-    if campaign.imported:
+    if answer.command:
+        console.print(f"  {answer.command}", soft_wrap=True, highlight=False, markup=False)
+    console.print()
+    if answer.table:
+        console.print(_lay_out(answer.table), Text(answer.table.caption, style="dim"), "", sep="\n")
+    if answer.variants:
         console.print(
-            "",
             Text(answer.against, style="bold"),
             *(Text(f"  {x.name}: {x.text}") for x in answer.variants),
             "",
             sep="\n",
         )
-        for note in answer.notes:
-            console.print(Text(f"· {note}", style="dim"))
-        return
-    width = 2 + max(
-        len(name)
-        for name in [_name_floor(comparisons.floor[0]), *(c.variant for c in comparisons.family)]
-    )
-    shown = comparisons.metrics if comparisons.family else []
-    if len({m.workload for m in shown if m.workload}) > MANY:
-        # Of many workloads a line for each variant; the table of all is in the report.
-        for line in [*answer.variants, *([answer.floor] if answer.floor else [])]:
-            console.print("", Text(line.name, style="bold"), Text(f"  {line.text}"), sep="\n")
-        shown = [m for m in shown if m.workload is None]
-    for metric in shown:
-        title = f"{metric.title} ÷ {comparisons.floor[0].variant}'s (better: {metric.better})"
-        console.print(
-            "", Text(title, style="bold"), _tabulate_metric(comparisons, metric, width), sep="\n"
-        )
-    console.print()
     for note in answer.notes:
         console.print(Text(f"· {note}", style="dim"))
+
+
+def _lay_out(shown: AnswerTable) -> Table:
+    """Return the table; the A/A floor is the last row, dimmed."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in shown.columns:
+        table.add_column(column)
+    for row in shown.rows:
+        table.add_row(*map(Text, row))
+    table.add_row(*map(Text, shown.floor), style="dim")
+    return table
 
 
 def print_fit(console: Console, directory: Path) -> None:
@@ -76,29 +75,3 @@ def print_fit(console: Console, directory: Path) -> None:
     console.print("", table, "", sep="\n")
     for note in answer.notes:
         console.print(Text(f"· {note}", style="dim"))
-
-
-def _tabulate_metric(comparisons: Comparisons, metric: Metric, width: int) -> Table:
-    """Return every variant in one metric, and the A/A floor. ``width``: of the longest name."""
-    floor = next(c for c in comparisons.floor if c.metric == metric)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=width)
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for c in (c for c in comparisons.family if c.metric == metric):
-        table.add_row(
-            Text(f"  {c.variant}"),
-            Text(format_comparison(c)),
-            Text(describe_verdict(c, comparisons)),
-        )
-    table.add_row(
-        Text(f"  {_name_floor(floor)}"),
-        Text(format_comparison(floor)),
-        Text("A/A floor"),
-        style="dim",
-    )
-    return table
-
-
-def _name_floor(floor: Comparison) -> str:
-    return f"{floor.variant}, A2 ÷ A1"

@@ -1,7 +1,7 @@
 """Report results made elsewhere: what they show, machine by machine, and no more than they can."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import polars as pl
 
@@ -10,6 +10,7 @@ from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.published.imported_machines import Machine, is_repeated, split_by_machine
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.analysis.tables.collapses import find_collapses
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
 from dballoc.report.charts.variant_marks import Figure, Variants
@@ -39,52 +40,6 @@ _REPEATS = (
     "Intervals are over the blocks that the files state; where the runs were not in random order, "
     "a drift of the machine shows in them as a difference."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Collapse:
-    """A variant's collapse in a workload: the level before it, the first of it, and its share of
-    the best before.
-    """
-
-    variant: str
-    workload: str
-    before: int
-    at: int
-    share: float
-
-    @property
-    def words(self) -> str:
-        """Return ``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
-        return (
-            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of the "
-            "best before)"
-        )
-
-
-def find_collapses(campaign: Campaign) -> list[Collapse]:
-    """Return every collapse, in the experiment's order."""
-    throughput = level_curves.average_levels(campaign).filter(pl.col("measure") == "tps")
-    fallen = []
-    for name in campaign.names:
-        for workload in campaign.experiment.workloads:
-            points = throughput.filter(
-                (pl.col("workload") == workload) & (pl.col("variant") == name)
-            )
-            curve = dict(points.select("threads", "mean").iter_rows())
-            place = throughput_collapse.find_collapse(curve) if curve else None
-            if place:
-                best = max(tps for n, tps in curve.items() if n < place[1])
-                fallen.append(
-                    Collapse(
-                        variant=name,
-                        workload=workload,
-                        before=place[0],
-                        at=place[1],
-                        share=curve[place[1]] / best,
-                    )
-                )
-    return fallen
 
 
 def compose_imported_answer(campaign: Campaign) -> Answer:
@@ -127,7 +82,6 @@ def compose_imported_answer(campaign: Campaign) -> Answer:
         reason=reason,
         against="Collapses",
         variants=lines,
-        floor=None,
         notes=notes,
     )
 

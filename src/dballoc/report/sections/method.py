@@ -1,7 +1,6 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN, SPENDING, Procedure
 from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
@@ -17,10 +16,8 @@ FLOOR = (
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
 
-def describe_method(
-    campaign: Campaign, procedures: dict[str, Procedure], preference: Preference
-) -> list[str]:
-    """Return the paragraphs on the method."""
+def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: str) -> list[str]:
+    """Return the paragraphs on the method. ``rule``: of the recommendation, in one sentence."""
     family = count(next(iter(procedures.values())).family, "comparison")
     designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
     levels = [
@@ -42,8 +39,8 @@ def describe_method(
         f"±{percent(MARGIN, 0)}, if it lies within; else no difference shown, with the smallest "
         f"difference that as many blocks would show in {percent(POWER, 0)} of campaigns. Undecided "
         "is a valid ending.",
-        f"Recommendation: {preference.rule}. A variant with faults is never recommended and gets "
-        "no verdict.",
+        f"Recommendation: {rule}. A variant with faults, or whose throughput collapses where the "
+        "baseline's does not, is never recommended; one with faults gets no verdict.",
         f"A collapse is a level whose throughput is below {percent(COLLAPSE_SHARE, 0)} of the "
         "best at a "
         "lower level.",

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""How often "Use X" is said of a variant that is truly worse than the margin.
+
+    benchmarks/recommendation_error.py [--campaigns 20000] [--seed 1]
+
+Simulated campaigns at the worst place: every variant is better in memory by a tenth, and in one
+figure or in all of speed exactly as much worse as the margin allows, so that no "Use X" is right.
+A campaign errs if "Use X" stands at any of its looks before the stop rule ends it. A row is a
+shape; it prints the share of campaigns that err, with two Monte Carlo standard errors. Exit status
+1 if a share is above 2.5 % by more than that.
+
+Every block has a logarithm for each figure; solo's variants share the block's two baseline runs.
+The looks, the levels, the stop rule and the recommendation are dballoc's own. To be quick, only
+those campaigns are judged in full in which the figures at the margin are shown to be no worse at
+some look, without which "Use X" cannot come; their intervals are computed for all campaigns at
+once, by the same formula.
+"""
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
+from dballoc.analysis.decisions.recommendation import recommend
+from dballoc.analysis.decisions.sequential_test import (
+    Procedure,
+    count_comparisons,
+    declare_procedure,
+)
+from dballoc.analysis.decisions.stopping_rule import all_decided
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+
+PROMISED = 0.025
+BATCH = 2000
+BASELINE = "baseline"
+
+PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
+CPU = Metric(key="cpu:w", title="CPU", unit="µs", better="lower", workload="w", design="duet")
+TPS = Metric(key="tps:w", title="tps", unit="1/s", better="higher", workload="w")
+# The scatter of a server start's logarithm.
+SCATTER = {PEAK: 0.01, CPU: 0.015, TPS: 0.04}
+# What is not at the margin scatters this much less, so that nothing else holds "Use X" back.
+QUIET = 0.05
+AT_MARGIN = {CPU: math.log(1 + DEFAULT_MARGIN), TPS: math.log(1 - DEFAULT_MARGIN)}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A kind of campaign. ``variants`` beside the baseline; ``metrics`` compared and those of them
+    that are ``at_margin``; ``planned`` blocks; ``wild``: of how many variants the scatter is
+    ``times`` that of the others; ``freedom``: of Student's t that the scatter is drawn from, for
+    heavy tails; None for a normal distribution.
+    """
+
+    title: str
+    variants: int = 4
+    metrics: tuple[Metric, ...] = (PEAK, CPU, TPS)
+    at_margin: tuple[Metric, ...] = (CPU, TPS)
+    planned: int = 10
+    wild: int = 0
+    times: float = 1.0
+    freedom: float | None = None
+
+
+SHAPES = (
+    Shape(title="CPU and throughput at the margin"),
+    Shape(title="CPU alone at the margin", at_margin=(CPU,)),
+    Shape(title="throughput alone at the margin", at_margin=(TPS,)),
+    Shape(title="one variant, CPU alone at the margin", variants=1, at_margin=(CPU,)),
+    Shape(title="nine variants, CPU alone at the margin", variants=9, at_margin=(CPU,)),
+    Shape(title="6 blocks, CPU alone at the margin", planned=6, at_margin=(CPU,)),
+    Shape(title="40 blocks, four looks, CPU alone at the margin", planned=40, at_margin=(CPU,)),
+    Shape(title="one of four variants at 3 × the scatter", wild=1, times=3, at_margin=(CPU,)),
+    Shape(title="one of four variants at 20 × the scatter", wild=1, times=20, at_margin=(CPU,)),
+    Shape(title="three of four at 5 × the scatter", wild=3, times=5, at_margin=(CPU,)),
+    Shape(title="heavy tails (Student's t, 3)", freedom=3.0, at_margin=(CPU,)),
+    Shape(title="solo alone, throughput at the margin", metrics=(PEAK, TPS), at_margin=(TPS,)),
+    Shape(
+        title="solo alone, one variant, throughput at the margin",
+        variants=1, metrics=(PEAK, TPS), at_margin=(TPS,),
+    ),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Print a row a shape."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--campaigns", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    print(f'| {arguments.campaigns:,} campaigns a shape | wrong "Use X" |')
+    print("| --- | ---: |")
+    failed = False
+    for shape in SHAPES:
+        errors = count_errors(shape, arguments.campaigns, np.random.default_rng(arguments.seed))
+        share = errors / arguments.campaigns
+        two_errors = 2 * math.sqrt(max(share, 1 / arguments.campaigns) / arguments.campaigns)
+        failed |= share > PROMISED + two_errors
+        print(f"| {shape.title} | {share:.2%} ± {two_errors:.2%} |", flush=True)
+    return int(failed)
+
+
+def count_errors(shape: Shape, campaigns: int, chance: np.random.Generator) -> int:
+    """Return the number of campaigns in which "Use X" stands at a look."""
+    procedure = declare_procedure(
+        shape.planned,
+        count_comparisons(sorted({m.design for m in shape.metrics}), shape.variants + 1, 1),
+    )
+    errors = 0
+    for begin in range(0, campaigns, BATCH):
+        logs = draw_logs(shape, min(BATCH, campaigns - begin), chance)
+        suspects = find_suspects(shape, logs, procedure)
+        errors += sum(
+            is_use_said(shape, {m: logs[m][i] for m in shape.metrics}, procedure)
+            for i in np.flatnonzero(suspects)
+        )
+    return errors
+
+
+def draw_logs(shape: Shape, campaigns: int, chance: np.random.Generator) -> dict[Metric, Floats]:
+    """Return ln(variant ÷ baseline) as (campaign, variant, block) for each metric."""
+    scale = np.ones(shape.variants)
+    scale[: shape.wild] = shape.times
+    size = (campaigns, shape.variants, shape.planned)
+
+    def draw(shape_of: tuple[int, ...]) -> Floats:
+        if shape.freedom is None:
+            return chance.standard_normal(shape_of)
+        return chance.standard_t(shape.freedom, shape_of)
+
+    logs = {}
+    for metric in shape.metrics:
+        truth = AT_MARGIN[metric] if metric in shape.at_margin else 0.0
+        truth = math.log(0.9) if metric is PEAK else truth
+        noise = draw(size) * scale[:, None]
+        if metric.design == "solo":
+            runs = draw((campaigns, 2, shape.planned))
+            noise = noise - runs.mean(axis=1, keepdims=True)
+        quiet = 1.0 if metric in shape.at_margin else QUIET
+        logs[metric] = truth + SCATTER[metric] * quiet * noise
+    return logs
+
+
+def find_suspects(
+    shape: Shape, logs: dict[Metric, Floats], procedure: Procedure
+) -> NDArray[np.bool_]:
+    """Return in which campaigns a variant is shown to be no worse, at some look, in all figures
+    that are at the margin.
+    """
+    suspects = np.zeros(len(logs[shape.metrics[0]]), dtype=bool)
+    for look in procedure.looks:
+        quantile = float(stdtrit(look - 1, (1 + procedure.after(look).confidence) / 2))
+        passed = np.ones(logs[shape.metrics[0]].shape[:2], dtype=bool)
+        for metric in shape.at_margin:
+            values = logs[metric][..., :look]
+            half = quantile * values.std(axis=-1, ddof=1) / math.sqrt(look)
+            bound = math.log(compute_thresholds(metric.better, DEFAULT_MARGIN).tolerance)
+            mean = values.mean(axis=-1)
+            # A hair wider than the interval itself, for rounding.
+            if metric.better == "lower":
+                passed &= mean + half < bound + 1e-9
+            else:
+                passed &= mean - half > bound - 1e-9
+        suspects |= passed.any(axis=1)
+    return suspects
+
+
+def is_use_said(shape: Shape, logs: dict[Metric, Floats], procedure: Procedure) -> bool:
+    """Whether a campaign says "Use X" at a look. ``logs``: (variant, block) for each metric."""
+    names = [f"v{i}" for i in range(shape.variants)]
+    for look in procedure.looks:
+        at_look = procedure.after(look)
+        family = [
+            Comparison(
+                name, metric, compute_ratio(list(logs[metric][i, :look]), at_look.confidence)
+            )
+            for metric in shape.metrics
+            for i, name in enumerate(names)
+        ]
+        comparisons = Comparisons(
+            procedures={m.design: at_look for m in shape.metrics},
+            metrics=list(shape.metrics),
+            family=family,
+            floor=[],
+            faulty={},
+        )
+        if recommend(comparisons, BASELINE).ending is Ending.USE:
+            return True
+        if all_decided([c.ratio for c in family]):
+            return False
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

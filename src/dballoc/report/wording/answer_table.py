@@ -1,0 +1,161 @@
+"""The table under the answer: a row a variant, a column a question. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.recommendation import Recommendation, judge_comparison
+from dballoc.analysis.tables import level_curves
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.numbers import NOTHING, percent
+from dballoc.report.wording.answer import AnswerTable
+from dballoc.report.wording.ratios_as_text import format_ratio
+
+_TITLES = {
+    "rss_peak": "peak RSS",
+    "cpu": "CPU per transaction",
+    "tps": "throughput",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailLatency:
+    """A variant's p99 at the highest level of a workload, relative to the baseline's."""
+
+    variant: str
+    workload: str
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+def collect_tail_latencies(campaign: Campaign) -> list[TailLatency]:
+    """Return p99 at the highest level of every variant and workload; none without solo trials."""
+    if "solo" not in campaign.designs:
+        return []
+    rows = level_curves.compute_relative_levels(campaign, "p99").filter(
+        pl.col("threads") == max(campaign.experiment.threads)
+    )
+    return [
+        TailLatency(**row)
+        for row in rows.select("variant", "workload", "ratio", "low", "high").iter_rows(named=True)
+    ]
+
+
+def make_answer_table(
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    tails: Sequence[TailLatency] = (),
+) -> AnswerTable | None:
+    """Return the table; None where nothing was compared. Of several workloads a cell shows the one
+    whose interval is the least favourable to the variant, with its name.
+    """
+    names = list(dict.fromkeys(c.variant for c in comparisons.family))
+    titles = _list_titles(comparisons.metrics)
+    compared = any(c.ratio for c in comparisons.family)
+    if not names or not compared or comparisons.floor[0].variant in comparisons.faulty:
+        return None
+    several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
+    judge = _make_judge(comparisons, recommendation)
+    rows = []
+    for name in names:
+        cells = [
+            _format_cell([c for c in comparisons.family if c.variant == name], key, judge, several)
+            for key in titles
+        ]
+        rows.append([_format_name(name, comparisons), *cells, *_format_tail(name, tails, several)])
+    floor = [
+        f"{comparisons.floor[0].variant}\nA/A floor",
+        *(_format_cell(comparisons.floor, key, lambda _: "", several) for key in titles),
+        *([NOTHING] if tails else []),
+    ]
+    return AnswerTable(
+        columns=["", *(title for title in titles.values()), *(["p99"] if tails else [])],
+        rows=rows,
+        floor=floor,
+        caption=_compose_caption(comparisons, titles, several, bool(tails)),
+    )
+
+
+def _list_titles(metrics: Sequence[Metric]) -> dict[str, str]:
+    """Return the headings by the metrics' kinds, memory first."""
+    kinds = {m.key.partition(":")[0] for m in metrics}
+    return {kind: title for kind, title in _TITLES.items() if kind in kinds}
+
+
+def _make_judge(
+    comparisons: Comparisons, recommendation: Recommendation
+) -> Callable[[Comparison], str]:
+    def judge(comparison: Comparison) -> str:
+        if comparison.variant in comparisons.faulty:
+            return "no verdict"
+        return judge_comparison(comparison, recommendation.evidence.margin).value
+
+    return judge
+
+
+def _format_name(name: str, comparisons: Comparisons) -> str:
+    if name not in comparisons.faulty:
+        return name
+    failed, trials = comparisons.faulty[name]
+    return f"{name}\nfailed {failed} of {trials}"
+
+
+def _format_cell(
+    comparisons: Sequence[Comparison], kind: str, judge: Callable[[Comparison], str], several: bool
+) -> str:
+    """Return ``better 0.940`` and the interval below it."""
+    of_kind = [c for c in comparisons if c.metric.key.partition(":")[0] == kind and c.ratio]
+    if not of_kind:
+        return NOTHING
+    shown = max(of_kind, key=_measure_disfavour)
+    ratio = shown.ratio
+    assert ratio
+    name = [shown.metric.workload] if several and shown.metric.workload else []
+    estimate, _, interval = format_ratio(ratio.estimate, ratio.low, ratio.high).partition(" ")
+    return "\n".join(filter(None, [f"{judge(shown)} {estimate}".strip(), interval, *name]))
+
+
+def _measure_disfavour(comparison: Comparison) -> float:
+    """Return the end of the interval that is the least favourable; the higher, the worse."""
+    assert comparison.ratio
+    if comparison.metric.better == "higher":
+        return -comparison.ratio.low
+    return comparison.ratio.high
+
+
+def _format_tail(name: str, tails: Sequence[TailLatency], several: bool) -> list[str]:
+    if not tails:
+        return []
+    of_variant = [t for t in tails if t.variant == name]
+    if not of_variant:
+        return [NOTHING]
+    shown = max(of_variant, key=lambda t: t.high if t.high is not None else t.ratio)
+    estimate, _, interval = format_ratio(shown.ratio, shown.low, shown.high).partition(" ")
+    return ["\n".join(filter(None, [estimate, interval, shown.workload if several else ""]))]
+
+
+def _compose_caption(
+    comparisons: Comparisons, titles: dict[str, str], several: bool, tails: bool
+) -> str:
+    """Say what the figures are: once, below the table."""
+    baseline = comparisons.floor[0].variant
+    parts = [f"Ratios to {baseline}; {baseline} against itself is the A/A floor."]
+    if "rss_peak" in titles:
+        parts.append(
+            "Peak RSS: the most that the kernel counted in one server start, from the warm-up over "
+            "all levels to the idle end."
+        )
+    if several:
+        parts.append(
+            "Of several workloads the one with the least favourable interval; all are under "
+            "Verdicts in the report."
+        )
+    if tails:
+        parts.append(
+            f"p99 at the highest level, with a plain {percent(level_curves.CONFIDENCE, 0)} "
+            "interval and no verdict."
+        )
+    return " ".join(parts)

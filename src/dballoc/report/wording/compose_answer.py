@@ -1,0 +1,82 @@
+"""The whole answer in words. Pure: from figures and decisions to sentences."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.preference import format_share
+from dballoc.analysis.decisions.recommendation import Recommendation, list_questions
+from dballoc.analysis.decisions.settling_time import Settling, Way
+from dballoc.analysis.tables.baseline_comparison import Comparisons
+from dballoc.report.wording.answer import Answer, Progress
+from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.report.wording.answer_table import TailLatency, make_answer_table
+from dballoc.report.wording.ending import compose_headline, explain_ending, explain_settling
+
+# What stands for the results directory where its name is not to be shown.
+_SOME_DIRECTORY = "DIR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What an answer says beside the comparisons: p99 by variant, what would settle it, and the
+    results directory for the command; None where its name is not to be shown.
+    """
+
+    tails: Sequence[TailLatency] = ()
+    settling: Settling | None = None
+    directory: Path | None = None
+
+
+def compose_answer(
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    baseline: str,
+    progress: Progress,
+    surroundings: Surroundings | None = None,
+) -> Answer:
+    """Say what the campaign shows, and no more than that."""
+    around = surroundings or Surroundings()
+    reason = explain_ending(comparisons, recommendation, baseline, progress)
+    command = ""
+    if recommendation.ending is Ending.NOT_SETTLED:
+        reason = f"{reason} {explain_settling(around.settling, progress)}".strip()
+        command = compose_command(around, progress, memory="memory" in list_questions(comparisons))
+    evidence = recommendation.evidence
+    exploratory = (
+        f"Exploratory: the margin of {format_share(evidence.margin)} was not stored before the "
+        "first block."
+    )
+    return Answer(
+        headline=compose_headline(comparisons, recommendation, baseline, progress),
+        reason=reason,
+        command=command,
+        table=make_answer_table(comparisons, recommendation, around.tails),
+        notes=[
+            f"Rule: {recommendation.preference.describe_rule(evidence.margin)}.",
+            *([exploratory] if evidence.exploratory else []),
+            *compose_notes(comparisons, baseline, progress),
+        ],
+    )
+
+
+def compose_command(around: Surroundings, progress: Progress, memory: bool) -> str:
+    """Return the command that would settle an open answer; none where nothing on this host would.
+    ``memory``: whether memory was compared.
+    """
+    directory = str(around.directory or _SOME_DIRECTORY)
+    quoted = shlex.quote(directory)
+    bench = f"dballoc bench {shlex.quote(f'{directory}/experiment.toml')}"
+    another = shlex.quote(f"{directory}-2")
+    settling = around.settling
+    if not progress.final:
+        return f"{bench} --out {quoted}"
+    if not memory:
+        return f"{bench} --design both --out {another}"
+    if settling is None or settling.minutes is None:
+        return ""
+    if settling.way is Way.EXTEND:
+        return f"{bench} --extend {settling.minutes}m --out {quoted}"
+    return f"{bench} --budget {settling.minutes}m --out {another}"

@@ -1,0 +1,241 @@
+"""The sentences that head every result: which malloc to use, or why none yet. Pure."""
+
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.noninferiority import Standing
+from dballoc.analysis.decisions.preference import format_share
+from dballoc.analysis.decisions.recommendation import (
+    Recommendation,
+    compute_gain,
+    find_question,
+    judge_comparison,
+    list_questions,
+    select_judged,
+)
+from dballoc.analysis.decisions.settling_time import LONGEST, Settling, Way, find_unshown_gain
+from dballoc.analysis.statistics.detectable_difference import POWER
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.numbers import count, duration, listing, percent
+from dballoc.report.wording.answer import MANY, Progress, describe_faults
+from dballoc.report.wording.ratios_as_text import format_ratio
+
+STAY = "nothing is shown to be better"
+
+_NAMES = {"rss_peak": "peak RSS", "cpu": "CPU per transaction", "tps": "throughput"}
+
+
+def compose_headline(
+    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
+) -> str:
+    """Return the ending in a few words, marked as interim before the campaign's end."""
+    subject = recommendation.subject
+    match recommendation.ending:
+        case Ending.USE:
+            words = f"Use {subject}"
+        case Ending.CHOICE:
+            words = f"A choice: {_describe_choice(comparisons, recommendation)}"
+        case Ending.NOT_SETTLED:
+            words = f"{subject} looks better, not settled"
+        case Ending.STAY:
+            words = f"Stay with {baseline}: {STAY}"
+        case Ending.BASELINE_FAILED:
+            failed, trials = comparisons.faulty[baseline]
+            return f"The baseline failed {failed} of {trials}: no ratio"
+    return words if progress.final or not comparisons.family else f"So far: {words}"
+
+
+def explain_ending(
+    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
+) -> str:
+    """Return why, without the figures that the table has."""
+    match recommendation.ending:
+        case Ending.USE:
+            return _explain_use(comparisons, recommendation)
+        case Ending.CHOICE:
+            return _explain_choice(recommendation)
+        case Ending.NOT_SETTLED:
+            return _explain_not_settled(comparisons, recommendation)
+        case Ending.BASELINE_FAILED:
+            return _explain_failure(comparisons, baseline)
+    return _explain_stay(comparisons, recommendation, baseline, progress)
+
+
+def explain_settling(settling: Settling | None, progress: Progress) -> str:
+    """Return what would settle an open answer; the command follows it."""
+    if not progress.final:
+        return "The campaign is not finished; the same command resumes it:"
+    if settling is None:
+        return ""
+    if settling.way is Way.NOT_HERE:
+        return (
+            f"More time would not settle it on this host: it would take more than "
+            f"{duration(LONGEST)}, if the true ratio is as estimated."
+        )
+    assert settling.minutes
+    minutes = count(settling.minutes, "minute")
+    chance = f"with {percent(POWER, 0)} chance, if the true ratio is as estimated"
+    if settling.way is Way.EXTEND:
+        more = minutes.replace(" ", " more ", 1)
+        return f"{more} would settle it, {chance}:"
+    return f"A new campaign of {minutes} would settle it, {chance}:"
+
+
+def name_figure(comparison: Comparison, comparisons: Comparisons) -> str:
+    """Return ``throughput``, with its workload where there are several."""
+    several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
+    kind, _, workload = comparison.metric.key.partition(":")
+    name = _NAMES.get(kind, comparison.metric.title)
+    return f"{name} in {workload}" if several and workload else name
+
+
+def _list_names(figures: list[Comparison], comparisons: Comparisons) -> str:
+    """Return the figures' names; of many, the number."""
+    if len(figures) > MANY:
+        return f"{len(figures)} figures"
+    return listing([name_figure(c, comparisons) for c in figures])
+
+
+def _select_by_standing(
+    comparisons: Comparisons, recommendation: Recommendation, name: str
+) -> dict[Standing, list[Comparison]]:
+    """Return a variant's comparisons in both questions by their standing."""
+    evidence = recommendation.evidence
+    selected: dict[Standing, list[Comparison]] = {standing: [] for standing in Standing}
+    for comparison in select_judged(comparisons, name, evidence.left_out):
+        selected[judge_comparison(comparison, evidence.margin)].append(comparison)
+    return selected
+
+
+def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> str:
+    name = recommendation.subject or ""
+    if recommendation.preference.constraints:
+        return " ".join(_describe_constraints(recommendation, name))
+    shown = _select_by_standing(comparisons, recommendation, name)
+    better = _list_questions(shown[Standing.BETTER])
+    if not shown[Standing.NO_WORSE]:
+        return f"It is better in {better}, in all that was judged."
+    margin = format_share(recommendation.evidence.margin)
+    return f"It is better in {better}, and loses less than {margin} in everything else."
+
+
+def _list_questions(figures: list[Comparison]) -> str:
+    """Return ``memory and speed``."""
+    return listing(sorted({question for c in figures if (question := find_question(c.metric))}))
+
+
+def _describe_choice(comparisons: Comparisons, recommendation: Recommendation) -> str:
+    """Return ``jemalloc saves 6.0 % of peak RSS, costs 4.1 % of throughput``."""
+    name = recommendation.subject or ""
+    shown = _select_by_standing(comparisons, recommendation, name)
+    objective = recommendation.preference.objective
+    gain = max(
+        shown[Standing.BETTER],
+        key=lambda c: (find_question(c.metric) == objective, compute_gain(c)),
+    )
+    verb = "saves" if gain.metric.better == "lower" else "gains"
+    words = f"{name} {verb} {_format_difference(gain)} of {name_figure(gain, comparisons)}"
+    if not shown[Standing.WORSE]:
+        return f"{words}, but its throughput collapses"
+    loss = min(shown[Standing.WORSE], key=compute_gain)
+    more = "more" if loss.metric.better == "lower" else "of"
+    return f"{words}, costs {_format_difference(loss)} {more} {name_figure(loss, comparisons)}"
+
+
+def _format_difference(comparison: Comparison) -> str:
+    """Return by how much a ratio differs from 1, without its sign."""
+    assert comparison.ratio
+    return percent(abs(comparison.ratio.estimate - 1), 1)
+
+
+def _explain_choice(recommendation: Recommendation) -> str:
+    name = recommendation.subject or ""
+    words = [
+        "Which of the two counts more is yours to say; dballoc report --prefer takes conditions, "
+        "such as 'rss<=1,cpu<=1.05'."
+    ]
+    if name in recommendation.evidence.collapsed:
+        words.insert(0, f"Throughput collapses in {recommendation.evidence.collapsed[name]}.")
+    return " ".join(words)
+
+
+def _explain_not_settled(comparisons: Comparisons, recommendation: Recommendation) -> str:
+    name = recommendation.subject or ""
+    evidence, preference = recommendation.evidence, recommendation.preference
+    judged = select_judged(comparisons, name, evidence.left_out)
+    lead = find_unshown_gain(judged, recommendation)
+    shown = _select_by_standing(comparisons, recommendation, name)
+    if lead:
+        figure = name_figure(lead, comparisons)
+        words = [f"Its {figure} is estimated to be better by more than 1 %, which is not shown."]
+    else:
+        words = [f"It is shown to be better in {_list_questions(shown[Standing.BETTER])}."]
+    if preference.constraints:
+        return " ".join([*words, *_describe_constraints(recommendation, name)])
+    undecided = [c for c in shown[Standing.UNDECIDED] if c is not lead]
+    if undecided:
+        words.append(
+            f"That it loses less than {format_share(evidence.margin)} is not shown for "
+            f"{_list_names(undecided, comparisons)}."
+        )
+    if "memory" not in list_questions(comparisons):
+        words.append("Memory was not compared: that takes solo blocks.")
+    return " ".join(words)
+
+
+def _describe_constraints(recommendation: Recommendation, name: str) -> list[str]:
+    """Return a variant's figures under the conditions that the user set."""
+    sentences = []
+    for bound in recommendation.evidence.bounds.get(name, []):
+        where = f" in {bound.workload}" if bound.workload else ""
+        words = {
+            Standing.NO_WORSE: "holds",
+            Standing.WORSE: "is broken",
+        }.get(bound.standing, "is not shown either way")
+        figures = format_ratio(bound.ratio, bound.low, bound.high)
+        sentences.append(f"{bound.constraint.text}{where} {words}: {figures}.")
+    return sentences
+
+
+def _explain_stay(
+    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
+) -> str:
+    blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
+    if not comparisons.family:
+        return f"{baseline}, the baseline, is the only variant."
+    if blocks == 0:
+        both = f"{baseline} twice and another variant, without a fault"
+        return (
+            f"No block has {both}."
+            if any(progress.blocks.values())
+            else f"No block is complete yet: none has {both}."
+        )
+    if blocks == 1:
+        return "One block shows figures but decides nothing; two give intervals."
+    sentences = _list_disqualified(comparisons, recommendation)
+    return " ".join(sentences) or "No variant is estimated to be better by more than 1 %."
+
+
+def _list_disqualified(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
+    """Return a sentence for each variant that looks better and is not to be used all the same."""
+    sentences = []
+    for name, standing in recommendation.standings.items():
+        if not any(a.promising or a.standing is Standing.BETTER for a in standing.aims):
+            continue
+        if name in comparisons.faulty:
+            faults = describe_faults(comparisons.faulty[name])
+            sentences.append(f"{name} looks better, but {faults}.")
+        elif reason := recommendation.excluded.get(name):
+            sentences.append(f"{name} looks better, but is left out: {reason}.")
+    return sentences
+
+
+def _explain_failure(comparisons: Comparisons, baseline: str) -> str:
+    words = [
+        f"Trials of {baseline}, to which everything is relative, ended in a fault; Faults in the "
+        "report has what the server said last."
+    ]
+    words += [
+        f"{name} too: {describe_faults(k_of_n)}."
+        for name, k_of_n in comparisons.faulty.items()
+        if name != baseline
+    ]
+    return " ".join(words)

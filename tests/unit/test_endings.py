@@ -1,0 +1,198 @@
+"""Every campaign has exactly one ending, and "Use X" is never said of what is not shown."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_report_answer import CPU, PEAK, READS, TPS
+
+from dballoc.analysis.decisions.endings import Aim, Ending, VariantStanding, choose_ending
+from dballoc.analysis.decisions.noninferiority import Standing, compute_thresholds, judge_standing
+from dballoc.analysis.decisions.preference import Preference
+from dballoc.analysis.decisions.recommendation import (
+    Evidence,
+    judge_comparison,
+    recommend,
+    select_judged,
+)
+from dballoc.analysis.decisions.sequential_test import declare_procedure
+from dballoc.analysis.statistics.ratio_interval import Ratio
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+
+
+def interval(low: float, high: float, blocks: int = 6) -> Ratio:
+    return Ratio(
+        estimate=math.sqrt(low * high),
+        low=low,
+        high=high,
+        blocks=blocks,
+        confidence=0.99,
+        scatter=0.02,
+    )
+
+
+@pytest.mark.parametrize(
+    ("better", "low", "high", "standing"),
+    [
+        ("lower", 0.95, 0.989, Standing.BETTER),
+        ("lower", 0.95, 0.991, Standing.NO_WORSE),
+        ("lower", 1.015, 1.029, Standing.NO_WORSE),
+        ("lower", 1.011, 1.031, Standing.WORSE),
+        ("lower", 1.009, 1.031, Standing.UNDECIDED),
+        ("lower", 0.0, math.inf, Standing.UNDECIDED),
+        ("higher", 1.011, 1.05, Standing.BETTER),
+        ("higher", 0.9705, 1.2, Standing.NO_WORSE),
+        ("higher", 0.9695, 1.2, Standing.UNDECIDED),
+        ("higher", 0.95, 0.989, Standing.WORSE),
+        ("higher", 0.0, math.inf, Standing.UNDECIDED),
+    ],
+)
+def test_standing(better: str, low: float, high: float, standing: Standing) -> None:
+    assert judge_standing(interval(low, high) if low else _Endless(), better, 0.03) is standing
+
+
+class _Endless:
+    """The interval of one block."""
+
+    low, high = 0.0, math.inf
+
+
+def test_a_margin_below_one_per_cent_leaves_no_gap() -> None:
+    limits = compute_thresholds("lower", 0.005)
+    assert limits.tolerance == limits.loss == 1.005
+    assert judge_standing(interval(1.006, 1.009), "lower", 0.005) is Standing.WORSE
+
+
+@given(st.floats(0.5, 2), st.floats(0.5, 2), st.floats(0.001, 0.5), st.booleans())
+def test_better_is_no_worse_and_never_worse(
+    a: float, b: float, margin: float, upward: bool
+) -> None:
+    ratio = interval(min(a, b), max(a, b))
+    better = "higher" if upward else "lower"
+    limits = compute_thresholds(better, margin)
+    standing = judge_standing(ratio, better, margin)
+    sign = -1 if upward else 1
+    adverse = ratio.low if upward else ratio.high
+    if standing in (Standing.BETTER, Standing.NO_WORSE):
+        assert sign * adverse < sign * limits.tolerance
+    if standing is Standing.WORSE:
+        favourable = ratio.high if upward else ratio.low
+        assert sign * favourable > sign * 1
+
+
+STANDINGS = st.sampled_from(list(Standing))
+AIMS = st.builds(
+    Aim,
+    standing=STANDINGS,
+    gain=st.floats(-0.5, 0.5),
+    first=st.booleans(),
+    promising=st.booleans(),
+)
+
+
+@st.composite
+def variants(draw: st.DrawFn) -> list[VariantStanding]:
+    names = draw(st.lists(st.sampled_from("abcde"), unique=True, max_size=4))
+    chosen = []
+    for name in names:
+        aims = draw(st.lists(AIMS, max_size=3))
+        others = draw(st.lists(STANDINGS, max_size=2))
+        chosen.append(
+            VariantStanding(
+                name=name,
+                aims=aims,
+                required=[*(a.standing for a in aims), *others],
+                faulty=draw(st.booleans()),
+                collapsed=draw(st.booleans()),
+            )
+        )
+    return chosen
+
+
+@given(variants(), st.booleans())
+def test_the_endings_are_exhaustive_and_exclude_each_other(
+    standings: list[VariantStanding], failed: bool
+) -> None:
+    ending, subject = choose_ending(standings, failed)
+    assert (ending is Ending.BASELINE_FAILED) == failed
+    assert (subject is None) == (ending in (Ending.STAY, Ending.BASELINE_FAILED))
+    if subject is None:
+        if not failed:
+            assert all(v.ending is Ending.STAY for v in standings)
+        return
+    named = next(v for v in standings if v.name == subject)
+    assert named.ending is ending
+    better = any(a.standing is Standing.BETTER for a in named.aims)
+    fine = all(s in (Standing.BETTER, Standing.NO_WORSE) for s in named.required)
+    worse = named.collapsed or Standing.WORSE in named.required
+    assert not named.faulty
+    # Each ending by its own words, not by the order in which they are tried.
+    assert (ending is Ending.USE) == (better and fine and not named.collapsed)
+    assert (ending is Ending.CHOICE) == (better and worse)
+    assert (ending is Ending.NOT_SETTLED) == (not worse and not (better and fine))
+    assert (choose_ending(standings[::-1], failed)) == (ending, subject)
+
+
+def test_of_several_the_first_question_then_the_gain_then_the_name() -> None:
+    def make(name: str, gain: float, first: bool) -> VariantStanding:
+        aim = Aim(standing=Standing.BETTER, gain=gain, first=first, promising=True)
+        return VariantStanding(name=name, aims=[aim], required=[aim.standing])
+
+    assert choose_ending([make("a", 0.3, False), make("b", 0.1, True)], False)[1] == "b"
+    assert choose_ending([make("a", 0.1, True), make("b", 0.2, True)], False)[1] == "b"
+    assert choose_ending([make("b", 0.2, True), make("a", 0.2, True)], False)[1] == "a"
+
+
+METRICS = (PEAK, CPU, TPS, READS)
+RATIOS = st.one_of(
+    st.none(),
+    st.tuples(st.floats(0.8, 1.2), st.floats(0.8, 1.2)).map(lambda x: interval(min(x), max(x))),
+)
+
+
+@given(
+    st.lists(st.tuples(*[RATIOS] * len(METRICS)), min_size=1, max_size=3),
+    st.sets(st.sampled_from(["v0", "v1", "v2"])),
+    st.sets(st.sampled_from(["v0", "v1", "v2"])),
+    st.sets(st.sampled_from(["v0", "v1", "v2"])),
+    st.sampled_from(["memory", "speed"]),
+    st.floats(0.005, 0.1),
+)
+def test_use_is_never_said_of_what_is_faulty_collapsed_or_not_shown_to_be_no_worse(
+    ratios: list[tuple[Ratio | None, ...]],
+    faulty: set[str],
+    collapsed: set[str],
+    left_out: set[str],
+    objective: str,
+    margin: float,
+) -> None:
+    comparisons = Comparisons(
+        procedures=dict.fromkeys(("solo", "duet"), declare_procedure(6, 12)),
+        metrics=list(METRICS),
+        family=[
+            Comparison(f"v{i}", metric, ratio)
+            for i, row in enumerate(ratios)
+            for metric, ratio in zip(METRICS, row, strict=True)
+        ],
+        floor=[],
+        faulty=dict.fromkeys(faulty, (1, 6)),
+    )
+    evidence = Evidence(
+        margin=margin,
+        collapsed=dict.fromkeys(collapsed, "w"),
+        left_out=frozenset(left_out),
+    )
+    preference = Preference("memory" if objective == "memory" else "speed")
+    found = recommend(comparisons, "glibc", preference, evidence)
+    if found.ending is not Ending.USE:
+        assert found.variant == ("glibc" if found.tie else None)
+        return
+    name = found.subject
+    assert name is not None
+    assert name == found.variant
+    assert name not in faulty | collapsed
+    judged = select_judged(comparisons, name, evidence.left_out)
+    assert {c.metric for c in judged} >= {PEAK, TPS, READS}
+    assert all(judge_comparison(c, margin) in (Standing.BETTER, Standing.NO_WORSE) for c in judged)
+    assert any(judge_comparison(c, margin) is Standing.BETTER for c in judged)

@@ -1,0 +1,124 @@
+"""The time that would settle an open answer, against simulated campaigns and by its laws."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import stdtrit
+from test_report_answer import CPU, EQUAL, LOWER, OPEN, PEAK, TPS, comparisons
+
+from dballoc.analysis.decisions.preference import LEAST_MEMORY
+from dballoc.analysis.decisions.recommendation import Recommendation, recommend
+from dballoc.analysis.decisions.settling_time import (
+    LONGEST,
+    OpenFigure,
+    Pace,
+    Settling,
+    Way,
+    compute_settling,
+    list_open_figures,
+)
+from dballoc.analysis.statistics.detectable_difference import (
+    POWER,
+    count_blocks_to_exclude,
+    has_power,
+)
+from dballoc.analysis.tables.baseline_comparison import Comparisons
+
+
+@pytest.mark.parametrize(("scatter", "distance"), [(0.02, 0.01), (0.05, 0.03), (0.01, 0.03)])
+def test_so_many_blocks_exclude_the_bound_in_four_of_five_campaigns(
+    scatter: float, distance: float
+) -> None:
+    blocks = count_blocks_to_exclude(scatter, distance, 0.99)
+    assert blocks is not None
+
+    def share(n: int) -> float:
+        logs = np.random.default_rng(7).normal(-distance, scatter, (20_000, n))
+        half = stdtrit(n - 1, 0.995) * logs.std(axis=1, ddof=1) / math.sqrt(n)
+        return float((logs.mean(axis=1) + half < 0).mean())
+
+    assert share(blocks) >= POWER - 0.01
+    assert share(blocks - 1) < POWER + 0.01
+
+
+@given(st.floats(0.001, 0.5), st.floats(0.0005, 0.5), st.floats(0.9, 0.9999))
+def test_the_fewest_blocks_are_enough_and_one_fewer_is_not(
+    scatter: float, distance: float, confidence: float
+) -> None:
+    blocks = count_blocks_to_exclude(scatter, distance, confidence)
+    if blocks is not None:
+        assert has_power(scatter, distance, blocks, confidence)
+        assert not has_power(scatter, distance, blocks - 1, confidence)
+
+
+def figure(distance: float, scatter: float = 0.03, design: str = "solo") -> OpenFigure:
+    return OpenFigure(design=design, scatter=scatter, distance=distance, confidence=lambda _: 0.99)
+
+
+PACES = {
+    "solo": Pace(blocks=10, planned=10, seconds=60.0),
+    "duet": Pace(blocks=10, planned=10, seconds=30.0),
+}
+
+
+def test_a_finished_campaign_goes_on_to_the_first_stage_that_is_enough() -> None:
+    # 13 solo blocks are needed: 1.5 times the ten planned, for both designs.
+    assert count_blocks_to_exclude(0.03, 0.033, 0.99) in range(11, 16)
+    found = compute_settling([figure(0.033)], PACES, extendable=True)
+    assert found == Settling(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
+
+
+def test_more_than_the_last_stage_takes_a_new_campaign() -> None:
+    blocks = count_blocks_to_exclude(0.03, 0.012, 0.99)
+    assert blocks is not None
+    assert blocks > 40
+    found = compute_settling([figure(0.012)], PACES, extendable=True)
+    assert found == Settling(Way.NEW_CAMPAIGN, blocks * 2)
+    assert compute_settling([figure(0.033)], PACES, extendable=False) == Settling(
+        Way.NEW_CAMPAIGN, 2 * (count_blocks_to_exclude(0.03, 0.033, 0.99) or 0)
+    )
+
+
+def test_more_than_eight_hours_is_not_on_this_host() -> None:
+    assert compute_settling([figure(0.003)], PACES, True) == Settling(Way.NOT_HERE)
+    assert compute_settling([figure(1e-9)], PACES, True) == Settling(Way.NOT_HERE)
+    slow = {"solo": Pace(blocks=6, planned=6, seconds=LONGEST)}
+    assert compute_settling([figure(0.5)], slow, False) == Settling(Way.NOT_HERE)
+
+
+def test_nothing_open_needs_no_time() -> None:
+    assert compute_settling([], PACES, True) is None
+
+
+def test_several_open_figures_take_longer_than_each() -> None:
+    """All of them together are to be settled with the power that is printed."""
+    lone = compute_settling([figure(0.02)], PACES, False)
+    both = compute_settling([figure(0.02), figure(0.02, design="duet")], PACES, False)
+    assert lone
+    assert both
+    assert lone.minutes
+    assert both.minutes
+    assert both.minutes > lone.minutes
+
+
+def judged(found: Comparisons) -> Recommendation:
+    return recommend(found, "glibc", LEAST_MEMORY)
+
+
+def test_what_is_open_is_what_is_not_shown() -> None:
+    found = comparisons({"a": (OPEN, LOWER)}, metrics=(TPS, CPU, PEAK))
+    figures = list_open_figures(found, judged(found))
+    assert [f.design for f in figures] == ["solo", "duet"]
+    # From the estimate to 3 % less throughput.
+    assert figures[0].distance == pytest.approx(math.log(math.sqrt(0.96 * 1.05) / 0.97))
+    assert list_open_figures(found, judged(comparisons({"a": (EQUAL, LOWER)}))) == []
+
+
+def test_an_unshown_gain_is_open_by_its_own_bound() -> None:
+    found = comparisons({"a": (EQUAL, (0.92, 1.02))})
+    (gain,) = list_open_figures(found, judged(found))
+    assert gain.distance == pytest.approx(math.log(0.99 / math.sqrt(0.92 * 1.02)))
+    assert gain.confidence(6) == pytest.approx(0.99)
