@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dballoc
+from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
@@ -30,6 +31,7 @@ def make_common_facts(setting: PreparedCampaign) -> dict[str, str]:
 def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> dict[str, str]:
     """Return all facts of a campaign of blocks."""
     return make_common_facts(setting) | {
+        "procedure_version": str(PROCEDURE_VERSION),
         "planned_blocks": json.dumps(planned_blocks),
         "designs": " ".join(setting.designs),
         "duet": json.dumps(_make_duet_fact(setting)),

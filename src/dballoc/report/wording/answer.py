@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation
+from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, THROUGHPUT, Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
@@ -106,7 +107,7 @@ def measure_progress(campaign: Campaign) -> Progress:
             for row in rows.sort("block", "attempt").iter_rows(named=True)
         }
         disturbed += sum(1 for reason in last.values() if reason is not None)
-    planned = {design: p.looks[-1] for design, p in declare_procedures(campaign).items()}
+    planned = {design: p.goal for design, p in declare_procedures(campaign).items()}
     no_duet = json.loads(campaign.facts["duet"]).get("none")
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
@@ -160,6 +161,8 @@ def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
         return "no figures yet"
     if comparison.ratio.blocks < 2:
         return "no verdict from one block"
+    if not comparison.judged:
+        return comparison.verdict.value
     if comparison.verdict is Verdict.UNDECIDED:
         smallest = format_detectable(comparison.ratio.detectable)
         return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"
@@ -200,6 +203,11 @@ def _compose_recommendation(
         return (
             "No recommendation yet",
             "One block shows figures but decides nothing; two give intervals.",
+        )
+    if not any(c.judged for c in comparisons.family):
+        return (
+            "Not judged yet",
+            f"Verdicts are given at declared numbers of blocks: {_list_looks(comparisons)}.",
         )
     memory = any(c.metric.key == "rss_peak" for c in comparisons.family)
     if not memory and recommendation.preference.objective == "memory":
@@ -457,7 +465,7 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
     shown = [
         c
         for c in comparisons.floor
-        if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
+        if c.ratio and c.ratio.has_interval and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
     ]
     if shown:
         drifting = listing(
@@ -475,7 +483,7 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
         why = "was interrupted" if progress.ending == "interrupted" else "is not finished"
         note = f"The campaign {why}: {progress.words}."
         for design, procedure in comparisons.procedures.items():
-            if progress.blocks[design] not in procedure.looks:
+            if procedure.version == 1 and progress.blocks[design] not in procedure.looks:
                 looks = listing([str(look) for look in procedure.looks])
                 note += (
                     f" {design.capitalize()} verdicts are judged after {looks} blocks; this is an "
@@ -497,6 +505,7 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
     if progress.disturbed:
         blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
+    notes += _describe_looks(comparisons)
     for design, procedure in comparisons.procedures.items():
         judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
         several = procedure.family * len(procedure.looks) > 1
@@ -504,6 +513,51 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
             f", so that all {judged} together err in 5 % of campaigns at most" if several else ""
         )
         notes.append(
-            f"{DESIGNS[design]} Intervals at {percent(procedure.confidence, 2)}{together}."
+            f"{DESIGNS[design]} Intervals at {describe_levels(procedure, design)}{together}."
         )
     return notes
+
+
+# The measures of each design, as their levels are named.
+_MEASURES = {
+    "solo": {MEMORY: "peak RSS", THROUGHPUT: "throughput"},
+    "duet": {CPU: "CPU per transaction"},
+}
+
+
+def describe_levels(procedure: Procedure, design: str) -> str:
+    """Return the level of a design's intervals, or that of each of its measures."""
+    if procedure.version == 1:
+        return percent(procedure.confidence, 2)
+    levels = procedure.levels
+    return listing(
+        [
+            f"{percent(levels[measure], 2)} ({name})"
+            for measure, name in _MEASURES[design].items()
+            if measure in levels
+        ]
+    )
+
+
+def _describe_looks(comparisons: Comparisons) -> list[str]:
+    """Say at which number of blocks the designs were judged that have more, or none."""
+    notes = []
+    for design, p in comparisons.procedures.items():
+        if p.version > 1 and p.reached != p.blocks:
+            judged = f"as of {p.reached} blocks" if p.reached else "not judged yet"
+            coming = [str(look) for look in p.spending if look > p.blocks]
+            then = f"; the next look is at {coming[0]}" if coming else ""
+            notes.append(
+                f"{design.capitalize()} verdicts and intervals are {judged}, of {p.blocks} "
+                f"finished{then}: between two looks those of the last one stand."
+            )
+    return notes
+
+
+def _list_looks(comparisons: Comparisons) -> str:
+    return listing(
+        [
+            f"{listing([str(look) for look in p.looks])} {design} blocks"
+            for design, p in comparisons.procedures.items()
+        ]
+    )

@@ -8,7 +8,7 @@ from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.numbers import NOTHING, count, duration, listing, percent
 from dballoc.report.wording.answer import describe_faults, format_comparison
-from dballoc.report.wording.ratios_as_text import format_detectable
+from dballoc.report.wording.ratios_as_text import format_detectable, format_reach
 
 # An interval from half to twice is no resolution.
 _ANYTHING = 1.0
@@ -25,7 +25,7 @@ def compose_headline(resolution: Resolution) -> str:
     if not scattered:
         return "This campaign does not say what this host resolves"
     resolved = [
-        f"±{format_detectable(m.half_width)} in {name_metric(m, resolution)}"
+        f"±{format_reach(m.half_width)} in {name_metric(m, resolution)}"
         for m in scattered
         if m.half_width < _ANYTHING
     ]
@@ -87,7 +87,7 @@ def list_metric_rows(resolution: Resolution) -> list[tuple[str, ...]]:
         (
             name_metric(m, resolution), format_comparison(m.twin), str(m.blocks),
             percent(math.expm1(m.scatter.sd), 2) if m.scatter else NOTHING,
-            f"±{format_detectable(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
+            f"±{format_reach(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
             format_detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
         )
         for m in resolution.metrics
