@@ -45,7 +45,9 @@ Repeats = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Trials without an OOM kill until a size counts as surviving; default: 2.",
+        help="Trials without an OOM kill until a size counts as surviving; default: 2, which show "
+        "that at least 22 % of such trials survive (with 95 % confidence); 14 show 80 %, 29 show "
+        "90 %.",
     ),
 ]
 DryRun = Annotated[

@@ -34,7 +34,9 @@ def compose_headline(resolution: Resolution) -> str:
         for m in scattered
         if m.half_width >= _ANYTHING
     ]
-    return f"This host resolves {listing(resolved)} in {duration(resolution.seconds)}"
+    several = f", with {resolution.variants} variants" if resolution.variants > 2 else ""
+    seconds = resolution.promised_seconds or resolution.seconds
+    return f"This host resolves {listing(resolved)} in {duration(seconds)}{several}"
 
 
 def explain_headline(resolution: Resolution) -> str:
@@ -115,8 +117,9 @@ def list_notes(resolution: Resolution) -> list[str]:
         "far that of one variant reaches with as many blocks. Detectable: the difference that 80 % "
         "of such campaigns show.",
         f"In brackets: where the number of blocks lies with {percent(LEVEL, 0)} probability, as "
-        "the scatter itself is estimated from a few blocks only. More variants take more time for "
-        "each block, and some more blocks.",
+        "the scatter itself is estimated from a few blocks only. Blocks, minutes and intervals are "
+        f"those of campaigns of {resolution.variants} variants, the baseline counted (--variants); "
+        "more take more time for each block, and some more blocks.",
     ]
     if resolution.disturbed:
         sentences.append(
@@ -137,6 +140,8 @@ def describe_resolution(resolution: Resolution) -> dict[str, Any]:
         "twin": resolution.twin,
         "same": _shows_no_difference(resolution),
         "seconds": resolution.seconds,
+        "variants": resolution.variants,
+        "promised_seconds": resolution.promised_seconds or resolution.seconds,
         "blocks": resolution.blocks,
         "disturbed": resolution.disturbed,
         "faults": {
