@@ -11,7 +11,9 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
+    Procedure,
     declare_current_procedure,
+    declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict
@@ -173,7 +175,9 @@ def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -
         now=find_confidence,
         confidence=find_confidence,
         # The variants but the baseline, and its A/A pair.
-        common_freedom=lambda metric: count_common_freedom(variants) if metric.question else 0,
+        common_freedom=lambda metric: (
+            count_common_freedom(variants, shares[metric.measure].of_each) if metric.question else 0
+        ),
     )
 
 

@@ -63,7 +63,7 @@ class Share:
         return self.error / self.comparisons
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Procedure:
     """The declared procedure of one design. ``looks``: the numbers of blocks at which it may be
     judged, the planned number last; ``family``: the comparisons of the whole campaign, in both its
@@ -159,7 +159,7 @@ def declare_procedure(planned_blocks: int, family: int) -> Procedure:
     """Declare version 1's procedure of a design with that many planned blocks, in a campaign with
     ``family`` comparisons in all; as it is when all blocks are finished.
     """
-    return Procedure(_plan_looks(planned_blocks), family, planned_blocks)
+    return Procedure(looks=_plan_looks(planned_blocks), family=family, blocks=planned_blocks)
 
 
 def declare_shares(
@@ -196,7 +196,13 @@ def declare_current_procedure(planned_blocks: int, shares: Mapping[str, Share]) 
     """
     family = sum(share.comparisons for share in shares.values())
     looks = _plan_looks(planned_blocks)
-    return Procedure(looks, family, planned_blocks, PROCEDURE_VERSION, shares)
+    return Procedure(
+        looks=looks,
+        family=family,
+        blocks=planned_blocks,
+        version=PROCEDURE_VERSION,
+        shares=shares,
+    )
 
 
 def _plan_looks(planned_blocks: int) -> tuple[int, ...]:

@@ -87,8 +87,8 @@ def compute_ratio(
             confidence=confidence,
             scatter=math.nan,
         )
-    own = compute_variance(logs)
-    used = variance or own
+    block_variance = compute_variance(logs)
+    used = variance or block_variance
     scatter = math.sqrt(used.value)
     half = float(stdtrit(used.freedom, (1 + confidence) / 2)) * scatter / math.sqrt(n)
     return Ratio(
@@ -99,7 +99,7 @@ def compute_ratio(
         confidence=confidence,
         scatter=scatter,
         freedom=used.freedom,
-        own_scatter=math.sqrt(own.value),
+        own_scatter=math.sqrt(block_variance.value),
     )
 
 

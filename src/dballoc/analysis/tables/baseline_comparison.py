@@ -247,7 +247,8 @@ def _compare_in_metric(
         confidence = procedure.find_confidence(metric.measure)
     except KeyError:  # Every variant is left out of the duet.
         confidence = DESCRIPTIVE_CONFIDENCE
-    variances = _moderate(logs, metric, campaign) if procedure.version > 1 else {}
+    share = procedure.shares.get(metric.measure)
+    variances = _moderate(logs, metric, campaign, share.of_each) if share else {}
     compared = []
     for name in campaign.names:
         block_logs = logs.get(name, [])
@@ -273,18 +274,20 @@ def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
 
 
 def _moderate(
-    logs: Mapping[str, list[float]], metric: Metric, campaign: Campaign
+    logs: Mapping[str, list[float]], metric: Metric, campaign: Campaign, error: float
 ) -> dict[str, Variance]:
     """Return the moderated variance of each variant, and of the baseline's A/A pair, on the scale
-    of each.
+    of each; ``error``: what one comparison may err.
     """
     baseline = campaign.experiment.baseline
     scales = {baseline: FLOOR_TO_VARIANT_VARIANCE[metric.design]}
-    own = {name: compute_variance(values) for name, values in logs.items() if len(values) > 1}
-    alike = {name: Variance(v.value * scales.get(name, 1.0), v.freedom) for name, v in own.items()}
+    variances = {name: compute_variance(values) for name, values in logs.items() if len(values) > 1}
+    alike = {
+        name: Variance(v.value * scales.get(name, 1.0), v.freedom) for name, v in variances.items()
+    }
     return {
         name: Variance(v.value / scales.get(name, 1.0), v.freedom)
-        for name, v in moderate_variances(alike).items()
+        for name, v in moderate_variances(alike, error).items()
     }
 
 

@@ -24,7 +24,7 @@ from dballoc.analysis.decisions.diff_levels import (
     list_looks_taken,
 )
 from dballoc.analysis.decisions.fail_condition import MEASURES
-from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
+from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION, Procedure
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline
 from dballoc.analysis.statistics.welch import Contrast, compute_contrast
@@ -140,13 +140,17 @@ def compare_campaigns(
     judged, why = _choose_ratio(pairing, kind)
     relative = judged == "relative"
     names = [n for n in pairing.variants if not (relative and n == pairing.baseline)]
-    procedures = tuple(baseline_comparison.declare_procedures(c) for c in (first, second))
+    procedures = (
+        baseline_comparison.declare_procedures(first),
+        baseline_comparison.declare_procedures(second),
+    )
     versions = first.procedure_version, second.procedure_version
     measures = _list_measures(first, pairing, _list_primary(versions))
-    errors = declare_diff_levels(
-        [(m.name, m.design) for m in measures if m.primary], len(names), versions
+    levels = _list_levels(measures, procedures, len(names), versions)
+    faults = (
+        _list_faults(first, pairing.baseline if relative else None),
+        _list_faults(second, pairing.baseline if relative else None),
     )
-    faults = baseline_comparison.count_faults(first), baseline_comparison.count_faults(second)
 
     first, second = (
         baseline_comparison.select_judged_blocks(c, p)
@@ -155,13 +159,7 @@ def compare_campaigns(
 
     figures: list[Figure] = []
     moved: list[Figure] = []
-    levels = [level_curves.CONFIDENCE]
-    for measure in measures:
-        share = math.prod(find_look_share(p, measure.design) for p in procedures)
-        confidence = (
-            1 - errors[measure.name] * share if measure.primary else level_curves.CONFIDENCE
-        )
-        levels.append(confidence)
+    for measure, confidence in levels.items():
         values = _collect_values(first, measure), _collect_values(second, measure)
         duets = _collect_duet_logs(first, measure), _collect_duet_logs(second, measure)
         for name in pairing.variants:
@@ -172,17 +170,13 @@ def compare_campaigns(
                 to_baseline = _contrast_relative(values, name, pairing, confidence)
                 absolute = _contrast_absolute(values, name, confidence)
             is_moved = relative and name == pairing.baseline
-            # With faults of the baseline there is no verdict on any ratio to it.
-            faults_of_variant = [
-                f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults
-            ]
             figure = Figure(
                 variant=name,
                 measure=measure,
                 relative=to_baseline,
                 absolute=absolute,
                 judged="absolute" if is_moved else judged,
-                faults=(faults_of_variant[0], faults_of_variant[1]),
+                faults=(faults[0].get(name), faults[1].get(name)),
             )
             (moved if is_moved else figures).append(figure)
     withheld = (
@@ -194,7 +188,7 @@ def compare_campaigns(
         pairing=pairing,
         judged=judged,
         why=why,
-        confidence=max(levels),
+        confidence=max(levels.values(), default=level_curves.CONFIDENCE),
         measures=measures,
         figures=figures,
         moved=moved,
@@ -205,6 +199,33 @@ def compare_campaigns(
             for look in list_looks_taken(which, declared)
         ],
     )
+
+
+def _list_faults(campaign: Campaign, baseline: str | None) -> dict[str, tuple[int, int]]:
+    """Return (trials with a fault, trials) by variant; with faults of the ``baseline`` that ratios
+    are to, they are every variant's that has none of its own.
+    """
+    faults = baseline_comparison.count_faults(campaign)
+    if baseline in faults:
+        return dict.fromkeys(campaign.names, faults[baseline]) | faults
+    return faults
+
+
+def _list_levels(
+    measures: list[Measure],
+    procedures: tuple[dict[str, Procedure], dict[str, Procedure]],
+    variants: int,
+    versions: tuple[int, int],
+) -> dict[Measure, float]:
+    """Return the level of each measure's intervals; ``variants``: how many are judged."""
+    judged = [(m.name, m.design) for m in measures if m.primary]
+    errors = declare_diff_levels(judged, variants, versions)
+    return {
+        m: 1 - errors[m.name] * math.prod(find_look_share(p, m.design) for p in procedures)
+        if m.primary
+        else level_curves.CONFIDENCE
+        for m in measures
+    }
 
 
 def _list_primary(versions: tuple[int, int]) -> tuple[str, ...]:

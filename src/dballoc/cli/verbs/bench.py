@@ -188,21 +188,26 @@ def bench(
 
     The same command resumes what was interrupted. Flags are laid over the experiment file.
     """
-    arguments = locals()
+    _bench(locals())
+
+
+def _bench(arguments: dict[str, Any]) -> None:
+    """Do what the verb's arguments ask for."""
+    out: Path | None = arguments["out"]
     extension = _plan_extension(arguments)
     model = load_experiment(out) if extension and out else _read_experiment(arguments)
-    if print_:
+    if arguments["print_"]:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    preferred = preference.parse_preference(prefer)
+    preferred = preference.parse_preference(arguments["prefer"])
     preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
     )
     setting = prepare.prepare_campaign(model)
-    if dry_run:
+    if arguments["dry_run"]:
         _print_plan(setting)
     else:
-        _run(setting, out, preferred, report, extension)
+        _run(setting, out, preferred, arguments["report"], extension)
 
 
 def _plan_extension(arguments: dict[str, Any]) -> Extension | None:
@@ -212,10 +217,10 @@ def _plan_extension(arguments: dict[str, Any]) -> Extension | None:
     if arguments["out"] is None:
         raise UsageError("--extend: of which campaign? Give its results directory, --out DIR")
     beside = {"extend", "out", "prefer", "report", "dry_run", "print_"}
-    given = sorted(name for name, value in arguments.items() if value and name not in beside)
-    if given:
+    changes = sorted(name for name, value in arguments.items() if value and name not in beside)
+    if changes:
         raise UsageError(
-            f"--extend: the experiment is that of --out, and cannot be changed by {given[0]!r}; "
+            f"--extend: the experiment is that of --out, and cannot be changed by {changes[0]!r}; "
             "leave it out"
         )
     extension = plan_extension(arguments["out"], duration(arguments["extend"], "--extend"))
