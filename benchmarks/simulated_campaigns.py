@@ -206,9 +206,9 @@ def list_short_shapes() -> Iterator[Shape]:
     """
     for shape in list_shapes():
         is_one_or_all = shape.wild in (0, 1, shape.variants - 1)
-        if shape.variants != 3 and is_one_or_all and shape.scale in (1.0, 3.0, 5.0):
-            if shape.planned == 6 and (shape.host == "luck" or shape.scale != 5.0):
-                yield shape
+        is_telling = shape.scale in (1.0, 3.0) or (shape.scale == 5.0 and shape.host == "luck")
+        if shape.variants != 3 and shape.planned == 6 and is_one_or_all and is_telling:
+            yield shape
 
 
 def list_shapes() -> Iterator[Shape]:

@@ -152,11 +152,8 @@ def compare_campaigns(
         _list_faults(second, pairing.baseline if relative else None),
     )
 
-    first, second = (
-        baseline_comparison.select_judged_blocks(c, p)
-        for c, p in zip((first, second), procedures, strict=True)
-    )
-
+    first = baseline_comparison.select_judged_blocks(first, procedures[0])
+    second = baseline_comparison.select_judged_blocks(second, procedures[1])
     figures: list[Figure] = []
     moved: list[Figure] = []
     for measure, confidence in levels.items():
@@ -179,11 +176,6 @@ def compare_campaigns(
                 faults=(faults[0].get(name), faults[1].get(name)),
             )
             (moved if is_moved else figures).append(figure)
-    withheld = (
-        f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
-        if pairing.machine and not relative
-        else ""
-    )
     return CampaignDiff(
         pairing=pairing,
         judged=judged,
@@ -192,13 +184,16 @@ def compare_campaigns(
         measures=measures,
         figures=figures,
         moved=moved,
-        withheld=withheld,
-        looks=[
-            look
-            for which, declared in zip(("first", "second"), procedures, strict=True)
-            for look in list_looks_taken(which, declared)
-        ],
+        withheld=_explain_withheld(pairing, relative),
+        looks=list_looks_taken("first", procedures[0]) + list_looks_taken("second", procedures[1]),
     )
+
+
+def _explain_withheld(pairing: Pairing, relative: bool) -> str:
+    """Return why there are no verdicts at all; empty if there are."""
+    if pairing.machine and not relative:
+        return f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
+    return ""
 
 
 def _list_faults(campaign: Campaign, baseline: str | None) -> dict[str, tuple[int, int]]:
