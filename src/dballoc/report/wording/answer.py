@@ -507,8 +507,10 @@ def _compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) 
         notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
     notes += _describe_looks(comparisons)
     for design, procedure in comparisons.procedures.items():
-        judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
-        several = procedure.family * len(procedure.looks) > 1
+        judged = (
+            f"{count(procedure.family, 'comparison')} at {count(len(procedure.spending), 'look')}"
+        )
+        several = procedure.family * len(procedure.spending) > 1
         together = (
             f", so that all {judged} together err in 5 % of campaigns at most" if several else ""
         )
