@@ -30,8 +30,8 @@ SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 # trials.
 LATEST = 8.0
 
-# Design, block, position, role.
-Place = tuple[str, int, int, str]
+# Design, block, attempt, position, role.
+Place = tuple[str, int, int, int, str]
 
 
 def variants() -> list[dict[str, Any]]:
@@ -123,12 +123,16 @@ def test_killed_at_random_moments(
     done = run_cli(*command, **how)
     assert done.status == 0, done.text
     model = experiment_file.load_experiment(path)
-    planned = planned_trials(model, blocks)
+    # Of a block that was cut, the attempt after it has all trials, and is the only one that counts.
+    complete = {(r["design"], r["block"]): r["attempt"] for r in rows(out, "SELECT * FROM block")}
+    planned = planned_trials(model, blocks, complete)
     found = rows(
-        out, "SELECT design, block, position, variant, role, outcome, fault_text FROM trial"
+        out,
+        "SELECT design, block, attempt, position, variant, role, outcome, fault_text FROM trial",
     )
-    assert Counter(place(r) for r in found) == Counter(planned.keys())
-    assert {place(r): r["variant"] for r in found} == planned
+    of_complete = [r for r in found if complete[r["design"], r["block"]] == r["attempt"]]
+    assert Counter(place(r) for r in of_complete) == Counter(planned.keys())
+    assert {place(r): r["variant"] for r in of_complete} == planned
     assert [r["fault_text"] for r in found if r["outcome"] != "ok"] == []
     assert kept.items() <= finished(out).items()
     solo = ("step", "sample", "interval", "histogram", "mark") if design != "duet" else ()
@@ -163,15 +167,17 @@ def made_elsewhere(run_cli: Cli, tiny_experiment: Experiment, home: Path) -> Pat
     return templates
 
 
-def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:
-    """The variant of every trial that the campaign is to have."""
+def planned_trials(
+    model: Experiment_, blocks: int, attempts: dict[tuple[str, int], int]
+) -> dict[Place, str]:
+    """The variant of every trial that the campaign is to have, in these attempts at its blocks."""
     numbers = range(1, blocks + 1)
     found: dict[Place, str] = {}
     if model.design != "duet":
         found |= {
-            ("solo", s.block, s.position, s.role): s.variant
+            ("solo", s.block, s.attempt, s.position, s.role): s.variant
             for n in numbers
-            for s in schedule.order_block(model, n)
+            for s in schedule.order_block(model, n, attempts["solo", n])
         }
     if model.design != "solo":
         # always beside the host's madvise cannot be had at once.
@@ -179,16 +185,20 @@ def planned_trials(model: Experiment_, blocks: int) -> dict[Place, str]:
             v.name for v in model.variant if thp.combine_modes(None, v.thp, thp.read_mode())
         }
         duets = [
-            p for n in numbers for p in schedule.order_duets(model, n) if p.variant in playable
+            p
+            for n in numbers
+            for p in schedule.order_duets(model, n, attempts["duet", n])
+            if p.variant in playable
         ]
-        found |= {("duet", p.block, p.position, p.role): p.variant for p in duets}
-        found |= {("duet", p.block, p.position, "A1"): model.baseline for p in duets}
+        places = [("duet", p.block, p.attempt, p.position) for p in duets]
+        found |= {(*at, p.role): p.variant for at, p in zip(places, duets, strict=True)}
+        found |= {(*at, "A1"): model.baseline for at in places}
     return found
 
 
 def place(row: dict[str, Any]) -> Place:
     """Where a trial belongs."""
-    return row["design"], row["block"], row["position"], row["role"]
+    return row["design"], row["block"], row["attempt"], row["position"], row["role"]
 
 
 def finished(out: Path) -> dict[Place, int]:
@@ -196,7 +206,7 @@ def finished(out: Path) -> dict[Place, int]:
     try:
         return {
             place(r): r["trial"]
-            for r in rows(out, "SELECT design, block, position, role, trial FROM trial")
+            for r in rows(out, "SELECT design, block, attempt, position, role, trial FROM trial")
         }
     except sqlite3.OperationalError:
         if (out / "results.sqlite").exists():

@@ -9,14 +9,17 @@ import simulate
 from simulate import Host, logs, logs_of_floor, times
 
 from dballoc.analysis.decisions.aa_check import (
-    _FLOOR_TO_VARIANT,
     DIFFERENCES,
     MetricResolution,
     Resolution,
 )
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter
 from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Metric
+from dballoc.analysis.tables.baseline_comparison import (
+    FLOOR_TO_VARIANT_VARIANCE,
+    Comparison,
+    Metric,
+)
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
 from dballoc.experiment.identical_variants import build_twins
@@ -84,7 +87,9 @@ def test_the_floor_tells_as_much_of_the_scatter_as_the_twin_and_something_else()
     values = Host(luck=0.02, trend=0.1, walk=0.005, steps=2).values(np.random.default_rng(1), when)
     twin, floor = logs(values)[:, 0].ravel(), logs_of_floor(values).ravel()
     # 20 000 blocks: standard errors of half a per cent, and of 0.007.
-    assert floor.std() * _FLOOR_TO_VARIANT["solo"] == pytest.approx(twin.std(), rel=0.025)
+    assert floor.std() * math.sqrt(FLOOR_TO_VARIANT_VARIANCE["solo"]) == pytest.approx(
+        twin.std(), rel=0.025
+    )
     assert abs(np.corrcoef(twin, floor)[0, 1]) < 0.03
 
 

@@ -42,3 +42,23 @@ def test_the_last_attempt() -> None:
     assert growing.find_last_attempt("solo", 1) == 1
     assert growing.has_attempt("solo", 1, 1)
     assert not growing.has_attempt("solo", 1, 2)
+
+
+def test_a_block_that_a_look_has_judged_is_not_repeated() -> None:
+    rows = [row(1, 0, "steal"), row(2, 0, "steal")]
+    judged = BlockHistory({"solo": rows}, 9, {"solo": 1})
+    assert not judged.needs_repeat("solo", 1, 0)
+    assert judged.needs_repeat("solo", 2, 0)
+
+
+def test_a_block_that_was_cut_is_repeated_whole() -> None:
+    cut = history(row(1, 0), most_repeats=1)
+    assert cut.choose_attempt("solo", 1, begun=[]) is None
+    assert cut.choose_attempt("solo", 2, begun=[]) == 0
+    assert cut.choose_attempt("solo", 2, begun=[0]) == 1
+    assert cut.choose_attempt("solo", 2, begun=[0, 1]) == 2
+
+
+def test_the_attempt_after_a_cut_one_is_no_repeat_of_a_disturbed_block() -> None:
+    resumed = history(row(1, 1), row(2, 0, "steal"), most_repeats=1)
+    assert resumed.needs_repeat("solo", 2, 0)

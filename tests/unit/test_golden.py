@@ -28,11 +28,13 @@ def run(*words: object) -> str:
 
 
 def as_number(cell: str) -> str | float:
-    """A cell of CSV to nine digits: polars adds up in no promised order."""
+    """A cell of CSV to nine digits: polars adds up in no promised order. What a verdict says in
+    brackets is words.
+    """
     try:
         return float(f"{float(cell):.9g}")
     except ValueError:
-        return cell
+        return cell.partition(" (smallest detectable")[0]
 
 
 def read_table(path: Path) -> list[list[str | float]]:

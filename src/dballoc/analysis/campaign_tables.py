@@ -64,6 +64,13 @@ class Campaign:
         return "imported" in self.facts
 
     @property
+    def procedure_version(self) -> int:
+        """The version of the procedure by which the campaign is judged
+        (dballoc.analysis.decisions.sequential_test). Earlier versions of dballoc stored none.
+        """
+        return int(self.facts.get("procedure_version", "1"))
+
+    @property
     def baseline_roles(self) -> tuple[str, str]:
         """The roles of the baseline's two runs in a block, whose mean the other variants are
         relative to. Imported results have one run, named twice.

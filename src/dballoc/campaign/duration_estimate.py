@@ -5,10 +5,11 @@ on disk.
 from dataclasses import dataclass
 
 from dballoc.analysis.decisions.sequential_test import (
+    CPU,
     FIRST_LOOK,
     LAST_LOOK,
-    count_comparisons,
-    declare_procedure,
+    declare_current_procedure,
+    declare_shares,
 )
 from dballoc.analysis.statistics.variance_components import (
     BlockCosts,
@@ -228,6 +229,12 @@ def _list_confidence_levels(setting: PreparedCampaign) -> dict[int, float]:
     planned.
     """
     experiment = setting.experiment
-    family = count_comparisons(setting.designs, len(experiment.variant), len(experiment.workloads))
+    left_out = len(setting.duet.left_out) if setting.duet else 0
+    variants, workloads = len(experiment.variant), len(experiment.workloads)
+    shares = declare_shares(setting.designs, variants, workloads, left_out)
     numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}
-    return {blocks: declare_procedure(blocks, family).confidence for blocks in numbers}
+    procedures = {blocks: declare_current_procedure(blocks, shares) for blocks in numbers}
+    return {
+        blocks: p.find_confidence(CPU) if CPU in shares else p.confidence
+        for blocks, p in procedures.items()
+    }

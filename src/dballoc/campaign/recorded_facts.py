@@ -7,6 +7,7 @@ from typing import Any
 
 import dballoc
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
+from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
@@ -32,6 +33,7 @@ def make_common_facts(setting: PreparedCampaign) -> dict[str, str]:
 def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> dict[str, str]:
     """Return all facts of a campaign of blocks."""
     return make_common_facts(setting) | {
+        "procedure_version": str(PROCEDURE_VERSION),
         "planned_blocks": json.dumps(planned_blocks),
         "designs": " ".join(setting.designs),
         "margin": str(setting.margin or DEFAULT_MARGIN),

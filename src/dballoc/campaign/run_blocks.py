@@ -11,13 +11,14 @@ from typing import Any, Protocol, TypeVar
 
 from dballoc.analysis import campaign_tables
 from dballoc.analysis.decisions import stopping_rule
-from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
+from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.tables import baseline_comparison
 from dballoc.campaign import duet_pilot
 from dballoc.campaign.block_history import BlockHistory
 from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.duet_pilot import NotCpuBound
 from dballoc.campaign.duration_estimate import DurationEstimate, estimate_duration, needs_pilot
+from dballoc.campaign.extension import Extension
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
@@ -46,15 +47,19 @@ class Ending:
     good_trials: int
 
 
-def run_campaign(setting: PreparedCampaign, out: Path, observer: Observer) -> Ending:
-    """Run or resume the campaign in ``out``. UsageError or Failure; what was finished is kept."""
+def run_campaign(
+    setting: PreparedCampaign, out: Path, observer: Observer, extension: Extension | None = None
+) -> Ending:
+    """Run or resume the campaign in ``out``; with an ``extension``, to its look instead of the
+    planned end. UsageError or Failure; what was finished is kept.
+    """
 
     def run_in(session: Session) -> Ending:
         if setting.no_duet:
             observer.notice(f"no duet, only the solo design: {setting.no_duet}")
         for name, why in (setting.duet.left_out if setting.duet else {}).items():
             observer.notice(f"{name} is not in the duet: {why}")
-        return _Campaign(session).run()
+        return _Campaign(session, extension).run()
 
     return run_in_session(setting, out, observer, run_in)
 
@@ -86,8 +91,9 @@ class DesignBlocks(Protocol[T]):
 class _Campaign:
     """The order of blocks, the budget, repeats, and the looks at which a design may end early."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, extension: Extension | None) -> None:
         self.session = session
+        self.extension = extension
         self.setting = session.setting
         self.experiment = session.setting.experiment
         self.observer = session.observer
@@ -97,11 +103,15 @@ class _Campaign:
         # As if the campaign had run in one piece until now: the budget is for all of its runs
         # together.
         self.began = time.monotonic() - self.results.spent()
+        self.extension_began = time.monotonic()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
-        self.endings: dict[str, str] = {}
+        self.endings = dict.fromkeys(self._read_decided_blocks(), "decided")
+        procedures = self._declare_procedures()
+        is_current = "procedure_version" in self.results.facts()
         self.history = BlockHistory(
             {d: [dict(row) for row in self.results.blocks(d)] for d in self.designs},
             self.experiment.noise.repeats,
+            {d: p.reached or 0 for d, p in procedures.items()} if is_current else {},
         )
         self.blocks: dict[str, DesignBlocks[Any]] = {}
 
@@ -155,14 +165,37 @@ class _Campaign:
         self.results.set_fact("duet", json.dumps({"none": str(error)}))
 
     def _read_planned_blocks(self) -> dict[str, int]:
+        """Return the number of blocks that each design runs to: those planned, or those of the
+        extension.
+        """
         planned: dict[str, int] = json.loads(self.results.facts()["planned_blocks"])
+        if self.extension is not None:
+            planned |= self.extension.goals
         return {design: planned[design] for design in self.designs}
+
+    def _read_decided_blocks(self) -> dict[str, int]:
+        """Return the number of blocks after which each decided design ended, so that a resume does
+        not go on with it.
+        """
+        decided: dict[str, int] = json.loads(self.results.facts().get("decided", "{}"))
+        return decided
+
+    def _declare_procedures(self) -> dict[str, Procedure]:
+        """Return each design's procedure after the blocks that are in the database."""
+        return baseline_comparison.declare_procedures(
+            campaign_tables.load_campaign(self.session.directory.path)
+        )
 
     # -- the blocks -------------------------------------------------------------------------------
 
     def _run_blocks(self) -> None:
         planned = self._read_planned_blocks()
         self.observer.plan(self._make_plan(planned))
+        for design in list(self.designs):
+            # A kill may have come between a look's last block and its decision.
+            finished = len(self.history.list_attempted_blocks(design))
+            if finished and design not in self.endings:
+                self._end_if_decided(design, finished, planned[design])
         for design, number in interleave_blocks(planned):
             if design not in self.endings and design in self.designs:
                 ran = self._run_until_quiet(design, number, planned)
@@ -174,14 +207,9 @@ class _Campaign:
         per_block = self.estimate.trials_per_block
         trials = 0
         for design in self.designs:
-            complete = self.history.list_complete_blocks(design)
-            finished_in_begun_blocks = sum(
-                1
-                for block, attempt, _ in self.results.finished(design)
-                if block not in complete and not self.history.has_attempt(design, block, attempt)
-            )
-            trials += (planned[design] - len(complete)) * per_block[design]
-            trials -= finished_in_begun_blocks * (2 if design == "duet" else 1)
+            if design not in self.endings:
+                complete = self.history.list_complete_blocks(design)
+                trials += (planned[design] - len(complete)) * per_block[design]
         return Plan(
             name=self.experiment.name,
             blocks=planned,
@@ -196,12 +224,13 @@ class _Campaign:
         """Run a block, and repeat it whole while it is disturbed and may be repeated. False if it
         was finished already, or the budget is used up.
         """
-        last_attempt = self.history.find_last_attempt(design, number)
-        if last_attempt is not None and not self.history.needs_repeat(design, number, last_attempt):
+        attempt = self.history.choose_attempt(design, number, self._list_cut(design, number))
+        if attempt is None:
             return False
-        attempt = 0 if last_attempt is None else last_attempt + 1
         while True:
-            if number > 1 and self._estimate_block_seconds(design) > self._find_budget_left():
+            # An extension was found to fit; to end it before its look would waste it.
+            is_over = self._estimate_block_seconds(design) > self._find_budget_left()
+            if number > 1 and is_over and self.extension is None:
                 self.endings[design] = "budget"
                 return False
             seconds_left = self._estimate_seconds_left(planned)
@@ -217,6 +246,19 @@ class _Campaign:
             if not again:
                 return True
             attempt += 1
+
+    def _list_cut(self, design: str, number: int) -> set[int]:
+        """Return the attempts at a block that were cut: some of their trials were run, not all."""
+        finished = self.results.finished(design)
+        begun = {a for b, a, _ in finished if b == number}
+        return {
+            attempt
+            for attempt in begun
+            if any(
+                (t.block, t.attempt, t.position) not in finished
+                for t in self.blocks[design].list_trials(number, attempt)
+            )
+        }
 
     def _run_block(self, design: str, number: int, attempt: int) -> Row:
         """Run the trials of a block that are not in the database, and store its row."""
@@ -249,34 +291,27 @@ class _Campaign:
             except NotCpuBound as error:
                 self._drop_duet(error)
                 return
-        if number in self._list_looks(planned) and self._is_all_decided(design):
+        if self._is_decided_at(design, number):
             self.endings[design] = "decided" if number < planned else "planned"
+            decided = self._read_decided_blocks() | {design: number}
+            self.results.set_fact("decided", json.dumps(decided))
 
-    def _list_looks(self, planned: int) -> tuple[int, ...]:
-        """Return after which blocks the verdicts are looked at."""
-        family = count_comparisons(
-            self.designs, len(self.experiment.variant), len(self.experiment.workloads)
-        )
-        return declare_procedure(planned, family).looks
-
-    def _is_all_decided(self, design: str) -> bool:
-        """Whether more blocks could only repeat the verdicts; of a baseline alone, whether its
-        interval is narrow.
+    def _is_decided_at(self, design: str, number: int) -> bool:
+        """Whether this number of blocks is a look at which more blocks could only repeat the
+        verdicts.
         """
-        comparison = baseline_comparison.compare_with_baseline(
-            campaign_tables.load_campaign(self.session.directory.path)
-        )
-        if not comparison.family:
-            return all(
-                stopping_rule.narrow(c.ratio) for c in comparison.floor if c.metric.design == design
-            )
-        return stopping_rule.all_decided(
-            c.ratio for c in comparison.family if c.metric.design == design
+        campaign = campaign_tables.load_campaign(self.session.directory.path)
+        procedure = baseline_comparison.declare_procedures(campaign)[design]
+        left_out = self.setting.duet.left_out if self.setting.duet else {}
+        return number in procedure.spending and stopping_rule.is_design_decided(
+            baseline_comparison.compare_with_baseline(campaign), design, left_out
         )
 
     # -- the budget -------------------------------------------------------------------------------
 
     def _find_budget_left(self) -> float:
+        if self.extension is not None:
+            return self.extension.seconds * _MARGIN - (time.monotonic() - self.extension_began)
         budget = self.experiment.budget
         return math.inf if budget is None else budget - (time.monotonic() - self.began)
 

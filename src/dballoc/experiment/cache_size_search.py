@@ -14,6 +14,9 @@ from typing import Literal
 
 from dballoc.experiment.model import Experiment
 
+# The confidence of what trials without a kill show.
+SURVIVAL_CONFIDENCE = 0.95
+
 Outcome = Literal["survived", "killed", "other"]
 Why = Literal["found", "none", "all", "faults"]
 
@@ -107,6 +110,20 @@ def find_bracket(trials: Sequence[Trial]) -> tuple[int, int | None]:
         default=0,
     )
     return low, high
+
+
+def compute_least_survival(trials: int) -> float:
+    """Return the share of trials of a size that survive at least, when all of so many did: the
+    lower end of the one-sided exact interval of a share, 0.05^(1/n) (Clopper and Pearson,
+    Biometrika 26, 1934).
+    """
+    return float((1 - SURVIVAL_CONFIDENCE) ** (1 / trials))
+
+
+def count_trials_for_survival(share: float) -> int:
+    """Return the fewest trials without a kill that show that at least ``share`` survive."""
+    # Rounded, so that a share which so many trials show exactly does not ask for one more.
+    return math.ceil(round(math.log(1 - SURVIVAL_CONFIDENCE) / math.log(share), 9))
 
 
 def count_trials_at_most(sizes: SizeRange, trials: Sequence[Trial]) -> int:

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.tables.largest_cache import Fits, VariantFit
-from dballoc.experiment import experiment_file
+from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
-from dballoc.numbers import NOTHING, count, listing, mebibytes, number, with_unit
+from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.charts import fit as chart
 from dballoc.report.charts.variant_marks import Variants
 from dballoc.report.outputs.csv_cells import escape_formula
@@ -111,12 +111,27 @@ def _explain_answer(fits: Fits) -> str:
         return "The search is not over; run the same command to resume it."
     if any(f.state.why != "found" for f in fits.fitted):
         return (
-            f"Every size that survived did so in {repeats} without an OOM kill; not every search "
-            "found the limit."
+            f"What survived did so in {repeats} without an OOM kill; not every search found the "
+            f"limit. {explain_survival(fits.of.repeats)}"
         )
     return (
         f"Each survived {repeats} without an OOM kill, and the next size, "
-        f"{format_size(fits.of.tolerance)} more, was killed."
+        f"{format_size(fits.of.tolerance)} more, was killed. {explain_survival(fits.of.repeats)}"
+    )
+
+
+# The share of trials that dballoc proposes to ask for, where fewer are shown to survive.
+_WISHED_SURVIVAL = 0.8
+
+
+def explain_survival(repeats: int) -> str:
+    """Return what so many trials without a kill show of the next ones, and how to ask for more."""
+    least = percent(cache_size_search.compute_least_survival(repeats), 0)
+    more = cache_size_search.count_trials_for_survival(_WISHED_SURVIVAL)
+    further = f"; --repeats {more} shows {percent(_WISHED_SURVIVAL, 0)}" if more > repeats else ""
+    return (
+        f"That shows, with {percent(cache_size_search.SURVIVAL_CONFIDENCE, 0)} confidence, that at "
+        f"least {least} of such trials survive{further}."
     )
 
 
@@ -264,6 +279,7 @@ def describe_fits(fits: Fits) -> dict[str, Any]:
         "memory": fits.of.memory,
         "tolerance": fits.of.tolerance,
         "repeats": fits.of.repeats,
+        "least_survival": cache_size_search.compute_least_survival(fits.of.repeats),
         "over": fits.over,
         "variants": [
             {

@@ -3,12 +3,19 @@ says about later campaigns on this host.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.sequential_test import Procedure, declare_procedure
+from dballoc.analysis.decisions.sequential_test import (
+    Procedure,
+    declare_current_procedure,
+    declare_procedure,
+    declare_shares,
+)
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.detectable_difference import (
     Need,
@@ -18,7 +25,10 @@ from dballoc.analysis.statistics.detectable_difference import (
     compute_need,
     pool_scatter,
 )
+from dballoc.analysis.statistics.moderated_variance import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
+    DESCRIPTIVE_CONFIDENCE,
+    FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
     Comparisons,
     Metric,
@@ -26,10 +36,6 @@ from dballoc.analysis.tables.baseline_comparison import (
 )
 
 DIFFERENCES = (0.01, 0.02, 0.05)
-
-# A solo variant is compared with the mean of the baseline's two runs, A2 with A1 alone: if every
-# run has the variance v, these logarithms have 3/2 v and 2 v, and do not correlate.
-_FLOOR_TO_VARIANT = {"solo": math.sqrt(1.5 / 2), "duet": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +71,7 @@ class MetricResolution:
         looks together, at most 5 % of campaigns have one that does not, on a host whose noise
         cancels within blocks. Judging by the floor too would double that.
         """
-        if self.blocks < 2:
+        if self.blocks < 2 or not self.twin.judged:
             return None
         return self.twin.verdict not in (Verdict.HIGHER, Verdict.LOWER)
 
@@ -73,7 +79,9 @@ class MetricResolution:
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
     """What a host resolves. ``seconds``: the time that the campaign has taken so far; ``disturbed``
-    of ``blocks`` were counted although disturbed; ``faulty`` as in Comparisons.
+    of ``blocks`` were counted although disturbed; ``faulty`` as in Comparisons. ``variants``: of
+    the campaigns that half-widths and needs are about, the baseline counted; ``promised_seconds``:
+    the time that as many blocks of theirs take.
     """
 
     baseline: str
@@ -83,6 +91,8 @@ class Resolution:
     blocks: int
     disturbed: int
     faulty: dict[str, tuple[int, int]]
+    variants: int = 2
+    promised_seconds: float | None = None
 
     @property
     def differing(self) -> list[MetricResolution]:
@@ -90,40 +100,102 @@ class Resolution:
         return [m for m in self.metrics if m.holds is False]
 
 
-def compute_resolution(campaign: Campaign) -> Resolution:
-    """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows."""
+def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
+    """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows. ``variants``:
+    how many the campaigns have, the baseline counted, whose intervals are promised. Twins of
+    procedure 1 promise what campaigns of two variants get.
+    """
+    if campaign.procedure_version == 1:
+        variants = 2
     comparisons = compare_with_baseline(campaign)
-    twin = campaign.names[1]
+    twin, baseline = campaign.names[1], campaign.experiment.baseline
     seconds = {"solo": _sum_seconds(campaign.block), "duet": _sum_seconds(campaign.duet_block)}
+    promise = _make_promise(campaign, comparisons, variants)
+    compared = [*comparisons.family, *comparisons.floor, *comparisons.descriptive]
     resolved = []
-    for metric in comparisons.metrics:
-        floor = next(c for c in comparisons.floor if c.metric == metric)
+    for metric in dict.fromkeys(c.metric for c in compared):
+        of_metric = {c.variant: c for c in compared if c.metric == metric}
         blocks = _select_counted_blocks(campaign, metric.design).height
         per_block = seconds[metric.design] / blocks if blocks else math.nan
         resolved.append(
-            _resolve_metric(comparisons, comparisons.find(twin, metric), floor, per_block)
+            _resolve_metric(
+                of_metric[twin],
+                of_metric[baseline],
+                promise,
+                per_block * _scale_block(metric.design, variants),
+            )
         )
     last = pl.concat([_select_counted_blocks(campaign, design) for design in campaign.designs])
     disturbed = last.filter(pl.col("disturbed").is_not_null()).height
-    spent = sum(seconds[design] for design in campaign.designs) + _sum_pilot_seconds(campaign)
+    pilot = _sum_pilot_seconds(campaign)
     return Resolution(
-        baseline=campaign.experiment.baseline,
+        baseline=baseline,
         twin=twin,
         metrics=resolved,
-        seconds=spent,
+        seconds=sum(seconds[design] for design in campaign.designs) + pilot,
         blocks=last.height,
         disturbed=disturbed,
         faulty=comparisons.faulty,
+        variants=variants,
+        promised_seconds=pilot
+        + sum(seconds[design] * _scale_block(design, variants) for design in campaign.designs),
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Promise:
+    """What campaigns get: the level of an interval by metric and planned blocks, ``now`` with the
+    blocks that there are, and the degrees of freedom that their comparisons borrow.
+    """
+
+    now: Callable[[Metric, int], float]
+    confidence: Callable[[Metric, int], float]
+    common_freedom: Callable[[Metric], int]
+
+
+def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -> _Promise:
+    """Return the promise to campaigns of that many variants; a metric that is not judged has a
+    plain interval.
+    """
+    if campaign.procedure_version == 1:
+        declared = comparisons.procedures
+        return _Promise(
+            now=lambda metric, blocks: declared[metric.design].confidence,
+            confidence=lambda metric, blocks: _declare_confidence(declared[metric.design], blocks),
+            common_freedom=lambda metric: 0,
+        )
+    shares = declare_shares(campaign.designs, variants, len(campaign.experiment.workloads))
+
+    def find_confidence(metric: Metric, blocks: int) -> float:
+        if metric.question is None:
+            return DESCRIPTIVE_CONFIDENCE
+        return declare_current_procedure(blocks, shares).find_confidence(metric.measure)
+
+    return _Promise(
+        now=find_confidence,
+        confidence=find_confidence,
+        # The variants but the baseline, and its A/A pair.
+        common_freedom=lambda metric: (
+            count_common_freedom(variants, shares[metric.measure].of_each) if metric.question else 0
+        ),
+    )
+
+
+def _scale_block(design: str, variants: int) -> float:
+    """Return how much longer a block of that many variants is than one of twins: by its starts in
+    the solo design, where the baseline starts twice, and by its pairings in the duet.
+    """
+    return (variants + 1) / 3 if design == "solo" else variants / 2
+
+
 def _resolve_metric(
-    comparisons: Comparisons, twin: Comparison, floor: Comparison, block_seconds: float
+    twin: Comparison, floor: Comparison, promise: _Promise, block_seconds: float
 ) -> MetricResolution:
-    procedure = comparisons.procedures[twin.metric.design]
+    metric = twin.metric
+    to_variant = math.sqrt(FLOOR_TO_VARIANT_VARIANCE[metric.design])
     parts = [
-        (c.ratio.scatter * factor, c.ratio.blocks - 1)
-        for c, factor in ((twin, 1.0), (floor, _FLOOR_TO_VARIANT[twin.metric.design]))
+        (c.ratio.own_scatter * factor, c.ratio.blocks - 1)
+        for c, factor in ((twin, 1.0), (floor, to_variant))
         if c.ratio and c.ratio.blocks > 1
     ]
     scatter = pool_scatter(parts)
@@ -137,29 +209,25 @@ def _resolve_metric(
             needs=[],
             block_seconds=block_seconds,
         )
-    n, level = twin.ratio.blocks, procedure.confidence
-    needs = [
-        compute_need(scatter, difference, lambda blocks: _declare_confidence(procedure, blocks))
-        for difference in DIFFERENCES
-    ]
-    reach, shown = (
-        compute_half_width(scatter.sd, n, level),
-        compute_detectable(scatter.sd, n, level),
-    )
+    n, borrowed = twin.ratio.blocks, promise.common_freedom(metric)
+    level = promise.now(metric, n)
     return MetricResolution(
         twin=twin,
         floor=floor,
         scatter=scatter,
-        half_width=reach,
-        detectable=shown,
-        needs=needs,
+        half_width=compute_half_width(scatter.sd, n, level, borrowed),
+        detectable=compute_detectable(scatter.sd, n, level, borrowed),
+        needs=[
+            compute_need(scatter, size, partial(promise.confidence, metric), borrowed)
+            for size in DIFFERENCES
+        ],
         block_seconds=block_seconds,
     )
 
 
 def _declare_confidence(procedure: Procedure, blocks: int) -> float:
-    """Return the level that a campaign of that many blocks declares for the same comparisons. It
-    may have more looks.
+    """Return the level that a campaign of that many blocks declares for the same comparisons, by
+    procedure 1. It may have more looks.
     """
     return declare_procedure(blocks, procedure.family).confidence
 

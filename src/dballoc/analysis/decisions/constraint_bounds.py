@@ -57,7 +57,8 @@ def compute_constraint_bounds(
     bounds: dict[str, list[Bound]] = {}
     for constraint in preference.constraints:
         key = _KEYS.get(constraint.measure, constraint.measure)
-        primary = [c for c in comparisons.family if c.metric.key.partition(":")[0] == key]
+        compared = [*comparisons.family, *comparisons.descriptive]
+        primary = [c for c in compared if c.metric.measure == key]
         for name, bound in (
             _collect_primary_bounds(constraint, primary)
             if primary
@@ -74,7 +75,7 @@ def _collect_primary_bounds(
     bounds = []
     for c in comparisons:
         if c.ratio:
-            low, high = (c.ratio.low, c.ratio.high) if c.ratio.blocks > 1 else (None, None)
+            low, high = (c.ratio.low, c.ratio.high) if c.ratio.has_interval else (None, None)
             bounds.append(
                 (
                     c.variant,
@@ -85,7 +86,7 @@ def _collect_primary_bounds(
                         low=low,
                         high=high,
                         confidence=c.ratio.confidence,
-                        primary=True,
+                        primary=c.judged or c.metric.question is not None,
                         blocks=c.ratio.blocks,
                     ),
                 )

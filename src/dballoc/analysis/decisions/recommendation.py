@@ -13,7 +13,7 @@ from dballoc.analysis.decisions.noninferiority import (
     judge_standing,
 )
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Objective, Preference
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +84,6 @@ def recommend(
     )
 
 
-def find_question(metric: Metric) -> Objective | None:
-    """Return which of the two questions a metric answers: peak RSS is memory, CPU per transaction
-    and throughput are speed; None for what answers neither.
-    """
-    if metric.workload is not None:
-        return "speed"
-    return "memory" if metric.key == "rss_peak" else None
-
-
 def select_judged(
     comparisons: Comparisons, variant: str, left_out: frozenset[str] = frozenset()
 ) -> list[Comparison]:
@@ -103,14 +94,14 @@ def select_judged(
         c
         for c in comparisons.family
         if c.variant == variant
-        and find_question(c.metric)
+        and c.metric.question
         and not (variant in left_out and c.metric.design == "duet")
     ]
 
 
 def list_questions(comparisons: Comparisons) -> set[Objective]:
     """Return which questions were compared at all: a duet alone does not compare memory."""
-    return {question for m in comparisons.metrics if (question := find_question(m))}
+    return {question for m in comparisons.metrics if (question := m.question)}
 
 
 def compute_gain(comparison: Comparison) -> float:
@@ -124,7 +115,7 @@ def compute_gain(comparison: Comparison) -> float:
 def is_promising(comparison: Comparison) -> bool:
     """Whether the estimate, which has an interval, lies where the whole interval would have to."""
     ratio = comparison.ratio
-    if ratio is None or ratio.blocks < 2:
+    if ratio is None or not ratio.has_interval:
         return False
     gain = compute_thresholds(comparison.metric.better, DEFAULT_MARGIN).gain
     return ratio.estimate > gain if comparison.metric.better == "higher" else ratio.estimate < gain
@@ -138,11 +129,11 @@ def _judge_variant(
         Aim(
             standing=judge_comparison(c, evidence.margin),
             gain=compute_gain(c),
-            first=find_question(c.metric) == preference.objective,
+            first=c.metric.question == preference.objective,
             promising=is_promising(c),
         )
         for c in judged
-        if not preference.constraints or find_question(c.metric) == preference.objective
+        if not preference.constraints or c.metric.question == preference.objective
     ]
     if preference.constraints:
         required = _judge_constraints(name, comparisons, preference, evidence.bounds)

@@ -1,15 +1,26 @@
-"""Declare the one procedure: at which level intervals are printed and differences decided. Pure.
+"""Declare the procedure: at which level intervals are printed and differences decided. Pure.
 
-Looks are planned before the start, the family of comparisons is declared, and both share the error
-of 5 %. The family shares it evenly (Bonferroni). Of the looks each has spent the share (blocks ÷
-planned blocks)² of it when it is over (Kim and DeMets, Design and analysis of group sequential
-tests based on the type I error spending rate function, Biometrika 74, 1987): the first ones decide
-only what is plain, and the last has most of the error left. What the looks spend adds up to the
-error, so that it holds under any dependence between comparisons and looks.
+Looks are planned before the start, the comparisons that are judged are declared, and both share
+the error of 5 %. Of the looks each has spent the share (blocks ÷ planned blocks)² when it is over
+(Kim and DeMets, Design and analysis of group sequential tests based on the type I error spending
+rate function, Biometrika 74, 1987): the first ones decide only what is plain, and the last has most
+of the error left. What the looks spend adds up to the error, so that it holds under any dependence
+between comparisons and looks.
+
+A campaign stores the version of its procedure, and is judged by that version for ever.
+
+Version 1: the comparisons share the error evenly (Bonferroni), the planned end has spent all of it,
+and between two looks intervals have the level of the next.
+
+Version 2: two questions have half of the error each, memory and speed (:func:`declare_shares`).
+The planned end has spent 0.8 of a share; the rest is for extensions, which are judged at fixed
+multiples of the planned blocks alone. Between two looks, the verdicts and intervals of the last one
+stand.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
@@ -23,28 +34,112 @@ _LATEST = 2 / 3
 # Two variants whose ratio is within this of 1 are equivalent.
 MARGIN = 0.01
 
+# The version of the procedure that new campaigns store and are judged by.
+PROCEDURE_VERSION = 2
+# The share of its error that a comparison of version 2 has spent at the planned end.
+END_SHARE = 0.8
+# Extensions are judged at these multiples of the planned blocks. The first spends half of the rest
+# of the error, each later one half of what the one before spent.
+EXTENSIONS = (1.5, 2.0, 3.0, 4.0)
 
-@dataclass(frozen=True)
+# The error of each question of version 2, and that of speed's two measures where both are judged.
+MEMORY_ERROR = SPEED_ERROR = ERROR / 2
+CPU_ERROR, THROUGHPUT_ERROR = 0.02, 0.005
+
+# The keys of what version 2 judges: peak RSS, throughput, and the duet's CPU per transaction.
+MEMORY, THROUGHPUT, CPU = "rss_peak", "tps", "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The ``error`` that all ``comparisons`` of a measure have together, over all looks."""
+
+    error: float
+    comparisons: int
+
+    @property
+    def of_each(self) -> float:
+        """The error of one comparison, over all looks."""
+        return self.error / self.comparisons
+
+
+@dataclass(frozen=True, kw_only=True)
 class Procedure:
     """The declared procedure of one design. ``looks``: the numbers of blocks at which it may be
     judged, the planned number last; ``family``: the comparisons of the whole campaign, in both its
-    designs; ``blocks``: those finished.
+    designs; ``blocks``: those finished. ``shares``: of version 2, by measure.
     """
 
     looks: tuple[int, ...]
     family: int
     blocks: int
+    version: int = 1
+    shares: Mapping[str, Share] = field(default_factory=dict)
+
+    @property
+    def extensions(self) -> tuple[int, ...]:
+        """The numbers of blocks at which an extension may be judged; none in version 1."""
+        return tuple(look for look in self.spending if look > self.looks[-1])
+
+    @property
+    def spending(self) -> dict[int, float]:
+        """The share of its error that a comparison spends at each look."""
+        end_share = END_SHARE if self.version > 1 else 1.0
+        spent = [0.0, *(end_share * (look / self.looks[-1]) ** SPENDING for look in self.looks)]
+        shares = {look: spent[i + 1] - spent[i] for i, look in enumerate(self.looks)}
+        if self.version > 1:
+            for number, factor in enumerate(EXTENSIONS, 1):
+                look = math.ceil(factor * self.looks[-1])
+                # Of one planned block, the first extension falls on the second.
+                shares.setdefault(look, (1 - END_SHARE) * 2**-number)
+        return shares
+
+    @property
+    def reached(self) -> int | None:
+        """The number of blocks whose figures are judged: in version 2 that of the last look that
+        was reached, None before the first; in version 1 all.
+        """
+        if self.version == 1:
+            return self.blocks
+        return max((look for look in self.spending if look <= self.blocks), default=None)
+
+    @property
+    def goal(self) -> int:
+        """The number of blocks to which the campaign runs: those planned, or those of the extension
+        that it is in.
+        """
+        return next(
+            (look for look in (self.looks[-1], *self.extensions) if look >= self.blocks),
+            self.blocks,
+        )
+
+    @property
+    def current_look(self) -> int:
+        """The look whose level intervals have: in version 1 the next one, in version 2 the last one
+        reached, or the first before any is.
+        """
+        if self.version > 1:
+            return self.reached or self.looks[0]
+        return next((look for look in self.looks if self.blocks <= look), self.looks[-1])
 
     @property
     def confidence(self) -> float:
-        """The level of every printed interval and every verdict after ``blocks`` blocks: that of
-        the look at that number or, between two looks, of the next one.
+        """The level of every printed interval and every verdict after ``blocks`` blocks. In version
+        2 measures differ: the highest of their levels.
         """
-        spent = [0.0, *((look / self.looks[-1]) ** SPENDING for look in self.looks)]
-        at = next(
-            (i for i, look in enumerate(self.looks) if self.blocks <= look), len(self.looks) - 1
-        )
-        return 1 - ERROR * (spent[at + 1] - spent[at]) / self.family
+        return max(self.levels.values())
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """The level of each measure's intervals; in version 1 one for all, whose key is empty."""
+        share = self.spending[self.current_look]
+        if self.version == 1:
+            return {"": 1 - ERROR * share / self.family}
+        return {measure: 1 - s.of_each * share for measure, s in self.shares.items()}
+
+    def find_confidence(self, measure: str) -> float:
+        """Return the level of a measure's intervals. KeyError if version 2 does not judge it."""
+        return self.levels[measure if self.version > 1 else ""]
 
     def after(self, blocks: int) -> "Procedure":
         """Return the procedure as it is after that many blocks."""
@@ -52,17 +147,64 @@ class Procedure:
 
 
 def count_comparisons(designs: Collection[str], variants: int, workloads: int) -> int:
-    """Return the number of comparisons of a campaign: every variant but the baseline (``variants``
-    counts it) × its primary metrics. These are solo throughput of every workload, peak and idle
-    RSS; duet CPU per transaction of every workload.
+    """Return the number of comparisons of a campaign of version 1: every variant but the baseline
+    (``variants`` counts it) × its primary metrics. These are solo throughput of every workload,
+    peak and idle RSS; duet CPU per transaction of every workload.
     """
     metrics = {"solo": workloads + 2, "duet": workloads}
     return max(1, variants - 1) * sum(metrics[design] for design in designs)
 
 
 def declare_procedure(planned_blocks: int, family: int) -> Procedure:
-    """Declare the procedure of a design with that many planned blocks, in a campaign with
+    """Declare version 1's procedure of a design with that many planned blocks, in a campaign with
     ``family`` comparisons in all; as it is when all blocks are finished.
     """
-    looks = tuple(look for look in LOOKS if look <= _LATEST * planned_blocks)
-    return Procedure((*looks, planned_blocks), family, planned_blocks)
+    return Procedure(looks=_plan_looks(planned_blocks), family=family, blocks=planned_blocks)
+
+
+def declare_shares(
+    designs: Collection[str], variants: int, workloads: int, left_out: int = 0
+) -> dict[str, Share]:
+    """Return what each measure of a campaign of version 2 may err. ``variants`` counts the
+    baseline; ``left_out`` of them are not in the duet, and spend none of its error.
+
+    Memory, the peak RSS of each variant, has 2.5 %. Speed has 2.5 %: 2 % for the duet's CPU per
+    transaction and 0.5 % for throughput, or all for the one that there is. A campaign without the
+    solo design measures no memory, and leaves its half unspent. A baseline alone is judged as if it
+    had one variant.
+    """
+    others = max(1, variants - 1)
+    in_duet = others - left_out if "duet" in designs else 0
+    in_solo = others if "solo" in designs else 0
+    counts = {MEMORY: in_solo, THROUGHPUT: in_solo * workloads, CPU: in_duet * workloads}
+    speed = (
+        {THROUGHPUT: THROUGHPUT_ERROR, CPU: CPU_ERROR}
+        if in_solo and in_duet
+        else {THROUGHPUT: SPEED_ERROR, CPU: SPEED_ERROR}
+    )
+    errors = {MEMORY: MEMORY_ERROR, **speed}
+    return {
+        measure: Share(error=errors[measure], comparisons=count)
+        for measure, count in counts.items()
+        if count
+    }
+
+
+def declare_current_procedure(planned_blocks: int, shares: Mapping[str, Share]) -> Procedure:
+    """Declare version 2's procedure of a design with that many planned blocks; as it is at the
+    planned end. ``shares``: of the whole campaign, from :func:`declare_shares`.
+    """
+    family = sum(share.comparisons for share in shares.values())
+    looks = _plan_looks(planned_blocks)
+    return Procedure(
+        looks=looks,
+        family=family,
+        blocks=planned_blocks,
+        version=PROCEDURE_VERSION,
+        shares=shares,
+    )
+
+
+def _plan_looks(planned_blocks: int) -> tuple[int, ...]:
+    looks = (look for look in LOOKS if look <= _LATEST * planned_blocks)
+    return (*looks, planned_blocks)

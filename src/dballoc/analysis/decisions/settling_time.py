@@ -20,11 +20,11 @@ from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, Standing, 
 from dballoc.analysis.decisions.recommendation import (
     Recommendation,
     compute_gain,
-    find_question,
     is_promising,
     judge_comparison,
     select_judged,
 )
+from dballoc.analysis.decisions.sequential_test import EXTENSIONS
 from dballoc.analysis.statistics.detectable_difference import (
     POWER,
     count_blocks_to_exclude,
@@ -32,9 +32,9 @@ from dballoc.analysis.statistics.detectable_difference import (
 )
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
-# A campaign that is not finished goes on to its planned blocks; one that is may go on to these
-# multiples of them.
-STAGES = (1.0, 1.5, 2.0, 3.0, 4.0)
+# A campaign that is not finished goes on to its planned blocks; one that is may be extended to the
+# multiples of them that were declared.
+STAGES = (1.0, *EXTENSIONS)
 
 # Nobody waits longer for one answer.
 LONGEST = 8 * 3600.0
@@ -145,7 +145,7 @@ def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) 
     judged = [
         c
         for c in select_judged(comparisons, name, evidence.left_out)
-        if c.ratio and c.ratio.blocks > 1
+        if c.ratio and c.ratio.has_interval
     ]
     figures = []
     lead = find_unshown_gain(judged, recommendation)
@@ -170,16 +170,14 @@ def find_unshown_gain(
     """Return the comparison in which a variant looks best; None where a gain is shown."""
     preference, margin = recommendation.preference, recommendation.evidence.margin
     aims = [
-        c
-        for c in judged
-        if not preference.constraints or find_question(c.metric) == preference.objective
+        c for c in judged if not preference.constraints or c.metric.question == preference.objective
     ]
     if any(judge_comparison(c, margin) is Standing.BETTER for c in aims):
         return None
     promising = [c for c in aims if is_promising(c)]
     return max(
         promising,
-        key=lambda c: (find_question(c.metric) == preference.objective, compute_gain(c)),
+        key=lambda c: (c.metric.question == preference.objective, compute_gain(c)),
         default=None,
     )
 
@@ -210,13 +208,11 @@ def _open_comparison(
     ratio, metric = comparison.ratio, comparison.metric
     assert ratio
     procedure = comparisons.procedures[metric.design]
-    # The metric's part of the error is the same at every look.
-    share = (1 - ratio.confidence) / (1 - procedure.confidence)
     return OpenFigure(
         design=metric.design,
         scatter=ratio.scatter,
         distance=distance,
-        confidence=lambda blocks: 1 - share * (1 - procedure.after(blocks).confidence),
+        confidence=lambda blocks: procedure.after(blocks).find_confidence(metric.measure),
     )
 
 

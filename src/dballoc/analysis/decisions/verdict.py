@@ -1,4 +1,4 @@
-"""Judge an interval: the four verdicts. Pure."""
+"""Judge an interval: the four verdicts, and none before the first look. Pure."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -13,6 +13,7 @@ class Verdict(StrEnum):
     LOWER = "lower"
     EQUIVALENT = "equivalent within ±1 %"
     UNDECIDED = "no difference shown"
+    NOT_JUDGED = "not judged yet"
 
 
 class Interval(Protocol):

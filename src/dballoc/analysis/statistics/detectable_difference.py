@@ -61,14 +61,18 @@ def pool_scatter(parts: Sequence[tuple[float, int]]) -> Scatter | None:
     return Scatter(math.sqrt(math.fsum(n * sd**2 for sd, n in parts if n) / freedom), freedom)
 
 
-def compute_half_width(scatter: float, blocks: int, confidence: float) -> float:
+def compute_half_width(
+    scatter: float, blocks: int, confidence: float, common_freedom: int = 0
+) -> float:
     """Return how far the interval of that many blocks reaches beyond its estimate, relative:
-    e^(t·s÷√n) − 1, with Student's t for n − 1 degrees of freedom. Infinite below two blocks.
+    e^(t·s÷√n) − 1, with Student's t for n − 1 degrees of freedom and those of a common variance
+    (dballoc.analysis.statistics.moderated_variance). Infinite below two blocks.
     """
     if blocks < 2:
         return math.inf
+    freedom = blocks - 1 + common_freedom
     return _convert_to_relative(
-        float(stdtrit(blocks - 1, (1 + confidence) / 2)) * scatter / math.sqrt(blocks)
+        float(stdtrit(freedom, (1 + confidence) / 2)) * scatter / math.sqrt(blocks)
     )
 
 
@@ -86,15 +90,23 @@ def compute_assured_half_width(scatter: float, blocks: int, confidence: float) -
     )
 
 
-def compute_detectable(scatter: float, blocks: int, confidence: float) -> float:
-    """Return the smallest relative difference that that many blocks show with 80 % power; infinite
-    below two blocks.
+def compute_detectable(
+    scatter: float, blocks: int, confidence: float, common_freedom: int = 0
+) -> float:
+    """Return the smallest relative rise that that many blocks show with 80 % power; infinite below
+    two blocks. ``common_freedom`` as in :func:`compute_half_width`.
     """
-    return (
-        compute_detectable_by_error(scatter / math.sqrt(blocks), blocks - 1, confidence)
-        if blocks > 1
-        else math.inf
-    )
+    if blocks < 2:
+        return math.inf
+    error = scatter / math.sqrt(blocks)
+    return compute_detectable_by_error(error, blocks - 1 + common_freedom, confidence)
+
+
+def convert_to_fall(rise: float) -> float:
+    """Return the relative fall that is as far from 1 as a rise, in logarithms: 1 − 1 ÷ (1 + rise).
+    Where a rise of 49 % is detectable, so is a fall of 33 %.
+    """
+    return rise / (1 + rise) if math.isfinite(rise) else 1.0
 
 
 def compute_detectable_by_error(error: float, freedom: float, confidence: float) -> float:
@@ -109,11 +121,14 @@ def compute_detectable_by_error(error: float, freedom: float, confidence: float)
 
 
 def count_blocks_needed(
-    scatter: float, difference: float, confidence: Callable[[int], float]
+    scatter: float,
+    difference: float,
+    confidence: Callable[[int], float],
+    common_freedom: int = 0,
 ) -> int | None:
     """Return the fewest blocks whose interval reaches no further than ``difference`` (relative:
     0.01 is 1 %) beyond its estimate; None beyond :data:`MOST_BLOCKS`. ``confidence``: the level for
-    a number of planned blocks, lowest for two.
+    a number of planned blocks, lowest for two. ``common_freedom`` as in :func:`compute_half_width`.
     """
     # Student's quantile is above the normal one, and no level is lower: fewer blocks than this are
     # never enough.
@@ -122,7 +137,7 @@ def count_blocks_needed(
     enough = (
         n
         for n in range(fewest, MOST_BLOCKS + 1)
-        if compute_half_width(scatter, n, confidence(n)) <= difference
+        if compute_half_width(scatter, n, confidence(n), common_freedom) <= difference
     )
     return next(enough, None)
 
@@ -140,14 +155,22 @@ class Need:
     high: int | None
 
 
-def compute_need(scatter: Scatter, difference: float, confidence: Callable[[int], float]) -> Need:
-    """Return the blocks needed with that scatter; ``confidence`` as for
+def compute_need(
+    scatter: Scatter,
+    difference: float,
+    confidence: Callable[[int], float],
+    common_freedom: int = 0,
+) -> Need:
+    """Return the blocks needed with that scatter; ``confidence`` and ``common_freedom`` as for
     :func:`count_blocks_needed`.
     """
     low, high = scatter.range
     return Need(
         difference,
-        *(count_blocks_needed(s, difference, confidence) for s in (scatter.sd, low, high)),
+        *(
+            count_blocks_needed(s, difference, confidence, common_freedom)
+            for s in (scatter.sd, low, high)
+        ),
     )
 
 

@@ -3,13 +3,14 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Student's t quantile: stdtrit(degrees of freedom, probability). scipy.stats has it too, but
 # takes two seconds to import.
 from scipy.special import stdtrit
 
 from dballoc.analysis.statistics import detectable_difference
+from dballoc.analysis.statistics.moderated_variance import Variance
 
 # The logarithm of the largest number.
 _MOST = math.log(sys.float_info.max)
@@ -17,7 +18,13 @@ _MOST = math.log(sys.float_info.max)
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """variant ÷ baseline. ``low`` and ``high`` are 0 and infinity with fewer than two blocks."""
+    """variant ÷ baseline. ``low`` and ``high`` are 0 and infinity where there is no interval: with
+    fewer than two blocks, or before the first look.
+
+    ``scatter``: the standard deviation of ln ratio from block to block that the interval rests on,
+    with ``freedom`` degrees of freedom; moderated where the campaign's procedure says so.
+    ``own_scatter``: that of these blocks alone.
+    """
 
     estimate: float
     low: float
@@ -25,17 +32,48 @@ class Ratio:
     blocks: int
     confidence: float
     scatter: float
+    freedom: int | None = None
+    own_scatter: float = math.nan
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is an interval."""
+        return math.isfinite(self.high)
 
     @property
     def detectable(self) -> float:
-        """The smallest relative difference that as many blocks would show with 80 % power; infinite
-        below two blocks.
+        """The smallest relative rise that as many blocks would show with 80 % power; infinite below
+        two blocks. A fall has the same size as a logarithm: see
+        :func:`dballoc.analysis.statistics.detectable_difference.convert_to_fall`.
         """
-        return detectable_difference.compute_detectable(self.scatter, self.blocks, self.confidence)
+        if self.blocks < 2:
+            return math.inf
+        return detectable_difference.compute_detectable_by_error(
+            self.scatter / math.sqrt(self.blocks),
+            self.blocks - 1 if self.freedom is None else self.freedom,
+            self.confidence,
+        )
+
+    def without_interval(self) -> "Ratio":
+        """Return the estimate alone, as it is shown before the first look."""
+        return replace(self, low=0.0, high=math.inf)
 
 
-def compute_ratio(logs: Sequence[float], confidence: float) -> Ratio:
-    """Compute exp(mean) and its t interval from one ln ratio per block. ValueError without any."""
+def compute_variance(logs: Sequence[float]) -> Variance:
+    """Return the variance of logarithms, one a block. ValueError below two blocks."""
+    if len(logs) < 2:
+        raise ValueError("a variance takes two blocks")
+    mean = math.fsum(logs) / len(logs)
+    freedom = len(logs) - 1
+    return Variance(math.fsum((d - mean) ** 2 for d in logs) / freedom, freedom)
+
+
+def compute_ratio(
+    logs: Sequence[float], confidence: float, variance: Variance | None = None
+) -> Ratio:
+    """Compute exp(mean) and its t interval from one ln ratio per block. ``variance``: the moderated
+    one, instead of that of the blocks. ValueError without any block.
+    """
     if not logs:
         raise ValueError("no block to take a ratio from")
     n = len(logs)
@@ -49,8 +87,10 @@ def compute_ratio(logs: Sequence[float], confidence: float) -> Ratio:
             confidence=confidence,
             scatter=math.nan,
         )
-    scatter = math.sqrt(math.fsum((d - mean) ** 2 for d in logs) / (n - 1))
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * scatter / math.sqrt(n)
+    block_variance = compute_variance(logs)
+    used = variance or block_variance
+    scatter = math.sqrt(used.value)
+    half = float(stdtrit(used.freedom, (1 + confidence) / 2)) * scatter / math.sqrt(n)
     return Ratio(
         estimate=exp_clamped(mean),
         low=exp_clamped(mean - half),
@@ -58,6 +98,8 @@ def compute_ratio(logs: Sequence[float], confidence: float) -> Ratio:
         blocks=n,
         confidence=confidence,
         scatter=scatter,
+        freedom=used.freedom,
+        own_scatter=math.sqrt(block_variance.value),
     )
 
 

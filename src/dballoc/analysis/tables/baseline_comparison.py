@@ -3,7 +3,9 @@ A/A floor).
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import polars as pl
 
@@ -11,22 +13,36 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
     Procedure,
     count_comparisons,
+    declare_current_procedure,
     declare_procedure,
+    declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
 from dballoc.analysis.statistics.ratio_interval import (
     Ratio,
     compute_logs_between_baselines,
     compute_logs_to_baseline,
     compute_ratio,
+    compute_variance,
 )
+
+Question = Literal["memory", "speed"]
+
+# The level of intervals that are no part of a verdict.
+DESCRIPTIVE_CONFIDENCE = 0.95
+
+# If every solo run's logarithm has the variance v, a variant less the mean of the baseline's two
+# runs has 3/2 v, and A2 less A1 has 2 v. In the duet a variant and A2 have partners of their own.
+FLOOR_TO_VARIANT_VARIANCE = {"solo": 1.5 / 2, "duet": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A primary metric of a ``design``. ``workload`` is None for a metric of the whole trial;
-    ``better``: "higher" or "lower".
+    """A metric of a ``design``. ``workload`` is None for a metric of the whole trial; ``better``:
+    "higher" or "lower". ``question``: which of the two questions of procedure 2 it answers; None
+    for one that is descriptive there.
     """
 
     key: str
@@ -35,19 +51,30 @@ class Metric:
     better: str
     workload: str | None = None
     design: str = "solo"
+    question: Question | None = None
+
+    @property
+    def measure(self) -> str:
+        """What is measured, whatever the workload: ``tps``, ``cpu``, ``rss_peak``, ``rss_idle``."""
+        return self.key.partition(":")[0]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant against the baseline in one metric. ``ratio`` is None when no block has both."""
+    """A variant against the baseline in one metric. ``ratio`` is None when no block has both;
+    ``judged``: whether there may be a verdict.
+    """
 
     variant: str
     metric: Metric
     ratio: Ratio | None
+    judged: bool = True
 
     @property
     def verdict(self) -> Verdict:
         """The verdict by the interval; undecided without a ratio."""
+        if not self.judged:
+            return Verdict.NOT_JUDGED
         return judge_interval(self.ratio) if self.ratio else Verdict.UNDECIDED
 
 
@@ -55,7 +82,8 @@ class Comparison:
 class Comparisons:
     """The declared ``family``, the baseline against itself (``floor``), and the procedure of each
     design. A variant with faults is compared in the blocks that it survived; it is in ``faulty``,
-    and there is no verdict for it.
+    and there is no verdict for it. ``descriptive``: comparisons without a verdict, the baseline's
+    with itself among them, whose intervals are plain 95 % ones.
     """
 
     procedures: dict[str, Procedure]
@@ -63,10 +91,13 @@ class Comparisons:
     family: list[Comparison]
     floor: list[Comparison]
     faulty: dict[str, tuple[int, int]]
+    descriptive: list[Comparison] = field(default_factory=list)
 
     def confidence(self, metric: Metric) -> float:
         """Return the level of a metric's intervals."""
-        return self.procedures[metric.design].confidence
+        if metric not in self.metrics:
+            return DESCRIPTIVE_CONFIDENCE
+        return self.procedures[metric.design].find_confidence(metric.measure)
 
     def find(self, variant: str, metric: Metric) -> Comparison:
         """Return the comparison of that variant in that metric; KeyError if there is none."""
@@ -77,8 +108,9 @@ class Comparisons:
 
 
 def list_metrics(campaign: Campaign) -> list[Metric]:
-    """Return the primary metrics: solo throughput at the highest level, peak and idle RSS; duet CPU
-    per transaction.
+    """Return the metrics that variants are compared in: solo throughput at the highest level, peak
+    and idle RSS; duet CPU per transaction. Version 1 of the procedure judges all of them, version 2
+    all but idle RSS.
     """
     duet = [
         Metric(
@@ -88,6 +120,7 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
             better="lower",
             workload=w,
             design="duet",
+            question="speed",
         )
         for w in campaign.experiment.workloads
         if "duet" in campaign.designs
@@ -107,11 +140,14 @@ def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
                 unit="1/s",
                 better="higher",
                 workload=w,
+                question="speed",
             )
         )
     if campaign.imported and not campaign.good["rss_peak"].is_not_null().any():
         return speed
-    memory = [Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")]
+    memory = [
+        Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower", question="memory")
+    ]
     if campaign.experiment.time.idle:
         memory.append(
             Metric(key="rss_idle", title="idle RSS after the load", unit="bytes", better="lower")
@@ -134,43 +170,132 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     finished so far.
     """
     planned = json.loads(campaign.facts["planned_blocks"])
-    family = count_comparisons(
-        campaign.designs, len(campaign.names), len(campaign.experiment.workloads)
-    )
-    if campaign.imported:
-        family = max(1, len(campaign.names) - 1) * len(_list_solo_metrics(campaign))
-    return {
-        design: declare_procedure(planned[design], family).after(campaign.blocks(design))
-        for design in campaign.designs
-    }
+    variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
+    if campaign.procedure_version > 1:
+        left_out = json.loads(campaign.facts["duet"]).get("left_out", {})
+        shares = declare_shares(campaign.designs, variants, workloads, len(left_out))
+        declared = {d: declare_current_procedure(planned[d], shares) for d in campaign.designs}
+    else:
+        family = count_comparisons(campaign.designs, variants, workloads)
+        if campaign.imported:
+            family = max(1, variants - 1) * len(_list_solo_metrics(campaign))
+        declared = {d: declare_procedure(planned[d], family) for d in campaign.designs}
+    return {d: procedure.after(campaign.blocks(d)) for d, procedure in declared.items()}
 
 
 def compare_with_baseline(campaign: Campaign) -> Comparisons:
     """Compare the campaign's variants by its declared procedure."""
     declared = declare_procedures(campaign)
-    chosen = list_metrics(campaign)
+    all_metrics = list_metrics(campaign)
+    judged = [m for m in all_metrics if campaign.procedure_version == 1 or m.question]
+    at_look = select_judged_blocks(campaign, declared)
     family: list[Comparison] = []
     floor: list[Comparison] = []
-    for metric in chosen:
-        logs = (
-            collect_duet_logs(campaign, metric)
-            if metric.design == "duet"
-            else _collect_solo_logs(campaign, metric)
-        )
-        confidence = declared[metric.design].confidence
-        for name in campaign.names:
-            block_logs = logs.get(name, [])
-            comparison = Comparison(
-                name, metric, compute_ratio(block_logs, confidence) if block_logs else None
-            )
-            (floor if name == campaign.experiment.baseline else family).append(comparison)
+    descriptive: list[Comparison] = []
+    for metric in all_metrics:
+        if metric in judged:
+            procedure = declared[metric.design]
+            compared = _compare_in_metric(at_look, metric, procedure)
+            for comparison in compared:
+                is_floor = comparison.variant == campaign.experiment.baseline
+                (floor if is_floor else family).append(comparison)
+        else:
+            descriptive += _describe_in_metric(campaign, metric)
     return Comparisons(
         procedures=declared,
-        metrics=chosen,
+        metrics=judged,
         family=family,
         floor=floor,
         faulty=count_faults(campaign),
+        descriptive=descriptive,
     )
+
+
+def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]) -> Campaign:
+    """Return the campaign with the blocks of the last look that each design reached, in the order
+    in which they were completed, or with all of them before the first look. Of procedure 1: the
+    campaign as it is.
+    """
+    if campaign.procedure_version == 1:
+        return campaign
+    judged = {
+        design: _list_first_blocks(
+            campaign.block if design == "solo" else campaign.duet_block,
+            procedure.reached or procedure.blocks,
+        )
+        for design, procedure in procedures.items()
+    }
+    return replace(
+        campaign,
+        trial=campaign.trial.filter(pl.col("block").is_in(judged.get("solo", []))),
+        duet=campaign.duet.filter(pl.col("block").is_in(judged.get("duet", []))),
+    )
+
+
+def _list_first_blocks(rows: pl.DataFrame, number: int) -> list[int]:
+    """Return the blocks that were completed first. A block that was repeated keeps its place."""
+    completed = rows.group_by("block").agg(pl.col("ended").min()).sort("ended", "block")
+    return completed["block"].head(number).to_list()
+
+
+def _compare_in_metric(
+    campaign: Campaign, metric: Metric, procedure: Procedure
+) -> list[Comparison]:
+    """Compare every variant, and the baseline with itself, in a metric that is judged."""
+    logs = _collect_logs(campaign, metric)
+    try:
+        confidence = procedure.find_confidence(metric.measure)
+    except KeyError:  # Every variant is left out of the duet.
+        confidence = DESCRIPTIVE_CONFIDENCE
+    share = procedure.shares.get(metric.measure)
+    variances = _moderate(logs, metric, campaign, share.of_each) if share else {}
+    compared = []
+    for name in campaign.names:
+        block_logs = logs.get(name, [])
+        ratio = compute_ratio(block_logs, confidence, variances.get(name)) if block_logs else None
+        is_judged = procedure.reached is not None
+        if ratio and not is_judged:
+            ratio = ratio.without_interval()
+        compared.append(Comparison(name, metric, ratio, is_judged))
+    return compared
+
+
+def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
+    logs = _collect_logs(campaign, metric)
+    return [
+        Comparison(
+            name,
+            metric,
+            compute_ratio(logs[name], DESCRIPTIVE_CONFIDENCE) if logs.get(name) else None,
+            judged=False,
+        )
+        for name in campaign.names
+    ]
+
+
+def _moderate(
+    logs: Mapping[str, list[float]], metric: Metric, campaign: Campaign, error: float
+) -> dict[str, Variance]:
+    """Return the moderated variance of each variant, and of the baseline's A/A pair, on the scale
+    of each; ``error``: what one comparison may err.
+    """
+    baseline = campaign.experiment.baseline
+    scales = {baseline: FLOOR_TO_VARIANT_VARIANCE[metric.design]}
+    variances = {name: compute_variance(values) for name, values in logs.items() if len(values) > 1}
+    alike = {
+        name: Variance(v.value * scales.get(name, 1.0), v.freedom) for name, v in variances.items()
+    }
+    return {
+        name: Variance(v.value / scales.get(name, 1.0), v.freedom)
+        for name, v in moderate_variances(alike, error).items()
+    }
+
+
+def _collect_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    """Return the blocks' ln ratios by variant; the baseline's are those of the A/A pair."""
+    if metric.design == "duet":
+        return collect_duet_logs(campaign, metric)
+    return _collect_solo_logs(campaign, metric)
 
 
 def collect_duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:

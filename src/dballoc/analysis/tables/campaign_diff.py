@@ -10,15 +10,21 @@ has the absolute one alone: it shows what changed.
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
+from dballoc.analysis.decisions.diff_levels import (
+    LookTaken,
+    declare_diff_levels,
+    find_look_share,
+    list_looks_taken,
+)
 from dballoc.analysis.decisions.fail_condition import MEASURES
-from dballoc.analysis.decisions.sequential_test import ERROR
+from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION, Procedure
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline
 from dballoc.analysis.statistics.welch import Contrast, compute_contrast
@@ -88,7 +94,8 @@ class CampaignDiff:
     """The differences of two campaigns. ``judged``: which ratio the verdicts are about, and
     ``why``; ``confidence``: the level of the primary measures' intervals; ``moved``: the common
     baseline's own absolute figures, where the relative ones are judged; ``withheld``: why there are
-    no verdicts at all, empty if there are.
+    no verdicts at all, empty if there are; ``looks``: where a campaign is judged at another look
+    than its planned end.
     """
 
     pairing: Pairing
@@ -99,11 +106,16 @@ class CampaignDiff:
     figures: list[Figure]
     moved: list[Figure]
     withheld: str = ""
+    looks: list[LookTaken] = field(default_factory=list)
 
     def no_verdict(self, figure: Figure) -> str:
         """Return why a figure has no verdict; empty if it has one."""
         if self.withheld:
             return self.withheld
+        for look in self.looks:
+            of_design = figure.measure.primary and look.design == figure.measure.design
+            if of_design and look.blocks is None:
+                return f"the {look.campaign} campaign is not judged yet"
         for k_of_n, which in zip(figure.faults, ("first", "second"), strict=True):
             if k_of_n:
                 return f"{k_of_n[0]} of {k_of_n[1]} trials ended in a fault in the {which}"
@@ -128,15 +140,23 @@ def compare_campaigns(
     judged, why = _choose_ratio(pairing, kind)
     relative = judged == "relative"
     names = [n for n in pairing.variants if not (relative and n == pairing.baseline)]
-    measures = _list_measures(first, pairing)
-    family = len(names) * sum(m.primary for m in measures)
-    primary = 1 - ERROR / max(1, family)
-    faults = baseline_comparison.count_faults(first), baseline_comparison.count_faults(second)
+    procedures = (
+        baseline_comparison.declare_procedures(first),
+        baseline_comparison.declare_procedures(second),
+    )
+    versions = first.procedure_version, second.procedure_version
+    measures = _list_measures(first, pairing, _list_primary(versions))
+    levels = _list_levels(measures, procedures, len(names), versions)
+    faults = (
+        _list_faults(first, pairing.baseline if relative else None),
+        _list_faults(second, pairing.baseline if relative else None),
+    )
 
+    first = baseline_comparison.select_judged_blocks(first, procedures[0])
+    second = baseline_comparison.select_judged_blocks(second, procedures[1])
     figures: list[Figure] = []
     moved: list[Figure] = []
-    for measure in measures:
-        confidence = primary if measure.primary else level_curves.CONFIDENCE
+    for measure, confidence in levels.items():
         values = _collect_values(first, measure), _collect_values(second, measure)
         duets = _collect_duet_logs(first, measure), _collect_duet_logs(second, measure)
         for name in pairing.variants:
@@ -147,34 +167,67 @@ def compare_campaigns(
                 to_baseline = _contrast_relative(values, name, pairing, confidence)
                 absolute = _contrast_absolute(values, name, confidence)
             is_moved = relative and name == pairing.baseline
-            # With faults of the baseline there is no verdict on any ratio to it.
-            faults_of_variant = [
-                f.get(name) or (f.get(pairing.baseline or "") if relative else None) for f in faults
-            ]
             figure = Figure(
                 variant=name,
                 measure=measure,
                 relative=to_baseline,
                 absolute=absolute,
                 judged="absolute" if is_moved else judged,
-                faults=(faults_of_variant[0], faults_of_variant[1]),
+                faults=(faults[0].get(name), faults[1].get(name)),
             )
             (moved if is_moved else figures).append(figure)
-    withheld = (
-        f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
-        if pairing.machine and not relative
-        else ""
-    )
     return CampaignDiff(
         pairing=pairing,
         judged=judged,
         why=why,
-        confidence=primary,
+        confidence=max(levels.values(), default=level_curves.CONFIDENCE),
         measures=measures,
         figures=figures,
         moved=moved,
-        withheld=withheld,
+        withheld=_explain_withheld(pairing, relative),
+        looks=list_looks_taken("first", procedures[0]) + list_looks_taken("second", procedures[1]),
     )
+
+
+def _explain_withheld(pairing: Pairing, relative: bool) -> str:
+    """Return why there are no verdicts at all; empty if there are."""
+    if pairing.machine and not relative:
+        return f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
+    return ""
+
+
+def _list_faults(campaign: Campaign, baseline: str | None) -> dict[str, tuple[int, int]]:
+    """Return (trials with a fault, trials) by variant; with faults of the ``baseline`` that ratios
+    are to, they are every variant's that has none of its own.
+    """
+    faults = baseline_comparison.count_faults(campaign)
+    if baseline in faults:
+        return dict.fromkeys(campaign.names, faults[baseline]) | faults
+    return faults
+
+
+def _list_levels(
+    measures: list[Measure],
+    procedures: tuple[dict[str, Procedure], dict[str, Procedure]],
+    variants: int,
+    versions: tuple[int, int],
+) -> dict[Measure, float]:
+    """Return the level of each measure's intervals; ``variants``: how many are judged."""
+    judged = [(m.name, m.design) for m in measures if m.primary]
+    errors = declare_diff_levels(judged, variants, versions)
+    return {
+        m: 1 - errors[m.name] * math.prod(find_look_share(p, m.design) for p in procedures)
+        if m.primary
+        else level_curves.CONFIDENCE
+        for m in measures
+    }
+
+
+def _list_primary(versions: tuple[int, int]) -> tuple[str, ...]:
+    """Return the measures that are judged: idle RSS only where a campaign of procedure 1 is
+    compared.
+    """
+    return _PRIMARY if min(versions) < PROCEDURE_VERSION else ("tps", "rss")
 
 
 def _choose_ratio(pairing: Pairing, kind: RatioKind | None) -> tuple[RatioKind, str]:
@@ -189,17 +242,19 @@ def _choose_ratio(pairing: Pairing, kind: RatioKind | None) -> tuple[RatioKind, 
     return "relative", f"both campaigns have the same baseline, {pairing.baseline}"
 
 
-def _list_measures(first: Campaign, pairing: Pairing) -> list[Measure]:
+def _list_measures(first: Campaign, pairing: Pairing, primary: tuple[str, ...]) -> list[Measure]:
     """Return the comparable measures, the primary ones first."""
     names = ("cpu", "tps", "rss", "rss_idle", "qps", "p50", "p95", "p99", "p999")
-    measures = [m for name in names for m in _list_measures_named(name, first, pairing)]
+    measures = [m for name in names for m in _list_measures_named(name, first, pairing, primary)]
     return sorted(measures, key=lambda m: not m.primary)
 
 
-def _list_measures_named(name: str, first: Campaign, pairing: Pairing) -> list[Measure]:
+def _list_measures_named(
+    name: str, first: Campaign, pairing: Pairing, primary: tuple[str, ...]
+) -> list[Measure]:
     """Return the measure of the whole trial, or of each workload; none if it is not comparable."""
     title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
-    of_trial = Measure(name=name, title=title, better=better, primary=name in _PRIMARY)
+    of_trial = Measure(name=name, title=title, better=better, primary=name in primary)
     if name == "rss":
         return [] if pairing.no_memory else [of_trial]
     if name == "rss_idle":

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.campaign import run_blocks
+from dballoc.campaign.extension import Extension
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.cli.shared.campaign_display import display
 from dballoc.errors import Failure
@@ -30,13 +31,14 @@ def perform(
     console: Console,
     preference: Preference = LEAST_MEMORY,
     report: bool = True,
+    extension: Extension | None = None,
 ) -> None:
-    """Run or resume the campaign, write its ``report``, and ``show`` the answer. ``console`` is for
-    everything else. Failure if no trial ended well; typer.Exit after an interruption; UsageError
-    and Failure as the campaign raises them.
+    """Run or resume the campaign, or its ``extension``, write its ``report``, and ``show`` the
+    answer. ``console`` is for everything else. Failure if no trial ended well; typer.Exit after an
+    interruption; UsageError and Failure as the campaign raises them.
     """
     with display(console) as watcher:
-        ending = run_blocks.run_campaign(setting, directory, watcher)
+        ending = run_blocks.run_campaign(setting, directory, watcher, extension)
     blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):

@@ -36,6 +36,17 @@ AaBudget = Annotated[
 ]
 
 
+Variants = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=2,
+        help="Variants, the baseline counted, of the campaigns whose intervals and minutes are "
+        "promised; default: as many as the demo's.",
+    ),
+]
+
+
 def aa(
     experiment: flags.File = None,
     allocator: Allocator = None,
@@ -53,6 +64,7 @@ def aa(
     idle: flags.Idle = None,
     blocks: flags.Blocks = None,
     budget: AaBudget = None,
+    variants: Variants = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
@@ -76,14 +88,15 @@ def aa(
     perform_campaign.perform(
         setting,
         directory,
-        lambda: _show(directory, as_json),
+        lambda: _show(directory, as_json, variants),
         Console(stderr=as_json),
         report=report,
     )
 
 
-def _show(directory: Path, as_json: bool) -> None:
-    resolution = analysis.compute_resolution(campaign_tables.load_campaign(directory))
+def _show(directory: Path, as_json: bool, variants: int | None) -> None:
+    promised = variants or len(experiment_from_flags.experiment(None, "demo", {}).variant)
+    resolution = analysis.compute_resolution(campaign_tables.load_campaign(directory), promised)
     if as_json:
         print(json.dumps(detectable_difference.describe_resolution(resolution), indent=1))
         return

@@ -9,8 +9,9 @@ import typer
 
 from dballoc.analysis.decisions import preference
 from dballoc.campaign import duration_estimate
+from dballoc.campaign.extension import Extension, plan_extension
 from dballoc.campaign.preparation import prepare
-from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.campaign.results_directory import choose_results_directory, load_experiment
 from dballoc.cli.shared import (
     experiment_from_flags,
     flags,
@@ -19,7 +20,9 @@ from dballoc.cli.shared import (
 )
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
+from dballoc.cli.shared.size_and_duration_flags import duration
 from dballoc.cli.verbs.report import Prefer
+from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
 from dballoc.experiment.cpu_list import format_cpus
@@ -135,6 +138,14 @@ Margin = Annotated[
         "the first block.",
     ),
 ]
+Extend = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Go on with the finished campaign in --out, as far as the last of its declared looks "
+        "that is reached in this time, like 20m. Give no experiment: the directory has it.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -180,6 +191,7 @@ def bench(
     no_counters: NoCounters = False,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,
+    extend: Extend = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
     prefer: Prefer = None,
@@ -192,17 +204,42 @@ def bench(
 
     The same command resumes what was interrupted. Flags are laid over the experiment file.
     """
-    model = _read_experiment(locals())
-    if print_:
+    _bench(locals())
+
+
+def _bench(arguments: dict[str, Any]) -> None:
+    """Do what the verb's arguments ask for."""
+    out: Path | None = arguments["out"]
+    extension = _plan_extension(arguments)
+    model = load_experiment(out) if extension and out else _read_experiment(arguments)
+    if arguments["print_"]:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    preferred = _read_preference(prefer, model)
-    chosen_margin = preference.parse_margin(margin)
+    preferred = _read_preference(arguments["prefer"], model)
+    chosen_margin = preference.parse_margin(arguments["margin"])
     setting = replace(prepare.prepare_campaign(model), margin=chosen_margin)
-    if dry_run:
+    if arguments["dry_run"]:
         _print_plan(setting)
     else:
-        _run(setting, out, preferred, report)
+        _run(setting, out, preferred, arguments["report"], extension)
+
+
+def _plan_extension(arguments: dict[str, Any]) -> Extension | None:
+    """Return the extension that --extend asks for. UsageError if it cannot be had."""
+    if arguments["extend"] is None:
+        return None
+    if arguments["out"] is None:
+        raise UsageError("--extend: of which campaign? Give its results directory, --out DIR")
+    beside = {"extend", "out", "prefer", "report", "dry_run", "print_"}
+    changes = sorted(name for name, value in arguments.items() if value and name not in beside)
+    if changes:
+        raise UsageError(
+            f"--extend: the experiment is that of --out, and cannot be changed by {changes[0]!r}; "
+            "leave it out"
+        )
+    extension = plan_extension(arguments["out"], duration(arguments["extend"], "--extend"))
+    say(f"extending to {extension.words}, in about {minutes(extension.seconds)}")
+    return extension
 
 
 def _read_preference(text: str | None, model: Experiment) -> preference.Preference:
@@ -237,6 +274,7 @@ def _run(
     out: Path | None,
     preferred: preference.Preference,
     report: bool,
+    extension: Extension | None,
 ) -> None:
     directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
     console = Console()
@@ -244,7 +282,15 @@ def _run(
     def show() -> None:
         terminal.print_answer(console, directory, preferred)
 
-    perform_campaign.perform(setting, directory, show, console, preferred, report)
+    perform_campaign.perform(
+        setting,
+        directory,
+        show,
+        console,
+        preference=preferred,
+        report=report,
+        extension=extension,
+    )
 
 
 def _print_plan(setting: prepare.PreparedCampaign) -> None:

@@ -46,7 +46,8 @@ Repeats = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="How many trials a size must survive without an OOM kill; default: 2.",
+        help="How many trials a size must survive without an OOM kill; default: 2, which show that "
+        "at least 22 % of such trials survive (with 95 % confidence); 14 show 80 %, 29 show 90 %.",
     ),
 ]
 DryRun = Annotated[

@@ -80,7 +80,7 @@ def _capitalize_title(metric: Metric) -> str:
 def _make_row(comparison: Comparison, comparisons: Comparisons, label: str) -> dict[str, Any]:
     ratio = comparison.ratio
     assert ratio
-    has_interval = ratio.blocks > 1
+    has_interval = ratio.has_interval
     return {
         "variant": comparison.variant, "row": label, "ratio": ratio.estimate,
         "low": ratio.low if has_interval else None, "high": ratio.high if has_interval else None,

@@ -88,8 +88,8 @@ def _make_rows(
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
         ratio, speed = small.ratio, speed_metric.compute_speed(fast)
         if ratio and speed and fast.ratio:
-            ends = {"xlow": speed.low, "xhigh": speed.high} if fast.ratio.blocks > 1 else {}
-            ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.blocks > 1 else {}
+            ends = {"xlow": speed.low, "xhigh": speed.high} if fast.ratio.has_interval else {}
+            ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.has_interval else {}
             rows.append(
                 {
                     "variant": name,

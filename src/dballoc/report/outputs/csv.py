@@ -72,6 +72,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     ]
     time = build_time_series(campaign)
     counted = counters.build_counter_table(campaign)
+    baseline = campaign.experiment.baseline
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         **(
@@ -84,8 +85,14 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "ledger": memory_ledger.build_ledger_table(campaign),
         "timeline": time.series,
         "steps": time.steps,
-        "comparisons": _tabulate_comparisons(comparisons.family, comparisons),
-        "floor": _tabulate_comparisons(comparisons.floor, comparisons),
+        "comparisons": _tabulate_comparisons(
+            [*comparisons.family, *(c for c in comparisons.descriptive if c.variant != baseline)],
+            comparisons,
+        ),
+        "floor": _tabulate_comparisons(
+            [*comparisons.floor, *(c for c in comparisons.descriptive if c.variant == baseline)],
+            comparisons,
+        ),
         "pairs": compare_all_pairs(campaign),
         "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
@@ -114,7 +121,7 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
     rows = []
     for c in judged:
         r, m = c.ratio, c.metric
-        has_interval = r is not None and r.blocks > 1
+        has_interval = r is not None and r.has_interval
         rows.append(
             (
                 c.variant,
@@ -128,7 +135,9 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
                 comparisons.confidence(m),
                 r.scatter if r and has_interval else None,
                 r.detectable if r and has_interval else None,
-                describe_verdict(c, comparisons),
+                describe_verdict(c, comparisons)
+                if c not in comparisons.descriptive
+                else "descriptive",
             )
         )
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

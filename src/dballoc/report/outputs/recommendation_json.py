@@ -38,7 +38,8 @@ def describe_recommendation(content: Content) -> dict[str, Any]:
         any(m.key == "rss_peak" for m in comparisons.metrics)
         or chosen.preference.objective == "speed"
     )
-    recommended = chosen.variant if blocks > 1 and memory else None
+    judged = any(c.judged for c in comparisons.family)
+    recommended = chosen.variant if blocks > 1 and memory and judged else None
     return {
         "format": FORMAT,
         "dballoc": dballoc.__version__,
@@ -91,6 +92,11 @@ def _describe_candidate(content: Content, name: str) -> dict[str, Any]:
             _describe_figure(c, content.comparisons)
             for c in content.comparisons.family
             if c.variant == name
+        ]
+        + [
+            _describe_figure(c, content.comparisons, judged=False)
+            for c in content.comparisons.descriptive
+            if c.variant == name
         ],
         "constraints": [_describe_bound(b) for b in chosen.evidence.bounds.get(name, [])],
     }
@@ -105,7 +111,7 @@ def _describe_figure(
     comparison: Comparison, comparisons: Comparisons, judged: bool = True
 ) -> dict[str, Any]:
     r, m = comparison.ratio, comparison.metric
-    has_interval = r is not None and r.blocks > 1
+    has_interval = r is not None and r.has_interval
     return {
         "metric": m.key.partition(":")[0],
         "workload": m.workload,

@@ -25,7 +25,7 @@ def make_duet_section(
     """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
     block_logs = duet_slices.compute_block_logs(campaign)
-    confidence = comparisons.procedures["duet"].confidence
+    confidence = max(comparisons.confidence(m) for m in comparisons.metrics if m.design == "duet")
     pictured = campaign.experiment.workloads if each else []
     figures = [
         blocks.draw_duet_blocks(block_logs, w, campaign.names, variants, confidence)

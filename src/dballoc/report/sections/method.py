@@ -1,13 +1,24 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN, SPENDING, Procedure
+from dballoc.analysis.decisions.sequential_test import (
+    CPU,
+    END_SHARE,
+    ERROR,
+    MARGIN,
+    MEMORY,
+    SPENDING,
+    THROUGHPUT,
+    Procedure,
+)
 from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
+from dballoc.analysis.statistics.moderated_variance import GUARD
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.numbers import count, listing, percent
 from dballoc.report.sections.counters import describe_counters
+from dballoc.report.wording.answer_notes import describe_levels
 
 FLOOR = (
     "The baseline runs twice in every block. How its second run differs from its first is noise "
@@ -18,23 +29,10 @@ SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one
 
 def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: str) -> list[str]:
     """Return the paragraphs on the method. ``rule``: of the recommendation, in one sentence."""
-    family = count(next(iter(procedures.values())).family, "comparison")
     designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
-    levels = [
-        f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
-        f"({count(len(p.looks), 'planned look')}), at "
-        f"{listing([percent(p.after(look).confidence, 2) for look in p.looks])}; every primary "
-        f"interval and verdict here is at {percent(p.confidence, 2)}"
-        for design, p in procedures.items()
-    ]
     return [
         *designs,
-        "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and "
-        f"idle RSS (solo); each for every variant and workload: a family of {family}. The error of "
-        f"{percent(ERROR, 0)} is shared evenly by the family, and over the looks: up to each look, "
-        f"(share of the planned blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it has been spent: "
-        f"{'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} "
-        "intervals.",
+        _describe_error(procedures),
         "Verdicts: higher or lower, if the interval excludes 1; equivalent within "
         f"±{percent(MARGIN, 0)}, if it lies within; else no difference shown, with the smallest "
         f"difference that as many blocks would show in {percent(POWER, 0)} of campaigns. Undecided "
@@ -52,6 +50,60 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
         "where it gives one.",
     ]
+
+
+def _describe_error(procedures: dict[str, Procedure]) -> str:
+    """Say what is judged, at which looks and levels, so that all of it errs in 5 % at most."""
+    if next(iter(procedures.values())).version > 1:
+        return _describe_two_questions(procedures)
+    family = count(next(iter(procedures.values())).family, "comparison")
+    levels = [
+        f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
+        f"({count(len(p.looks), 'planned look')}), at "
+        f"{listing([percent(p.after(look).confidence, 2) for look in p.looks])}; every primary "
+        f"interval and verdict here is at {percent(p.confidence, 2)}"
+        for design, p in procedures.items()
+    ]
+    return (
+        "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and "
+        f"idle RSS (solo); each for every variant and workload: a family of {family}. The error of "
+        f"{percent(ERROR, 0)} is shared evenly by the family, and over the looks: up to each look, "
+        f"(share of the planned blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it has been spent: "
+        f"{'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} "
+        "intervals."
+    )
+
+
+_JUDGED = {
+    MEMORY: "peak RSS",
+    CPU: "server CPU per transaction in the duet",
+    THROUGHPUT: "throughput at the highest level",
+}
+
+
+def _describe_two_questions(procedures: dict[str, Procedure]) -> str:
+    shares = next(iter(procedures.values())).shares
+    errors = [
+        f"{_JUDGED[measure]} {percent(shares[measure].error, 1)} over "
+        f"{count(shares[measure].comparisons, 'comparison')}"
+        for measure in _JUDGED
+        if measure in shares
+    ]
+    looks = [
+        f"{design} blocks are judged after {listing([str(look) for look in p.looks])} and, if the "
+        f"campaign is extended, after {listing([str(look) for look in p.extensions])}; the "
+        f"intervals here are at {describe_levels(p, design)}"
+        for design, p in procedures.items()
+    ]
+    return (
+        f"Two questions share the error of {percent(ERROR, 0)}, half each, memory and speed: "
+        f"{listing(errors)}. Each share is spent over looks that were declared before the first "
+        f"block, {percent(END_SHARE, 0)} of it by the planned end, the rest by extensions: "
+        f"{'; '.join(looks)}. Between two looks, the intervals and verdicts of the last one stand. "
+        "Variances are moderated: each comparison borrows from the mean of all in its metric, "
+        f"unless it is more than {GUARD:g} times that of the others. Everything else, idle RSS "
+        f"included, is descriptive, with plain {percent(CONFIDENCE, 0)} intervals."
+    )
 
 
 # By levels and, of several workloads, sequence.

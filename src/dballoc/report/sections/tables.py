@@ -12,9 +12,14 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.tables import level_curves, memory_growth, sampler_cost
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.analysis.tables.baseline_comparison import (
+    DESCRIPTIVE_CONFIDENCE,
+    Comparison,
+    Comparisons,
+)
 from dballoc.numbers import NOTHING, count, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import describe_verdict, format_comparison
+from dballoc.report.wording.answer_notes import describe_levels
 from dballoc.report.wording.ratios_as_text import (
     describe_exit,
     format_change,
@@ -75,9 +80,20 @@ def tabulate_verdicts(comparisons: Comparisons) -> Table:
         columns, *rows = map(list, zip(columns, *rows, strict=True))
         columns[0] = "metric"
     levels = " and ".join(
-        f"{percent(p.confidence, 2)} ({design})" for design, p in comparisons.procedures.items()
+        f"{describe_levels(p, design)} ({design})" for design, p in comparisons.procedures.items()
     )
     caption = f"Ratios to {baseline} with intervals at {levels}."
+    if comparisons.descriptive:
+        title = comparisons.descriptive[0].metric.title
+        figures = [
+            f"{c.variant if c.variant != baseline else 'A2 ÷ A1'} {format_comparison(c)}"
+            for c in comparisons.descriptive
+            if c.ratio
+        ]
+        caption += (
+            f" Descriptive, without a verdict, at {percent(DESCRIPTIVE_CONFIDENCE, 0)}: {title}: "
+            f"{', '.join(figures) or 'no figures yet'}."
+        )
     return Table(title="Verdicts", columns=columns, rows=rows, caption=caption, words=columns)
 
 
@@ -578,7 +594,7 @@ def _format_scaled(value: tuple[float, float | None, float | None] | None, scale
 
 def _format_scatter(comparison: Comparison) -> str:
     ratio = comparison.ratio
-    return percent(ratio.scatter) if ratio and ratio.blocks > 1 else NOTHING
+    return percent(ratio.scatter) if ratio and ratio.has_interval else NOTHING
 
 
 def _describe_floor_verdict(comparison: Comparison, comparisons: Comparisons) -> str:

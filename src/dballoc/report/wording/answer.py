@@ -95,7 +95,7 @@ def measure_progress(campaign: Campaign) -> Progress:
             for row in rows.sort("block", "attempt").iter_rows(named=True)
         }
         disturbed += sum(1 for reason in last.values() if reason is not None)
-    planned = {design: p.looks[-1] for design, p in declare_procedures(campaign).items()}
+    planned = {design: p.goal for design, p in declare_procedures(campaign).items()}
     no_duet = json.loads(campaign.facts["duet"]).get("none")
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
@@ -116,6 +116,8 @@ def describe_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
         return "no figures yet"
     if comparison.ratio.blocks < 2:
         return "no verdict from one block"
+    if not comparison.judged:
+        return comparison.verdict.value
     if comparison.verdict is Verdict.UNDECIDED:
         smallest = format_detectable(comparison.ratio.detectable)
         return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"

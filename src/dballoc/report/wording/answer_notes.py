@@ -1,5 +1,6 @@
 """The notes under an answer. Pure."""
 
+from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, THROUGHPUT, Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.numbers import count, listing, percent
@@ -20,7 +21,7 @@ def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -
     shown = [
         c
         for c in comparisons.floor
-        if c.ratio and c.ratio.blocks > 1 and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
+        if c.ratio and c.ratio.has_interval and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
     ]
     if shown:
         drifting = listing([name_figure(c, comparisons) for c in shown[:MANY]])
@@ -38,7 +39,7 @@ def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -
     if progress.disturbed:
         blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
-    return notes + _describe_levels(comparisons)
+    return [*notes, *_describe_looks(comparisons), *_describe_levels(comparisons)]
 
 
 def _describe_progress(comparisons: Comparisons, progress: Progress) -> list[str]:
@@ -48,7 +49,7 @@ def _describe_progress(comparisons: Comparisons, progress: Progress) -> list[str
         why = "was interrupted" if progress.ending == "interrupted" else "is not finished"
         note = f"The campaign {why}: {progress.words}."
         for design, procedure in comparisons.procedures.items():
-            if progress.blocks[design] not in procedure.looks:
+            if procedure.version == 1 and progress.blocks[design] not in procedure.looks:
                 looks = listing([str(look) for look in procedure.looks])
                 note += (
                     f" {design.capitalize()} verdicts are judged after {looks} blocks; this is an "
@@ -69,12 +70,50 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
     """Return what each design gives, and at which level its intervals are."""
     notes = []
     for design, procedure in comparisons.procedures.items():
-        judged = f"{count(procedure.family, 'comparison')} at {count(len(procedure.looks), 'look')}"
-        several = procedure.family * len(procedure.looks) > 1
+        judged = (
+            f"{count(procedure.family, 'comparison')} at {count(len(procedure.spending), 'look')}"
+        )
+        several = procedure.family * len(procedure.spending) > 1
         together = (
             f", so that all {judged} together err in 5 % of campaigns at most" if several else ""
         )
         notes.append(
-            f"{DESIGNS[design]} Intervals at {percent(procedure.confidence, 2)}{together}."
+            f"{DESIGNS[design]} Intervals at {describe_levels(procedure, design)}{together}."
         )
+    return notes
+
+
+# The measures of each design, as their levels are named.
+_MEASURES = {
+    "solo": {MEMORY: "peak RSS", THROUGHPUT: "throughput"},
+    "duet": {CPU: "CPU per transaction"},
+}
+
+
+def describe_levels(procedure: Procedure, design: str) -> str:
+    """Return the level of a design's intervals, or that of each of its measures."""
+    if procedure.version == 1:
+        return percent(procedure.confidence, 2)
+    levels = procedure.levels
+    return listing(
+        [
+            f"{percent(levels[measure], 2)} ({name})"
+            for measure, name in _MEASURES[design].items()
+            if measure in levels
+        ]
+    )
+
+
+def _describe_looks(comparisons: Comparisons) -> list[str]:
+    """Return after which number of blocks the designs were judged that have more, or none."""
+    notes = []
+    for design, p in comparisons.procedures.items():
+        if p.version > 1 and p.reached != p.blocks:
+            judged = f"as of {p.reached} blocks" if p.reached else "not judged yet"
+            coming = [str(look) for look in p.spending if look > p.blocks]
+            then = f"; the next look is at {coming[0]}" if coming else ""
+            notes.append(
+                f"{design.capitalize()} verdicts and intervals are {judged}, of {p.blocks} "
+                f"finished{then}: between two looks those of the last one stand."
+            )
     return notes

@@ -82,6 +82,7 @@ def describe_pairing(between: CampaignDiff, sides: tuple[Side, Side]) -> list[tu
                 "logarithms",
             )
         )
+        statements += [("judged at", look.words) for look in between.looks]
     return statements
 
 
@@ -196,8 +197,12 @@ def print_comparison(
         console.print("", Text(title, style="bold"), _tabulate_descriptive(between, rest), sep="\n")
     if between.figures:
         family = count(sum(f.measure.primary for f in between.figures), "comparison")
+        levels = {
+            f.contrast.confidence for f in between.figures if f.measure.primary and f.contrast
+        }
+        at = listing([percent(level, 2) for level in sorted(levels, reverse=True)])
         level = (
-            f"{percent(between.confidence, 2)}, so that all {family} together err in "
+            f"{at or percent(between.confidence, 2)}, so that all {family} together err in "
             f"{percent(ERROR, 0)}"
         )
         console.print("", Text(f"· Intervals with a verdict at {level}.", style="dim"), sep="\n")
@@ -239,6 +244,15 @@ def describe_comparison(
         "state": p.state,
         "judged": between.judged,
         "why": between.why,
+        "looks": [
+            {
+                "campaign": look.campaign,
+                "design": look.design,
+                "blocks": look.blocks,
+                "planned": look.planned,
+            }
+            for look in between.looks
+        ],
         "baseline": p.baseline,
         "figures": [_describe_figure(f, between) for f in between.figures],
         "baseline_itself": [_describe_figure(f, between) for f in between.moved],

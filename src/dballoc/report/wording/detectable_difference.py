@@ -8,7 +8,7 @@ from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.numbers import NOTHING, count, duration, listing, percent
 from dballoc.report.wording.answer import describe_faults, format_comparison
-from dballoc.report.wording.ratios_as_text import format_detectable
+from dballoc.report.wording.ratios_as_text import format_detectable, format_reach
 
 # An interval from half to twice is no resolution.
 _ANYTHING = 1.0
@@ -25,7 +25,7 @@ def compose_headline(resolution: Resolution) -> str:
     if not scattered:
         return "This campaign does not say what this host resolves"
     resolved = [
-        f"±{format_detectable(m.half_width)} in {name_metric(m, resolution)}"
+        f"±{format_reach(m.half_width)} in {name_metric(m, resolution)}"
         for m in scattered
         if m.half_width < _ANYTHING
     ]
@@ -34,7 +34,9 @@ def compose_headline(resolution: Resolution) -> str:
         for m in scattered
         if m.half_width >= _ANYTHING
     ]
-    return f"This host resolves {listing(resolved)} in {duration(resolution.seconds)}"
+    several = f", with {resolution.variants} variants" if resolution.variants > 2 else ""
+    seconds = resolution.promised_seconds or resolution.seconds
+    return f"This host resolves {listing(resolved)} in {duration(seconds)}{several}"
 
 
 def explain_headline(resolution: Resolution) -> str:
@@ -87,7 +89,7 @@ def list_metric_rows(resolution: Resolution) -> list[tuple[str, ...]]:
         (
             name_metric(m, resolution), format_comparison(m.twin), str(m.blocks),
             percent(math.expm1(m.scatter.sd), 2) if m.scatter else NOTHING,
-            f"±{format_detectable(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
+            f"±{format_reach(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
             format_detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
         )
         for m in resolution.metrics
@@ -115,8 +117,9 @@ def list_notes(resolution: Resolution) -> list[str]:
         "far that of one variant reaches with as many blocks. Detectable: the difference that 80 % "
         "of such campaigns show.",
         f"In brackets: where the number of blocks lies with {percent(LEVEL, 0)} probability, as "
-        "the scatter itself is estimated from a few blocks only. More variants take more time for "
-        "each block, and some more blocks.",
+        "the scatter itself is estimated from a few blocks only. Blocks, minutes and intervals are "
+        f"those of campaigns of {resolution.variants} variants, the baseline counted (--variants); "
+        "more take more time for each block, and some more blocks.",
     ]
     if resolution.disturbed:
         sentences.append(
@@ -137,6 +140,8 @@ def describe_resolution(resolution: Resolution) -> dict[str, Any]:
         "twin": resolution.twin,
         "same": _shows_no_difference(resolution),
         "seconds": resolution.seconds,
+        "variants": resolution.variants,
+        "promised_seconds": resolution.promised_seconds or resolution.seconds,
         "blocks": resolution.blocks,
         "disturbed": resolution.disturbed,
         "faults": {

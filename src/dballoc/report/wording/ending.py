@@ -6,7 +6,6 @@ from dballoc.analysis.decisions.preference import format_share
 from dballoc.analysis.decisions.recommendation import (
     Recommendation,
     compute_gain,
-    find_question,
     judge_comparison,
     list_questions,
     select_judged,
@@ -119,7 +118,7 @@ def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> st
 
 def _list_questions(figures: list[Comparison]) -> str:
     """Return ``memory and speed``."""
-    return listing(sorted({question for c in figures if (question := find_question(c.metric))}))
+    return listing(sorted({question for c in figures if (question := c.metric.question)}))
 
 
 def _describe_choice(comparisons: Comparisons, recommendation: Recommendation) -> str:
@@ -129,7 +128,7 @@ def _describe_choice(comparisons: Comparisons, recommendation: Recommendation) -
     objective = recommendation.preference.objective
     gain = max(
         shown[Standing.BETTER],
-        key=lambda c: (find_question(c.metric) == objective, compute_gain(c)),
+        key=lambda c: (c.metric.question == objective, compute_gain(c)),
     )
     verb = "saves" if gain.metric.better == "lower" else "gains"
     words = f"{name} {verb} {_format_difference(gain)} of {name_figure(gain, comparisons)}"

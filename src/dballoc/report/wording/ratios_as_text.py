@@ -3,6 +3,7 @@
 import math
 import signal
 
+from dballoc.analysis.statistics.detectable_difference import convert_to_fall
 from dballoc.numbers import NOTHING, number, percent
 
 # A smallest detectable difference above this means no more than "almost anything".
@@ -45,8 +46,17 @@ def format_change(
     return f"{_format_signed(estimate)} [{_format_signed(low)}, {_format_signed(high)}]"
 
 
-def format_detectable(share: float) -> str:
-    """Return a smallest detectable difference; beyond tenfold only that."""
+def format_detectable(rise: float) -> str:
+    """Return a smallest detectable difference, a rise, and the fall that is as far from 1:
+    ``+49 % or −33 %``; beyond tenfold only that.
+    """
+    if rise > _HUGE:
+        return format_reach(rise)
+    return f"+{format_reach(rise)} or −{format_reach(convert_to_fall(rise))}"
+
+
+def format_reach(share: float) -> str:
+    """Return how far an interval reaches; beyond tenfold only that."""
     return percent(share, 1 if share < 0.1 else 0) if share <= _HUGE else f"> {_HUGE * 100:,.0f} %"
 
 

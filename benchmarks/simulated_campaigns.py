@@ -1,0 +1,362 @@
+"""How often whole simulated campaigns err: with wild variants, drifts, heavy tails, looks,
+extensions and the stop rule. And how wide their intervals are beside those of procedure 1.
+
+    python benchmarks/simulated_campaigns.py [--short] --resume build/campaigns.jsonl
+    python benchmarks/simulated_campaigns.py --width [DIRECTORY]
+
+A campaign has a duet and a solo design, one workload, and judges CPU per transaction, throughput
+and peak RSS. It is extended to every look that was declared, unless its designs are decided before.
+An error is an interval, at any look that was taken, that does not hold the truth. Everything is in
+logarithms. What decides is the project's: looks and levels are `declare_current_procedure`'s;
+moderated variances and intervals are computed here for arrays, and
+tests/unit/test_simulated_procedure.py shows that they are those of the project's functions.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from dballoc.analysis.campaign_tables import load_unimported_campaign
+from dballoc.analysis.decisions.sequential_test import (
+    CPU,
+    ERROR,
+    MARGIN,
+    MEMORY,
+    THROUGHPUT,
+    Procedure,
+    count_comparisons,
+    declare_current_procedure,
+    declare_procedure,
+    declare_shares,
+)
+from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
+from dballoc.analysis.tables.baseline_comparison import (
+    DESCRIPTIVE_CONFIDENCE,
+    FLOOR_TO_VARIANT_VARIANCE,
+    compare_with_baseline,
+)
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+DESIGN_OF = {CPU: "duet", THROUGHPUT: "solo", MEMORY: "solo"}
+# The standard deviation of a start's figure, of those that shared machines have.
+LUCK = {CPU: 0.008, THROUGHPUT: 0.03, MEMORY: 0.008}
+# Half of the true ratios are 1, so that there is something to be wrong about.
+EFFECTS = (0.0, 0.0, 0.0, 0.0, -0.03, -0.01, 0.01, 0.03)
+AT_ONCE = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What campaigns are like: ``variants``, the baseline counted, of which ``wild`` scatter
+    ``scale`` times as much as the others; ``host``: luck alone, a drift, or spells.
+    """
+
+    variants: int
+    wild: int
+    scale: float
+    host: str
+    planned: int
+
+
+# -- what a campaign measures --------------------------------------------------------------------
+
+
+def draw_drift(chance: np.random.Generator, campaigns: int, trials: int) -> Floats:
+    """Return (campaign, moment): a trend of 10 %, a walk of 0.5 % a trial, two jumps of 5 %."""
+    drift = np.linspace(0, 0.10, trials) + np.zeros((campaigns, trials))
+    drift += chance.normal(0, 0.005, (campaigns, trials)).cumsum(axis=1)
+    happens = chance.random((campaigns, trials)) < 2 / trials
+    drift += (happens * chance.normal(0, 0.05, (campaigns, trials))).cumsum(axis=1)
+    return drift
+
+
+def draw_logs(
+    chance: np.random.Generator, shape: Shape, measure: str, campaigns: int, blocks: int
+) -> Floats:
+    """Return (campaign, comparison, block): the logarithms of variants that do not differ, to the
+    baseline; the A/A pair is the last.
+    """
+    others = shape.variants - 1
+    scales = np.ones(others + 2)
+    scales[2 : 2 + shape.wild] = shape.scale
+    spells = np.ones((campaigns, blocks, 1))
+    if shape.host == "spells":
+        spells = np.where(chance.random(spells.shape) < 0.25, 3.0, 1.0)
+    luck = chance.normal(0, LUCK[measure], (campaigns, blocks, others + 2)) * scales * spells
+    if DESIGN_OF[measure] == "duet":
+        partners = chance.normal(0, LUCK[measure], (campaigns, blocks, others + 2)) * spells
+        pairs = luck - partners
+        return np.concatenate([pairs[..., 2:], pairs[..., 1:2]], axis=-1).swapaxes(1, 2)
+    if shape.host == "drift":
+        size = 0.1 if measure == MEMORY else 1.0
+        drift = size * draw_drift(chance, campaigns, blocks * (others + 2))
+        met = drift.reshape(campaigns, blocks, others + 2)
+        luck += chance.permuted(met, axis=2)
+    baseline = (luck[..., 0:1] + luck[..., 1:2]) / 2
+    floor = luck[..., 1:2] - luck[..., 0:1]
+    return np.concatenate([luck[..., 2:] - baseline, floor], axis=-1).swapaxes(1, 2)
+
+
+# -- the procedure, for arrays -------------------------------------------------------------------
+
+
+def moderate(variances: Floats, own_freedom: int, error: float) -> tuple[Floats, Floats]:
+    """Do what `moderate_variances` does, for (…, comparison): variances and degrees of freedom."""
+    number = variances.shape[-1]
+    common = count_common_freedom(number, error)
+    if not common:
+        return variances, np.full(variances.shape, float(own_freedom))
+    total = variances.sum(axis=-1, keepdims=True)
+    is_wild = variances > GUARD * (total - variances) / (number - 1)
+    freedom = common + own_freedom
+    mixed = np.maximum((common * total / number + own_freedom * variances) / freedom, variances)
+    return np.where(is_wild, variances, mixed), np.where(is_wild, own_freedom, freedom)
+
+
+def compute_intervals(
+    logs: Floats, confidence: float, design: str, error: float | None
+) -> tuple[Floats, Floats]:
+    """Return the middle and the half-width of each comparison's interval, from (…, comparison,
+    block), the A/A pair last. ``error``: what one comparison may err; None for plain variances.
+    """
+    blocks = logs.shape[-1]
+    scales = np.ones(logs.shape[-2])
+    scales[-1] = FLOOR_TO_VARIANT_VARIANCE[design]
+    variances = logs.var(axis=-1, ddof=1)
+    freedom: Floats = np.full(variances.shape, float(blocks - 1))
+    if error is not None:
+        variances, freedom = moderate(variances * scales, blocks - 1, error)
+        variances = variances / scales
+    half = stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variances / blocks)
+    return logs.mean(axis=-1), half
+
+
+def judge_looks(
+    logs: Floats, effects: Floats, procedure: Procedure, measure: str
+) -> tuple[Flags, Flags]:
+    """Return (campaign, variant, look) each: whether the interval misses the truth, and whether the
+    comparison is decided.
+    """
+    misses, decided = [], []
+    for look in procedure.spending:
+        confidence = procedure.after(look).find_confidence(measure)
+        error = procedure.shares[measure].of_each
+        middle, half = compute_intervals(logs[..., :look], confidence, DESIGN_OF[measure], error)
+        middle, half = middle[:, :-1], half[:, :-1]
+        misses.append(np.abs(middle) > half)
+        low, high = middle + effects - half, middle + effects + half
+        within = (low >= math.log(1 - MARGIN)) & (high <= math.log(1 + MARGIN))
+        decided.append((low > 0) | (high < 0) | within)
+    return np.stack(misses, axis=-1), np.stack(decided, axis=-1)
+
+
+def simulate(shape: Shape, campaigns: int, seed: int) -> dict[str, float]:
+    """Return the share of campaigns that err, and for calm and wild variants of each measure the
+    error of one comparison ÷ its share.
+    """
+    shares = declare_shares(["solo", "duet"], shape.variants, 1)
+    procedure = declare_current_procedure(shape.planned, shares)
+    chance = np.random.default_rng(seed)
+    wrong_campaigns, ended_early = 0, 0
+    wrong = {measure: np.zeros(shape.variants - 1) for measure in DESIGN_OF}
+    for _ in range(campaigns // AT_ONCE):
+        missed, decided = {}, {}
+        for measure in DESIGN_OF:
+            effects = chance.choice(EFFECTS, (AT_ONCE, shape.variants - 1))
+            logs = draw_logs(chance, shape, measure, AT_ONCE, max(procedure.spending))
+            missed[measure], decided[measure] = judge_looks(logs, effects, procedure, measure)
+        taken = {}
+        for design in ("solo", "duet"):
+            of_design = [decided[m].all(axis=1) for m, d in DESIGN_OF.items() if d == design]
+            over = np.logical_or.accumulate(np.logical_and.reduce(of_design), axis=1)
+            taken[design] = np.concatenate([np.ones((AT_ONCE, 1), bool), ~over[:, :-1]], axis=1)
+            ended_early += int(over[:, -1].sum())
+        any_wrong = np.zeros(AT_ONCE, bool)
+        for measure, design in DESIGN_OF.items():
+            ever = (missed[measure] & taken[design][:, None]).any(axis=-1)
+            wrong[measure] += ever.sum(axis=0)
+            any_wrong |= ever.any(axis=1)
+        wrong_campaigns += int(any_wrong.sum())
+    done = campaigns // AT_ONCE * AT_ONCE
+    outcome = {"campaign_error": wrong_campaigns / done, "decided": ended_early / done / 2}
+    for measure, counts in wrong.items():
+        for kind, part in (("wild", counts[: shape.wild]), ("calm", counts[shape.wild :])):
+            if len(part):
+                error = float(part.mean()) / done
+                outcome[f"{measure}_{kind}"] = error / shares[measure].of_each
+    return outcome
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def list_short_shapes() -> Iterator[Shape]:
+    """Yield the shapes of the short table: those with none, one or all variants wild, by 3 and 5
+    times, where what they borrow tells most.
+    """
+    for shape in list_shapes():
+        is_one_or_all = shape.wild in (0, 1, shape.variants - 1)
+        is_telling = shape.scale in (1.0, 3.0) or (shape.scale == 5.0 and shape.host == "luck")
+        if shape.variants != 3 and shape.planned == 6 and is_one_or_all and is_telling:
+            yield shape
+
+
+def list_shapes() -> Iterator[Shape]:
+    """Yield every shape of the whole table."""
+    for variants in (2, 3, 5, 10):
+        others = variants - 1
+        for wild in sorted({0, 1, others // 2, others - 1, others}):
+            for scale in (2.0, 3.0, 5.0, 20.0) if wild else (1.0,):
+                for host in ("luck", "drift", "spells"):
+                    shape = Shape(variants=variants, wild=wild, scale=scale, host=host, planned=6)
+                    yield shape
+                    if host == "drift" and scale in (1.0, 3.0):
+                        yield replace(shape, planned=18)
+
+
+def read_finished(path: Path | None) -> dict[str, dict[str, float]]:
+    """Read what an earlier run found, by the shape's JSON."""
+    if path is None or not path.exists():
+        return {}
+    return dict(map(json.loads, path.read_text().splitlines()))
+
+
+def run_shapes(
+    shapes: list[Shape], campaigns: int, path: Path | None
+) -> list[tuple[Shape, dict[str, float]]]:
+    """Simulate every shape that is not in the file, and add it there."""
+    finished = read_finished(path)
+    rows = []
+    for number, shape in enumerate(shapes):
+        key = json.dumps([asdict(shape), campaigns])
+        if key not in finished:
+            finished[key] = simulate(shape, campaigns, seed=number)
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("a") as file:
+                    file.write(json.dumps([key, finished[key]]) + "\n")
+            print(f"{number + 1}: {shape}: {finished[key]}", file=sys.stderr)
+        rows.append((shape, finished[key]))
+    return rows
+
+
+def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> bool:
+    """Print the worst of each kind of shape; return whether all promises are kept."""
+    monte_carlo = math.sqrt(ERROR * (1 - ERROR) / campaigns)
+    allowed = ERROR + 2 * monte_carlo
+    print(f"{campaigns:,} campaigns a shape; allowed: {allowed:.2%} of campaigns\n")
+    print(
+        "| variants | planned | host | shapes | campaigns that err, worst | one comparison's "
+        "error ÷ its share, worst: peak RSS | CPU | throughput | designs decided |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    kept = True
+    groups: dict[tuple[int, int, str], list[tuple[Shape, dict[str, float]]]] = {}
+    for shape, outcome in rows:
+        groups.setdefault((shape.variants, shape.planned, shape.host), []).append((shape, outcome))
+    for (variants, planned, host), members in sorted(groups.items()):
+        error, at = max((o["campaign_error"], i) for i, (_, o) in enumerate(members))
+        worst = members[at][0]
+        where = f"{worst.wild} wild × {worst.scale:g}" if worst.wild else "none wild"
+        ratios = {
+            measure: max(v for _, o in members for k, v in o.items() if k.startswith(measure))
+            for measure in (MEMORY, CPU, THROUGHPUT)
+        }
+        decided = sum(o["decided"] for _, o in members) / len(members)
+        kept &= error <= allowed and max(ratios.values()) <= 2
+        print(f"| {variants} | {planned} | {host} | {len(members)} | {error:.2%} ({where}) | "
+              + " | ".join(f"{ratios[m]:.2f}" for m in (MEMORY, CPU, THROUGHPUT))
+              + f" | {decided:.0%} |")  # fmt: skip
+    print(f"\n{'kept' if kept else 'NOT KEPT'}: campaign error ≤ {allowed:.2%}, each ratio ≤ 2")
+    return kept
+
+
+# -- widths --------------------------------------------------------------------------------------
+
+
+def compare_simulated_widths(planned: int, variants: int = 5) -> dict[str, float]:
+    """Return, by measure, the geometric mean of procedure 2's half-widths ÷ those of procedure 1,
+    at the planned end of simulated campaigns whose variants scatter alike.
+    """
+    shares = declare_shares(["solo", "duet"], variants, 1)
+    current = declare_current_procedure(planned, shares)
+    family = count_comparisons(["solo", "duet"], variants, 1)
+    before = declare_procedure(planned, family)
+    shape = Shape(variants=variants, wild=0, scale=1.0, host="luck", planned=planned)
+    chance, ratios = np.random.default_rng(1), {}
+    for measure, design in DESIGN_OF.items():
+        logs = draw_logs(chance, shape, measure, AT_ONCE, planned)
+        error = shares[measure].of_each
+        new = compute_intervals(logs, current.find_confidence(measure), design, error)[1]
+        old = compute_intervals(logs, before.confidence, design, None)[1]
+        ratios[measure] = float(np.exp(np.log(new[:, :-1] / old[:, :-1]).mean()))
+        if measure == MEMORY:
+            # Idle RSS is descriptive now, at a plain 95 %.
+            idle = compute_intervals(logs, DESCRIPTIVE_CONFIDENCE, design, None)[1]
+            ratios["rss_idle"] = float(np.exp(np.log(idle[:, :-1] / old[:, :-1]).mean()))
+    return ratios
+
+
+def describe_mean(ratios: dict[str, float]) -> str:
+    """Return the geometric mean of ratios of widths, of what is judged and of all."""
+    judged = [math.log(r) for key, r in ratios.items() if not key.endswith("rss_idle")]
+    every = [math.log(r) for r in ratios.values()]
+    means = [math.exp(math.fsum(logs) / len(logs)) for logs in (judged, every)]
+    return f"geometric mean {means[0]:.3f} of what is judged, {means[1]:.3f} with idle RSS"
+
+
+def compare_stored_widths(directory: Path) -> None:
+    """Print the half-widths of a stored campaign's comparisons by both procedures."""
+    campaign = load_unimported_campaign(directory)
+    by_version = {}
+    for version in ("1", "2"):
+        facts = campaign.facts | {"procedure_version": version}
+        compared = compare_with_baseline(replace(campaign, facts=facts))
+        by_version[version] = {
+            (c.variant, c.metric.key): math.log(c.ratio.high / c.ratio.low) / 2
+            for c in [*compared.family, *compared.descriptive]
+            if c.ratio and c.ratio.has_interval and c.variant != campaign.experiment.baseline
+        }
+    ratios = {}
+    for (variant, key), new in by_version["2"].items():
+        old = by_version["1"][variant, key]
+        ratios[f"{variant} {key}"] = new / old
+        print(f"{variant:20} {key:30} ±{math.expm1(old):.2%} → ±{math.expm1(new):.2%}: "
+              f"{new / old:.3f}")  # fmt: skip
+    print(describe_mean(ratios))
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 where a promise is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--campaigns", type=int, default=20_000, help="of each shape")
+    parser.add_argument("--resume", type=Path, help="a file that keeps what is finished")
+    parser.add_argument("--short", action="store_true", help="the worst shapes alone")
+    parser.add_argument("--width", nargs="?", const="", metavar="DIRECTORY", help="widths instead")
+    arguments = parser.parse_args()
+    if arguments.width:
+        compare_stored_widths(Path(arguments.width))
+        return 0
+    if arguments.width is not None:
+        for planned in (6, 10, 20):
+            ratios = compare_simulated_widths(planned)
+            words = ", ".join(f"{measure} {ratio:.3f}" for measure, ratio in ratios.items())
+            print(f"{planned} blocks: {words}; {describe_mean(ratios)}")
+        return 0
+    shapes = list(list_short_shapes() if arguments.short else list_shapes())
+    rows = run_shapes(shapes, arguments.campaigns, arguments.resume)
+    return 0 if print_table(rows, arguments.campaigns) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

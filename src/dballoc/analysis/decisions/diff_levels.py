@@ -1,0 +1,80 @@
+"""Declare the levels at which two campaigns are compared. Pure.
+
+The verdicts of a comparison of campaigns share the error of 5 % as those of a campaign do. A
+campaign that may have stopped at a look because of what it saw is compared at that look's level: of
+the error of each comparison, only the share of the look that the first campaign ended at, times
+that of the second's, is spent. Over all pairs of looks these products add up to the whole, so that
+5 % hold whichever looks the campaigns ended at.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dballoc.analysis.decisions.sequential_test import (
+    CPU,
+    ERROR,
+    MEMORY,
+    PROCEDURE_VERSION,
+    THROUGHPUT,
+    Procedure,
+    declare_shares,
+)
+
+# The names of compare's measures, as the procedure calls them.
+_MEASURES = {"rss": MEMORY, "tps": THROUGHPUT, "cpu": CPU}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookTaken:
+    """The look at which a design of the ``campaign`` ("first" or "second") is judged: after
+    ``blocks`` of the ``planned`` ones; None before the first look.
+    """
+
+    campaign: str
+    design: str
+    blocks: int | None
+    planned: int
+
+    @property
+    def words(self) -> str:
+        """Return how the look is told: ``the first's solo blocks: 6 of 10 planned``."""
+        if self.blocks is None:
+            return f"the {self.campaign}'s {self.design} blocks: no look was reached"
+        progress = f"{self.blocks} of {self.planned} planned"
+        return f"the {self.campaign}'s {self.design} blocks: {progress}"
+
+
+def list_looks_taken(campaign: str, procedures: Mapping[str, Procedure]) -> list[LookTaken]:
+    """Return the looks at which a campaign is judged, if they are not its planned ends. A campaign
+    of procedure 1 is taken as it is.
+    """
+    return [
+        LookTaken(campaign=campaign, design=d, blocks=p.reached, planned=p.looks[-1])
+        for d, p in procedures.items()
+        if p.version > 1 and p.reached != p.looks[-1]
+    ]
+
+
+def find_look_share(procedures: Mapping[str, Procedure], design: str) -> float:
+    """Return the share of its error that a design spends at the look at which it is judged; 1 for
+    procedure 1, which is taken as it is, and for a look that was not reached, which has no verdict.
+    """
+    procedure = procedures.get(design)
+    if procedure is None or procedure.version == 1 or procedure.reached is None:
+        return 1.0
+    return procedure.spending[procedure.reached]
+
+
+def declare_diff_levels(
+    measures: Sequence[tuple[str, str]], variants: int, versions: tuple[int, int]
+) -> dict[str, float]:
+    """Return the error of one comparison by the measure's name. ``measures``: (name, design) of
+    each that is judged, one a workload; ``variants``: those that are judged.
+    """
+    names = [name for name, _ in measures]
+    if min(versions) < PROCEDURE_VERSION:
+        return dict.fromkeys(names, ERROR / max(1, variants * len(names)))
+    designs = {design for _, design in measures}
+    workloads = max(1, *(names.count(speed) for speed in ("cpu", "tps")))
+    shares = declare_shares(designs, variants + 1, workloads)
+    return {name: shares[_MEASURES[name]].of_each for name in names}

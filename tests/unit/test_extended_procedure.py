@@ -1,0 +1,306 @@
+"""Procedure 2: two questions, looks that allow going on, and what stands between two looks."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from example_results import Make
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.analysis.campaign_tables import Campaign, load_campaign
+from dballoc.analysis.decisions import stopping_rule
+from dballoc.analysis.decisions.diff_levels import declare_diff_levels, find_look_share
+from dballoc.analysis.decisions.sequential_test import (
+    CPU,
+    ERROR,
+    MEMORY,
+    THROUGHPUT,
+    Procedure,
+    declare_current_procedure,
+    declare_shares,
+)
+from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.statistics.detectable_difference import convert_to_fall
+from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
+from dballoc.analysis.statistics.ratio_interval import compute_variance
+from dballoc.analysis.tables.baseline_comparison import (
+    Comparisons,
+    compare_with_baseline,
+    declare_procedures,
+    list_metrics,
+)
+from dballoc.analysis.tables.campaign_diff import compare_campaigns
+from dballoc.campaign.extension import Extension, list_extensions, plan_extension
+from dballoc.errors import UsageError
+
+SHARES = declare_shares(["solo", "duet"], variants=5, workloads=2)
+
+
+def declared(planned: int, blocks: int) -> Procedure:
+    return declare_current_procedure(planned, SHARES).after(blocks)
+
+
+# -- the two questions ---------------------------------------------------------------------------
+
+
+def test_each_question_has_half_of_the_error() -> None:
+    assert {m: (s.error, s.comparisons) for m, s in SHARES.items()} == {
+        MEMORY: (0.025, 4),
+        THROUGHPUT: (0.005, 8),
+        CPU: (0.02, 8),
+    }
+    solo = declare_shares(["solo"], variants=3, workloads=1)
+    assert {m: (s.error, s.comparisons) for m, s in solo.items()} == {
+        MEMORY: (0.025, 2),
+        THROUGHPUT: (0.025, 2),
+    }
+    duet = declare_shares(["duet"], variants=3, workloads=1)
+    assert {m: s.error for m, s in duet.items()} == {CPU: 0.025}
+
+
+def test_variants_left_out_of_the_duet_spend_none_of_its_error() -> None:
+    assert declare_shares(["solo", "duet"], 5, 1, left_out=1)[CPU].comparisons == 3
+    nobody = declare_shares(["solo", "duet"], 5, 1, left_out=4)
+    assert CPU not in nobody
+    assert nobody[THROUGHPUT].error == 0.025
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 10), st.integers(1, 40))
+def test_all_looks_and_comparisons_together_err_in_five_per_cent(
+    solo: int, duet: int, variants: int, workloads: int
+) -> None:
+    shares = declare_shares(["solo", "duet"], variants, workloads)
+    error = 0.0
+    for planned, measures in ((solo, (MEMORY, THROUGHPUT)), (duet, (CPU,))):
+        procedure = declare_current_procedure(planned, shares)
+        assert list(procedure.spending) == sorted(procedure.spending)
+        for measure in measures:
+            levels = [procedure.after(look).find_confidence(measure) for look in procedure.spending]
+            error += sum(1 - level for level in levels) * shares[measure].comparisons
+    assert 0.9 * ERROR < error <= ERROR * (1 + 1e-9)
+
+
+# -- the looks -----------------------------------------------------------------------------------
+
+
+def test_the_planned_end_spends_four_fifths_and_extensions_half_of_what_is_left_each() -> None:
+    assert declared(18, 18).spending == pytest.approx(
+        {6: 0.8 / 9, 10: 0.8 * (100 - 36) / 324, 18: 0.8 * (1 - 100 / 324),
+         27: 0.1, 36: 0.05, 54: 0.025, 72: 0.0125}
+    )  # fmt: skip
+    assert declared(7, 7).extensions == (11, 14, 21, 28)
+    assert declared(1, 1).extensions == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "reached"), [(0, None), (5, None), (6, 6), (9, 6), (10, 10), (18, 18), (30, 27)]
+)
+def test_between_two_looks_the_last_one_stands(blocks: int, reached: int | None) -> None:
+    procedure = declared(18, blocks)
+    assert procedure.reached == reached
+    if reached:
+        assert procedure.levels == declared(18, reached).levels
+
+
+# -- campaigns -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def current(make: Make) -> Callable[..., Campaign]:
+    """``current("name", blocks, planned, …)``: a campaign of procedure 2."""
+
+    def build(name: str, blocks: int, planned: int, **how: object) -> Campaign:
+        directory = make(name, blocks=blocks, sql=mark_current(planned), **how)
+        return load_campaign(directory)
+
+    return build
+
+
+def mark_current(planned: int) -> tuple[str, ...]:
+    """The SQL that makes a campaign one of procedure 2, its blocks completed one after another."""
+    counts = json.dumps({"solo": planned, "duet": planned})
+    return (
+        "INSERT INTO campaign VALUES ('procedure_version', '2')",
+        f"UPDATE campaign SET value = '{counts}' WHERE key = 'planned_blocks'",
+        "UPDATE block SET started = 10 * block, ended = 10 * block + 9, disturbed = NULL",
+    )
+
+
+def figures(comparisons: Comparisons) -> list[tuple[str, str, float, float, Verdict]]:
+    return [
+        (c.variant, c.metric.key, c.ratio.low, c.ratio.high, c.verdict)
+        for c in comparisons.family
+        if c.ratio
+    ]
+
+
+def test_a_report_between_two_looks_gives_the_last_ones_verdicts(
+    current: Callable[..., Campaign],
+) -> None:
+    at_look, after = current("six", 6, 9), current("eight", 8, 9)
+    found = figures(compare_with_baseline(at_look))
+    assert found == figures(compare_with_baseline(after))
+    assert found != figures(compare_with_baseline(current("nine", 9, 9)))
+    assert compare_with_baseline(after).descriptive[-1].ratio.blocks == 8  # type: ignore[union-attr]
+
+
+def test_before_the_first_look_there_are_no_verdicts_and_no_intervals(
+    current: Callable[..., Campaign],
+) -> None:
+    found = compare_with_baseline(current("five", 5, 6))
+    assert {c.verdict for c in found.family} == {Verdict.NOT_JUDGED}
+    assert not any(c.ratio and c.ratio.has_interval for c in found.family)
+    assert all(c.ratio and c.ratio.has_interval for c in found.descriptive)
+
+
+def test_idle_rss_is_descriptive_and_each_metric_has_its_own_level(
+    current: Callable[..., Campaign],
+) -> None:
+    campaign = current("six", 6, 6)
+    found = compare_with_baseline(campaign)
+    assert {m.key.partition(":")[0]: m.question for m in list_metrics(campaign)} == {
+        "tps": "speed",
+        "rss_peak": "memory",
+        "rss_idle": None,
+    }
+    levels = {c.metric.measure: c.ratio.confidence for c in found.family if c.ratio}
+    assert levels == pytest.approx({"tps": 1 - 0.8 * 0.025 / 2, "rss_peak": 1 - 0.8 * 0.025 / 2})
+    assert {c.metric.measure for c in found.descriptive} == {"rss_idle"}
+    assert {c.ratio.confidence for c in found.descriptive if c.ratio} == {0.95}
+
+
+def test_variances_are_moderated_with_the_floor_on_the_variants_scale(
+    current: Callable[..., Campaign],
+) -> None:
+    campaign = current("six", 6, 6)
+    found = compare_with_baseline(campaign)
+    plain = compare_with_baseline(
+        replace(campaign, facts=campaign.facts | {"procedure_version": "1"})
+    )
+    for metric in found.metrics:
+        own = {
+            c.variant: Variance(
+                c.ratio.own_scatter**2 * (0.75 if c.variant == "glibc" else 1), c.ratio.blocks - 1
+            )
+            for c in [*plain.family, *plain.floor]
+            if c.metric == metric and c.ratio
+        }
+        moderated = moderate_variances(own, 0.0125)
+        assert len(moderated) == 3
+        for c in found.family:
+            if c.metric == metric and c.ratio:
+                assert c.ratio.scatter**2 == pytest.approx(moderated[c.variant].value)
+                assert c.ratio.freedom == moderated[c.variant].freedom
+
+
+def test_a_variance_takes_two_blocks() -> None:
+    with pytest.raises(ValueError, match="two blocks"):
+        compute_variance([1.0])
+
+
+def test_a_campaign_without_a_version_is_judged_as_before(make: Make) -> None:
+    campaign = load_campaign(make("old", blocks=6))
+    found = compare_with_baseline(campaign)
+    assert campaign.procedure_version == 1
+    assert {m.key.partition(":")[0] for m in found.metrics} == {"tps", "rss_peak", "rss_idle"}
+    assert found.descriptive == []
+    assert {c.ratio.confidence for c in found.family if c.ratio} == {1 - ERROR / (2 * 3)}
+
+
+def test_a_faulty_variant_does_not_hold_up_the_stop(current: Callable[..., Campaign]) -> None:
+    found = compare_with_baseline(current("faulty", 6, 6, faulty=("tuned",)))
+    decided = [c for c in found.family if c.variant == "jemalloc"]
+    sure = replace(decided[0].ratio, low=1.02, high=1.03) if decided[0].ratio else None
+    family = [replace(c, ratio=sure) if c.variant == "jemalloc" else c for c in found.family]
+    assert "tuned" in found.faulty
+    assert stopping_rule.is_design_decided(replace(found, family=family), "solo")
+    assert not stopping_rule.is_design_decided(replace(found, family=family, faulty={}), "solo")
+    everyone = {"tuned": (1, 1), "jemalloc": (1, 1)}
+    assert not stopping_rule.is_design_decided(replace(found, faulty=everyone), "solo")
+
+
+# -- extensions ----------------------------------------------------------------------------------
+
+
+def test_an_extension_runs_to_declared_looks_alone() -> None:
+    procedures = {"solo": declared(6, 6), "duet": declared(10, 10)}
+    found = list_extensions(procedures, {"solo": 10.0, "duet": 2.0})
+    assert found[0] == Extension(goals={"solo": 9, "duet": 15}, seconds=3 * 10 + 5 * 2)
+    assert [e.goals["solo"] for e in found] == [9, 12, 18, 24]
+    cut = list_extensions({"solo": declared(6, 4)}, {"solo": 10.0})
+    assert cut[0] == Extension(goals={"solo": 6}, seconds=20)
+    assert list_extensions({"solo": declared(6, 24)}, {"solo": 10.0}) == []
+
+
+def test_the_last_look_that_fits_is_chosen(make: Make) -> None:
+    directory = make("six", blocks=6, sql=mark_current(6))
+    assert plan_extension(directory, 27.0).goals == {"solo": 9}
+    assert plan_extension(directory, 60.0).goals == {"solo": 12}
+    with pytest.raises(
+        UsageError, match=r"no look fits into 10s: the look at 9 solo blocks .*27 s"
+    ):
+        plan_extension(directory, 10.0)
+
+
+def test_what_cannot_be_extended(make: Make) -> None:
+    with pytest.raises(UsageError, match="an earlier dballoc began it"):
+        plan_extension(make("old", blocks=6), 600.0)
+    decided = (*mark_current(6), "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}')")
+    with pytest.raises(UsageError, match="every comparison is decided"):
+        plan_extension(make("decided", blocks=6, sql=decided), 600.0)
+    with pytest.raises(UsageError, match="the last extension that was declared is done"):
+        plan_extension(make("done", blocks=24, sql=mark_current(6)), 600.0)
+
+
+# -- two campaigns -------------------------------------------------------------------------------
+
+
+def test_campaigns_that_stopped_at_a_look_are_compared_at_its_level(
+    make: Make, current: Callable[..., Campaign]
+) -> None:
+    early, late = current("early", 6, 10), current("late", 10, 10)
+    found = compare_campaigns(early, late)
+    share = 0.8 * 0.36 * 0.8 * 0.64
+    for figure in found.figures:
+        assert figure.contrast
+        level = 1 - 0.025 / 2 * share if figure.measure.primary else 0.95
+        assert figure.contrast.confidence == pytest.approx(level)
+    assert [look.words for look in found.looks] == ["the first's solo blocks: 6 of 10 planned"]
+    assert {f.measure.name for f in found.figures if f.measure.primary} == {"tps", "rss"}
+
+
+def test_a_campaign_before_its_first_look_is_not_compared(current: Callable[..., Campaign]) -> None:
+    found = compare_campaigns(current("young", 4, 6), current("whole", 6, 6))
+    why = {found.no_verdict(f) for f in found.figures if f.measure.primary}
+    assert why == {"the first campaign is not judged yet"}
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_the_shares_of_all_pairs_of_looks_add_up_to_no_more_than_one(a: int, b: int) -> None:
+    total = 0.0
+    for first in declared(a, a).spending:
+        for second in declared(b, b).spending:
+            pair = {"solo": declared(a, first)}, {"solo": declared(b, second)}
+            total += find_look_share(pair[0], "solo") * find_look_share(pair[1], "solo")
+    assert total <= 1 + 1e-9
+
+
+def test_a_comparison_with_an_old_campaign_shares_the_error_as_before() -> None:
+    measures = [("tps", "solo"), ("rss", "solo"), ("rss_idle", "solo")]
+    old = declare_diff_levels(measures, 2, (1, 2))
+    assert set(old.values()) == {ERROR / 6}
+
+
+def test_procedures_know_what_the_duet_leaves_out(make: Make) -> None:
+    duet = json.dumps({"halves": ["0", "1"], "threads": 1, "left_out": {"tuned": "THP"},
+                       "estimate": "middle"})  # fmt: skip
+    sql = (*mark_current(6), f"UPDATE campaign SET value = '{duet}' WHERE key = 'duet'")
+    campaign = load_campaign(make("both", blocks=6, sql=sql, design="both"))
+    assert declare_procedures(campaign)["duet"].shares[CPU].comparisons == 1
+
+
+def test_a_fall_is_told_as_a_fall() -> None:
+    assert convert_to_fall(0.49) == pytest.approx(0.329, abs=1e-3)
+    assert convert_to_fall(float("inf")) == 1.0

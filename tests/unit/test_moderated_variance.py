@@ -1,0 +1,82 @@
+"""Variances that borrow from each other, and wild ones that do not."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.analysis.statistics.moderated_variance import (
+    GUARD,
+    Variance,
+    count_common_freedom,
+    moderate_variances,
+)
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
+
+LIKE_ENOUGH = st.lists(st.floats(0.5, 1.0), min_size=2, max_size=10)
+
+
+ERROR = 0.01  # so much that a comparison borrows as many degrees of freedom as it can
+
+
+def named(values: list[float], freedom: int = 5) -> dict[int, Variance]:
+    return {i: Variance(value, freedom) for i, value in enumerate(values)}
+
+
+def test_the_formula() -> None:
+    found = moderate_variances(named([1.0, 2.0, 2.0, 3.0]), ERROR)
+    assert found[0] == Variance((3 * 2.0 + 5 * 1.0) / 8, 8)
+    assert found[3] == Variance(3.0, 8)  # not taken for smaller than it is
+
+
+@pytest.mark.parametrize(("variances", "freedom"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (9, 3)])
+def test_the_degrees_of_freedom_of_the_common_variance(variances: int, freedom: int) -> None:
+    assert count_common_freedom(variances, ERROR) == freedom
+
+
+@pytest.mark.parametrize(
+    ("error", "freedom"), [(0.025, 3), (0.004, 3), (0.003, 2), (0.001, 1), (0.0001, 0)]
+)
+def test_the_less_a_comparison_may_err_the_less_it_borrows(error: float, freedom: int) -> None:
+    assert count_common_freedom(9, error) == freedom
+
+
+def test_one_that_is_alone_is_left_as_it_is() -> None:
+    assert moderate_variances(named([4.0]), ERROR) == named([4.0])
+    assert moderate_variances({}, ERROR) == {}
+
+
+def test_a_wild_one_keeps_its_own_and_the_others_do_not() -> None:
+    found = moderate_variances(named([1.0, 1.0, 1.0, GUARD + 0.01]), ERROR)
+    assert found[3] == Variance(GUARD + 0.01, 5)
+    assert found[0].freedom == 8
+    assert moderate_variances(named([1.0, 1.0, 1.0, GUARD]), ERROR)[3].freedom == 8
+
+
+def test_without_any_scatter() -> None:
+    assert moderate_variances(named([0.0, 0.0]), ERROR) == {
+        0: Variance(0.0, 6),
+        1: Variance(0.0, 6),
+    }
+    assert moderate_variances(named([0.0, 1.0]), ERROR)[1] == Variance(1.0, 5)
+
+
+@given(LIKE_ENOUGH)
+def test_each_moves_towards_the_mean_and_keeps_its_rank(values: list[float]) -> None:
+    found = moderate_variances(named(values), ERROR)
+    mean = sum(values) / len(values)
+    for i, value in enumerate(values):
+        assert value <= found[i].value <= max(value, mean) + 1e-12
+    by_own = sorted(range(len(values)), key=lambda i: values[i])
+    assert all(found[a].value <= found[b].value + 1e-12 for a, b in pairwise(by_own))
+
+
+def test_an_interval_by_a_moderated_variance() -> None:
+    found = compute_ratio([0.01, -0.01, 0.02, 0.0], 0.95, Variance(0.0004, 6))
+    # Student's t for 6 degrees of freedom at 95 %, as tables have it.
+    assert math.log(found.high / found.low) / 2 == pytest.approx(2.446912 * 0.02 / 2, rel=1e-6)
+    assert (found.scatter, found.freedom) == (0.02, 6)
+    assert found.own_scatter == pytest.approx(math.sqrt(0.0005 / 3))
+    assert found.detectable > math.expm1(math.log(found.high / found.estimate))
