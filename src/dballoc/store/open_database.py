@@ -41,6 +41,8 @@ _LIMITS = {
 # The end of a journal that names another file (pager.c, readSuperJournal).
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _FACTS = ("table", "campaign")
+# Tables that earlier versions of this format did not have; they are read as empty ones.
+_LATER = ("replica",)
 # SQLite errors of opening a file, which are none of its contents.
 _UNREADABLE = ("unable to open", "locked", "readonly", "disk I/O")
 _COMMENT = re.compile(r"--[^\n]*")
@@ -129,6 +131,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
         # NOT NULL and CHECK too.
         if (integrity := db.execute("PRAGMA integrity_check(1)").fetchone()) != ("ok",):
             raise sqlite3.DatabaseError(f"SQLite's check says: {_first_line(integrity)}")
+        _add_later_tables(db)
         # From here on the tables are known to be schema.sql's, and the statements are dballoc's.
         db.set_progress_handler(None, 0)
     except BaseException:
@@ -168,6 +171,8 @@ def _check_schema(db: sqlite3.Connection) -> None:
     if objects.get(_FACTS) == list_tables()[_FACTS]:
         _check_format(db)
     for (kind, name), sql in list_tables().items():
+        if (kind, name) not in objects and name in _LATER:
+            continue
         if (kind, name) not in objects:
             raise readers.Unfit(
                 f"not a results database of dballoc: it has no {kind} {readers.shown(name)}"
@@ -181,6 +186,17 @@ def _check_schema(db: sqlite3.Connection) -> None:
         raise readers.Unfit(
             f"not a results database of dballoc, which makes no {kind} {readers.shown(name)}"
         )
+
+
+def _add_later_tables(db: sqlite3.Connection) -> None:
+    """Add the tables that an earlier version did not write, in memory alone: the file stays as it
+    is.
+    """
+    there = {name for _, name, _ in _list_objects(db)}
+    db.execute("PRAGMA temp_store = MEMORY")
+    for (_, name), sql in list_tables().items():
+        if name in _LATER and name not in there:
+            db.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
 
 
 def _check_format(db: sqlite3.Connection) -> None:

@@ -34,6 +34,7 @@ class TrialRecord:
     slices: list[dict[str, Any]] = field(default_factory=list)
     ledger: list[Row] = field(default_factory=list)
     probes: list[Row] = field(default_factory=list)
+    replicas: list[Row] = field(default_factory=list)
 
 
 class Results:
@@ -246,6 +247,7 @@ class Results:
             ("slice", record.slices),
             ("probe", record.probes),
             ("ledger", record.ledger),
+            ("replica", record.replicas),
         ):
             _insert(self._db, table, [{"trial": number, **row} for row in rows])
 

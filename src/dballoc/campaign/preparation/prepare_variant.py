@@ -28,7 +28,7 @@ from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
 from dballoc.servers.private import command_line as server_options
-from dballoc.servers.private import data_template, option_check
+from dballoc.servers.private import data_template, option_check, replication
 
 # The most clients that dballoc gives a duet by itself.
 MOST_DUET_CLIENTS = 64
@@ -129,6 +129,10 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     )
     programs = _find_client_programs(inputs, build, works)
     options = _make_server_options(experiment, server, build, clients, statements)
+    if any(work.replica for work in works):
+        replication.check_replication(build, where)
+        workers = experiment.replica.workers
+        options = {**replication.make_replica_options(build, workers), **options}
     server_options.check_capacity(options, clients, statements, where)
     option_check.check(build, options, inputs.user, where)
     return PreparedVariant(
