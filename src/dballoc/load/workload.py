@@ -106,8 +106,8 @@ def _check_replicas(works: list[Workload]) -> None:
             f"to, and {others[0].name} does not; run them as two campaigns"
         )
     for work in replicas:
-        if not work.writes or work.program:
-            why = "runs a client program" if work.program else "writes nothing"
+        if not work.writes or work.program or work.backup:
+            why = "writes nothing" if not work.writes else "runs a program beside its clients"
             raise UsageError(
                 f"workload {work.name!r}: replica: it {why}, so there is nothing to measure on a "
                 "replica; use a workload that writes, or say writes = true"

@@ -364,9 +364,14 @@ def _find_client_programs(
         for w in works
         if w.program
     }
+    programs |= {
+        w.name: client_programs.find_backup(build, f"workload {w.name!r}")
+        for w in works
+        if w.backup
+    }
     for work in works:
         needed = [*hammerdb_command.needed_files(work)]
-        if work.program:
+        if work.name in programs:
             needed.append(programs[work.name])
         for path in needed:
             if blocked := inputs.user.blocked_at(path):

@@ -1,4 +1,4 @@
-"""The primary of a replica that is measured: a helper server of the same build under its own malloc.
+"""The primary of a replica that is measured: a helper server of the same build with its own malloc.
 
 Whatever happens to it is no fault of a variant, so it ends the campaign, which can be resumed.
 """
@@ -41,7 +41,8 @@ class Primary:
         raw: Path,
     ) -> None:
         self.build = prepared.build
-        self.password = template.password
+        self._password = template.password
+        self._account: replication.Account | None = None
         self.log = raw / "primary.log"
         self._custody = custody
         self._user = user
@@ -55,10 +56,10 @@ class Primary:
         self._private = directories.make_run_directory(custody.scratch)
 
     @property
-    def port(self) -> int:
-        """Where its replica reaches it, on the loopback: a replica cannot name a socket."""
-        assert self._address.port
-        return self._address.port
+    def account(self) -> replication.Account:
+        """How its replica logs in, once :meth:`start` has returned."""
+        assert self._account
+        return self._account
 
     def start(self) -> None:
         """Copy the data and start the server without waiting for it."""
@@ -71,7 +72,9 @@ class Primary:
             (data / replication.IDENTITY).unlink(missing_ok=True)
         except OSError as error:
             raise Failure(f"the primary's data cannot be copied to {data}: {error}") from None
-        self._address = Address(self._run / "mysqld.sock", private_server.free_port())
+        port = private_server.free_port()
+        self._account = replication.make_account(port)
+        self._address = Address(self._run / "mysqld.sock", port)
         options = replication.make_primary_options(self.build, self._prepared.options)
         cpus = self._prepared.client_cpus
         self._launch = private_server.Launch(
@@ -79,7 +82,7 @@ class Primary:
             env=server_environment.remove_allocator_variables(os.environ),
             address=self._address,
             log=self.log,
-            password=self.password,
+            password=self._password,
             user=self._user,
             cpus=cpus,
             nofile=self._prepared.nofile,
@@ -91,7 +94,7 @@ class Primary:
         assert self._child
         try:
             self._running = private_server.answering(self._child, self._launch, patience, database)
-            replication.begin_binary_log(self.build, self._running.admin)
+            replication.begin_binary_log(self.build, self._running.admin, self.account)
         except private_server.StartFailed as error:
             raise Failure(f"the primary: {error}: {self._last_word()}; {_RESUME}") from None
         except pymysql.Error as error:
@@ -124,7 +127,7 @@ class Primary:
         """
         tcp = self._prepared.server.connect == "tcp"
         address = self._address if tcp else Address(self._address.socket)
-        connection = client.connection_file(self._private, address, self.password, self._user)
+        connection = client.connection_file(self._private, address, self._password, self._user)
         return client.Places(connection, self._run)
 
     def clean_up(self) -> None:

@@ -1,5 +1,5 @@
-"""The replica that a trial measures: what it has applied, how far it is behind its primary, and what
-stops it.
+"""The replica that a trial measures: what it has applied, how far behind its primary it is, and
+what stops it.
 """
 
 import time
@@ -146,7 +146,7 @@ class Replica:
         """Begin to replicate. Fault if the server does not."""
         build, admin = self._primary.build, self._life.running.admin
         try:
-            replication.follow_primary(build, admin, self._primary.port, self._primary.password)
+            replication.follow_primary(build, admin, self._primary.account)
         except pymysql.Error as error:
             raise self._life.explain_refusal(error, "its start", "to replicate") from None
         deadline = time.monotonic() + _CONNECT

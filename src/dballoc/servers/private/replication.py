@@ -1,12 +1,13 @@
 """A replica of a private server: the options and statements of each family, and how far it is."""
 
 import re
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
 from dballoc.errors import UsageError
 from dballoc.servers.build import Build
-from dballoc.servers.private.admin_connection import USER, Admin
+from dballoc.servers.private.admin_connection import Admin
 
 # The file with MySQL's identity of a data directory: two servers with the same one refuse to
 # replicate. A server makes a new one at its start.
@@ -15,6 +16,23 @@ IDENTITY = "auto.cnf"
 _MARIADB_GTID = re.compile(r"\d+-\d+-(\d+)")
 # MySQL's "uuid:first-last" and "uuid:tag:number"; several intervals follow one uuid.
 _INTERVAL = re.compile(r":(\d+)(?:-(\d+))?(?=[:,\s]|$)")
+
+
+@dataclass(frozen=True)
+class Account:
+    """How a replica logs in to its primary, on the loopback: a replica cannot name a socket."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+
+
+def make_account(port: int) -> Account:
+    """Return an account for the primary that listens on a port. MySQL takes 32 characters of a
+    password at most; the first four are for rules that a data directory may bring.
+    """
+    return Account("127.0.0.1", port, "dballoc_replica", f"Aa1-{secrets.token_hex(14)}")
 
 
 @dataclass(frozen=True)
@@ -33,7 +51,7 @@ def check_replication(build: Build, where: str) -> None:
     if not build.entry["replication"]:
         raise UsageError(
             f"{where}: {build.title} cannot be a replica here: it needs GTIDs that a replica "
-            "without a binary log of its own keeps (MariaDB 10.0, MySQL 5.7 or later)"
+            "without a binary log of its own keeps (MariaDB 10.2, MySQL 5.7 or later)"
         )
 
 
@@ -50,19 +68,20 @@ def make_primary_options(build: Build, options: dict[str, str]) -> dict[str, str
     return {k: v for k, v in options.items() if k not in of_replica} | words["primary"]
 
 
-def begin_binary_log(build: Build, primary: Admin) -> None:
-    """Have the primary forget what was written before. pymysql.Error as it comes."""
-    for sql in build.entry["replication"]["begin"]:
-        primary.rows(sql)
-
-
-def follow_primary(build: Build, replica: Admin, port: int, password: str) -> None:
-    """Have the server replicate from the primary at a port of the loopback, from the beginning of
-    its binary log. pymysql.Error as it comes.
+def begin_binary_log(build: Build, primary: Admin, account: Account) -> None:
+    """Make the replica's account on the primary, and have it forget what was written before.
+    pymysql.Error as it comes.
     """
-    values = {"host": "127.0.0.1", "port": str(port), "user": USER, "password": password}
+    for sql in build.entry["replication"]["begin"]:
+        primary.rows(sql.format(**vars(account)))
+
+
+def follow_primary(build: Build, replica: Admin, account: Account) -> None:
+    """Have the server replicate from the beginning of its primary's binary log. pymysql.Error as it
+    comes.
+    """
     for sql in build.entry["replication"]["follow"]:
-        replica.rows(sql.format(**values))
+        replica.rows(sql.format(**vars(account)))
 
 
 def count_committed(build: Build, primary: Admin) -> int:
