@@ -24,6 +24,7 @@ _TABLES = (
     "mark",
     "slice",
     "ledger",
+    "replica",
 )
 
 
@@ -51,6 +52,7 @@ class Campaign:
     mark: pl.DataFrame
     slice: pl.DataFrame
     ledger: pl.DataFrame
+    replica: pl.DataFrame
 
     @property
     def imported(self) -> bool:

@@ -214,11 +214,11 @@ class Duet(_Table):
 
 
 class Replica(_Table):
-    """How a replica applies: with how many threads (0: one, in order), and how long a step waits
-    at most for what its load left to be applied.
+    """How a replica applies: with how many threads (0: one alone; None: as the server's options
+    say, else four), and how long a step waits at most for what its load left to be applied.
     """
 
-    workers: Annotated[int, Field(ge=0, le=1024)] = 4
+    workers: Annotated[int, Field(ge=0, le=1024)] | None = None
     catch_up: Duration = 60.0
 
 

@@ -38,6 +38,7 @@ from dballoc.report.sections import (
     heap,
     imported,
     method,
+    replica,
     scaled_down,
     tables,
     workload_groups,
@@ -96,7 +97,12 @@ def judge_campaign(
         comparisons,
         recommendation,
         replace(
-            verdict_answer, notes=[*scaled_down.list_scaling_notes(campaign), *verdict_answer.notes]
+            verdict_answer,
+            notes=[
+                *scaled_down.list_scaling_notes(campaign),
+                *replica.describe_late_replicas(campaign),
+                *verdict_answer.notes,
+            ],
         ),
     )
 
@@ -172,6 +178,7 @@ def _make_sections(
             else []
         ),
         *(_make_solo_sections(campaign, variants, few) if "solo" in campaign.designs else []),
+        *([replicas] if (replicas := replica.make_replica_section(campaign)) else []),
         *(
             [contention.make_contention_section(campaign, profiles)]
             if isinstance(profiles, Contention)

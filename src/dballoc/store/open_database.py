@@ -192,10 +192,10 @@ def _add_later_tables(db: sqlite3.Connection) -> None:
     """Add the tables that an earlier version did not write, in memory alone: the file stays as it
     is.
     """
-    there = {name for _, name, _ in _list_objects(db)}
+    names = {name for _, name, _ in _list_objects(db)}
     db.execute("PRAGMA temp_store = MEMORY")
     for (_, name), sql in list_tables().items():
-        if name in _LATER and name not in there:
+        if name in _LATER and name not in names:
             db.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
 
 

@@ -131,8 +131,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     options = _make_server_options(experiment, server, build, clients, statements)
     if any(work.replica for work in works):
         replication.check_replication(build, where)
-        workers = experiment.replica.workers
-        options = {**replication.make_replica_options(build, workers), **options}
+        options = replication.make_replica_options(build, options, experiment.replica.workers)
     server_options.check_capacity(options, clients, statements, where)
     option_check.check(build, options, inputs.user, where)
     return PreparedVariant(

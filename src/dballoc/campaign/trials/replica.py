@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 
+from dballoc.analysis.tables.replica_lag import KEEPS_UP
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.primary import Primary
 from dballoc.campaign.trials.server_in_trial import ServerLife
@@ -19,8 +20,6 @@ from dballoc.servers.private import replication
 # Seconds between two looks at a replica that catches up, and how long it may take to connect.
 _POLL = 0.05
 _CONNECT = 30.0
-# A replica that is farther behind at the end of a level, in seconds, does not keep up.
-KEEPS_UP = 1.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class ReplicaStep:
             clock=reading.clock,
             seconds=reading.clock - before.clock,
             events=reading.applied - before.applied,
-            queries=0,
+            queries=reading.applied - before.applied,
             latency=None,
         )
         self.intervals.append(applied)
@@ -83,15 +82,17 @@ def compute_lag(readings: list[Progress], now: Progress) -> float:
     return now.clock - (a.clock + share * (b.clock - a.clock))
 
 
-def make_total(done: ReplicaStep, of_client: Total) -> Total:
-    """Return the totals of a step: what the replica applied from the load's begin to its end."""
-    first, last = done.readings[0], done.loaded
+def make_total(progress: ReplicaStep, of_client: Total) -> Total:
+    """Return the totals of a step: what the replica applied from the load's begin to its end. It
+    has no statements to count, so a transaction counts as one.
+    """
+    first, last = progress.readings[0], progress.loaded
     assert last
     return Total(
         clock=last.clock,
         seconds=last.clock - (of_client.clock - of_client.seconds),
         events=last.applied - first.applied,
-        queries=0,
+        queries=last.applied - first.applied,
         latency_min=None,
         latency_avg=None,
         latency_max=None,
@@ -100,16 +101,16 @@ def make_total(done: ReplicaStep, of_client: Total) -> Total:
     )
 
 
-def make_replica_row(step: int, done: ReplicaStep, of_client: Total) -> dict[str, object]:
+def make_replica_row(step: int, progress: ReplicaStep, of_client: Total) -> dict[str, object]:
     """Return the row of table ``replica``."""
-    first, loaded, last = done.readings[0], done.loaded, done.caught_up
+    first, loaded, last = progress.readings[0], progress.loaded, progress.caught_up
     assert loaded and last
     begin = of_client.clock - of_client.seconds
     return {
         "step": step,
         "primary_tps": (loaded.committed - first.committed) / (loaded.clock - begin),
         "behind": loaded.behind,
-        "lag": compute_lag(done.readings, loaded),
+        "lag": compute_lag(progress.readings, loaded),
         "waited": last.clock - loaded.clock,
         "left_behind": last.behind,
     }
@@ -121,10 +122,10 @@ def describe_lag(row: Mapping[str, Any]) -> str | None:
     """
     if row["lag"] <= KEEPS_UP:
         return None
-    left = row["left_behind"]
+    waiting = row["left_behind"]
     after = (
-        f"{left:,} of them still wait {row['waited']:.0f} s later"
-        if left
+        f"{waiting:,} of them still wait {row['waited']:.0f} s later"
+        if waiting
         else f"applied {row['waited']:.1f} s later"
     )
     return (
@@ -172,13 +173,13 @@ class Replica:
         if not self._read_state(when).applying:
             raise Fault("replication", f"{when}: the replica stopped applying without a message")
 
-    def finish_load(self, done: ReplicaStep, when: str, sample: Callable[[], None]) -> None:
+    def finish_load(self, progress: ReplicaStep, when: str, sample: Callable[[], None]) -> None:
         """Note how far the replica is at the load's end, then wait until it has applied all, or for
         as long as the experiment says; ``sample`` is called once a second meanwhile.
         """
-        now = done.loaded = self.read_progress(when)
+        now = progress.loaded = self.read_progress(when)
         sampled = now.clock
-        while now.behind and now.clock - done.loaded.clock < self._patience:
+        while now.behind and now.clock - progress.loaded.clock < self._patience:
             self._life.check_alive(when)
             self.check(when)
             self._life.running.child.wait(_POLL)
@@ -186,7 +187,7 @@ class Replica:
             if now.clock - sampled >= 1.0:
                 sample()
                 sampled = now.clock
-        done.caught_up = now
+        progress.caught_up = now
 
     def _read_state(self, when: str) -> replication.ReplicaState:
         try:

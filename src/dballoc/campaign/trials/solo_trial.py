@@ -251,7 +251,7 @@ class _Trial:
 
     def _run_load(self, step: Step, series: _Series) -> client.Result:
         begin = self.replica.read_progress(step.title) if self.replica else None
-        done = ReplicaStep([begin]) if begin else None
+        progress = ReplicaStep([begin]) if begin else None
         running = self._start_client(step, step.seconds)
         deadline = time.monotonic() + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
         ended: Exit | None = None
@@ -259,7 +259,7 @@ class _Trial:
             while ended is None:
                 self.life.check_alive(step.title)
                 ended = running.wait(_POLL)
-                self._collect_reports(step, series, running, done)
+                self._collect_reports(step, series, running, progress)
                 if time.monotonic() > deadline:
                     late = f"{running.program} still runs {_OVERRUN:.0f} s after its planned end"
                     raise self._explain_client(step, client.ClientFailed(late))
@@ -270,18 +270,18 @@ class _Trial:
             result = running.result(ended)
         except client.ClientFailed as error:
             raise self._explain_client(step, error) from None
-        return self._finish_replica(step, series, done, result) if done else result
+        return self._finish_replica(step, series, progress, result) if progress else result
 
     def _collect_reports(
-        self, step: Step, series: _Series, running: client.Client, done: ReplicaStep | None
+        self, step: Step, series: _Series, running: client.Client, progress: ReplicaStep | None
     ) -> None:
         """Take a sample for every report of the client that has come, and when the last is old."""
         samples, intervals = series.samples, series.intervals
         for report in running.reports():
             interval = report
-            if self.replica and done:
+            if self.replica and progress:
                 self.replica.check(step.title)
-                interval = done.add(self.replica.read_progress(step.title), report)
+                interval = progress.add(self.replica.read_progress(step.title), report)
             intervals.append(interval)
             # The counters' window lies between the first report and the last. A load that
             # ends by itself (seconds 0) may end with any of them.
@@ -305,18 +305,18 @@ class _Trial:
         return explain_client_failure(self.life, step.title, error)
 
     def _finish_replica(
-        self, step: Step, series: _Series, done: ReplicaStep, result: client.Result
+        self, step: Step, series: _Series, progress: ReplicaStep, result: client.Result
     ) -> client.Result:
         """Wait for the replica, and return the result of its step: what it applied."""
         assert self.replica
         self.replica.finish_load(
-            done, step.title, lambda: series.samples.append(self.life.sampler.sample())
+            progress, step.title, lambda: series.samples.append(self.life.sampler.sample())
         )
-        row = make_replica_row(step.number, done, result.total)
+        row = make_replica_row(step.number, progress, result.total)
         self.record.replicas.append(row)
         if step.kind == "level" and (sentence := describe_lag(row)):
             self.context.observer.notice(f"{self.prepared.variant.name}, {step.title}: {sentence}")
-        return client.Result(make_total(done, result.total), [])
+        return client.Result(make_total(progress, result.total), [])
 
     def _keep_step(self, measurements: StepMeasurements, series: _Series) -> None:
         step = measurements.step

@@ -12,6 +12,8 @@ from dballoc.servers.private.admin_connection import Admin
 # The file with MySQL's identity of a data directory: two servers with the same one refuse to
 # replicate. A server makes a new one at its start.
 IDENTITY = "auto.cnf"
+# The threads with which a replica applies unless somebody says otherwise.
+WORKERS = 4
 
 _MARIADB_GTID = re.compile(r"\d+-\d+-(\d+)")
 # MySQL's "uuid:first-last" and "uuid:tag:number"; several intervals follow one uuid.
@@ -55,10 +57,16 @@ def check_replication(build: Build, where: str) -> None:
         )
 
 
-def make_replica_options(build: Build, workers: int) -> dict[str, str]:
-    """Return the options of a server that is to be a replica with ``workers`` applying threads."""
+def make_replica_options(
+    build: Build, options: dict[str, str], workers: int | None
+) -> dict[str, str]:
+    """Return a server's ``options`` with those that make it a replica: its number of applying
+    threads is ``workers``, else what ``options`` say, else a few.
+    """
     words = build.entry["replication"]
-    return {**words["replica"], words["workers"]: str(workers)}
+    usual = {words["workers"]: str(WORKERS)}
+    configured = {} if workers is None else {words["workers"]: str(workers)}
+    return {**usual, **options, **configured, **words["replica"]}
 
 
 def make_primary_options(build: Build, options: dict[str, str]) -> dict[str, str]:
