@@ -54,7 +54,7 @@ CREATE TABLE trial (
   ended           REAL NOT NULL,
   seconds_planned REAL NOT NULL,    -- of it: measuring, warming up or idling on purpose
   outcome         TEXT NOT NULL CHECK (outcome IN ('ok', 'fault')),
-  fault           TEXT,             -- start, hang, died, oom, client, disk, proof
+  fault           TEXT,             -- start, hang, died, oom, client, disk, proof, replication
   fault_text      TEXT,
   exit_status     INTEGER,          -- of the server; negative: a signal
   log_tail        TEXT,
