@@ -17,7 +17,7 @@ from pathlib import Path
 
 from campaigns import run
 
-from dballoc.analysis.tables import contention
+from dballoc.analysis.tables.profiles import contention
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.waits_below_malloc import WaitCost, split_waits
 from dballoc.profile.symbols import cpp_names

@@ -21,7 +21,7 @@ from pathlib import Path
 from campaigns import run
 from scipy import stats
 
-from dballoc.analysis.tables import heap_profiles
+from dballoc.analysis.tables.profiles import heap_profiles
 from dballoc.profile.heap import probe_client, probe_launch
 
 SOURCE = Path(__file__).parent.parent / "tests" / "native" / "calls.c"

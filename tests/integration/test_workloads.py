@@ -427,6 +427,56 @@ def test_dumps_beside_transactions(run_cli: Cli, tiny_experiment: Experiment, ou
     assert shown[1] > shown[0]
 
 
+def test_dumps_and_stages_beside_writes(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
+    if not (shutil.which("mariadb-dump") or shutil.which("mysqldump")):
+        pytest.skip("needs mariadb-dump or mysqldump: apt-get install mariadb-client")
+    file_ = tiny_experiment(
+        workloads=["dump-beside-writes", "backup-stages"],
+        threads=[3],
+        variant=GLIBC,
+        time={"idle": "0s"},
+    )
+    done = run_cli("bench", file_, "--out", out)
+    assert done.status == 0, done.text
+    raw = out / "trials" / rows(out, "SELECT directory FROM trial WHERE trial = 1")[0]["directory"]
+
+    def count(step: int, when: str, name: str) -> int:
+        text = (raw / f"status-{step:02}-{when}.tsv").read_text()
+        return int(re.search(rf"^{name}\t(\d+)$", text, re.MULTILINE)[1])  # type: ignore[index]
+
+    def rise(step: int, name: str) -> int:
+        return count(step, "after", name) - count(step, "before", name)
+
+    dumps, stages = (
+        s["step"] for s in rows(out, "SELECT * FROM step WHERE kind = 'level' AND trial = 1")
+    )
+    assert rise(dumps, "Com_show_create_table") > 0
+    assert rise(dumps, "Com_update") > 10
+    assert rise(stages, "Com_backup") >= 5
+    assert rise(stages, "Com_update") > 10
+
+
+def test_a_backup_beside_writes(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
+    if not shutil.which("mariadb-backup"):
+        pytest.skip("needs mariadb-backup: apt-get install mariadb-backup")
+    file_ = tiny_experiment(
+        workloads=["backup-beside-writes"],
+        threads=[1, 3],
+        variant=GLIBC,
+        time={"idle": "0s", "level": "6s"},
+    )
+    done = run_cli("bench", file_, "--out", out)
+    assert done.status == 0, done.text
+    alone, beside = (
+        rows(out, f"SELECT * FROM step WHERE kind = 'level' AND threads = {threads}")
+        for threads in (1, 3)
+    )
+    assert all(r["events"] >= 1 and r["queries"] == 0 for r in alone), "whole backups alone"
+    assert all(r["queries"] > 100 for r in beside)
+
+
 def test_tpcc_in_a_campaign(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     own = {"small": {"use": "tpcc", "options": {"items": "50", "customers": "10"}}}
     file_ = tiny_experiment(workloads=["small"], workload=own, variant=GLIBC, time={"idle": "0s"})

@@ -10,7 +10,7 @@ from example_results import build
 from test_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import contention
+from dballoc.analysis.tables.profiles import contention
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.trial_steps import plan_steps

@@ -12,6 +12,7 @@ from dballoc.experiment.model import Data, Load
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client, sysbench_command
 from dballoc.load.workload import of_catalogue
+from dballoc.servers import client_programs
 from dballoc.servers.private.command_line import Address
 
 DATA = Data(tables=3, rows=500)
@@ -125,8 +126,11 @@ def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
         load=Load(),
         program=Path("/opt/my sql/mariadb-dump"),
     )
-    words = client.dump_command(job, connection)
-    assert words is not None
+    places = client.Places(connection, tmp_path / "work")
+    beside = client.beside_command(job, of_catalogue("dump-churn"), places)
+    assert beside is not None
+    words = beside.command
+    assert beside.log.parent == places.work
     assert shlex.split(words)[0] == "/opt/my sql/mariadb-dump"
     assert shlex.split(words)[-1] == "my shop"
     assert "secret" not in words
@@ -134,6 +138,42 @@ def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
     assert f"--defaults-file={option_file}" in shlex.split(words)
     assert option_file.stat().st_mode & 0o777 == 0o600
     assert f"socket={address.socket}" in option_file.read_text()
+
+
+def test_a_backup_is_streamed_and_knows_the_account_from_a_file(tmp_path: Path) -> None:
+    connection = client.connection_file(
+        tmp_path, Address(tmp_path / "s.sock"), "secret", ServerUser(None)
+    )
+    job = client.Job(
+        workload="backup-beside-writes",
+        threads=1,
+        seconds=5,
+        data=Data(),
+        engine="innodb",
+        load=Load(),
+        program=Path("/usr/bin/xtrabackup"),
+    )
+    places = client.Places(connection, tmp_path / "work")
+    beside = client.beside_command(job, of_catalogue(job.workload), places)
+    assert beside is not None
+    words = shlex.split(beside.command)
+    assert words[:2] == ["/usr/bin/xtrabackup", f"--defaults-file={tmp_path / 'client.cnf'}"]
+    assert {"--backup", "--stream=xbstream"} <= set(words)
+    assert "secret" not in beside.command
+    # Nothing of it lies beside the server's data.
+    assert all(word.endswith(("work", "work/backup")) for word in words if "dir=" in word)
+
+
+@pytest.mark.parametrize(
+    ("output", "series"),
+    [
+        ("mariadb-backup based on MariaDB server 10.11.19-MariaDB debian-linux-gnu", "10.11"),
+        ("xtrabackup version 8.4.0-3 based on MySQL server 8.4.2 Linux (x86_64)", "8.4"),
+        ("something else 1.2", None),
+    ],
+)
+def test_the_series_of_a_backup_program(output: str, series: str | None) -> None:
+    assert client_programs.find_series(output) == series
 
 
 def test_a_workload_that_is_not_there() -> None:

@@ -26,6 +26,8 @@ KEYS = {
     "whole",
     "program",
     "hammerdb",
+    "replica",
+    "backup",
 }
 
 

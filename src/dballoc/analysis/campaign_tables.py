@@ -26,6 +26,7 @@ _TABLES = (
     "ledger",
     "step_counter",
     "slice_counter",
+    "replica",
 )
 
 
@@ -55,6 +56,7 @@ class Campaign:
     ledger: pl.DataFrame
     step_counter: pl.DataFrame
     slice_counter: pl.DataFrame
+    replica: pl.DataFrame
 
     @property
     def imported(self) -> bool:

@@ -132,6 +132,8 @@ def _estimate_solo_block(setting: PreparedCampaign) -> _SoloBlock:
             seconds += setting.experiment.data.tables * setting.experiment.data.rows / _ROWS_LOADED
         loads = sum(1 for s in steps if s.kind in ("warmup", "level"))
         profiles = sum(1 for s in steps if s.kind == "profile")
+        if setting.has_replica:
+            seconds += _PER_TRIAL + copied  # its primary
         on_purpose += planned
         seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD + profiles * _PER_PROFILE
         if setting.experiment.profile == "heap" and is_profiled(setting.experiment, slot):

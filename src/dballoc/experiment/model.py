@@ -140,7 +140,7 @@ class Data(_Table):
 
 class Workload(_Table):
     """A workload of the user's own: a sysbench script, a file of SQL statements, or another
-    workload with other options.
+    workload with other options. ``replica``: it loads the primary of the server that is measured.
     """
 
     script: str | None = None
@@ -149,6 +149,7 @@ class Workload(_Table):
     options: Options = {}
     prepared: Annotated[int, Field(ge=0, le=10**9)] = 0
     writes: bool = False
+    replica: bool = False
 
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
@@ -211,6 +212,15 @@ class Duet(_Table):
         if self.slice is not None and self.slice - self.discard < 0.2:
             raise ValueError('slice lasts at least "200ms" longer than discard')
         return self
+
+
+class Replica(_Table):
+    """How a replica applies: with how many threads (0: one alone; None: as the server's options
+    say, else four), and how long a step waits at most for what its load left to be applied.
+    """
+
+    workers: Annotated[int, Field(ge=0, le=1024)] | None = None
+    catch_up: Duration = 60.0
 
 
 class Limits(_Table):
@@ -314,6 +324,7 @@ class Experiment(_Table):
     load: Load = Load()
     time: Time = Time()
     duet: Duet = Duet()
+    replica: Replica = Replica()
     limits: Limits = Limits()
     fit: Fit = Fit()
     noise: Noise = Noise()

@@ -12,6 +12,7 @@ from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client_output, hammerdb_command, sql_workload, sysbench_command
 from dballoc.load.client_output import Follower, Interval
+from dballoc.load.sysbench_command import Beside
 from dballoc.load.workload import Workload
 from dballoc.servers.private.admin_connection import USER
 from dballoc.servers.private.command_line import Address
@@ -134,7 +135,7 @@ def start(
         argv = sysbench_command.command(bench, connection, "run", options)
         program = program_file(connection.parent, work, user)
         env = sysbench_command.environment(
-            bench, work, follower.path, program, dump_command(job, connection)
+            bench, work, follower.path, program, beside_command(job, work, places)
         )
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
     child = custody.spawn(
@@ -152,18 +153,25 @@ def program_file(directory: Path, work: Workload, user: ServerUser) -> Path | No
     )
 
 
-def dump_command(job: Job, connection: Path) -> str | None:
-    """Return the command that dumps the load's database, as words of a shell; None for a job
-    without a program.
+def beside_command(job: Job, work: Workload, places: Places) -> Beside | None:
+    """Return what a job's workload runs beside its clients: a dump of the load's database, or a
+    backup of the whole server; None for a job without a program.
     """
     if job.program is None:
         return None
-    # MySQL's mysqldump asks for statistics that no other server has; MariaDB's does not know the
-    # option that turns that off.
-    options = ["--single-transaction", "--quick", "--loose-column-statistics=0", job.data.database]
-    return shlex.join(
-        [str(job.program), f"--defaults-file={connection.parent / _OPTION_FILE}", *options]
-    )
+    if work.backup:
+        # Streamed, so that it takes no disk but for the log that it copies meanwhile.
+        backup = places.work / "backup"
+        options = ["--backup", "--stream=xbstream", f"--target-dir={backup}"]
+        options.append(f"--tmpdir={places.work}")
+    else:
+        # MySQL's mysqldump asks for statistics that no other server has; MariaDB's does not know
+        # the option that turns that off.
+        options = ["--single-transaction", "--quick", "--loose-column-statistics=0"]
+        options.append(job.data.database)
+    account = f"--defaults-file={places.connection.parent / _OPTION_FILE}"
+    words = [str(job.program), account, *options]
+    return Beside(shlex.join(words), places.work / "beside.log")
 
 
 def option_file(directory: Path, address: Address, password: str, user: ServerUser) -> Path:

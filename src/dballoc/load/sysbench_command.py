@@ -38,6 +38,16 @@ class Sysbench:
         return self.workloads.get(name) or of_catalogue(name)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A program that a workload's first client runs: its command line for a shell, and the file for
+    what it says.
+    """
+
+    command: str
+    log: Path
+
+
 @cache
 def find() -> Sysbench:
     """Find the machine's sysbench, 1.0 or later. UsageError if there is none."""
@@ -151,10 +161,10 @@ def environment(
     work: Workload,
     intervals: Path,
     program: Path | None = None,
-    dump: str | None = None,
+    beside: Beside | None = None,
 ) -> dict[str, str]:
     """Return the client's environment, without anything of the server's variant. ``program``: a
-    compiled SQL file; ``dump``: the command line of a workload that dumps.
+    compiled SQL file; ``beside``: what its first client runs.
     """
     directories = [lua(), *([work.file.parent] if work.file else []), sysbench.share]
     return {
@@ -163,7 +173,11 @@ def environment(
         "DBALLOC_SCRIPT": work.script,
         "DBALLOC_INTERVALS": str(intervals),
         **({"DBALLOC_PROGRAM": str(program)} if program else {}),
-        **({"DBALLOC_DUMP": dump} if dump else {}),
+        **(
+            {"DBALLOC_BESIDE": beside.command, "DBALLOC_BESIDE_LOG": str(beside.log)}
+            if beside
+            else {}
+        ),
     }
 
 

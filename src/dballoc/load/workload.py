@@ -44,6 +44,8 @@ class Workload:
     reads_whole_tables: bool = False
     program: tuple[str, ...] = ()
     hammerdb: bool = False
+    replica: bool = False
+    backup: bool = False
     driver: str = "sysbench"
 
     def prepares(self, load: model.Load) -> bool:
@@ -55,11 +57,8 @@ def of_catalogue(name: str) -> Workload:
     """Return the catalogue's workload. UsageError if there is none of that name."""
     row: dict[str, Any] = look_up(workloads(), name, "workload")
     content = _scripts() if row.get("brings") else ""
-    more = {
-        key: row[key]
-        for key in ("group", "writes", "text", "brings", "ends", "hammerdb")
-        if key in row
-    }
+    same = ("group", "writes", "text", "brings", "ends", "hammerdb", "replica", "backup")
+    more = {key: row[key] for key in same if key in row}
     return Workload(
         name=name,
         script=row["script"],
@@ -92,7 +91,29 @@ def settle(experiment: model.Experiment) -> dict[str, Workload]:
                 f"workload.{name}: dballoc has a workload of that name; choose another"
             )
     names = dict.fromkeys([*experiment.workloads, *experiment.warm])
-    return {n: _settle(n, experiment) for n in names}
+    works = {n: _settle(n, experiment) for n in names}
+    _check_replicas(list(works.values()))
+    return works
+
+
+def _check_replicas(works: list[Workload]) -> None:
+    """UsageError for a replica's workload beside others, and for one that gives a replica nothing
+    to apply.
+    """
+    replicas = [w for w in works if w.replica]
+    others = [w for w in works if not w.replica]
+    if replicas and others:
+        raise UsageError(
+            f"workloads: {replicas[0].name} measures a replica, which only its primary may write "
+            f"to, and {others[0].name} does not; run them as two campaigns"
+        )
+    for work in replicas:
+        if not work.writes or work.program or work.backup:
+            why = "writes nothing" if not work.writes else "runs a program beside its clients"
+            raise UsageError(
+                f"workload {work.name!r}: replica: it {why}, so there is nothing to measure on a "
+                "replica; use a workload that writes, or say writes = true"
+            )
 
 
 def _settle(name: str, experiment: model.Experiment) -> Workload:
@@ -121,7 +142,13 @@ def own(name: str, table: model.Workload) -> Workload:
                 "list it in workloads"
             )
         options = {**_bare(base.options), **_bare(table.options)}
-        return replace(base, name=name, options=options, prepared=table.prepared or base.prepared)
+        return replace(
+            base,
+            name=name,
+            options=options,
+            prepared=table.prepared or base.prepared,
+            replica=table.replica or base.replica,
+        )
     path = Path(table.script or table.sql or "").absolute()
     try:
         content = path.read_bytes()
@@ -135,6 +162,7 @@ def own(name: str, table: model.Workload) -> Workload:
             options=table.options,
             prepared=table.prepared,
             writes=table.writes,
+            replica=table.replica,
             file=path,
             content=digest,
         )
@@ -152,6 +180,7 @@ def own(name: str, table: model.Workload) -> Workload:
         options=table.options,
         prepared=table.prepared,
         writes=writes,
+        replica=table.replica,
         file=path,
         content=digest,
         statements=statements,

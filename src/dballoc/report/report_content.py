@@ -17,8 +17,8 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import collapses, level_curves, memory_ledger, speed_metric
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
-from dballoc.analysis.tables.contention import Contention
-from dballoc.analysis.tables.heap_profiles import Heaps
+from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
@@ -41,6 +41,7 @@ from dballoc.report.sections import (
     heap,
     imported,
     method,
+    replica,
     scaled_down,
     tables,
     workload_groups,
@@ -95,13 +96,17 @@ def judge_campaign(
     settling = settling_time.compute_settling(
         settling_time.list_open_figures(comparisons, recommendation),
         settling_time.measure_paces(campaign, progress.planned),
-        extendable=MARGIN_FACT in campaign.facts,
+        extendable=campaign.procedure_version > 1,
     )
     surroundings = Surroundings(
         tails=collect_tail_latencies(campaign), settling=settling, directory=directory
     )
     answer = compose_answer(comparisons, recommendation, baseline, progress, surroundings)
-    notes = [*scaled_down.list_scaling_notes(campaign), *answer.notes]
+    notes = [
+        *scaled_down.list_scaling_notes(campaign),
+        *replica.describe_late_replicas(campaign),
+        *answer.notes,
+    ]
     return comparisons, recommendation, replace(answer, notes=notes)
 
 
@@ -194,6 +199,7 @@ def _make_sections(
         ),
         *(_make_solo_sections(campaign, variants, few) if "solo" in campaign.designs else []),
         *counters.make_counter_sections(campaign),
+        *([replicas] if (replicas := replica.make_replica_section(campaign)) else []),
         *(
             [contention.make_contention_section(campaign, profiles)]
             if isinstance(profiles, Contention)

@@ -7,8 +7,8 @@ from pathlib import Path
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.tables import contention, heap_profiles
 from dballoc.analysis.tables.largest_cache import load_fits as load_fit
+from dballoc.analysis.tables.profiles import contention, heap_profiles
 from dballoc.errors import Failure, UsageError
 from dballoc.report import fit_report
 from dballoc.report.charts import export

@@ -21,7 +21,7 @@ FILE = "results.sqlite"
 FORMAT = 3
 
 # Tables that results of an earlier version of this format may lack: added when they are opened.
-ADDED = ("step_counter", "slice_counter")
+ADDED = ("step_counter", "slice_counter", "replica")
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.
 _LARGEST = 2**31
@@ -192,6 +192,7 @@ def _check_schema(db: sqlite3.Connection) -> None:
 def _add_missing_tables(db: sqlite3.Connection, temporary: bool) -> None:
     """Add those of :data:`ADDED` that the file lacks; ``temporary``: in memory, not to the file."""
     present = {name for _, name, _ in _list_objects(db)}
+    db.execute("PRAGMA temp_store = MEMORY")
     for (_, name), sql in list_tables().items():
         if name in ADDED and name not in present:
             db.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE") if temporary else sql)

@@ -36,6 +36,7 @@ class TrialRecord:
     probes: list[Row] = field(default_factory=list)
     step_counters: list[Row] = field(default_factory=list)
     slice_counters: list[Row] = field(default_factory=list)
+    replicas: list[Row] = field(default_factory=list)
 
 
 class Results:
@@ -249,6 +250,7 @@ class Results:
             ("ledger", record.ledger),
             ("step_counter", record.step_counters),
             ("slice_counter", record.slice_counters),
+            ("replica", record.replicas),
         ):
             _insert(self._db, table, [{"trial": number, **row} for row in rows])
 

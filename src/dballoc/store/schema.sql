@@ -54,7 +54,7 @@ CREATE TABLE trial (
   ended           REAL NOT NULL,
   seconds_planned REAL NOT NULL,    -- of it: measuring, warming up or idling on purpose
   outcome         TEXT NOT NULL CHECK (outcome IN ('ok', 'fault')),
-  fault           TEXT,             -- start, hang, died, oom, client, disk, proof
+  fault           TEXT,             -- start, hang, died, oom, client, disk, proof, replication
   fault_text      TEXT,
   exit_status     INTEGER,          -- of the server; negative: a signal
   log_tail        TEXT,
@@ -226,3 +226,16 @@ CREATE TABLE probe (
   asked      INTEGER NOT NULL,
   pool_bytes INTEGER                -- as the server itself had it; NULL if it was not asked in time
 );
+
+-- What a replica did in a step of load on its primary. Its throughput, in table step, is what it applied while the load ran.
+-- Results of before there were replicas have no such table.
+CREATE TABLE replica (
+  trial       INTEGER NOT NULL REFERENCES trial,
+  step        INTEGER NOT NULL,
+  primary_tps REAL NOT NULL,        -- transactions that its primary committed
+  behind      INTEGER NOT NULL,     -- transactions that were not applied when the load ended
+  lag         REAL NOT NULL,        -- seconds: how long ago the primary had been where the replica was then
+  waited      REAL NOT NULL,        -- seconds until all was applied, or until waiting ended
+  left_behind INTEGER NOT NULL,     -- transactions that were not applied even then
+  PRIMARY KEY (trial, step)
+) WITHOUT ROWID;

@@ -73,9 +73,19 @@ class PreparedCampaign:
         ]
 
     @property
+    def has_replica(self) -> bool:
+        """Whether the servers that are measured are replicas, each with a primary beside it."""
+        return any(self.sysbench.workload(name).replica for name in self.experiment.workloads)
+
+    @property
     def memory_needed(self) -> int:
         """Bytes that the servers that run at once are expected to take at most."""
-        solo = self._estimate_memory(max(self.experiment.threads)) if "solo" in self.designs else 0
+        servers = 2 if self.has_replica else 1
+        solo = (
+            servers * self._estimate_memory(max(self.experiment.threads))
+            if "solo" in self.designs
+            else 0
+        )
         return max(solo, 2 * self._estimate_memory(self.duet.threads) if self.duet else 0)
 
     def _estimate_memory(self, clients: int) -> int:
@@ -122,7 +132,7 @@ class PreparedCampaign:
         )
         return (
             sum(sizes[key] for key in missing)
-            + (2 if self.duet else 1) * max(sizes.values())
+            + (2 if self.duet or self.has_replica else 1) * max(sizes.values())
             + loaded
         )
 
@@ -223,10 +233,11 @@ def _check_memory(setting: PreparedCampaign) -> None:
     """UsageError if less memory is available than the servers are expected to take."""
     available = psutil.virtual_memory().available
     limit = setting.experiment.limits.memory
-    need = min(
-        setting.memory_needed,
-        (2 if setting.duet else 1) * limit if limit else setting.memory_needed,
-    )
+    need = setting.memory_needed
+    if limit and setting.has_replica:
+        need = min(need, limit + need // 2)  # the primary has no limit
+    elif limit:
+        need = min(need, (2 if setting.duet else 1) * limit)
     if need > available:
         purpose = "for a duet's two servers" if setting.duet else "of memory needed"
         remedy = "lower the buffer pool or the threads" + (

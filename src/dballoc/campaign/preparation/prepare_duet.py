@@ -37,6 +37,11 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
                 f"{name}: this workload ends by itself, but a duet loads both servers without "
                 "a break; use --design solo"
             )
+        if sysbench.workload(name).replica:
+            raise UsageError(
+                f"{name}: a duet has a half of the CPUs for a server with its client, but a "
+                "replica has a primary too; use --design solo"
+            )
     if experiment.sequence == "fresh":
         raise UsageError(
             "sequence: a duet runs all workloads in one server start; use --design solo for a "

@@ -28,7 +28,7 @@ from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
 from dballoc.servers.private import command_line as server_options
-from dballoc.servers.private import data_template, option_check
+from dballoc.servers.private import data_template, option_check, replication
 
 # The most clients that dballoc gives a duet by itself.
 MOST_DUET_CLIENTS = 64
@@ -129,6 +129,9 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     )
     programs = _find_client_programs(inputs, build, works)
     options = _make_server_options(experiment, server, build, clients, statements)
+    if any(work.replica for work in works):
+        replication.check_replication(build, where)
+        options = replication.make_replica_options(build, options, experiment.replica.workers)
     server_options.check_capacity(options, clients, statements, where)
     option_check.check(build, options, inputs.user, where)
     return PreparedVariant(
@@ -360,9 +363,14 @@ def _find_client_programs(
         for w in works
         if w.program
     }
+    programs |= {
+        w.name: client_programs.find_backup(build, f"workload {w.name!r}")
+        for w in works
+        if w.backup
+    }
     for work in works:
         needed = [*hammerdb_command.needed_files(work)]
-        if work.program:
+        if work.name in programs:
             needed.append(programs[work.name])
         for path in needed:
             if blocked := inputs.user.blocked_at(path):

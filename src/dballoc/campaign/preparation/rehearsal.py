@@ -50,7 +50,7 @@ def rehearse(
         for name in setting.experiment.workloads
         if name in setting.experiment.workload
     ]
-    works = [work for work in named if not work.program]
+    works = [work for work in named if not (work.program or work.backup)]
     if not works:
         return
     first = {p.recipe.key: p for p in reversed(setting.variants.values())}

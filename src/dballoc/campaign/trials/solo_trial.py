@@ -9,6 +9,14 @@ import pymysql
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.trials import profiling, trial_rows
 from dballoc.campaign.trials.fault import Fault
+from dballoc.campaign.trials.primary import Primary
+from dballoc.campaign.trials.replica import (
+    Replica,
+    ReplicaStep,
+    describe_lag,
+    make_replica_row,
+    make_total,
+)
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
 from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.experiment.schedule import Slot
@@ -60,7 +68,7 @@ def _run_and_clean_up(trial: "_Trial") -> TrialRecord:
     try:
         return trial.run()
     finally:
-        trial.life.clean_up()
+        trial.clean_up()
 
 
 @dataclass
@@ -96,6 +104,13 @@ class _Trial:
             probed=probed,
         )
         self.experiment = context.setting.experiment
+        self.primary: Primary | None = None
+        self.replica: Replica | None = None
+        if context.setting.has_replica:
+            self.primary = Primary(
+                context.custody, context.setting.user, self.prepared, template, directory
+            )
+            self.replica = Replica(self.life, self.primary, self.experiment.replica.catch_up)
         self.profile = profiling.profile_heap if probed else profiling.profile_contention
         steps = plan_probe_steps if probed else plan_steps
         self.steps = steps(self.experiment, slot, context.setting.contents.tables)
@@ -107,8 +122,7 @@ class _Trial:
         when = "its start"
         try:
             self.life.host_thp = switch_thp(self.context, self.prepared.variant.thp)
-            self.life.start()
-            self.life.wait_until_ready()
+            self._start_servers()
             for step in self.steps:
                 when = step.title
                 self._run_step(step)
@@ -122,6 +136,23 @@ class _Trial:
         peaks = [s["rss_peak"] for s in self.record.steps] + [s["rss"] for s in self.record.samples]
         row["rss_peak"] = max(peaks) if peaks else None
         return self.record
+
+    def clean_up(self) -> None:
+        """Stop what still runs and remove the scratch data."""
+        try:
+            self.life.clean_up()
+        finally:
+            if self.primary:
+                self.primary.clean_up()
+
+    def _start_servers(self) -> None:
+        if self.primary:
+            self.primary.start()
+        self.life.start()
+        self.life.wait_until_ready()
+        if self.primary and self.replica:
+            self.primary.wait_until_ready(self.experiment.time.start, self.experiment.data.database)
+            self.replica.connect()
 
     def _run_step(self, step: Step) -> None:
         self.context.observer.step_started(step)
@@ -219,14 +250,15 @@ class _Trial:
             user=self.context.setting.user,
             bench=self.context.setting.sysbench,
             job=job,
-            places=self.life.write_client_files(),
+            places=(self.primary or self.life).write_client_files(),
             raw=self.life.directory,
             name=name,
             cpus=self.prepared.client_cpus,
         )
 
     def _run_load(self, step: Step, series: _Series) -> client.Result:
-        samples, intervals = series.samples, series.intervals
+        begin = self.replica.read_progress(step.title) if self.replica else None
+        progress = ReplicaStep([begin]) if begin else None
         running = self._start_client(step, step.seconds)
         deadline = time.monotonic() + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
         ended: Exit | None = None
@@ -234,36 +266,65 @@ class _Trial:
             while ended is None:
                 self.life.check_alive(step.title)
                 ended = running.wait(_POLL)
-                for interval in running.reports():
-                    intervals.append(interval)
-                    # The counters' window lies between the first report and the last. A load that
-                    # ends by itself (seconds 0) may end with any of them.
-                    edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
-                    samples.append(self.life.sampler.sample(every_thread=edge))
-                    series.readings += self.life.read_counters()
-                    self.context.observer.tick(
-                        Tick(
-                            samples[-1].rss,
-                            interval.elapsed,
-                            interval.tps,
-                            milliseconds(interval.latency),
-                        )
-                    )
-                if time.monotonic() - samples[-1].clock > _LONGEST_GAP:
-                    samples.append(self.life.sampler.sample())
+                self._collect_reports(step, series, running, progress)
                 if time.monotonic() > deadline:
-                    raise Fault(
-                        "client",
-                        f"{step.title}: {running.program} still runs {_OVERRUN:.0f} s after its "
-                        "planned end",
-                    )
+                    late = f"{running.program} still runs {_OVERRUN:.0f} s after its planned end"
+                    raise self._explain_client(step, client.ClientFailed(late))
         finally:
             if ended is None:
                 running.kill()
         try:
-            return running.result(ended)
+            result = running.result(ended)
         except client.ClientFailed as error:
-            raise explain_client_failure(self.life, step.title, error) from None
+            raise self._explain_client(step, error) from None
+        return self._finish_replica(step, series, progress, result) if progress else result
+
+    def _collect_reports(
+        self, step: Step, series: _Series, running: client.Client, progress: ReplicaStep | None
+    ) -> None:
+        """Take a sample for every report of the client that has come, and when the last is old."""
+        samples, intervals = series.samples, series.intervals
+        for report in running.reports():
+            interval = report
+            if self.replica and progress:
+                self.replica.check(step.title)
+                interval = progress.add(self.replica.read_progress(step.title), report)
+            intervals.append(interval)
+            # The counters' window lies between the first report and the last. A load that
+            # ends by itself (seconds 0) may end with any of them.
+            edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
+            samples.append(self.life.sampler.sample(every_thread=edge))
+            series.readings += self.life.read_counters()
+            self.context.observer.tick(
+                Tick(
+                    samples[-1].rss,
+                    interval.elapsed,
+                    interval.tps,
+                    milliseconds(interval.latency),
+                )
+            )
+        if time.monotonic() - samples[-1].clock > _LONGEST_GAP:
+            samples.append(self.life.sampler.sample())
+
+    def _explain_client(self, step: Step, error: client.ClientFailed) -> Exception:
+        """Return why the load failed: a fault of the server, or a failure of its primary."""
+        if self.primary:
+            return self.primary.explain_client(step.title, error)
+        return explain_client_failure(self.life, step.title, error)
+
+    def _finish_replica(
+        self, step: Step, series: _Series, progress: ReplicaStep, result: client.Result
+    ) -> client.Result:
+        """Wait for the replica, and return the result of its step: what it applied."""
+        assert self.replica
+        self.replica.finish_load(
+            progress, step.title, lambda: series.samples.append(self.life.sampler.sample())
+        )
+        row = make_replica_row(step.number, progress, result.total)
+        self.record.replicas.append(row)
+        if step.kind == "level" and (sentence := describe_lag(row)):
+            self.context.observer.notice(f"{self.prepared.variant.name}, {step.title}: {sentence}")
+        return client.Result(make_total(progress, result.total), [])
 
     def _keep_step(self, measurements: StepMeasurements, series: _Series) -> None:
         step = measurements.step

@@ -4,7 +4,7 @@ from typing import Any
 
 import altair as alt
 
-from dballoc.analysis.tables.heap_profiles import VariantHeap
+from dballoc.analysis.tables.profiles.heap_profiles import VariantHeap
 from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 
 # A mean of fewer timed calls says little.

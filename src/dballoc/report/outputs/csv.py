@@ -7,11 +7,17 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.tables import counters, level_curves, memory_growth, memory_ledger
+from dballoc.analysis.tables import (
+    counters,
+    level_curves,
+    memory_growth,
+    memory_ledger,
+    replica_lag,
+)
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.analysis.tables.contention import Contention
-from dballoc.analysis.tables.heap_profiles import Heaps
+from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.report.outputs.csv_cells import escape_formulas
 from dballoc.report.sections import contention, heap, imported
@@ -83,6 +89,11 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
         "memory": memory_growth.build_memory_table(campaign),
         "ledger": memory_ledger.build_ledger_table(campaign),
+        **(
+            {"replicas": replica_lag.build_replica_table(campaign)}
+            if campaign.replica.height
+            else {}
+        ),
         "timeline": time.series,
         "steps": time.steps,
         "comparisons": _tabulate_comparisons(

@@ -5,7 +5,7 @@ each.
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.contention import Contention, ContentionProfiles
+from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
 from dballoc.numbers import NOTHING, number, percent
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
 from dballoc.profile.contention.waits_below_malloc import (

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.heap_profiles import Heaps, VariantHeap
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps, VariantHeap
 from dballoc.numbers import NOTHING, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.heap_holders import sum_by_holder

@@ -68,6 +68,16 @@ class Admin:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
+    def first_row(self, sql: str) -> dict[str, Any]:
+        """The first row of a query by its columns' names; empty without rows. pymysql.Error as it
+        comes.
+        """
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            names = [column[0] for column in cursor.description or ()]
+            row = cursor.fetchone()
+        return dict(zip(names, row, strict=True)) if row else {}
+
     def status(self) -> dict[str, str]:
         """Return SHOW GLOBAL STATUS by name."""
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL STATUS")}

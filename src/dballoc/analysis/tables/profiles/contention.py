@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables import profiled_trials
+from dballoc.analysis.tables.profiles import profiled_trials
 from dballoc.errors import UsageError
 from dballoc.profile.contention import jemalloc_mutexes
 from dballoc.profile.contention.jemalloc_mutexes import Mutex

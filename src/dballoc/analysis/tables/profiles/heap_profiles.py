@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables import profiled_trials
+from dballoc.analysis.tables.profiles import profiled_trials
 from dballoc.errors import UsageError
 from dballoc.profile.formats.profile_file import load_profile
 from dballoc.profile.heap.heap_profile import ALLOCATED, LIVE, STALLED, TIME

@@ -1,0 +1,1 @@
+"""Tables of profiles that were recorded beside trials."""
