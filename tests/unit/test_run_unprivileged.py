@@ -67,7 +67,9 @@ def test_a_child_that_leaves_its_session_is_ended_too() -> None:
 
 
 def test_who_adopts_orphans_is_left_as_it_was() -> None:
-    assert not reaping.is_subreaper(), "an earlier test has left this process the adopter of orphans"
+    assert not reaping.is_subreaper(), (
+        "an earlier test has left this process the adopter of orphans"
+    )
     with Custody(adopt=True):
         assert reaping.is_subreaper()
         assert run_unprivileged(["/bin/true"]).status == 0
