@@ -52,7 +52,7 @@ USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25
 _PILOT, _SHORT_PILOT = (3, 24), (2, 12)
 _SHORT = 600.0
 _PILOT_COUNTED = 0.42
-PILOT_PIECES = 3
+PILOT_PIECES = 4
 
 
 @dataclass(frozen=True, kw_only=True)

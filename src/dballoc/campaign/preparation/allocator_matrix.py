@@ -13,8 +13,8 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.variant_malloc import GlibcTooOld
-from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.data_copies import DataCopies
+from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file

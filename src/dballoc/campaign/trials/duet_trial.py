@@ -31,8 +31,8 @@ from dballoc.measure.sample_while import sample_in_background
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
-# Seconds: the usual length of a slice's pieces, the time between two looks at clients and servers, and
-# how long a client may take until its first report.
+# Seconds: the usual length of a slice's pieces, the time between two looks at clients and servers,
+# and how long a client may take until its first report.
 PIECE = 0.25
 _POLL = 0.05
 _FIRST_REPORT = 60.0

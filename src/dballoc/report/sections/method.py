@@ -1,5 +1,7 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
+import json
+
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN, SPENDING, Procedure
@@ -7,6 +9,7 @@ from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
+from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.numbers import count, listing, percent
 
 FLOOR = (
@@ -106,10 +109,19 @@ def _describe_duet(campaign: Campaign, procedure: Procedure) -> str:
         "once, and the baseline once more, each beside a baseline of the same age. Both servers "
         "start and are warmed up with all CPUs; then each has one half of them, with its own "
         "client, and both are loaded at the same time. After every slice the halves are swapped; "
-        f"the first {format_duration(e.duet.discard)} of a slice do not count. "
+        f"the first {format_duration(_find_discard(campaign))} of a slice do not count. "
         f"{_ESTIMATES[e.duet.estimate]} The ratio is exp(mean d), its interval Student's t on the "
         "d of the blocks. Contention at full width, response time and memory come from solo blocks."
     )
+
+
+def _find_discard(campaign: Campaign) -> float:
+    """Return the seconds at the start of a slice that did not count."""
+    plan = json.loads(campaign.facts["duet"]).get("plan")
+    if plan:
+        return float(plan["discard"])
+    discard = campaign.experiment.duet.discard
+    return USUAL_DISCARD if discard is None else discard
 
 
 _DESIGNS = {"solo": _describe_solo, "duet": _describe_duet}
