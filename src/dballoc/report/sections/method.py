@@ -51,7 +51,8 @@ def describe_method(
         "lower level.",
         "CPU, context switches and memory are the server's own. Context switches are voluntary and "
         "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
-        "before each step.",
+        "before each step: the highest of one start, after the seconds of load that its steps have. "
+        "What a server grows to in hours it does not say.",
         "A trial counts only if the server is proved to use the allocator asked for: by the "
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
         "where it gives one.",
@@ -82,7 +83,8 @@ def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
         f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the "
         f"machine. A block runs every variant once and the baseline, {e.baseline}, twice (A1 and "
         f"A2), in an order drawn anew for each block from seed {e.seed}, so that drift hits all "
-        f"alike. Every trial is a new server on a fresh copy of the data; {starts}. Steps: warm-up "
+        f"alike. Every trial is a new server on the same data, on a fresh copy wherever anything "
+        f"may have written; {starts}. Steps: warm-up "
         f"{format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
         f"{format_duration(e.time.idle)}. Estimate: per block d = ln(variant) − mean ln(A1, A2); "
         "the ratio is exp(mean d), its interval Student's t on the d of the blocks. Seconds, "
