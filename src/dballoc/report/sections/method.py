@@ -51,8 +51,8 @@ def describe_method(
         "lower level.",
         "CPU, context switches and memory are the server's own. Context switches are voluntary and "
         "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
-        "before each step: the highest of one start, after the seconds of load that its steps have. "
-        "What a server grows to in hours it does not say.",
+        "before each step: the highest of one start, after the seconds of load that its steps "
+        "have. What a server grows to in hours it does not say.",
         "A trial counts only if the server is proved to use the allocator asked for: by the "
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
         "where it gives one.",
