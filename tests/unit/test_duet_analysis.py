@@ -313,6 +313,28 @@ def test_what_a_transaction_costs_after_the_swap(dearer: float, pieces: int) -> 
     assert compare_after_swap(rows) == pytest.approx(dearer if pieces > 1 else 0.0)
 
 
+def test_noise_alone_is_not_taken_for_what_a_swap_costs() -> None:
+    rng = random.Random(7)
+    shown = 0
+    for _ in range(100):
+        rows = [
+            {
+                "workload": "w",
+                "position": 1,
+                "role": role,
+                "slice": n,
+                "piece": piece,
+                "cpu": 0.1 * math.exp(rng.gauss(0, 0.2)),
+                "events": 100.0,
+            }
+            for role in ("A1", "A2")
+            for n in range(24)
+            for piece in range(4)
+        ]
+        shown += compare_after_swap(rows) > 0.02
+    assert shown <= 5
+
+
 def test_more_time_gives_narrower_intervals() -> None:
     halves = [
         plan_slices(USUAL, COSTS, wishes(time=t), LEVELS).half_width for t in (300.0, 900.0, 3600.0)

@@ -252,8 +252,8 @@ def plan_pilot(setting: PreparedCampaign) -> PilotPlan:
 
 def choose_discard(setting: PreparedCampaign, after_swap: float) -> float:
     """Return the seconds at the start of a slice that do not count: what the experiment says; else
-    little if a transaction costs about the same just after a swap as later, ``after_swap`` being
-    ln of the one ÷ the other.
+    little, unless a transaction costs plainly more just after a swap than later: ``after_swap`` is
+    ln of the one ÷ the other, at least.
     """
     duet = setting.experiment.duet
     if duet.discard is not None:
