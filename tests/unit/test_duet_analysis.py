@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics.duet_slices import Estimate, Piece, compute_block_log
 from dballoc.analysis.statistics.variance_components import (
+    LEAST_PAIRS,
     LENGTHS,
     MOST_PAIRS,
     BlockCosts,
@@ -19,11 +20,13 @@ from dballoc.analysis.statistics.variance_components import (
     PlanRequest,
     compute_interquartile_gain,
     estimate_components,
+    fit_pairs,
     plan_slices,
 )
-from dballoc.campaign.duet_pilot import compute_log_ratios
+from dballoc.campaign.duet_pilot import compare_after_swap, compute_log_ratios
 from dballoc.campaign.run_blocks import combine_endings, interleave_blocks
 from dballoc.experiment import schedule
+from dballoc.experiment.model import SHORTEST_COUNTED
 
 SLOWDOWNS = st.floats(-0.5, 0.5)
 
@@ -270,10 +273,66 @@ def test_what_is_asked_for_is_done() -> None:
 def test_the_plan_fits_its_time_if_anything_does(time: float) -> None:
     found = plan_slices(USUAL, COSTS, wishes(time=time), LEVELS)
     assert found.slice in LENGTHS
-    assert 1 <= found.pairs <= MOST_PAIRS
+    assert LEAST_PAIRS <= found.pairs <= MOST_PAIRS
     assert 6 <= found.blocks <= 40
-    least = COSTS.block(min(LENGTHS), 1) * 6
+    shortest = min(n for n in LENGTHS if n - 0.5 >= SHORTEST_COUNTED)
+    least = COSTS.block(shortest, LEAST_PAIRS) * 6
     assert found.blocks * found.block_seconds <= max(time, least) + 1e-6
+
+
+@given(
+    st.floats(1, 10_000), st.sampled_from(LENGTHS), st.integers(1, 9), st.integers(1, 5),
+    st.floats(0.5, 20),
+)  # fmt: skip
+def test_pairs_fill_the_time_of_a_block_and_no_more(
+    seconds: float, length: float, pairings: int, workloads: int, overhead: float
+) -> None:
+    costs = BlockCosts(0.5, overhead, pairings, workloads)
+    pairs = fit_pairs(costs, length, seconds)
+    assert LEAST_PAIRS <= pairs <= MOST_PAIRS
+    assert pairs == LEAST_PAIRS or costs.block(length, pairs) <= seconds + 1e-6
+    assert pairs == MOST_PAIRS or costs.block(length, pairs + 1) > seconds - 1e-6
+
+
+@pytest.mark.parametrize(("dearer", "pieces"), [(0.0, 4), (0.05, 4), (0.05, 1)])
+def test_what_a_transaction_costs_after_the_swap(dearer: float, pieces: int) -> None:
+    rows = [
+        {
+            "workload": "w",
+            "position": 1,
+            "role": role,
+            "slice": n,
+            "piece": piece,
+            "cpu": 0.1 * math.exp(dearer if piece == 0 else 0.0) * (9 if n == 5 else 1),
+            "events": 100.0,
+        }
+        for role in ("A1", "A2")
+        for n in range(12)
+        for piece in range(pieces)
+    ]
+    assert compare_after_swap(rows) == pytest.approx(dearer if pieces > 1 else 0.0)
+
+
+def test_noise_alone_is_not_taken_for_what_a_swap_costs() -> None:
+    rng = random.Random(7)
+    shown = 0
+    for _ in range(100):
+        rows = [
+            {
+                "workload": "w",
+                "position": 1,
+                "role": role,
+                "slice": n,
+                "piece": piece,
+                "cpu": 0.1 * math.exp(rng.gauss(0, 0.2)),
+                "events": 100.0,
+            }
+            for role in ("A1", "A2")
+            for n in range(24)
+            for piece in range(4)
+        ]
+        shown += compare_after_swap(rows) > 0.02
+    assert shown <= 5
 
 
 def test_more_time_gives_narrower_intervals() -> None:

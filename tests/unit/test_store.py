@@ -3,6 +3,7 @@ ours.
 """
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,42 @@ def test_tables_that_came_later_are_there_for_a_resume(tmp_path: Path) -> None:
     again = Results.open(tmp_path, read_only=True)
     assert again.table("step_counter") == [(1, 1, "cycles:u", 12, 1.0)]
     again.close()
+
+
+SLICE = {
+    "workload": "oltp_read_only",
+    "slice": 0,
+    "piece": 0,
+    "half": 0,
+    "t": 1.0,
+    "seconds": 0.17,
+    "queries": 10,
+    "events": 0.7,
+    "cpu": 0.1,
+    "idle": 0.0,
+    "steal": 0.02,
+}
+
+
+def test_a_slice_has_its_steal(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    results.add_trial(SLOT, record(slices=[SLICE]))
+    assert results.table("slice")[0][-1] == 0.02
+    results.close()
+
+
+def test_results_from_before_steal_was_stored_are_resumed_without_it(tmp_path: Path) -> None:
+    create(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as db:
+        [text] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'slice'").fetchone()
+        db.execute("DROP TABLE slice")
+        db.execute("".join(line for line in text.splitlines(True) if " steal " not in line))
+        db.commit()
+    results = Results.open(tmp_path)
+    results.add_trial(SLOT, record(slices=[SLICE]))
+    assert "steal" not in results.columns("slice")
+    assert results.table("slice")[0][-1] == SLICE["idle"]
+    results.close()
 
 
 def test_read_only_is_read_only(tmp_path: Path) -> None:

@@ -4,19 +4,24 @@ chooses the slices.
 
 import json
 import math
+import statistics
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from dballoc.analysis.statistics.duet_slices import compute_block_log
+from dballoc.analysis.statistics.variance_components import BlockCosts, fit_pairs
 from dballoc.campaign import duet_pilot
 from dballoc.campaign.duration_estimate import (
-    PILOT_STARTS,
+    PILOT_PIECES,
     USUAL,
-    choose_pilot_slices,
+    choose_discard,
+    estimate_duet_costs,
     estimate_pilot_seconds,
     needs_pilot,
     plan_duet,
+    plan_pilot,
 )
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import duet_trial
@@ -47,6 +52,7 @@ class DuetBlocks:
         self._results = results
         self._templates = templates
         self._slices = Slices(0, 0, 0)
+        self._overheads: list[float] = []
         self.planned_seconds = planned_seconds
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Pairing]:
@@ -61,6 +67,26 @@ class DuetBlocks:
         """Run and store one duet; returns the CPU seconds that its processes used."""
         return self._run_trial(pairing, self._slices)
 
+    def fit_block(self, seconds: float) -> float | None:
+        """Choose how many pairs of slices the next block has, so that it takes ``seconds``: what
+        starts and stops take turns out as it does, and the time is spent on load. Returns the
+        seconds that it will take; None where the experiment says how many pairs, or without end.
+        """
+        if self._experiment.duet.pairs is not None or math.isinf(seconds):
+            return None
+        costs = self._measure_costs()
+        self._slices = replace(self._slices, pairs=fit_pairs(costs, self._slices.seconds, seconds))
+        self.planned_seconds = costs.block(self._slices.seconds, self._slices.pairs)
+        return self.planned_seconds
+
+    def _measure_costs(self) -> BlockCosts:
+        """Return what a block costs beside its slices: the median of the duets so far, without the
+        first one, which alone copies the data; before there are two, as estimated.
+        """
+        costs = estimate_duet_costs(self._setting)
+        measured = self._overheads[1:]
+        return replace(costs, overhead=statistics.median(measured)) if measured else costs
+
     # -- the choice of slices ---------------------------------------------------------------------
 
     def choose_slices(self) -> None:
@@ -70,7 +96,7 @@ class DuetBlocks:
         duet = self._experiment.duet
         if not needs_pilot(self._setting):
             assert duet.slice and duet.pairs
-            self._slices = Slices(duet.slice, duet.pairs, duet.discard)
+            self._slices = Slices(duet.slice, duet.pairs, choose_discard(self._setting, 0.0))
             return
         fact = json.loads(self._results.facts()["duet"])
         if "plan" not in fact:
@@ -84,18 +110,17 @@ class DuetBlocks:
             )
         plan = fact["plan"]
         self.planned_seconds = plan["block_seconds"]
-        self._slices = Slices(plan["slice"], plan["pairs"], duet.discard)
+        self._slices = Slices(plan["slice"], plan["pairs"], plan["discard"])
 
     def _run_pilot(self) -> list[Row]:
         """Run those of the pilot's trials that are not in the database; returns all its slices."""
-        seconds = estimate_pilot_seconds(self._setting)
+        seconds, pilot = estimate_pilot_seconds(self._setting), plan_pilot(self._setting)
         self._session.observer.notice(
-            f"pilot of the duet: {PILOT_STARTS} starts, about {seconds:.0f} s"
+            f"pilot of the duet: {pilot.starts} starts, about {seconds:.0f} s"
         )
-        length, number = choose_pilot_slices(self._setting)
-        slices = Slices(length, number // 2, self._experiment.duet.discard)
+        slices = Slices(pilot.seconds, pilot.slices // 2, pilot.discard, PILOT_PIECES)
         finished = self._results.finished("pilot")
-        for pairing in schedule.order_pilot(self._experiment, PILOT_STARTS):
+        for pairing in schedule.order_pilot(self._experiment, pilot.starts):
             if (pairing.block, pairing.attempt, pairing.position) not in finished:
                 self._run_trial(pairing, slices)
         return self._results.slices("pilot")
@@ -103,7 +128,7 @@ class DuetBlocks:
     def _evaluate_pilot(self, rows: list[Row]) -> dict[str, Any]:
         """Return the pilot's findings as facts; after a fault in it, the usual scatter's plan."""
         try:
-            findings = duet_pilot.evaluate_pilot(self._setting, rows)
+            findings = duet_pilot.evaluate_pilot(self._setting, rows, self._measure_costs())
         except ValueError:
             self._session.observer.notice(
                 "the duet's pilot had faults; slices and pairs are the default ones"
@@ -114,12 +139,14 @@ class DuetBlocks:
             "components": components,
             "plan": asdict(findings.plan),
             "scatter": findings.scatter,
+            "after_swap": findings.after_swap,
         }
 
     # -- one duet ---------------------------------------------------------------------------------
 
     def _run_trial(self, pairing: Pairing, slices: Slices) -> float:
         session, baseline = self._session, self._experiment.baseline
+        began = time.monotonic()
         with session.run_trial(pairing.label) as trial:
             session.observer.duet_started(pairing)
             templates = self._find_template(baseline), self._find_template(pairing.variant)
@@ -137,6 +164,8 @@ class DuetBlocks:
             session.observer.duet_finished(
                 pairing, faults, None if log_ratio is None or faults else math.exp(log_ratio)
             )
+        load = len(self._experiment.workloads) * slices.total
+        self._overheads.append(time.monotonic() - began - load)
         return trial.cpu_seconds
 
     def _find_template(self, variant: str) -> Template:

@@ -16,12 +16,13 @@ from dballoc.analysis.statistics.duet_slices import (
     compute_block_log,
 )
 from dballoc.analysis.statistics.variance_components import (
+    BlockCosts,
     Components,
     SlicePlan,
     compute_interquartile_gain,
     estimate_components,
 )
-from dballoc.campaign.duration_estimate import plan_duet
+from dballoc.campaign.duration_estimate import choose_discard, plan_duet
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.store.results import Row
@@ -64,17 +65,20 @@ def make_pieces(rows: Iterable[Row]) -> list[Piece]:
 class Findings:
     """``scatter`` by estimate: root mean square of the log ratios of the starts, whose true value
     is 0; ``components`` of the experiment's estimate by workload; ``plan``: suits the workload that
-    scatters most.
+    scatters most; ``after_swap``: see :func:`compare_after_swap`.
     """
 
     scatter: dict[str, float]
     components: dict[str, Components]
+    after_swap: float
     plan: SlicePlan
 
 
-def evaluate_pilot(setting: PreparedCampaign, rows: list[Row]) -> Findings:
+def evaluate_pilot(
+    setting: PreparedCampaign, rows: list[Row], costs: BlockCosts | None = None
+) -> Findings:
     """Evaluate the slices of the pilot's trials, ``rows`` with ``position`` and ``role``.
-    ValueError if slices are missing.
+    ``costs``: as measured meanwhile, if they were. ValueError if slices are missing.
     """
     scatter = {name: _compute_scatter(rows, name) for name in get_args(Estimate)}
     estimate = setting.experiment.duet.estimate
@@ -98,7 +102,31 @@ def evaluate_pilot(setting: PreparedCampaign, rows: list[Row]) -> Findings:
             raw, slice=raw.slice * gain, piece=raw.piece * gain
         )
     worst = max(components_by_workload.values(), key=lambda c: c.block(1.0, 2))
-    return Findings(scatter, components_by_workload, plan_duet(setting, worst))
+    after_swap = compare_after_swap(rows)
+    plan = plan_duet(setting, worst, costs, choose_discard(setting, after_swap))
+    return Findings(scatter, components_by_workload, after_swap, plan)
+
+
+def compare_after_swap(rows: list[Row]) -> float:
+    """Return ln of what a transaction costs in the first piece of a slice ÷ in the others, as much
+    as the noise permits to say: the median over all slices of all servers less two of its standard
+    errors, 1.253·σ÷√n with σ from the quartiles (normal distribution). 0 with too few pieces.
+    """
+    slices: dict[tuple[str, int, str, int], dict[int, Row]] = defaultdict(dict)
+    for row in rows:
+        slices[row["workload"], row["position"], row["role"], row["slice"]][row["piece"]] = row
+    differences = []
+    for pieces in slices.values():
+        first = _compute_log_cost([row for piece, row in pieces.items() if piece == 0])
+        others = [row for piece, row in pieces.items() if piece > 0]
+        later = _compute_log_cost(others) if others else None
+        if first is not None and later is not None:
+            differences.append(first - later)
+    if len(differences) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(differences, n=4)
+    sigma = (high - low) / 1.349
+    return middle - 2 * 1.253 * sigma / math.sqrt(len(differences))
 
 
 def _compute_scatter(rows: list[Row], estimate: Estimate) -> float:

@@ -20,13 +20,17 @@ from dballoc.analysis.statistics.variance_components import (
 )
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.experiment import schedule
-from dballoc.experiment.model import LOAD
+from dballoc.experiment.model import LOAD, SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
 from dballoc.experiment.trial_steps import (
     is_profiled,
     plan_probe_steps,
     plan_steps,
     sum_planned_seconds,
 )
+
+# By how much more a transaction may cost in the first tenth of a second that counts than in the
+# rest of a slice, as ln, before more of the slice is left out.
+MOST_AFTER_SWAP = 0.02
 
 # Seconds beside those of warm-up, load and idling, as measured on two cores: to copy, start and
 # stop; and for each run of the client.
@@ -44,12 +48,12 @@ _PER_DUET = 1.6
 # (of so many seconds), and the halves' difference, on a shared machine of two cores.
 USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
 
-# The pilot: its starts, the slices in each, and the seconds that count of a slice; fewer slices
-# where the duet has less than so many seconds.
-PILOT_STARTS = 3
-_PILOT_SLICES, _SHORT_PILOT_SLICES = 24, 12
-_PILOT_COUNTED = 0.5
+# The pilot's starts and the slices in each, and fewer where the duet has less than so many
+# seconds; the seconds that count of a slice, and its pieces.
+_PILOT, _SHORT_PILOT = (3, 24), (2, 12)
 _SHORT = 600.0
+_PILOT_COUNTED = 0.42
+PILOT_PIECES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,7 @@ class _SoloBlock:
 
 def _estimate_solo_block(setting: PreparedCampaign) -> _SoloBlock:
     slots = schedule.order_block(setting.experiment, 1)
-    copied = setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
+    copied = _estimate_copy_seconds(setting)
     on_purpose = seconds = 0.0
     for slot in slots:
         steps = plan_steps(setting.experiment, slot, setting.contents.tables)
@@ -140,6 +144,13 @@ def _estimate_solo_block(setting: PreparedCampaign) -> _SoloBlock:
             again = plan_probe_steps(setting.experiment, slot, setting.contents.tables)
             seconds += sum_planned_seconds(again) + _PER_TRIAL + copied + len(again) * _PER_LOAD
     return _SoloBlock(len(slots), on_purpose, seconds + _PER_BLOCK)
+
+
+def _estimate_copy_seconds(setting: PreparedCampaign) -> float:
+    """Estimate the seconds that a start waits for its copy of the data."""
+    if setting.reuses_data:
+        return 0.0
+    return setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
 
 
 def _plan_solo_blocks(setting: PreparedCampaign, block_seconds: float) -> int:
@@ -182,27 +193,35 @@ def estimate_duet_costs(setting: PreparedCampaign) -> BlockCosts:
     assert setting.duet
     experiment = setting.experiment
     workloads = len(experiment.workloads)
-    copies = 2 * setting.largest_copy_bytes / 2**30 * _PER_GIB_COPIED
+    copies = 2 * _estimate_copy_seconds(setting)
     # The warm-up ends with the clients' first report, a second after their start.
     warm_up = workloads * (max(1.0, experiment.duet_warmup) + 2 * _PER_LOAD)
     others = len(setting.duet.thp) - 1
     return BlockCosts(_PER_BLOCK, _PER_DUET + copies + warm_up, 1 + others, workloads)
 
 
-def plan_duet(setting: PreparedCampaign, scatter: Components) -> SlicePlan:
+def plan_duet(
+    setting: PreparedCampaign,
+    scatter: Components,
+    costs: BlockCosts | None = None,
+    discard: float | None = None,
+) -> SlicePlan:
     """Plan the slices, pairs and blocks that suit these variance components, within the duet's
-    time; those that the experiment gives stay.
+    time; those that the experiment gives stay. ``costs`` as measured, None: as estimated;
+    ``discard``: what the pilot chose.
     """
     duet = setting.experiment.duet
+    if discard is None:
+        discard = choose_discard(setting, 0.0)
     wishes = PlanRequest(
         slice=duet.slice,
         pairs=duet.pairs,
         blocks=setting.experiment.blocks,
         time=_compute_duet_time(setting),
-        discard=duet.discard,
+        discard=discard,
     )
     return plan_slices(
-        scatter, estimate_duet_costs(setting), wishes, _list_confidence_levels(setting)
+        scatter, costs or estimate_duet_costs(setting), wishes, _list_confidence_levels(setting)
     )
 
 
@@ -212,18 +231,46 @@ def needs_pilot(setting: PreparedCampaign) -> bool:
     return setting.duet is not None and (duet.slice is None or duet.pairs is None)
 
 
-def choose_pilot_slices(setting: PreparedCampaign) -> tuple[float, int]:
-    """Return the length of the pilot's slices in seconds, and how many there are in a start."""
+@dataclass(frozen=True)
+class PilotPlan:
+    """The pilot: its ``starts``, and the ``slices`` in each, of so many ``seconds``, of which the
+    first ``discard`` do not count.
+    """
+
+    starts: int
+    slices: int
+    seconds: float
+    discard: float
+
+
+def plan_pilot(setting: PreparedCampaign) -> PilotPlan:
+    """Plan the pilot: a shorter one where the duet has little time. It leaves out as little of a
+    slice as may be left out later, to find out whether that is enough.
+    """
     share = compute_budget_share(setting)
-    number = _SHORT_PILOT_SLICES if share is not None and share < _SHORT else _PILOT_SLICES
-    return setting.experiment.duet.discard + _PILOT_COUNTED, number
+    starts, slices = _SHORT_PILOT if share is not None and share < _SHORT else _PILOT
+    discard = choose_discard(setting, 0.0)
+    return PilotPlan(starts, slices, discard + _PILOT_COUNTED, discard)
+
+
+def choose_discard(setting: PreparedCampaign, after_swap: float) -> float:
+    """Return the seconds at the start of a slice that do not count: what the experiment says; else
+    little, unless a transaction costs plainly more just after a swap than later: ``after_swap`` is
+    ln of the one ÷ the other, at least.
+    """
+    duet = setting.experiment.duet
+    if duet.discard is not None:
+        return duet.discard
+    if not needs_pilot(setting):
+        return USUAL_DISCARD
+    fits = duet.slice is None or round(duet.slice - USUAL_DISCARD, 6) >= SHORTEST_COUNTED
+    return USUAL_DISCARD if after_swap > MOST_AFTER_SWAP and fits else SHORT_DISCARD
 
 
 def estimate_pilot_seconds(setting: PreparedCampaign) -> float:
     """Estimate the seconds that the pilot takes."""
-    costs = estimate_duet_costs(setting)
-    length, number = choose_pilot_slices(setting)
-    return PILOT_STARTS * (costs.overhead + costs.workloads * number * length)
+    costs, pilot = estimate_duet_costs(setting), plan_pilot(setting)
+    return pilot.starts * (costs.overhead + costs.workloads * pilot.slices * pilot.seconds)
 
 
 def _list_confidence_levels(setting: PreparedCampaign) -> dict[int, float]:

@@ -84,6 +84,11 @@ class DesignBlocks(Protocol[T]):
     def list_trials(self, number: int, attempt: int, /) -> Sequence[T]:
         """Return the trials of a block in their order."""
 
+    def fit_block(self, seconds: float, /) -> float | None:
+        """Make the next block take so many seconds, if its length may be chosen; returns those that
+        it will take, else None.
+        """
+
     def run_trial(self, trial: T, /) -> float:
         """Run and store one trial; returns the CPU seconds that its processes used."""
 
@@ -228,8 +233,11 @@ class _Campaign:
         if attempt is None:
             return False
         while True:
+            seconds = self.blocks[design].fit_block(self._find_block_time(design, number, planned))
+            if seconds is None:
+                seconds = self._estimate_block_seconds(design)
             # An extension was found to fit; to end it before its look would waste it.
-            is_over = self._estimate_block_seconds(design) > self._find_budget_left()
+            is_over = seconds > self._find_budget_left()
             if number > 1 and is_over and self.extension is None:
                 self.endings[design] = "budget"
                 return False
@@ -315,6 +323,14 @@ class _Campaign:
         budget = self.experiment.budget
         return math.inf if budget is None else budget - (time.monotonic() - self.began)
 
+    def _find_block_time(self, design: str, number: int, planned: dict[str, int]) -> float:
+        """Return the seconds that the next block may take, so that those of its design share evenly
+        what the other designs' blocks leave of the budget.
+        """
+        rest = self._estimate_rest_seconds({d: n for d, n in planned.items() if d != design})
+        attempted = set(self.history.list_attempted_blocks(design)) - {number}
+        return (self._find_budget_left() - rest) / max(1, planned[design] - len(attempted))
+
     def _estimate_block_seconds(self, design: str) -> float:
         measured = self.block_seconds[design]
         return statistics.mean(measured) if measured else self.blocks[design].planned_seconds
@@ -324,8 +340,8 @@ class _Campaign:
         return sum(
             (planned[design] - len(self.history.list_attempted_blocks(design)))
             * self._estimate_block_seconds(design)
-            for design in self.designs
-            if design not in self.endings
+            for design in planned
+            if design in self.designs and design not in self.endings
         )
 
     def _estimate_seconds_left(self, planned: dict[str, int]) -> float:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.results_directory import ROOM, Directory
+from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories
@@ -55,13 +56,20 @@ class Session:
     setting: PreparedCampaign
     directory: Directory
     custody: Custody
+    copies: DataCopies
     observer: Observer
     stop: Stop
 
     @property
     def trial_context(self) -> TrialContext:
         """What its trials share."""
-        return TrialContext(self.setting, self.custody, self.observer, lambda: self.stop.requested)
+        return TrialContext(
+            setting=self.setting,
+            custody=self.custody,
+            copies=self.copies,
+            observer=self.observer,
+            stopping=lambda: self.stop.requested,
+        )
 
     @contextlib.contextmanager
     def run_trial(self, label: str) -> Iterator[TrialRun]:
@@ -109,6 +117,7 @@ def run_in_session(
                     setting=setting,
                     directory=directory,
                     custody=custody,
+                    copies=DataCopies(custody, setting.reuses_data, setting.copies_at_once),
                     observer=observer,
                     stop=stop,
                 )

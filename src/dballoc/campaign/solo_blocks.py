@@ -32,6 +32,9 @@ class SoloBlocks:
         """Return the trials of a block in their order."""
         return schedule.order_block(self._session.setting.experiment, number, attempt)
 
+    def fit_block(self, seconds: float) -> None:
+        """Leave the next block as it is: its steps last as long as the experiment says."""
+
     def run_trial(self, slot: Slot) -> float:
         """Run and store one trial, its heap profile included; returns the CPU seconds that its
         processes used.

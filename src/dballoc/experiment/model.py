@@ -42,6 +42,13 @@ LOAD = "load"
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
 MOST_CLIENTS = 1_000_000
 
+# Seconds at the start of a duet's slice that do not count: usually, and where the pilot finds that
+# the swap leaves no trace; and the fewest that count. A reading of the counters is off by a
+# millisecond or two.
+USUAL_DISCARD = 0.1
+SHORT_DISCARD = 0.03
+SHORTEST_COUNTED = 0.15
+
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")
 
@@ -196,21 +203,26 @@ class Duet(_Table):
 
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and
     ``pairs`` (of slices, in each block): None to let a pilot choose. ``discard``: the start of each
-    slice that does not count. ``warmup``: before the first slice; None: as ``time.warmup``.
-    ``estimate``: see docs/method.md.
+    slice that does not count; None: what the pilot chooses, else :data:`USUAL_DISCARD`.
+    ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: see docs/method.md.
     """
 
     threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
     slice: Duration | None = None
     pairs: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    discard: Annotated[Duration, Field(ge=0, le=2)] = 0.1
+    discard: Annotated[Duration, Field(ge=0, le=2)] | None = None
     warmup: Duration | None = None
     estimate: Literal["middle", "paired", "undisturbed"] = "middle"
 
     @model_validator(mode="after")
     def _check_counted_part(self) -> Self:
-        if self.slice is not None and self.slice - self.discard < 0.2:
-            raise ValueError('slice lasts at least "200ms" longer than discard')
+        least = USUAL_DISCARD if self.pairs else SHORT_DISCARD
+        discard = least if self.discard is None else self.discard
+        if self.slice is not None and round(self.slice - discard, 6) < SHORTEST_COUNTED:
+            raise ValueError(
+                f'slice lasts at least "{SHORTEST_COUNTED * 1000:.0f}ms" longer than discard, '
+                f'which is "{discard * 1000:.0f}ms"'
+            )
         return self
 
 

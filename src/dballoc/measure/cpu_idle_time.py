@@ -1,32 +1,46 @@
-"""How long CPUs had nothing to run, from /proc/stat."""
+"""How long CPUs had nothing to run, or were taken by the hypervisor, from /proc/stat."""
 
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-def read_idle_seconds() -> dict[int, float]:
-    """Read every CPU's idle seconds since boot, waiting for a disk included (proc_stat(5))."""
-    return parse_idle_seconds(Path("/proc/stat").read_text(), _TICK)
+class CpuTime(NamedTuple):
+    """A CPU's seconds since boot: ``idle``, waiting for a disk included, and ``steal``."""
+
+    idle: float
+    steal: float
 
 
-def parse_idle_seconds(stat: str, tick: int) -> dict[int, float]:
-    """Return idle seconds by CPU from the text of /proc/stat; ``tick``: clock ticks a second."""
-    idle_seconds = {}
+def read_cpu_time() -> dict[int, CpuTime]:
+    """Read every CPU's idle and stolen seconds (proc_stat(5))."""
+    return parse_cpu_time(Path("/proc/stat").read_text(), _TICK)
+
+
+def parse_cpu_time(stat: str, tick: int) -> dict[int, CpuTime]:
+    """Return idle and stolen seconds by CPU from the text of /proc/stat; ``tick``: clock ticks a
+    second.
+    """
+    times = {}
     for line in stat.splitlines():
         name, *values = line.split()
         if name.startswith("cpu") and name != "cpu":
-            idle_seconds[int(name[3:])] = (int(values[3]) + int(values[4])) / tick
-    return idle_seconds
+            times[int(name[3:])] = CpuTime(
+                (int(values[3]) + int(values[4])) / tick, int(values[7]) / tick
+            )
+    return times
 
 
-def compute_idle_share(
-    before: dict[int, float], after: dict[int, float], cpus: Collection[int], seconds: float
-) -> float:
-    """Return the share of these CPUs' time in which they were idle, 0 to 1. ``before`` and
-    ``after``: idle seconds by CPU, ``seconds`` apart.
+def compute_shares(
+    before: dict[int, CpuTime], after: dict[int, CpuTime], cpus: Collection[int], seconds: float
+) -> CpuTime:
+    """Return the shares of these CPUs' time in which they were idle, and stolen, each 0 to 1.
+    ``before`` and ``after``: readings ``seconds`` apart.
     """
-    idle = sum(after[c] - before[c] for c in cpus if c in before and c in after)
-    return min(1.0, max(0.0, idle / (seconds * len(cpus))))
+    both = [(before[c], after[c]) for c in cpus if c in before and c in after]
+    sums = sum(b.idle - a.idle for a, b in both), sum(b.steal - a.steal for a, b in both)
+    idle, steal = (min(1.0, max(0.0, value / (seconds * len(cpus)))) for value in sums)
+    return CpuTime(idle, steal)

@@ -178,7 +178,7 @@ def describe_method(fits: Fits) -> list[str]:
     load = listing(e.workloads)
     return [
         f"Each server ran alone in a memory cgroup of {with_unit(of.memory)} without swap, on a "
-        f"fresh copy of the data, with {load} at {listing([str(t) for t in e.threads])} clients "
+        f"copy of the same data, with {load} at {listing([str(t) for t in e.threads])} clients "
         f"for {format_duration(e.time.level)} each. A size is killed if the kernel killed the "
         "server for its memory in one trial; all larger ones count as killed too. It survives "
         f"after {count(of.repeats, 'trial')} without that. Sizes are multiples of "

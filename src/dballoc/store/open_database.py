@@ -238,4 +238,10 @@ def _normalize(sql: object) -> str:
 
 def _restore_older_text(name: str, sql: str) -> str:
     """Return a table's text as earlier versions of this format wrote it."""
-    return sql.replace("latency REAL,", "latency REAL NOT NULL,") if name == "interval" else sql
+    match name:
+        case "interval":
+            return sql.replace("latency REAL,", "latency REAL NOT NULL,")
+        case "slice":
+            return sql.replace(" steal REAL,", "")
+        case _:
+            return sql

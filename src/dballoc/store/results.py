@@ -18,6 +18,9 @@ KIND = campaign_facts.KIND
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
 
+# Columns that a results directory of an earlier version lacks, which is resumed without them.
+_LATER_COLUMNS = {"slice": {"steal"}}
+
 Row = Mapping[str, Any]
 
 
@@ -252,7 +255,12 @@ class Results:
             ("slice_counter", record.slice_counters),
             ("replica", record.replicas),
         ):
-            _insert(self._db, table, [{"trial": number, **row} for row in rows])
+            _insert(self._db, table, [{"trial": number, **row} for row in self._fit(table, rows)])
+
+    def _fit(self, table: str, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows without columns that a database of an earlier version does not have."""
+        missing = _LATER_COLUMNS.get(table, set()) - self.columns(table).keys()
+        return [{k: v for k, v in r.items() if k not in missing} for r in rows] if missing else rows
 
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""

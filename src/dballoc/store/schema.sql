@@ -180,7 +180,7 @@ CREATE TABLE ledger (
   PRIMARY KEY (trial, line)
 ) WITHOUT ROWID;
 
--- A duet's load, half a second each; the start of every slice is left out. In slice n of a workload the two servers of
+-- A duet's load, a quarter of a second each or less; the start of every slice is left out. In slice n of a workload the two servers of
 -- a duet had the halves of the CPUs, and in slice n + 1 each had the other's.
 CREATE TABLE slice (
   trial    INTEGER NOT NULL REFERENCES trial,
@@ -194,6 +194,7 @@ CREATE TABLE slice (
   events   REAL NOT NULL,           -- queries over the client's queries per transaction
   cpu      REAL NOT NULL,           -- seconds of the server's CPU
   idle     REAL NOT NULL,           -- share of the half's CPU time in which nothing ran there
+  steal    REAL,                    -- share of it that the hypervisor took; in steps of a clock tick
   PRIMARY KEY (trial, workload, slice, piece)
 ) WITHOUT ROWID;
 

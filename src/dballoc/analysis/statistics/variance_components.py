@@ -23,6 +23,7 @@ from dballoc.analysis.statistics.detectable_difference import (
     compute_assured_half_width,
     compute_half_width,
 )
+from dballoc.experiment.model import SHORTEST_COUNTED
 
 # A few starts say little about how starts scatter, so the estimate is shrunk towards a prior from
 # another machine (block means scattered by 0.4 to 1.7 %), as if that came from this many degrees of
@@ -30,12 +31,10 @@ from dballoc.analysis.statistics.detectable_difference import (
 PRIOR_START = 0.005
 PRIOR_FREEDOM = 2
 
-# The lengths of a slice (seconds) and the pairs of slices in a block that are considered.
-LENGTHS = (0.4, 0.6, 1.0, 2.0, 4.0)
-MOST_PAIRS = 60
-# The fewest seconds of a slice that count: a reading of the counters is off by a millisecond or
-# two.
-SHORTEST = 0.2
+# The lengths of a slice (seconds) and the pairs of slices in a block that are considered. Of fewer
+# pairs the interquartile mean leaves out nothing.
+LENGTHS = (0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
+LEAST_PAIRS, MOST_PAIRS = 4, 120
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,9 +185,11 @@ def plan_slices(
     they shorten the time that a given precision takes.
     """
     lengths = (
-        [wishes.slice] if wishes.slice else [n for n in LENGTHS if n - wishes.discard >= SHORTEST]
+        [wishes.slice]
+        if wishes.slice
+        else [n for n in LENGTHS if round(n - wishes.discard, 6) >= SHORTEST_COUNTED]
     )
-    counts = [wishes.pairs] if wishes.pairs else range(1, MOST_PAIRS + 1)
+    counts = [wishes.pairs] if wishes.pairs else range(LEAST_PAIRS, MOST_PAIRS + 1)
     candidates = []
     for length in lengths:
         for pairs in counts:
@@ -222,6 +223,14 @@ def plan_slices(
                 )
             )
     return min(candidates, key=lambda c: c[:3])[3]
+
+
+def fit_pairs(costs: BlockCosts, length: float, seconds: float) -> int:
+    """Return the pairs of slices of ``length`` with which a block takes about ``seconds``, within
+    what is considered at all.
+    """
+    a_pair = costs.pairings * costs.workloads * 2 * length
+    return max(LEAST_PAIRS, min(MOST_PAIRS, int((seconds - costs.block(length, 0)) / a_pair)))
 
 
 def _choose_blocks(wishes: PlanRequest, cost: float) -> int:

@@ -13,6 +13,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.variant_malloc import GlibcTooOld
+from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.errors import Failure, UsageError
@@ -123,7 +124,13 @@ def _prove_allocator(
             setting, custody, observer, directory / "template.log"
         )
         life = ServerLife(
-            TrialContext(setting, custody, observer, lambda: False),
+            TrialContext(
+                setting=setting,
+                custody=custody,
+                copies=DataCopies(custody, again=False, most=1),
+                observer=observer,
+                stopping=lambda: False,
+            ),
             "proof",
             next(iter(template.values())),
             directory,

@@ -114,6 +114,31 @@ class PreparedCampaign:
         return list({recipe.key: recipe for recipe in recipes}.values())
 
     @property
+    def reuses_data(self) -> bool:
+        """Whether a server may start on the data that another one left: only if all workloads read
+        sysbench's tables alone, in InnoDB, whose files a start and an orderly shutdown leave as
+        they were. Never where every workload is to have a fresh copy. What an own script does is
+        not known.
+        """
+        experiment = self.experiment
+        works = [
+            self.sysbench.workload(n) for n in dict.fromkeys(experiment.workloads + experiment.warm)
+        ]
+        return (
+            experiment.sequence == "cycle"
+            and not experiment.warmup_sql
+            and not experiment.data.own
+            and all(p.server.engine == "innodb" for p in self.variants.values())
+            and not any(w.writes or w.brings or w.ends for w in works)
+            and all(w.file is None or w.statements for w in works)
+        )
+
+    @property
+    def copies_at_once(self) -> int:
+        """How many copies of the data there may be at once."""
+        return 2 if self.duet or self.has_replica else 1
+
+    @property
     def largest_copy_bytes(self) -> int:
         """Bytes of the largest copy of data that a trial makes."""
         return max(self._data_bytes().values())
@@ -131,9 +156,7 @@ class PreparedCampaign:
             else 0
         )
         return (
-            sum(sizes[key] for key in missing)
-            + (2 if self.duet or self.has_replica else 1) * max(sizes.values())
-            + loaded
+            sum(sizes[key] for key in missing) + self.copies_at_once * max(sizes.values()) + loaded
         )
 
     def _all_recipes(self) -> list[data_template.Recipe]:

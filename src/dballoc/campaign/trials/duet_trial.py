@@ -34,8 +34,8 @@ from dballoc.measure.server_counters import Reading
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
-# Seconds: the length of a slice's pieces, the time between two looks at clients and servers, and
-# how long a client may take until its first report.
+# Seconds: the usual length of a slice's pieces, the time between two looks at clients and servers,
+# and how long a client may take until its first report.
 PIECE = 0.25
 _POLL = 0.05
 _FIRST_REPORT = 60.0
@@ -44,17 +44,18 @@ _FIRST_REPORT = 60.0
 @dataclass(frozen=True)
 class Slices:
     """The slices of each workload: ``pairs`` pairs of slices of ``seconds``; the first ``discard``
-    seconds of a slice do not count.
+    seconds of a slice do not count. ``least_pieces``: the fewest readings in a slice.
     """
 
     seconds: float
     pairs: int
     discard: float
+    least_pieces: int = 1
 
     @property
     def pieces(self) -> int:
         """Pieces in a slice."""
-        return max(1, round((self.seconds - self.discard) / PIECE))
+        return max(self.least_pieces, round((self.seconds - self.discard) / PIECE))
 
     @property
     def total(self) -> float:
@@ -335,18 +336,24 @@ class _Duet:
             with self.sides[i].note_faults(step.title):
                 self.sides[i].update_rss_peak()
         self._wait_until(step, began + self.slices.discard)
-        before, idle_before = self._read_counters(step, number), cpu_idle_time.read_idle_seconds()
+        before, time_before = self._read_counters(step, number), cpu_idle_time.read_cpu_time()
+        # On a busy machine the swap and the reading take longer than what is left out; what counts
+        # is as long as planned all the same.
+        counted_from = time.monotonic()
         length = (self.slices.seconds - self.slices.discard) / self.slices.pieces
         for piece in range(self.slices.pieces):
-            self._wait_until(step, began + self.slices.discard + (piece + 1) * length)
-            after, idle_after = (
+            self._wait_until(step, counted_from + (piece + 1) * length)
+            after, time_after = (
                 self._read_counters(step, number + piece + 1),
-                cpu_idle_time.read_idle_seconds(),
+                cpu_idle_time.read_cpu_time(),
             )
             place = {"workload": step.workload, "slice": number, "piece": piece}
             for i, side in enumerate(self.sides):
                 a, b = before[i], after[i]
                 side.keep_counts(place, a, b)
+                shares = cpu_idle_time.compute_shares(
+                    time_before, time_after, halves[i], b.clock - a.clock
+                )
                 side.life.record.slices.append(
                     {
                         **place,
@@ -356,12 +363,11 @@ class _Duet:
                         "queries": b.questions - a.questions - 1,  # without our own
                         "events": math.nan,
                         "cpu": b.cpu - a.cpu,
-                        "idle": cpu_idle_time.compute_idle_share(
-                            idle_before, idle_after, halves[i], b.clock - a.clock
-                        ),
+                        "idle": shares.idle,
+                        "steal": shares.steal,
                     }
                 )
-            before, idle_before = after, idle_after
+            before, time_before = after, time_after
             self._show_progress(step, number)
 
     def _show_progress(self, step: Step, number: int) -> None:

@@ -18,6 +18,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
+from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
 from dballoc.campaign.trials.with_heap_probe import add_heap_probe
 from dballoc.errors import Failure
@@ -47,12 +48,13 @@ class Interrupted(Exception):
     """The user asked dballoc to stop; the trial under way is lost."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrialContext:
     """What all trials of a campaign share. ``stopping``: whether the user asked to stop."""
 
     setting: PreparedCampaign
     custody: Custody
+    copies: DataCopies
     observer: Observer
     stopping: Callable[[], bool]
 
@@ -99,7 +101,8 @@ class ServerLife:
         self._asked_to_stop = 0.0
         # The THP mode that the host must have while this server runs; None where any will do.
         self.host_thp: str | None = None
-        self.scratch = directories.make_scratch(context.custody.scratch)
+        self._copy = context.copies.take(template, self.prepared)
+        self.scratch = self._copy.scratch
         self.run_directory = directories.make_run_directory(context.custody.scratch)
         self.private_directory = directories.make_run_directory(context.custody.scratch)
         if probed:
@@ -126,16 +129,15 @@ class ServerLife:
     # -- start ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Copy the data and start the server without waiting for it. Fault if the data cannot be
-        copied.
+        """Copy the data, unless those of an earlier server may be used again, and start the server
+        without waiting for it. Fault if the data cannot be copied.
         """
         user = self.context.setting.user
-        self.scratch.chmod(0o711)
         user.share(self.run_directory)
         user.show(self.private_directory)
-        data = self.scratch / "data"
+        data = self._copy.data
         try:
-            self._template.copy(self.context.custody, data, self.directory / "copy.log", user)
+            self.context.copies.fill(self._copy, self._template, self.directory / "copy.log", user)
         except OSError as error:
             raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
         if self._limit is not None:
@@ -414,8 +416,17 @@ class ServerLife:
                     self._cgroup.remove()
                 except OSError:
                     pass  # the guardian tries again later
-            for path in (self.scratch, self.run_directory, self.private_directory):
+            for path in (self.run_directory, self.private_directory):
                 remove_directory(path)
+            self.context.copies.give_back(self._copy, unchanged=self._ended_in_order())
+
+    def _ended_in_order(self) -> bool:
+        """Whether the server was shut down in order, at the end of a trial without a fault."""
+        return (
+            self.ended is not None
+            and self.ended.status == 0
+            and self.record.trial["outcome"] == "ok"
+        )
 
 
 def switch_thp(context: TrialContext, wanted: str | None) -> str | None:

@@ -38,11 +38,14 @@ def make_duet_section(
     return Section(
         key="duet",
         title="The cost of a transaction",
-        text=_describe_duet(facts),
+        text=_describe_duet(facts) + _describe_steal(campaign.slice),
         figures=figures,
         tables=tables,
     )
 
+
+# Share of a slice's time that no quiet machine loses to its hypervisor.
+_MUCH_STEAL = 0.05
 
 _ESTIMATES = {
     "paired": "Estimate: the mean of what both servers showed at the same time, over pairs of "
@@ -75,6 +78,18 @@ def _describe_duet(facts: dict[str, Any]) -> list[str]:
         errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
         text.append(f"The pilot's starts, whose true ratio is 1, were off by {errors}.")
     return text
+
+
+def _describe_steal(slices: pl.DataFrame) -> list[str]:
+    """Return how much of the slices' time the hypervisor took; nothing of results without it."""
+    stolen = slices["steal"].drop_nulls().to_list() if "steal" in slices.columns else []
+    if not stolen:
+        return []
+    much = sum(share > _MUCH_STEAL for share in stolen) / len(stolen)
+    return [
+        f"Steal: the hypervisor took {percent(math.fsum(stolen) / len(stolen))} of the CPUs' time "
+        f"during the slices; {percent(much)} of them lost more than {percent(_MUCH_STEAL)}."
+    ]
 
 
 def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:

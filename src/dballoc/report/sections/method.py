@@ -1,5 +1,7 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
+import json
+
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
@@ -16,6 +18,7 @@ from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.statistics.moderated_variance import GUARD
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
+from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.numbers import count, listing, percent
 from dballoc.report.sections.counters import describe_counters
 from dballoc.report.wording.answer_notes import describe_levels
@@ -44,7 +47,8 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
         "lower level.",
         "CPU, context switches and memory are the server's own. Context switches are voluntary and "
         "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
-        "before each step.",
+        "before each step: the highest of one start, after the seconds of load that its steps "
+        "have. It does not say what a server grows to in hours.",
         *describe_counters(campaign),
         "A trial counts only if the server is proved to use the allocator asked for: by the "
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
@@ -130,7 +134,8 @@ def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
         f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the "
         f"machine. A block runs every variant once and the baseline, {e.baseline}, twice (A1 and "
         f"A2), in an order drawn anew for each block from seed {e.seed}, so that drift hits all "
-        f"alike. Every trial is a new server on a fresh copy of the data; {starts}. Steps: warm-up "
+        f"alike. Every trial is a new server on the same data, on a fresh copy wherever anything "
+        f"may have written; {starts}. Steps: warm-up "
         f"{format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
         f"{format_duration(e.time.idle)}. Estimate: per block d = ln(variant) − mean ln(A1, A2); "
         "the ratio is exp(mean d), its interval Student's t on the d of the blocks. Seconds, "
@@ -157,10 +162,19 @@ def _describe_duet(campaign: Campaign, procedure: Procedure) -> str:
         "once, and the baseline once more, each beside a baseline of the same age. Both servers "
         "start and are warmed up with all CPUs; then each has one half of them, with its own "
         "client, and both are loaded at the same time. After every slice the halves are swapped; "
-        f"the first {format_duration(e.duet.discard)} of a slice do not count. "
+        f"the first {format_duration(_find_discard(campaign))} of a slice do not count. "
         f"{_ESTIMATES[e.duet.estimate]} The ratio is exp(mean d), its interval Student's t on the "
         "d of the blocks. Contention at full width, response time and memory come from solo blocks."
     )
+
+
+def _find_discard(campaign: Campaign) -> float:
+    """Return the seconds at the start of a slice that did not count."""
+    plan = json.loads(campaign.facts["duet"]).get("plan")
+    if plan:
+        return float(plan["discard"])
+    discard = campaign.experiment.duet.discard
+    return USUAL_DISCARD if discard is None else discard
 
 
 _DESIGNS = {"solo": _describe_solo, "duet": _describe_duet}

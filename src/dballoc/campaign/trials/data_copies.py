@@ -1,0 +1,74 @@
+"""The servers' copies of the data templates. What a server left that only read and was shut down in
+order is used again, where the campaign permits it: nothing is copied, and nothing of it has to be
+read from the disk.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged.ownership import remove_directory
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.servers.private.data_template import Template
+
+# What a copy suits: its template, the server's executable, its options.
+_Use = tuple[Path, str, frozenset[tuple[str, str]]]
+
+
+@dataclass(frozen=True)
+class DataCopy:
+    """A server's scratch directory, with its data in ``data`` once they are copied."""
+
+    scratch: Path
+    use: _Use
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self.scratch / "data"
+
+
+class DataCopies:
+    """The copies of a campaign. ``again``: whether they may be used again; ``most``: how many there
+    may be at once, those that wait for their next server included.
+    """
+
+    def __init__(self, custody: Custody, again: bool, most: int) -> None:
+        self._custody = custody
+        self._again = again
+        self._most = most
+        self._waiting: list[DataCopy] = []
+        self._taken = 0
+
+    def take(self, template: Template, prepared: PreparedVariant) -> DataCopy:
+        """Return a copy that a server of the same build and options left, else a scratch directory
+        for a new one.
+        """
+        use = template.data, str(prepared.build.executable), frozenset(prepared.options.items())
+        self._taken += 1
+        for copy in self._waiting:
+            if copy.use == use:
+                self._waiting.remove(copy)
+                return copy
+        while self._waiting and self._taken + len(self._waiting) > self._most:
+            remove_directory(self._waiting.pop(0).scratch)
+        scratch = directories.make_scratch(self._custody.scratch)
+        scratch.chmod(0o711)
+        return DataCopy(scratch, use)
+
+    def fill(self, copy: DataCopy, template: Template, log: Path, user: ServerUser) -> None:
+        """Copy the template, unless the data are there. OSError if they cannot be copied."""
+        if not copy.data.exists():
+            template.copy(self._custody, copy.data, log, user)
+
+    def give_back(self, copy: DataCopy, unchanged: bool) -> None:
+        """Keep a copy for the next server if its data are ``unchanged``, else remove it. What waits
+        at the campaign's end the guardian removes.
+        """
+        self._taken -= 1
+        if unchanged and self._again:
+            self._waiting.append(copy)
+        else:
+            remove_directory(copy.scratch)
