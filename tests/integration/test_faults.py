@@ -38,7 +38,7 @@ SERVER_FAULTS: dict[str, tuple[dict[str, Any], str, str, int | None]] = {
     "hangs": (
         {"env": {"DBT_FAULT": "hang"}},
         "hang",
-        r"the server does not answer 8 s after its start",
+        r"the server did not answer within 8 s of its start",
         None,
     ),
     "complains": (

@@ -215,6 +215,6 @@ def test_nothing_to_prove(run_cli: Cli) -> None:
     one_line(
         run_cli("list", "servers", "mysql@9.7", "--prove"),
         2,
-        "--prove: none of these servers is here; dballoc fetch mysql@9.7",
+        "--prove: none of these servers is on this machine; dballoc fetch mysql@9.7",
     )
     one_line(run_cli("list", "allocators", "malloc"), 2, "no 'malloc' among the allocators")

@@ -19,8 +19,8 @@ NOWHERE = Path("/nowhere/x")
     ("flags", "says"),
     [
         ({"watch": True, "as_json": True}, "--watch does not go with --json or --openmetrics"),
-        ({"span": "5s"}, "--for goes with --watch"),
-        ({"save_series": Path("x")}, "--save-series goes with --watch"),
+        ({"span": "5s"}, "--for only goes with --watch"),
+        ({"save_series": Path("x")}, "--save-series only goes with --watch"),
         ({"watch": True, "every": "5", "pid": 1}, "--every: '5' is not a duration"),
         ({"saved": NOWHERE}, "/nowhere/x: No such file or directory"),
         ({"diff": (NOWHERE, NOWHERE)}, "/nowhere/x: No such file or directory"),

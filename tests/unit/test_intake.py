@@ -284,7 +284,7 @@ BAD = [
         "ro,0,nt-heap,100",
         "a.csv:2: threads: '0' is not a whole number from 1 on",
     ),
-    ("ro,1,nt-heap,100", "ro,1,nt-heap,100,7", "a.csv:2: 5 columns, and 4 in the heading"),
+    ("ro,1,nt-heap,100", "ro,1,nt-heap,100,7", "a.csv:2: 5 columns, but the heading has 4"),
     (
         "ro,2,nt-heap,180",
         "ro,1,nt-heap,180",

@@ -58,9 +58,7 @@ def test_another_build_at_that_place_is_not_run(
 ) -> None:
     server = running()
     (tmp_path / "mariadbd").unlink()
-    with pytest.raises(
-        UsageError, match="is not there any more; give the build to run with --basedir"
-    ):
+    with pytest.raises(UsageError, match="no longer exists; give the build to run with --basedir"):
         same_build.find_same_build(server)
     shutil.copy("/bin/cat", tmp_path / "mariadbd")
     with pytest.raises(UsageError, match="is not the build that runs"):
