@@ -79,7 +79,7 @@ def of(directory: Path) -> Callable[[str], Deployment]:
 def test_another_c_library_cannot_be_deployed(of: Callable[[str], Deployment]) -> None:
     with pytest.raises(
         UsageError,
-        match=r"variant 'libc' runs its server on glibc 2\.41, which environment variables cannot do",
+        match=r"variant 'libc' runs its server on glibc 2\.41, which environment variables cannot select",
     ):
         of("libc")
 

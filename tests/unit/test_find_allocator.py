@@ -25,10 +25,13 @@ def elf(machine: int = X86_64, bits: int = 2, kind: int = SHARED) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (elf(AARCH64), "built for aarch64, this machine is x86_64"),
-        (elf(I386, bits=1), "built for i386 (32 bit), this machine is x86_64"),
-        (elf(X86_64, bits=1), "built for x86_64 (32 bit), this machine is x86_64"),  # the x32 ABI
-        (elf(9999), "built for machine 9999, this machine is x86_64"),
+        (elf(AARCH64), "built for aarch64, but this machine is x86_64"),
+        (elf(I386, bits=1), "built for i386 (32 bit), but this machine is x86_64"),
+        (
+            elf(X86_64, bits=1),
+            "built for x86_64 (32 bit), but this machine is x86_64",
+        ),  # the x32 ABI
+        (elf(9999), "built for machine 9999, but this machine is x86_64"),
         (elf(kind=EXECUTABLE), "not a shared library"),
         (b"#!/bin/sh\necho this is a script\n", "not a shared library"),
         (b"\x7fELF", "not a shared library"),

@@ -132,7 +132,7 @@ LOOKS: list[tuple[str, bytes, str]] = [
     ),
     ("another kind", json.dumps(changed("lines", to={"a": 1})).encode(), "lines: "),
     ("no list of bounds", json.dumps(changed("bounds", to=[1])).encode(), "bounds"),
-    ("a page of zeros", bytes(4096), "no snapshot"),
+    ("a page of zeros", bytes(4096), "not a snapshot"),
     ("not UTF-8", json.dumps(GOOD, ensure_ascii=False).encode("utf-16"), "not UTF-8"),
 ]
 

@@ -15,7 +15,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.answer import Answer
 
-STORED = "INSERT INTO campaign VALUES ('margin', '0.03')"
+STORED = "INSERT INTO campaign VALUES ('margin', '0.03'), ('procedure_version', '2')"
 # Throughput scatters by some per cent from trial to trial; a block takes a minute.
 WILD = (
     "UPDATE step SET tps = tps * (1 + 0.02 * ((trial * 7 % 5) - 2) / 2.0)",
@@ -63,9 +63,8 @@ def test_what_is_open_names_the_command_that_extends_it(make: Make) -> None:
     directory = make("a b", sql=(STORED, *WILD))
     found, said = judge(directory)
     assert (found.ending, found.subject) == (Ending.NOT_SETTLED, "jemalloc")
-    experiment = f"dballoc bench '{directory}/experiment.toml'"
     assert re.fullmatch(
-        rf"{re.escape(experiment)} --extend \d+m --out '{re.escape(str(directory))}'", said.command
+        rf"dballoc bench --out '{re.escape(str(directory))}' --extend \d+m", said.command
     )
     assert "more minutes would settle it, with 80 % chance" in said.reason
 
@@ -80,7 +79,7 @@ def test_a_campaign_of_before_is_not_extended(make: Make) -> None:
 def test_without_the_directory_it_is_not_named(make: Make) -> None:
     campaign = load_campaign(make("secret-place", sql=(STORED, *WILD)))
     said = judge_campaign(campaign)[2]
-    assert said.command.startswith("dballoc bench DIR/experiment.toml --extend ")
+    assert said.command.startswith("dballoc bench --out DIR --extend ")
     assert "secret-place" not in said.command
 
 

@@ -173,7 +173,7 @@ def test_a_collapse_is_a_loss() -> None:
         (
             Settling(Way.EXTEND, 24),
             "24 more minutes would settle it, with 80 % chance, if the true ratio is as estimated:",
-            "dballoc bench 'my results/experiment.toml' --extend 24m --out 'my results'",
+            "dballoc bench --out 'my results' --extend 24m",
         ),
         (
             Settling(Way.NEW_CAMPAIGN, 40),

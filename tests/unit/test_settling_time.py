@@ -121,4 +121,4 @@ def test_an_unshown_gain_is_open_by_its_own_bound() -> None:
     found = comparisons({"a": (EQUAL, (0.92, 1.02))})
     (gain,) = list_open_figures(found, judged(found))
     assert gain.distance == pytest.approx(math.log(0.99 / math.sqrt(0.92 * 1.02)))
-    assert gain.confidence(6) == pytest.approx(0.99)
+    assert gain.confidence(6) == pytest.approx(found.procedures["solo"].after(6).confidence)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import sweep
-from dballoc.experiment.model import Experiment, Variant
+from dballoc.experiment.durations_and_sizes import format_duration
+from dballoc.experiment.model import USUAL_DISCARD, Experiment, Replica, Variant
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -87,10 +88,24 @@ def _format_array_item(name: str, entry: dict[str, Any]) -> str:
 def compute_identity(experiment: Experiment) -> str:
     """Return a short hash; two experiments with the same one may share a results directory."""
     table = experiment.model_dump(mode="json")
-    if table["counters"] == Experiment.model_fields["counters"].default:
-        del table["counters"]  # results from before there was this key can be resumed
+    _drop_later_keys(table)
     text = json.dumps(table, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _drop_later_keys(table: dict[str, Any]) -> None:
+    """Write defaults as they were before there were these keys, so that older results can be
+    resumed.
+    """
+    if table["counters"] == Experiment.model_fields["counters"].default:
+        del table["counters"]
+    if table["replica"] == Replica().model_dump(mode="json"):
+        del table["replica"]
+    for workload in table["workload"].values():
+        if not workload["replica"]:
+            del workload["replica"]
+    if table["duet"]["discard"] is None:
+        table["duet"]["discard"] = format_duration(USUAL_DISCARD)
 
 
 def _format_validation_error(error: ValidationError, table: dict[str, Any]) -> str:

@@ -111,8 +111,8 @@ def _explain_answer(fits: Fits) -> str:
         return "The search is not over; run the same command to resume it."
     if any(f.state.why != "found" for f in fits.fitted):
         return (
-            f"What survived did so in {repeats} without an OOM kill; not every search found the "
-            f"limit. {explain_survival(fits.of.repeats)}"
+            f"Every size that survived did so in {repeats} without an OOM kill; not every search "
+            f"found the limit. {explain_survival(fits.of.repeats)}"
         )
     return (
         f"Each survived {repeats} without an OOM kill, and the next size, "

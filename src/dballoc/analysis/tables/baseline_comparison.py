@@ -11,6 +11,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
+    MEMORY,
     Procedure,
     count_comparisons,
     declare_current_procedure,
@@ -41,8 +42,7 @@ FLOOR_TO_VARIANT_VARIANCE = {"solo": 1.5 / 2, "duet": 1.0}
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric of a ``design``. ``workload`` is None for a metric of the whole trial; ``better``:
-    "higher" or "lower". ``question``: which of the two questions of procedure 2 it answers; None
-    for one that is descriptive there.
+    "higher" or "lower".
     """
 
     key: str
@@ -51,7 +51,13 @@ class Metric:
     better: str
     workload: str | None = None
     design: str = "solo"
-    question: Question | None = None
+
+    @property
+    def question(self) -> Question | None:
+        """Which of procedure 2's two questions it answers; None for one that is descriptive."""
+        if self.workload is not None:
+            return "speed"
+        return "memory" if self.key == MEMORY else None
 
     @property
     def measure(self) -> str:
@@ -120,7 +126,6 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
             better="lower",
             workload=w,
             design="duet",
-            question="speed",
         )
         for w in campaign.experiment.workloads
         if "duet" in campaign.designs
@@ -140,14 +145,11 @@ def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
                 unit="1/s",
                 better="higher",
                 workload=w,
-                question="speed",
             )
         )
     if campaign.imported and not campaign.good["rss_peak"].is_not_null().any():
         return speed
-    memory = [
-        Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower", question="memory")
-    ]
+    memory = [Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")]
     if campaign.experiment.time.idle:
         memory.append(
             Metric(key="rss_idle", title="idle RSS after the load", unit="bytes", better="lower")

@@ -66,7 +66,7 @@ def compose_command(around: Surroundings, progress: Progress, memory: bool) -> s
     """Return the command that would settle an open answer; none where nothing on this host would.
     ``memory``: whether memory was compared.
     """
-    directory = str(around.directory or _SOME_DIRECTORY)
+    directory = _name_directory(around.directory)
     quoted = shlex.quote(directory)
     bench = f"dballoc bench {shlex.quote(f'{directory}/experiment.toml')}"
     another = shlex.quote(f"{directory}-2")
@@ -78,5 +78,11 @@ def compose_command(around: Surroundings, progress: Progress, memory: bool) -> s
     if settling is None or settling.minutes is None:
         return ""
     if settling.way is Way.EXTEND:
-        return f"{bench} --extend {settling.minutes}m --out {quoted}"
+        return f"dballoc bench --out {quoted} --extend {settling.minutes}m"
     return f"{bench} --budget {settling.minutes}m --out {another}"
+
+
+def _name_directory(directory: Path | None) -> str:
+    """Return the directory's name; a stand-in where it is not to be shown, or is no UTF-8."""
+    name = str(directory or _SOME_DIRECTORY)
+    return name if name.isprintable() else _SOME_DIRECTORY
