@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -92,6 +93,10 @@ def test_a_session_that_keeps_what_it_made(run_cli: Cli, server: Server, tmp_pat
     assert sum(c["change"] for c in grown["changes"]) == grown["rss"]["change"]
 
 
+def count_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
 def test_a_session_leak_is_seen_over_time(run_cli: Cli, server: Server, tmp_path: Path) -> None:
     series = tmp_path / "series.jsonl"
     watching = run_cli.start(
@@ -104,18 +109,20 @@ def test_a_session_leak_is_seen_over_time(run_cli: Cli, server: Server, tmp_path
         "--cpu",
         "100",
         "--for",
-        "6s",
+        "5m",
         "--save-series",
         series,
     )
+    # As long as it takes: on a busy machine a snapshot takes seconds.
     with connect(server) as connection, connection.cursor() as cursor:
         i = 0
-        while watching.poll() is None:
+        while watching.poll() is None and count_lines(series) < 20:
             cursor.execute(f"SET @w{i} = REPEAT('x', 524288)")
             i += 1
             time.sleep(0.1)
+    watching.send_signal(signal.SIGINT)
     done = run_cli.end(watching)
-    assert done.status == 0, done.stderr
+    assert done.status in (0, 130), done.stderr
     assert "Session leak: sessions pile up" in done.stdout
     found = json.loads(run_cli("explain", "--from", series, "--json").stdout)
     assert verdict(found, "sessions")["headline"].startswith("Session leak")

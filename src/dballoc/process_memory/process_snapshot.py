@@ -107,11 +107,11 @@ def take_process_snapshot(pid: int) -> ProcessSnapshot:
         malloc = identify_malloc.identify_malloc_in_use(pid)
         mappings = pagemap_or_smaps.read_mappings(pid, budget)
         if not mappings:
-            raise Failure(f"process {pid}: it ended while its memory was read")
+            raise Failure(f"process {pid} has ended")
         reading = _read_heap(pid, malloc, mappings, budget)
         status = pagemap_or_smaps.read_status_sizes(pid)
         if "VmRSS" not in status:
-            raise Failure(f"process {pid}: it ended while its memory was read")
+            raise Failure(f"process {pid} has ended")
         has_flags = any(m.flags for m in reading.mappings)
         return ProcessSnapshot(
             pid=pid,
