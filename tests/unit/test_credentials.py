@@ -89,3 +89,25 @@ def test_a_damaged_login_file(home: Path) -> None:
 
 def test_the_password_is_not_shown() -> None:
     assert "secret" not in repr(credentials.Credentials(user="u", password="secret"))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (r"'a\'b' # why", "a'b"),
+        ('"a\\\\" # why', "a\\"),
+        ("'C:\\dir\\'", "C:\\dir\\"),
+        ("'open", "'open"),
+        ("'", "'"),
+    ],
+)
+def test_quotes_and_the_backslashes_within(written: str, value: str) -> None:
+    assert [v for _, _, v in credentials.parse(f"[client]\nsocket = {written}\n")] == [value]
+
+
+def test_a_quote_without_end_takes_no_time() -> None:
+    """Found by the fuzzer: a hundred backslashes took minutes."""
+    written = "'" + "\\" * 100_000 + "x"
+    [(_, _, value)] = credentials.parse(f"[client]\nsocket={written}\n")
+    assert value is not None
+    assert value.startswith("'\\")
