@@ -117,7 +117,7 @@ def _parse_explanation(value: Any, where: str) -> Explanation:
         raise UsageError(f"{where}: {_NO_SNAPSHOT}")
     if value.get("version") != VERSION:
         raise UsageError(
-            f"{where}: version {ascii(value.get('version')):.60} of the format; this dballoc reads "
+            f"{where}: version {value.get('version')!a:.60} of the format; this dballoc reads "
             f"{VERSION}"
         )
     try:
