@@ -50,7 +50,9 @@ def read_maps_text(pid: int, errors: str = "replace") -> str:
 
 def list_mapped_files(pid: int) -> set[str]:
     """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
-    return {line.path for line in read_maps(pid) if line.path.startswith("/")}
+    # Most lines of a process with very many are anonymous memory.
+    lines = (text for text in read_maps_text(pid).split("\n") if "/" in text)
+    return {line.path for line in map(parse_line, lines) if line and line.path.startswith("/")}
 
 
 def parse_maps(text: str) -> list[MapsLine]:

@@ -29,7 +29,7 @@ from typing import TypeVar
 
 # The most degrees of freedom that the common variance counts for, by the least error of a
 # comparison, over all its looks, from which that holds; none below the last.
-COMMON_FREEDOM = ((0.004, 3), (0.002, 2), (0.0005, 1))
+COMMON_FREEDOM = ((0.004, 3), (0.002, 2), (0.001, 1))
 
 # A variance above so many times the mean of the others' is not of their kind.
 GUARD = 2.5
