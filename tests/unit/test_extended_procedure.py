@@ -221,6 +221,32 @@ def test_a_faulty_variant_does_not_hold_up_the_stop(current: Callable[..., Campa
     assert not stopping_rule.is_design_decided(replace(found, faulty=everyone), "solo")
 
 
+def test_what_is_shown_worse_but_maybe_within_the_margin_is_not_the_end(
+    current: Callable[..., Campaign],
+) -> None:
+    found = compare_with_baseline(current("open", 6, 6))
+    [some, *_] = [c.ratio for c in found.family if c.ratio]
+
+    def decided(low: float, high: float) -> bool:
+        family = [
+            replace(
+                c,
+                ratio=replace(some, low=low, high=high)
+                if c.metric.better == "lower"
+                else replace(some, low=1 / high, high=1 / low),
+            )
+            for c in found.family
+        ]
+        judged = replace(found, family=family)
+        assert stopping_rule.is_design_decided(judged, "solo"), "each verdict is there"
+        return stopping_rule.is_design_decided(judged, "solo", margin=0.03)
+
+    assert not decided(1.005, 1.04)
+    assert decided(1.005, 1.02)
+    assert decided(1.02, 1.04)
+    assert decided(0.97, 0.995)
+
+
 # -- extensions ----------------------------------------------------------------------------------
 
 

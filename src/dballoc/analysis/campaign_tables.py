@@ -73,6 +73,13 @@ class Campaign:
         return int(self.facts.get("procedure_version", "1"))
 
     @property
+    def margin(self) -> float | None:
+        """The share that a variant may lose and count as no worse, as it was stored before the
+        first block. Earlier versions of dballoc stored none.
+        """
+        return float(self.facts["margin"]) if "margin" in self.facts else None
+
+    @property
     def baseline_roles(self) -> tuple[str, str]:
         """The roles of the baseline's two runs in a block, whose mean the other variants are
         relative to. Imported results have one run, named twice.

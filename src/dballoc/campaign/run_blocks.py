@@ -310,9 +310,13 @@ class _Campaign:
         """
         campaign = campaign_tables.load_campaign(self.session.directory.path)
         procedure = baseline_comparison.declare_procedures(campaign)[design]
-        left_out = self.setting.duet.left_out if self.setting.duet else {}
-        return number in procedure.spending and stopping_rule.is_design_decided(
-            baseline_comparison.compare_with_baseline(campaign), design, left_out
+        if number not in procedure.spending:
+            return False
+        return stopping_rule.is_design_decided(
+            baseline_comparison.compare_with_baseline(campaign),
+            design,
+            self.setting.duet.left_out if self.setting.duet else {},
+            campaign.margin,
         )
 
     # -- the budget -------------------------------------------------------------------------------

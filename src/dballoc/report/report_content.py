@@ -53,7 +53,6 @@ from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 
 # The fact by which a campaign knows its margin; those of before have none, and are not extended.
-MARGIN_FACT = "margin"
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
@@ -116,11 +115,10 @@ def _gather_evidence(
     """Return what the recommendation rests on. The margin that was stored before the first block is
     the one that counts; any other is exploratory.
     """
-    stored = float(campaign.facts[MARGIN_FACT]) if MARGIN_FACT in campaign.facts else None
-    margin = preference.margin or stored or DEFAULT_MARGIN
+    margin = preference.margin or campaign.margin or DEFAULT_MARGIN
     return Evidence(
         margin=margin,
-        exploratory=margin != stored,
+        exploratory=margin != campaign.margin,
         bounds=compute_constraint_bounds(campaign, comparisons, preference),
         collapsed=collapses.describe_own_collapses(campaign),
         left_out=frozenset(json.loads(campaign.facts["duet"]).get("left_out", {})),

@@ -2,31 +2,44 @@
 
 It may stop at a planned look alone (:class:`dballoc.analysis.decisions.sequential_test.Procedure`
 has their numbers of blocks in ``spending``), each design for itself, when every comparison of the
-design with the baseline is decided. A variant with faults, or one that is left out of the duet,
-gets no verdict however many blocks there are, and does not hold up the stop. A campaign of the
-baseline alone compares nothing: it stops when the A/A intervals are narrow.
+design with the baseline is decided: its verdict, and whether it is no worse within the margin,
+without which the answer would stay open. A variant with faults, or one that is left out of the
+duet, gets no verdict however many blocks there are, and does not hold up the stop. A campaign of
+the baseline alone compares nothing: it stops when the A/A intervals are narrow.
 """
 
 from collections.abc import Collection, Iterable
 
+from dballoc.analysis.decisions.noninferiority import Standing, judge_standing
 from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.analysis.decisions.verdict import Interval, is_decided
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 
 
 def is_design_decided(
-    comparisons: Comparisons, design: str, left_out: Collection[str] = ()
+    comparisons: Comparisons,
+    design: str,
+    left_out: Collection[str] = (),
+    margin: float | None = None,
 ) -> bool:
     """Whether more blocks of a design could only repeat its verdicts. ``left_out``: the variants
-    that are not in the duet.
+    that are not in the duet; ``margin``: what a variant may lose and count as no worse, None in
+    campaigns that stored none.
     """
     if not comparisons.family:
         return all(narrow(c.ratio) for c in comparisons.floor if c.metric.design == design)
     without_verdict = {*comparisons.faulty, *(left_out if design == "duet" else ())}
-    return all_decided(
-        c.ratio
+    compared = [
+        c
         for c in comparisons.family
         if c.metric.design == design and c.variant not in without_verdict
+    ]
+    return all_decided(c.ratio for c in compared) and (
+        margin is None
+        or all(
+            judge_standing(c.ratio, c.metric.better, margin) is not Standing.UNDECIDED
+            for c in compared
+        )
     )
 
 
