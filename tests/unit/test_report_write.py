@@ -24,6 +24,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import plan_steps
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs.terminal import print_answer
+from dballoc.report.report_content import gather_report
 from dballoc.store.results import Results, TrialRecord
 
 HOSTILE = (
@@ -356,6 +357,14 @@ def test_every_kind_of_campaign_has_a_report(
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
         assert rows, path
         assert len({len(row) for row in rows}) == 1, path
+
+
+def test_charts_are_valid_vega_lite(make: Callable[..., Path]) -> None:
+    """Against the schema, which a report does not take the time for."""
+    content = gather_report(load_campaign(make("valid", design="both", threads=[1, 4])))
+    assert len(content.figures) > 10
+    for figure in content.figures:
+        assert figure.chart.to_dict(validate=True)["$schema"]
 
 
 MANY = [

@@ -2,6 +2,7 @@
 script element.
 """
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -20,6 +21,7 @@ _ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"})
 _LEGEND_ENTRY, _LETTER = 44, 7
 
 
+@functools.cache
 def bundle_vega() -> str:
     """Return Vega, Vega-Lite and vega-embed, in a function of their own: their short names, ``d3``
     among them, would hide those of the flame graphs' library. Only in their strings could there be
