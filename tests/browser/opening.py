@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def charts_drawn(page: "Page") -> None:
     """Wait for Vega's charts."""
-    page.wait_for_function("document.documentElement.dataset.drawn !== undefined", timeout=60_000)
+    page.wait_for_function("document.documentElement.dataset.drawn !== undefined", timeout=120_000)
 
 
 @contextmanager
@@ -29,6 +29,7 @@ def opened(
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, **more
     )
+    context.set_default_timeout(120_000)
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))

@@ -75,7 +75,7 @@ def test_installed_used_trimmed_and_removed_without_a_trace(
     # glibc's heap is walked from outside; its own word agrees to a per cent, or a note would say
     # otherwise.
     assert [note for note in found["notes"] if "itself says" in note] == []
-    assert "installed already" in changed(logging, "--install-function").stdout
+    assert "already installed" in changed(logging, "--install-function").stdout
 
     done = changed(logging, "--trim")
     assert done.status == 0, done.stderr
