@@ -25,8 +25,9 @@ native := $(shell find native tests -name '*.[ch]' 2>/dev/null)
 cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --output
 
 # What times, loads or switches the machine has it to itself, the rest shares it, a file to a worker: what the tests of one share
-# is made once. 5: ARGS select nothing of these.
-run-tests = { $(python) -m pytest -n auto --dist loadfile -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
+# is made once; in the order of the files, so that what waits for servers comes before the many short ones.
+# 5: ARGS select nothing of these.
+run-tests = { $(python) -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
 	{ $(python) -m pytest -m '$(1) and alone' $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
 # Fuzz one target alone (FUZZ=name), or for another time (SECONDS=60).
