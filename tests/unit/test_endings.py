@@ -144,6 +144,17 @@ def test_of_several_the_first_question_then_the_gain_then_the_name() -> None:
     assert choose_ending([make("b", 0.2, True), make("a", 0.2, True)], False)[1] == "a"
 
 
+def test_of_what_is_not_settled_one_that_seems_to_lose_comes_last() -> None:
+    def make(name: str, gain: float, loses: bool) -> VariantStanding:
+        aim = Aim(standing=Standing.BETTER, gain=gain, first=True, promising=True)
+        required = [Standing.BETTER, Standing.UNDECIDED]
+        return VariantStanding(name=name, aims=[aim], required=required, loses=loses)
+
+    variants = [make("a", 0.3, True), make("b", 0.1, False)]
+    assert choose_ending(variants, False) == (Ending.NOT_SETTLED, "b")
+    assert choose_ending(variants[:1], False) == (Ending.NOT_SETTLED, "a")
+
+
 METRICS = (PEAK, CPU, TPS, READS)
 RATIOS = st.one_of(
     st.none(),

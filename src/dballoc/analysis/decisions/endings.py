@@ -34,7 +34,8 @@ class Aim:
 class VariantStanding:
     """All that decides on a variant. ``required``: how it stands in what must not be worse, its
     aims included; ``faulty``: a trial of it ended in a fault; ``collapsed``: its throughput
-    collapses where the baseline's does not.
+    collapses where the baseline's does not; ``loses``: something undecided is estimated to be
+    worse than the margin allows.
     """
 
     name: str
@@ -42,6 +43,7 @@ class VariantStanding:
     required: Sequence[Standing]
     faulty: bool = False
     collapsed: bool = False
+    loses: bool = False
 
     @property
     def ending(self) -> Ending:
@@ -59,15 +61,18 @@ class VariantStanding:
         return all(s in (Standing.BETTER, Standing.NO_WORSE) for s in self.required)
 
     @property
-    def rank(self) -> tuple[bool, bool, float, str]:
-        """The order among variants of the same ending, the least first: a gain that is shown before
-        one that is not, the first question before the other, the largest gain, the name.
+    def rank(self) -> tuple[bool, bool, bool, float, str]:
+        """The order among variants of the same ending, the least first. Of those that are not
+        settled, one that is estimated to lose nothing comes before one that loses. Then a gain that
+        is shown before one that is not, the first question before the other, the largest gain, the
+        name.
         """
+        loses = self.loses and self.ending is Ending.NOT_SETTLED
         shown = [aim for aim in self.aims if aim.standing is Standing.BETTER]
         counted = shown or [aim for aim in self.aims if aim.promising]
         in_first = [aim for aim in counted if aim.first]
         gain = max((aim.gain for aim in in_first or counted), default=0.0)
-        return (not shown, not in_first, -gain, self.name)
+        return (loses, not shown, not in_first, -gain, self.name)
 
 
 # From the one that says most. A choice is decided, and comes before what is not.

@@ -146,7 +146,17 @@ def _judge_variant(
         required=required,
         faulty=name in comparisons.faulty,
         collapsed=name in evidence.collapsed,
+        loses=not preference.constraints and any(_loses(c, evidence.margin) for c in judged),
     )
+
+
+def _loses(comparison: Comparison, margin: float) -> bool:
+    """Whether the estimate is worse than the margin allows."""
+    ratio, better = comparison.ratio, comparison.metric.better
+    if ratio is None:
+        return False
+    tolerance = compute_thresholds(better, margin).tolerance
+    return ratio.estimate < tolerance if better == "higher" else ratio.estimate > tolerance
 
 
 def judge_comparison(comparison: Comparison, margin: float) -> Standing:
