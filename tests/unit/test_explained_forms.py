@@ -119,6 +119,7 @@ GOOD = saved_snapshots.make_document(look())
             json.dumps(GOOD | {"version": 99}).encode(),
             "version 99 of the format; this dballoc reads 1",
         ),
+        (json.dumps(GOOD | {"version": "\n9"}).encode(), r"version '\n9' of the format"),
         (json.dumps(GOOD | {"rss": "much"}).encode(), "rss: "),
         (json.dumps({k: v for k, v in GOOD.items() if k != "room"}).encode(), "'room' is missing"),
         (json.dumps(GOOD | {"lines": [{"owner": 1}]}).encode(), "lines.0."),
