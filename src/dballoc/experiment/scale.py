@@ -1,7 +1,7 @@
 """Make an experiment smaller: rows, memory, times, levels and CPUs shrink together. Pure.
 
-One number decides: the share of the rows. Memory and the sizes of RocksDB's files shrink with it,
-so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured. The
+One number decides: the share of the rows. Memory, logs and the sizes of RocksDB's files shrink with
+it, so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured. The
 levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two CPUs
 can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the available
 ones.
@@ -20,17 +20,24 @@ from dballoc.experiment.model import Experiment
 
 Table = dict[str, Any]
 
-# The server options that scale with the data.
+# The server options that scale with the data: caches, and logs with the bytes below which each is
+# not made smaller.
 CACHES = frozenset(
     {
         "innodb_buffer_pool_size",
-        "innodb_log_file_size",
-        "innodb_redo_log_capacity",
         "rocksdb_block_cache_size",
         "aria_pagecache_buffer_size",
         "key_buffer_size",
     }
 )
+LOGS = {
+    "innodb_log_file_size": 16 * 2**20,
+    "innodb_redo_log_capacity": 16 * 2**20,
+    "innodb_log_buffer_size": 2 * 2**20,
+    "max_binlog_size": 2**20,
+    "max_binlog_cache_size": 2**20,
+    "max_binlog_stmt_cache_size": 2**20,
+}
 
 # What scales with RocksDB's cache, with the defaults of RocksDB and MyRocks (options.h,
 # rdb_sysvars): files and memtables, because every read of a row unpacks a file's index anew if it
@@ -123,8 +130,9 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
     _add_rocksdb_defaults(experiment, table)
     for holder in (table, *table["variant"]):
-        if options := holder.get("server", {}).get("options"):
-            holder["server"] = holder["server"] | {"options": _shrink_options(options, factor)}
+        for key in ("options", "init_options"):
+            if options := holder.get("server", {}).get(key):
+                holder["server"] = holder["server"] | {key: _shrink_options(options, factor)}
     if limit := experiment.limits.memory:
         table["limits"] = {"memory": _shrink_size(limit, factor, LEAST_LIMIT)}
     return fit_cpus(table, cpus)
@@ -203,6 +211,8 @@ def _shrink_value(name: str, value: str, factor: float) -> str:
         )
     if name in CACHES:
         return _shrink_size_text(value, factor, LEAST_CACHE)
+    if name in LOGS:
+        return _shrink_size_text(value, factor, LOGS[name])
     return _shrink_size_text(value, factor, LEAST_FILE) if name in SORTS else value
 
 

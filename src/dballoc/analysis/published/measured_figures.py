@@ -10,9 +10,9 @@ from dballoc.analysis.published.published_figures import Level
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.experiment import scale
 
-# Measures of a whole trial: RSS and VSZ in bytes; peak_to_pool: peak RSS ÷ the engine's cache. A
-# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`, and vsz_peak: the highest VSZ
-# without reserved address space.
+# Measures of a whole trial: RSS and VSZ in bytes, VSZ as ps(1) shows it, which is what posts have
+# (:mod:`dballoc.analysis.tables.virtual_size`); peak_to_pool: peak RSS ÷ the engine's cache. A
+# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
 # One value a block.
@@ -81,7 +81,8 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     return (
         memory_growth.build_trial_table(campaign)
-        .rename({"peak": "rss_peak"})
+        .drop("vsz_growth")
+        .rename({"peak": "rss_peak", "virtual_growth": "vsz_growth"})
         .join(pool, on="variant", how="left")
         .with_columns(peak_to_pool=pl.col("rss_peak") / pl.col("pool"))
         .group_by("block", "variant", "role")
@@ -92,22 +93,8 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
 
 
 def _average_levels(campaign: Campaign) -> pl.DataFrame:
-    steps = (
-        campaign.of(campaign.step)
-        .filter(pl.col("kind") == "level")
-        .select("trial", "step", "workload", "threads")
-    )
-    vsz = (
-        campaign.of(campaign.sample)
-        .join(steps, on=["trial", "step"], how="inner")
-        .group_by("trial", "workload", "threads", "block", "variant")
-        .agg(vsz_peak=(pl.col("vsz") - pl.col("reserved")).max())
-        .group_by(*_PLACE)
-        .agg(pl.col("vsz_peak").mean())
-    )
-    means = (
+    return (
         level_curves.compute_levels(campaign)
         .group_by(*_PLACE)
         .agg(pl.col(*level_curves.MEASURES).mean())
     )
-    return means.join(vsz, on=_PLACE, how="left")
