@@ -42,7 +42,10 @@ def test_a_server_has_a_binary_log_if_its_options_ask_for_one(value: str, name: 
     assert "--skip-log-bin" not in words
 
 
-@pytest.mark.parametrize("options", [{}, {"log_bin": "OFF"}, {"log_bin": "0"}, {"log_bin": "false"}, {"skip_log_bin": ""}])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"log_bin": "OFF"}, {"log_bin": "0"}, {"log_bin": "false"}, {"skip_log_bin": ""}],
+)
 def test_otherwise_it_has_none(options: dict[str, str]) -> None:
     words = argv(settled(**options))
     assert "--skip-log-bin" in words
@@ -59,11 +62,14 @@ def test_its_number_is_the_users_if_there_is_one() -> None:
 def test_a_log_elsewhere_is_refused(value: str) -> None:
     with pytest.raises(UsageError) as caught:
         command_line.check({"log-bin": value}, "variant 'v'")
-    assert str(caught.value).startswith(f"variant 'v': option log_bin: {value!r} is not a plain name;")
+    complaint = f"variant 'v': option log_bin: {value!r} is not a plain name;"
+    assert str(caught.value).startswith(complaint)
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("option", ["loose_log_bin", "enable-log-bin", "maximum-log-bin", "loose-skip-log-bin"])  # fmt: skip
+@pytest.mark.parametrize(
+    "option", ["loose_log_bin", "enable-log-bin", "maximum-log-bin", "loose-skip-log-bin"]
+)
 def test_another_spelling_is_refused(option: str) -> None:
     with pytest.raises(UsageError, match=r"write log_bin, or skip_log_bin$"):
         command_line.check({option: "x"}, "variant 'v'")
@@ -114,7 +120,9 @@ def test_old_files_go_and_the_newest_stays() -> None:
         ("mysql", "8.0.40", {"innodb-log-file-size": "much"}, 0),
     ],
 )
-def test_bytes_of_the_redo_log(family: str, version: str, options: dict[str, str], size: int) -> None:  # fmt: skip
+def test_bytes_of_the_redo_log(
+    family: str, version: str, options: dict[str, str], size: int
+) -> None:
     build = replace(BUILD, family=family, version=version)
     assert prepare_variant._count_redo_bytes(build, options) == size * MIB
 

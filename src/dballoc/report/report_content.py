@@ -56,8 +56,8 @@ from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = [
-    "Of the server alone, not of the client, except what is called the host's: that is all that ran "
-    "on it, the clients and dballoc included. cpu/o is user and system time. An operation is a "
+    "Of the server alone, not of the client, except what is called the host's: that is all that "
+    "ran on it, the clients and dballoc included. cpu/o is user and system time. An operation is a "
     "transaction of the workload."
 ]
 _PAIRS = "Any two variants against each other, not only against the baseline."

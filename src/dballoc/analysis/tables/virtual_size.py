@@ -3,14 +3,14 @@
 import polars as pl
 
 # MariaDB 10.11.12 and later reserves 8 TiB for its buffer pool at its start, beside which nothing
-# else in VSZ could be seen. No malloc reserves as much so early: glibc's 64 MiB for each arena would
-# take sixteen thousand threads.
+# else in VSZ could be seen. No malloc reserves as much so early: of glibc's arenas, 64 MiB each, it
+# would take sixteen thousand.
 _OF_THE_SERVER = 2**40
 
 
 def add_virtual_size(samples: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of table ``sample`` with ``virtual``: VSZ in bytes as ps(1) shows it, what mallocs
-    reserve without touching it included. What a server that reserves terabytes for itself had
+    """Return rows of table ``sample`` with ``virtual``: VSZ in bytes as ps(1) shows it, including
+    what mallocs reserve without touching it. What a server that reserves terabytes for itself had
     reserved when it had started is left out.
     """
     at_start = pl.col("reserved").sort_by("t").first().over("trial")

@@ -141,7 +141,8 @@ def tabulate_levels(
         summary = level_curves.average_levels(campaign)
     # Results of an earlier version have no figures of the host, and some clients no response times.
     measured = set(summary["measure"])
-    measures = {key: heading for key, heading in measures.items() if key in measured}
+    if measured:
+        measures = {key: heading for key, heading in measures.items() if key in measured}
     rows_of_workload = summary.filter(pl.col("workload") == workload)
     cells = {
         (threads, variant, measure): (mean, low, high)
