@@ -2,9 +2,9 @@
 
 One number decides: the share of the rows. Memory, logs and the sizes of RocksDB's files shrink with
 it, so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured.
-The levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two CPUs
-can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the available
-ones.
+The levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two
+CPUs can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the
+available ones.
 """
 
 import math
