@@ -236,9 +236,7 @@ class _Trial:
             self.life.check_alive(step.title)
             self.life.running.child.wait(min(1.0, remaining))
             rss = self._take_sample(series).rss
-            self.context.observer.tick(
-                Tick(rss, step.seconds - max(0.0, end - time.monotonic()))
-            )
+            self.context.observer.tick(Tick(rss, step.seconds - max(0.0, end - time.monotonic())))
 
     def _start_client(self, step: Step, seconds: float) -> client.Client:
         """Start the client of a step; it runs for ``seconds``."""
