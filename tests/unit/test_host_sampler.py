@@ -32,6 +32,19 @@ def test_a_reading_of_proc_stat() -> None:
     assert sample.total == pytest.approx(56.5)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RES:    1374578    1753910   Rescheduling interrupts",
+        " IPI0:    1374578    1753910       Rescheduling interrupts",
+    ],
+)
+def test_interrupts_by_which_one_cpu_wakes_another(line: str) -> None:
+    text = f"           CPU0       CPU1\n  0:   1  2  edge\nCAL: 5 6 Function call interrupts\n{line}\n"
+    assert parse_host_sample(STAT, 100, 0, text).reschedules == 1374578 + 1753910
+    assert parse_host_sample(STAT, 100, 0, text.replace("Resch", "Other")).reschedules is None
+
+
 def test_a_host_that_does_not_count_its_switches() -> None:
     assert parse_host_sample(STAT.replace("ctxt", "other"), 100, 0).switches == 0
 

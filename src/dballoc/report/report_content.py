@@ -20,6 +20,7 @@ from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_wit
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.analysis.tables.two_speeds import find_two_speeds
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
 from dballoc.report.charts import (
@@ -51,6 +52,7 @@ from dballoc.report.sections.section import Listing, Section
 from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
+from dballoc.report.wording.two_speeds import describe_two_speeds
 
 # The fact by which a campaign knows its margin; those of before have none, and are not extended.
 
@@ -220,7 +222,7 @@ def _make_sections(
             tables=[tables.tabulate_floor(comparisons)],
         ),
         _make_faults_section(campaign, comparisons),
-        Section(key="noise", title="Blocks and noise", tables=[tables.tabulate_blocks(campaign)]),
+        _make_noise_section(campaign),
         _make_environment_section(campaign),
         Section(
             key="method",
@@ -232,6 +234,15 @@ def _make_sections(
             ),
         ),
     ]
+
+
+def _make_noise_section(campaign: Campaign) -> Section:
+    return Section(
+        key="noise",
+        title="Blocks and noise",
+        text=describe_two_speeds(find_two_speeds(campaign)),
+        tables=[tables.tabulate_blocks(campaign)],
+    )
 
 
 def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:

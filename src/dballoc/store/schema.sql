@@ -142,6 +142,7 @@ CREATE TABLE host_sample (
   iowait   REAL NOT NULL,
   steal    REAL NOT NULL,
   switches INTEGER NOT NULL,
+  reschedules INTEGER,              -- rescheduling interrupts (/proc/interrupts)
   PRIMARY KEY (trial, t)
 ) WITHOUT ROWID;
 

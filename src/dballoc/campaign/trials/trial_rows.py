@@ -203,7 +203,7 @@ def make_host_sample_row(step: int, sample: HostSample, t0: float) -> dict[str, 
     return {
         "step": step,
         "t": sample.clock - t0,
-        **{name: getattr(sample, name) for name in HOST_COUNTERS},
+        **{name: getattr(sample, name) for name in (*HOST_COUNTERS, "reschedules")},
     }
 
 

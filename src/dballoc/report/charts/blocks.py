@@ -34,18 +34,19 @@ def draw_duet_blocks(
     )
     y = alt.Y("row:N", sort=order, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
     base = alt.Chart(make_chart_data(rows))
-    interval_tip = [alt.Tooltip("row:N", title="variant"), alt.Tooltip("words:N", title="ratio")]
+    of_variant = alt.Tooltip("row:N", title="variant")
+    interval_tip = [of_variant, alt.Tooltip("words:N", title="ratio")]
     block_tip = [
-        alt.Tooltip("row:N", title="variant"),
+        of_variant,
         alt.Tooltip("block:Q"),
         alt.Tooltip("value:Q", title="ratio", format=".4f"),
     ]
     color, shape = variants.encode_color(None), variants.encode_shape(None)
-    margin = alt.Chart(make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])).mark_rect(
-        style="margin"
-    )
+    margin = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
     layers = [
-        margin.encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q")),
+        alt.Chart(margin)
+        .mark_rect(style="margin")
+        .encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q")),
         alt.Chart(make_chart_data([{"one": 1.0}]))
         .mark_rule(style="reference")
         .encode(x=alt.X("one:Q", scale=scale)),
