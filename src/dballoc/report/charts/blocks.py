@@ -68,14 +68,20 @@ def draw_duet_blocks(
         )
         .transform_filter("isValid(datum.estimate)"),
     ]
-    caption = (
+    chart = alt.layer(*layers).properties(height=_ROW * max(1, len(order)))
+    return Figure(
+        f"duet-{workload}",
+        f"CPU per transaction, block by block, {workload}",
+        _describe(confidence),
+        chart,
+    )
+
+
+def _describe(confidence: float) -> str:
+    return (
         f"Full points with intervals at {percent(confidence, 2)}; the open points under them are "
         "the blocks that they come from; the band is ±1 %. Better is lower. The last row is the "
         "baseline against itself."
-    )
-    chart = alt.layer(*layers).properties(height=_ROW * max(1, len(order)))
-    return Figure(
-        f"duet-{workload}", f"CPU per transaction, block by block, {workload}", caption, chart
     )
 
 
