@@ -180,7 +180,7 @@ def _list_settings(
             allocator=name,
             name=key,
             values=tunables.describe_values(family, row, version or ""),
-            default=row["default"],
+            default=tunables.describe_default(row, version or ""),
             unit=row.get("unit", ""),
             versions=", ".join(row.get("versions", [])),
             available=None if version is None else tunables.is_in_version(row, version),
