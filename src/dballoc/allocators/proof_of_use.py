@@ -24,7 +24,7 @@ SYMBOLS = (
     "_Znam",
 )
 _NEW = ("_Znwm", "_Znam")
-# C23's. The C library's (glibc 2.43) do nothing but call free, by name: the one that is checked.
+# C23's; glibc has them since 2.43, and does nothing in them but call free by its name.
 _SIZED_FREE = ("free_sized", "free_aligned_sized")
 _C_LIBRARY = "libc.so.6"
 
@@ -114,13 +114,19 @@ def check_bindings(
             or Path(resolved).name in providers
         ):
             continue
-        # libstdc++'s operator new calls malloc, whose provider is checked here as well; a server's
-        # own operator new does so, too (MySQL 5.5).
-        if symbol in _NEW and ("libstdc++" in provider or resolved == bindings.executable):
-            continue
-        if symbol in _SIZED_FREE and Path(provider).name == _C_LIBRARY:
+        if calls_the_family(symbol, provider, bindings.executable):
             continue
         raise NotProved(f"{_demangle(symbol)} comes from {provider}")
+
+
+def calls_the_family(symbol: str, provider: str, executable: str | None) -> bool:
+    """Whether a function of another file than the malloc's only calls malloc or free, whose
+    providers are checked by themselves: operator new of libstdc++, or a server's own (MySQL 5.5);
+    the C library's free_sized and free_aligned_sized.
+    """
+    if symbol in _NEW:
+        return "libstdc++" in provider or os.path.realpath(provider) == executable
+    return symbol in _SIZED_FREE and Path(provider).name == _C_LIBRARY
 
 
 def find_complaint(text: str, complaints: list[str]) -> str | None:

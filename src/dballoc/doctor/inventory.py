@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
-from dballoc.allocators import tunables
+from dballoc.allocators import host_requirements, tunables
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
@@ -218,6 +218,7 @@ def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> 
         "otherwise": f"dballoc fetch {name}"
         if fetch_sources.list_sources(name)
         else "give its file: preload = [PATH] in a variant",
+        "note": _describe_fit(row, name, None),
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
@@ -232,8 +233,13 @@ def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> 
         version=library.version,
         paths=library.libraries,
         package=package,
-        more=more,
+        more=more | {"note": _describe_fit(row, name, library.version)},
     )
+
+
+def _describe_fit(row: dict[str, Any], name: str, version: str | None) -> str:
+    """Return what to know of an allocator on this machine, or of its source; empty if nothing."""
+    return host_requirements.describe_fit(row, name, version or "", host_requirements.read_host())
 
 
 def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
@@ -259,7 +265,7 @@ def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Inv
 def _make_fetched_item(
     word: str, entry: FetchedEntry | None, source: Source | None
 ) -> InventoryItem:
-    name = name_and_version.split_reference(word)[0]
+    name, source_version = name_and_version.split_reference(word)
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (
         f" ({source.download / 10**6:,.0f} MB, {source.room / 10**6:,.0f} MB on disk)"
@@ -270,6 +276,9 @@ def _make_fetched_item(
         "engines": list(row.get("engines", [])),
         "settings": row.get("tunables", {}).get("env", "none"),
         "otherwise": f"dballoc fetch {word}{size}",
+        "note": _describe_fit(row, name, entry.version if entry else source_version)
+        if name in catalogue.allocators()
+        else "",
     }
     if entry is not None:
         if name in catalogue.servers() and (server := _find_server(word)):
