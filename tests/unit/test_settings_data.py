@@ -13,6 +13,7 @@ from dballoc.allocators import reported_tunables
 from dballoc.allocators import tunables as tunables_module
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.server_environment import build_environment
+from dballoc.doctor import inventory
 from dballoc.errors import UsageError
 
 GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
@@ -230,6 +231,25 @@ def test_glibcs_thread_cache_by_version(version: str, largest: int, count: str) 
     assert refused(glibc, {"tcache_max": str(largest)}) is None
     assert refused(glibc, {"tcache_max": str(largest + 1)})
     assert tunables_module.describe_default(settings["tcache_count"], version) == count
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "default", "available"),
+    [
+        ("glibc@2.42", "tcache_count", "7", True),
+        ("glibc@2.43", "tcache_count", "16", True),
+        ("glibc@2.43", "mxfast", "128", False),
+        ("glibc@2.43", "hugetlb", "0; on aarch64 1, of 2 MiB, whatever the loader lists", True),
+        ("jemalloc@5.3.0", "tcache_ncached_max", "", False),
+        ("jemalloc@5.3.1", "tcache_ncached_max", "", True),
+        ("google-tcmalloc", "glibc.pthread.rseq", "1 on Linux 6.19 to 7.0.13; 0 on other kernels, set here", None),
+    ],
+)  # fmt: skip
+def test_the_list_is_of_the_version(
+    reference: str, name: str, default: str, available: bool | None
+) -> None:
+    rows = {row.name: row for row in inventory.list_settings(reference)}
+    assert (rows[name].default, rows[name].available) == (default, available)
 
 
 def test_defaults_by_version_are_in_order() -> None:

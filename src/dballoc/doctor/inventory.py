@@ -168,7 +168,27 @@ def list_settings(name: str | None) -> list[AllocatorSetting]:
         allocator = bare or family["allocators"][0]
         if allocator in family["allocators"]:
             rows += _list_settings(allocator, family, version or _find_version(allocator))
+            rows += _list_rseq(allocator)
     return rows
+
+
+def _list_rseq(name: str) -> list[AllocatorSetting]:
+    """List the setting of glibc's that an allocator depends on; none for most."""
+    if not (needed := catalogue.allocators().get(name, {}).get("rseq")):
+        return []
+    return [
+        AllocatorSetting(
+            allocator=name,
+            name=host_requirements.RSEQ,
+            values="0, 1",
+            default="; ".join(f"{row['value']} on {row['where']}" for row in needed) + ", set here",
+            unit="",
+            versions="",
+            available=None,
+            variable="GLIBC_TUNABLES",
+            effect="0: glibc leaves restartable sequences to the allocator; 1: it keeps them",
+        )
+    ]
 
 
 def _list_settings(
