@@ -92,38 +92,26 @@ def test_a_variant_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyP
         malloc_on_this_host.check_page_size("variant 'h'", by_path, by_path.libraries)
 
 
-# It says so while the loader makes it ready, as jemalloc does when it is first asked.
-ABORTS = """
-#include <stdlib.h>
-#include <unistd.h>
-__attribute__((constructor)) static void abort_as_jemalloc_does(void)
-{
-    static const char words[] = "<jemalloc>: Unsupported system page size\\n";
-    if (write(2, words, sizeof words - 1) > 0)
-        abort();
-}
-"""
+# A server as it ends under a jemalloc that was built for smaller pages.
+SERVER = ["/bin/sh", "-c", "echo '<jemalloc>: Unsupported system page size' >&2; exit 134"]
 
 
-def test_jemallocs_last_words_are_explained(
-    c_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = c_library("aborts", ABORTS)
+def test_jemallocs_last_words_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(proof_of_use.NotProved) as caught:
-        proof_of_use.read_bindings(["/bin/true"], {"LD_PRELOAD": os.fspath(library)})
+        proof_of_use.read_bindings(SERVER, {"PATH": "/usr/bin:/bin"})
     host = Host(page_size=64 * KIB, kernel="6.12.0")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     build = Build(
         family="mariadb",
         version="10.11.19-MariaDB",
-        executable=Path("/bin/true"),
+        executable=Path("/usr/sbin/mariadbd"),
         basedir=Path("/"),
         share=Path("/usr/share"),
         plugins=None,
     )
-    error = variant_malloc.make_proof_error("variant 'j'", caught.value, build, "libaborts.so")
+    error = variant_malloc.make_proof_error("variant 'j'", caught.value, build, "libjemalloc.so.2")
     assert str(error) == (
-        "variant 'j': MariaDB 10.11.19 does not use libaborts.so: the server does not run under it: "
+        "variant 'j': MariaDB 10.11.19 does not use libjemalloc.so.2: the server does not run under it: "
         "<jemalloc>: Unsupported system page size; it was built for smaller pages than this kernel's, which are of 64 KiB; "
         "dballoc fetch jemalloc@5.3.1 builds one on this machine, or build yours with ./configure --with-lg-page=16"
     )
