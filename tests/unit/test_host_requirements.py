@@ -19,7 +19,8 @@ from dballoc.servers.build import Build
 KIB = 1024
 HERE = Host(page_size=4 * KIB, kernel="6.18.44-fc")
 JEMALLOC, HARDENED, GOOGLE = (
-    catalogue.allocators()[name] for name in ("jemalloc", "hardened-malloc-light", "google-tcmalloc")
+    catalogue.allocators()[name]
+    for name in ("jemalloc", "hardened-malloc-light", "google-tcmalloc")
 )
 LIBRARY = Path("/opt/libx.so")
 
@@ -82,13 +83,15 @@ def test_a_variant_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyP
     host = Host(page_size=64 * KIB, kernel="6.12.0")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     hardened = Allocator(name="hardened-malloc-light", libraries=(LIBRARY,), version="16")
-    with pytest.raises(UsageError, match=r"^variant 'h': GrapheneOS .* this kernel's are of 64 KiB"):
+    with pytest.raises(
+        UsageError, match=r"^variant 'h': GrapheneOS .* this kernel's are of 64 KiB"
+    ):
         malloc_on_this_host.check_page_size("variant 'h'", hardened, hardened.libraries)
     # By its path alone it is known by the file's name.
     by_path = Allocator(
         name="libmine.so", libraries=(Path("/opt/libhardened_malloc-light.so"),), version=""
     )
-    with pytest.raises(UsageError, match="^variant 'h': GrapheneOS "):
+    with pytest.raises(UsageError, match=r"^variant 'h': GrapheneOS "):
         malloc_on_this_host.check_page_size("variant 'h'", by_path, by_path.libraries)
 
 
@@ -185,9 +188,7 @@ def test_the_setting_stands_beside_the_users_own() -> None:
     assert host_requirements.find_rseq_setting({}) is None
     one = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1", "TZ": "UTC"}
     assert host_requirements.add_rseq_setting(one, "0") == both
-    assert host_requirements.add_rseq_setting({}, "1") == {
-        "GLIBC_TUNABLES": "glibc.pthread.rseq=1"
-    }
+    assert host_requirements.add_rseq_setting({}, "1") == {"GLIBC_TUNABLES": "glibc.pthread.rseq=1"}
 
 
 @pytest.mark.parametrize(
@@ -236,12 +237,8 @@ def test_a_server_on_an_old_glibc_is_refused_on_a_kernel_that_breaks_it(
         ("mimalloc", "", HERE, "its authors recommend 3.x"),
     ],
 )
-def test_what_is_listed_beside_an_allocator(
-    name: str, version: str, host: Host, note: str
-) -> None:
-    assert (
-        host_requirements.describe_fit(catalogue.allocators()[name], name, version, host) == note
-    )
+def test_what_is_listed_beside_an_allocator(name: str, version: str, host: Host, note: str) -> None:
+    assert host_requirements.describe_fit(catalogue.allocators()[name], name, version, host) == note
 
 
 def test_what_does_not_run_here_is_listed_so() -> None:

@@ -1,5 +1,5 @@
-"""Ranges of versions as the catalogue writes them, ``FROM-TO``: each end is included, and either may
-be left out. Pure.
+"""Ranges of versions as the catalogue writes them, ``FROM-TO``, each end included and either left
+out. Pure.
 """
 
 import re
