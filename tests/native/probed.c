@@ -188,11 +188,9 @@ __attribute__((noinline)) static void *sized_aligned(size_t size)
     return block;
 }
 
-static void sized_frees(void)
+static void *free_by_size(void *argument)
 {
     enum { ALL = 20000, LIVE = 1000, SIZE = 1024 };
-    find_sized_frees();
-    CHECK(sized != NULL && aligned_sized != NULL);
     size_t plain_bytes = 0, aligned_bytes = 0;
     for (int i = 0; i < ALL; i++) {
         void *plain = sized_plain(SIZE), *aligned = sized_aligned(SIZE);
@@ -211,6 +209,14 @@ static void sized_frees(void)
     }
     printf("site sized_plain %zu %d\nsite sized_aligned %zu %d\n", plain_bytes, LIVE,
             aligned_bytes, LIVE);
+    return argument;
+}
+
+static void sized_frees(void)
+{
+    find_sized_frees();
+    CHECK(sized != NULL && aligned_sized != NULL);
+    run(free_by_size, 1);
     wait_for_end();
 }
 
