@@ -207,8 +207,8 @@ static void *free_by_size(void *argument)
         kept[2 * (i - ALL + LIVE)] = plain;
         kept[2 * (i - ALL + LIVE) + 1] = aligned;
     }
-    printf("site sized_plain %zu %d\nsite sized_aligned %zu %d\n", plain_bytes, LIVE,
-            aligned_bytes, LIVE);
+    printf("site sized_plain %zu %d\nsite sized_aligned %zu %d\n", plain_bytes, LIVE, aligned_bytes,
+            LIVE);
     return argument;
 }
 
@@ -257,8 +257,6 @@ static void family(void)
         free_plain(block, size);
         block = aligned_alloc(64, (size + 63) / 64 * 64);
         free_aligned(block, 64, (size + 63) / 64 * 64);
-        free_plain(NULL, 0);
-        free_aligned(NULL, 64, 0);
         free(malloc(0));
         free(NULL);
     }

@@ -163,7 +163,8 @@ __attribute__((destructor)) static void report(void)
     if (getenv("FREES") == NULL)
         return;
     char line[128];
-    const int length = snprintf(line, sizeof line, "free %lu free_sized %lu free_aligned_sized %lu\n",
-            by_free, by_free_sized, by_free_aligned_sized);
+    const int length =
+            snprintf(line, sizeof line, "free %lu free_sized %lu free_aligned_sized %lu\n", by_free,
+                    by_free_sized, by_free_aligned_sized);
     (void)!write(STDERR_FILENO, line, (size_t)length);
 }
