@@ -171,10 +171,7 @@ DELETE_FUNCTIONS(BY_FREE) /* NOLINT(misc-unused-parameters) */
  * free, if it has one, is called as it would be without us. */
 static void free_by_name(void *block)
 {
-    if (elsewhere.free)
-        in_use.free(block);
-    else
-        next.free(block);
+    (elsewhere.free ? in_use.free : next.free)(block);
 }
 
 static void sized_free(void *block, size_t size)
