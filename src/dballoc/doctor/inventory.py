@@ -181,7 +181,8 @@ def _list_rseq(name: str) -> list[AllocatorSetting]:
             allocator=name,
             name=host_requirements.RSEQ,
             values="0, 1",
-            default="; ".join(f"{row['value']} on {row['where']}" for row in needed) + ", set here",
+            default="dballoc sets "
+            + ", ".join(f"{row['value']} on {row['where']}" for row in needed),
             unit="",
             versions="",
             available=None,
