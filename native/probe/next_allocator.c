@@ -166,17 +166,25 @@ NEW_FUNCTIONS(BY_MALLOC) /* NOLINT(misc-unused-parameters) */
 DELETE_FUNCTIONS(BY_FREE) /* NOLINT(misc-unused-parameters) */
 #pragma GCC diagnostic pop
 
+/* C23's functions, where the next malloc has none of its own. They are never the C library's: those
+ * call free by its name (glibc 2.43), which would lead to ours a second time. The program's own
+ * free, if it has one, is called as it would be without us. */
+static void free_by_name(void *block)
+{
+    (elsewhere.free ? in_use.free : next.free)(block);
+}
+
 static void sized_free(void *block, size_t size)
 {
     (void)size;
-    in_use.free(block);
+    free_by_name(block);
 }
 
 static void aligned_sized_free(void *block, size_t alignment, size_t size)
 {
     (void)alignment;
     (void)size;
-    in_use.free(block);
+    free_by_name(block);
 }
 
 static size_t no_usable_size(void *block)
@@ -240,6 +248,18 @@ static void look_at_operators(struct next *found, const void *home)
 #undef CHOOSE
 }
 
+/* Finds which function is behind each of C23's. */
+static void look_at_sized_frees(struct next *found, const void *home)
+{
+    void *of_glibc = NULL;
+    find(&of_glibc, RTLD_NEXT, "gnu_get_libc_version");
+    const bool glibc = of_glibc != NULL && library(&of_glibc) == home;
+    if (glibc || found->free_sized == NULL || library(&found->free_sized) != home)
+        found->free_sized = sized_free;
+    if (glibc || found->free_aligned_sized == NULL || library(&found->free_aligned_sized) != home)
+        found->free_aligned_sized = aligned_sized_free;
+}
+
 /* Ends the program if there is no malloc at all, which cannot be where there is a C library. */
 static void look(void)
 {
@@ -265,10 +285,7 @@ static void look(void)
     look_at_operators(&found, home);
     if (library(&in_use.realloc) != image_start)
         found.realloc_before = in_use.realloc;
-    if (found.free_sized == NULL || library(&found.free_sized) != home)
-        found.free_sized = sized_free;
-    if (found.free_aligned_sized == NULL || library(&found.free_aligned_sized) != home)
-        found.free_aligned_sized = aligned_sized_free;
+    look_at_sized_frees(&found, home);
     if (found.malloc_usable_size == NULL)
         found.malloc_usable_size = no_usable_size;
     next = found;

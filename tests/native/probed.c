@@ -7,7 +7,8 @@
 // manual promises storm    256 threads that come and go, destructors of thread-specific data, fork,
 // dlopen, a timer's signals, all at once threads  the same without fork, for a malloc that hangs in
 // the children of a process with threads (tbbmalloc does) fork     children that free and allocate,
-// and one that goes on as its parent
+// and one that goes on as its parent sized    two call sites whose blocks go by C23's free_sized and
+// free_aligned_sized, but for the last 1,000 of each; lines "site …" and "ready" as of known
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -145,9 +146,84 @@ __attribute__((noreturn)) static void *leak(void *argument)
     }
 }
 
+/* C23's functions by dlsym: a C library before glibc 2.43 has none. Without them, free. */
+static void (*sized)(void *block, size_t size);
+static void (*aligned_sized)(void *block, size_t alignment, size_t size);
+
+static void find_sized_frees(void)
+{
+    void *plain = dlsym(RTLD_DEFAULT, "free_sized");
+    void *aligned = dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    memcpy(&sized, &plain, sizeof sized);
+    memcpy(&aligned_sized, &aligned, sizeof aligned_sized);
+}
+
+static void free_plain(void *block, size_t size)
+{
+    if (sized != NULL)
+        sized(block, size);
+    else
+        free(block);
+}
+
+static void free_aligned(void *block, size_t alignment, size_t size)
+{
+    if (aligned_sized != NULL)
+        aligned_sized(block, alignment, size);
+    else
+        free(block);
+}
+
+__attribute__((noinline)) static void *sized_plain(size_t size)
+{
+    void *block = malloc(size);
+    __asm__ volatile("" : "+r"(block));
+    return block;
+}
+
+__attribute__((noinline)) static void *sized_aligned(size_t size)
+{
+    void *block = aligned_alloc(64, size);
+    __asm__ volatile("" : "+r"(block));
+    return block;
+}
+
+static void *free_by_size(void *argument)
+{
+    enum { ALL = 20000, LIVE = 1000, SIZE = 1024 };
+    size_t plain_bytes = 0, aligned_bytes = 0;
+    for (int i = 0; i < ALL; i++) {
+        void *plain = sized_plain(SIZE), *aligned = sized_aligned(SIZE);
+        CHECK(plain != NULL && aligned != NULL && (uintptr_t)aligned % 64 == 0);
+        if (i < ALL - LIVE) {
+            errno = 12345;
+            free_plain(plain, SIZE);
+            free_aligned(aligned, 64, SIZE);
+            CHECK(errno == 12345);
+            continue;
+        }
+        plain_bytes += malloc_usable_size(plain);
+        aligned_bytes += malloc_usable_size(aligned);
+        kept[2 * (i - ALL + LIVE)] = plain;
+        kept[2 * (i - ALL + LIVE) + 1] = aligned;
+    }
+    printf("site sized_plain %zu %d\nsite sized_aligned %zu %d\n", plain_bytes, LIVE, aligned_bytes,
+            LIVE);
+    return argument;
+}
+
+static void sized_frees(void)
+{
+    find_sized_frees();
+    CHECK(sized != NULL && aligned_sized != NULL);
+    run(free_by_size, 1);
+    wait_for_end();
+}
+
 static void family(void)
 {
     CHECK(from_constructor != NULL);
+    find_sized_frees();
     for (int round = 0; round < 3000; round++) {
         const size_t size = (size_t)round * 7 + 1;
         unsigned char *block = calloc(size, 1);
@@ -177,6 +253,10 @@ static void family(void)
         block = _ZnwmSt11align_val_t(size, 128);
         CHECK((uintptr_t)block % 128 == 0);
         _ZdlPvmSt11align_val_t(block, size, 128);
+        block = malloc(size);
+        free_plain(block, size);
+        block = aligned_alloc(64, (size + 63) / 64 * 64);
+        free_aligned(block, 64, (size + 63) / 64 * 64);
         free(malloc(0));
         free(NULL);
     }
@@ -323,6 +403,8 @@ int main(int count, char **words)
         for (uintptr_t i = 0; i < 2; i++)
             CHECK(pthread_create(&thread, NULL, leak, (void *)(i + 1)) == 0);
         wait_for_end();
+    } else if (strcmp(mode, "sized") == 0) {
+        sized_frees();
     } else if (strcmp(mode, "family") == 0) {
         family();
     } else if (strcmp(mode, "storm") == 0 || strcmp(mode, "threads") == 0) {

@@ -175,6 +175,41 @@ def test_every_function_does_what_it_does_without(
     assert by_itself.returncode == 0 or allocator == "mimalloc"
 
 
+@pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc", "mimalloc"])
+def test_what_goes_by_c23s_functions_is_gone(start: Start, allocator: str) -> None:
+    running = start("sized", allocator)
+    rows = {row.name: row.live for row in functions(running.probe().snapshot())}
+    assert len(running.said) == 2
+    for line in running.said:
+        _, site, size, blocks = line.split()
+        # What was ever allocated there is 20 times that.
+        assert abs(rows[site].bytes - int(size)) < 6 * rows[site].error
+        assert abs(rows[site].objects - int(blocks)) < 6 * rows[site].objects_error
+
+
+@pytest.mark.parametrize("probed_too", [False, True])
+def test_a_malloc_that_has_c23s_functions_gets_their_calls(
+    program: Path,
+    environ: Callable[..., dict[str, str]],
+    preload: Callable[[str], Path],
+    probed_too: bool,
+) -> None:
+    """It compares the size and the alignment with what it was asked for, and ends otherwise."""
+    env = environ()
+    libraries = [env["LD_PRELOAD"]] * probed_too + [str(preload("sized"))]
+    done = subprocess.run(
+        [program, "sized"],
+        env={**env, "LD_PRELOAD": ":".join(libraries), "FREES": "1"},
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith(" free_sized 19000 free_aligned_sized 19000\n")
+
+
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_a_storm_of_threads_forks_libraries_and_signals(
     program: Path, environ: Callable[..., dict[str, str]], allocator: str

@@ -39,8 +39,18 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "calm", "thp": "never", "server": {"options": {"innodb_buffer_pool_size": "1G"}}},
     {"name": "old", "allocator": "jemalloc@5.2.1"},
     {"name": "libc", "allocator": "glibc@2.41"},
+    {"name": "google", "allocator": "google-tcmalloc"},
+    {
+        "name": "google-tuned",
+        "allocator": "google-tcmalloc",
+        "env": {"GLIBC_TUNABLES": "glibc.pthread.rseq=1"},
+    },
     {"name": "own", "preload": ["/opt/my malloc/libmy.so"]},
 ]
+# What the campaign set for them by itself.
+ENVIRONMENTS = {
+    name: {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"} for name in ("google", "google-tuned")
+}
 LIBRARIES = {
     "jemalloc": [f"{LIB}/libjemalloc.so.2"],
     "je-tuned": [f"{LIB}/libjemalloc.so.2"],
@@ -48,7 +58,9 @@ LIBRARIES = {
     "scudo": ["/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.scudo_standalone-x86_64.so"],
     "je-thp": ["/venv/dballoc/_native/libdballoc_keep_thp.so", f"{LIB}/libjemalloc.so.2"],
     "own": ["/opt/my malloc/libmy.so"],
+    "google": ["/var/lib/dballoc/google-tcmalloc@2025-06-16/lib/libgoogle_tcmalloc.so"],
 }
+LIBRARIES["google-tuned"] = LIBRARIES["google"]
 
 
 @pytest.fixture
@@ -64,6 +76,7 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
                 "allocator": allocator,
                 "allocator_version": "5.3.0",
                 "libraries": libraries,
+                "environment": json.dumps(ENVIRONMENTS.get(v.name, {})),
                 "thp": v.thp,
             }
         )
@@ -110,6 +123,20 @@ def test_a_fetched_version_comes_with_no_package(of: Callable[[str], Deployment]
             "scudo",
             {"LD_PRELOAD": LIBRARIES["scudo"][0], "SCUDO_OPTIONS": "dealloc_type_mismatch=false"},
         ),
+        (
+            "google",
+            {
+                "LD_PRELOAD": LIBRARIES["google"][0],
+                "GLIBC_TUNABLES": "glibc.pthread.rseq=0",
+            },
+        ),
+        (
+            "google-tuned",
+            {
+                "LD_PRELOAD": LIBRARIES["google"][0],
+                "GLIBC_TUNABLES": "glibc.pthread.rseq=1",
+            },
+        ),
     ],
 )
 def test_what_a_variant_takes(
@@ -137,6 +164,13 @@ def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, fam
         "FROM mysql:9.7" if family == "mysql" else "FROM mariadb:10.11"
     ) in text or not found.libraries
     assert not re.search(r"\n\n\n|[ \t]\n|\{[{%]", text.replace("{{.State.Pid}}", ""))
+
+
+def test_what_a_kernel_needs_is_said(of: Callable[[str], Deployment], directory: Path) -> None:
+    text = render(of("google"), ["systemd"], {}, directory)
+    assert "  - glibc.pthread.rseq=1 on Linux 6.19 to 7.0.13: " in text
+    assert "  - glibc.pthread.rseq=0 on other kernels: " in text
+    assert "rseq" not in render(of("jemalloc"), ["systemd"], {}, directory)
 
 
 def test_systemd(of: Callable[[str], Deployment], directory: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc import catalogue
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
 from dballoc.process_memory import identify_malloc
@@ -87,6 +88,16 @@ def test_settings_of_glibcs_other_parts_are_not_idle() -> None:
     assert identify_malloc.list_ineffective_settings(
         {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "/x/libjemalloc.so.2", set()
     )
+
+
+def test_rseq_is_a_setting_of_the_malloc_that_registers_it() -> None:
+    environ = {"GLIBC_TUNABLES": "glibc.pthread.rseq=0", "MALLOC_ARENA_MAX": "1"}
+    entries = catalogue.allocators()
+    assert identify_malloc._list_settings(environ, entries["google-tcmalloc"]) == {
+        "GLIBC_TUNABLES": "glibc.pthread.rseq=0"
+    }
+    assert identify_malloc._list_settings(environ, entries["jemalloc"]) == {}
+    assert identify_malloc._list_settings(environ, entries["glibc"]) == environ
 
 
 def test_glibc(running_program: Callable[..., int]) -> None:

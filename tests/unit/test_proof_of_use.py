@@ -94,6 +94,24 @@ def test_what_is_not_proved(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+SIZED = ("free_sized", "free_aligned_sized")
+
+
+@pytest.mark.parametrize("symbol", SIZED)
+def test_the_sized_frees_of_c23_are_of_the_family(symbol: str) -> None:
+    text = loader_text(JEMALLOC) + line(SERVER, JEMALLOC, symbol)
+    assert proof_of_use.parse_bindings(text, SERVER)[symbol] == JEMALLOC
+    check(text, JEMALLOC)
+    # glibc's calls free by name, so it frees what the malloc that is in use has allocated.
+    check(loader_text(JEMALLOC) + line(SERVER, GLIBC, symbol), JEMALLOC)
+    other = "/x/libtcmalloc.so.4"
+    with pytest.raises(NotProved, match=f"^{symbol} comes from {other}$"):
+        check(loader_text(JEMALLOC) + line(SERVER, other, symbol), JEMALLOC)
+    # Another malloc's, over glibc's free: that one mixes two heaps.
+    with pytest.raises(NotProved, match=f"^{symbol} comes from {JEMALLOC}$"):
+        check(loader_text(GLIBC) + line(SERVER, JEMALLOC, symbol), "libc.so.6")
+
+
 def test_glibc_is_proved_by_its_soname() -> None:
     check(loader_text(GLIBC), "libc.so.6")
     with pytest.raises(NotProved, match="malloc comes from"):

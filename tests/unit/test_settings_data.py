@@ -4,6 +4,7 @@ word agrees.
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from dballoc.allocators import reported_tunables
 from dballoc.allocators import tunables as tunables_module
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.server_environment import build_environment
+from dballoc.doctor import inventory
 from dballoc.errors import UsageError
 
 GLIBC = Allocator(name="glibc", libraries=(), version="2.36")
@@ -127,6 +129,135 @@ def test_the_library_that_is_here_knows_better_than_the_catalogue() -> None:
     )
     # jemalloc's list leaves out what it takes all the same.
     assert refused(JEMALLOC, {"lg_tcache_max": "16"}, here={"narenas"}) is None
+
+
+def neighbours(text: str) -> list[tuple[int, ...]]:
+    """The versions right before and right behind a range ``FROM-TO``."""
+    low, _, high = text.partition("-")
+    beside = []
+    if low:
+        *head, last = map(int, low.split("."))
+        beside += [(*head, last - 1)] if last else [(*head[:-1], head[-1] - 1, 99)]
+    if high:
+        *head, last = map(int, high.split("."))
+        beside += [(*head, last + 1)]
+    return [v for v in beside if min(v) >= 0]
+
+
+def lies_in(version: tuple[int, ...], text: str) -> bool:
+    low, _, high = text.partition("-")
+    first, last = (tuple(map(int, end.split("."))) if end else () for end in (low, high))
+    return version >= first and (not last or version[: len(last)] <= last)
+
+
+BOUNDED = [
+    (family["allocators"][0], name, row)
+    for family in catalogue.tunables().values()
+    for name, row in family["settings"].items()
+    if "versions" in row
+]
+
+
+def a_value(name: str, row: dict[str, Any]) -> str:
+    """One that the setting takes."""
+    family = next(f for f in catalogue.tunables().values() if name in f["allocators"])
+    match row["kind"]:
+        case "flag":
+            return str(family["flags"][0][0])
+        case "choice":
+            return str(row["values"][0])
+        case _:
+            return str(max(row.get("least", 0), 0))
+
+
+def test_a_version_that_lacks_a_setting_refuses_it_and_one_that_has_it_takes_it() -> None:
+    assert len(BOUNDED) > 100
+    for allocator, name, row in BOUNDED:
+        library = () if allocator == "glibc" else (Path("/l/lib.so"),)
+
+        def line(
+            version: tuple[int, ...],
+            allocator: str = allocator,
+            library: tuple[Path, ...] = library,
+            name: str = name,
+            row: dict[str, Any] = row,
+        ) -> str | None:
+            found = Allocator(
+                name=allocator, libraries=library, version=".".join(map(str, version))
+            )
+            return refused(found, {name: a_value(allocator, row)})
+
+        for text in row["versions"]:
+            low, _, high = text.partition("-")
+            # The last release of a line is of that line: 1.9.3 of 1.
+            ends = [*([low] if low else []), *([f"{high}.99"] if high else [])]
+            for end in ends:
+                assert line(tuple(map(int, end.split(".")))) is None, (allocator, name, end)
+            for version in neighbours(text):
+                if not any(lies_in(version, other) for other in row["versions"]):
+                    said = line(version)
+                    assert said, (allocator, name, version)
+                    assert "has no such setting, only versions " in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tcache_ncached_max", "calloc_madvise_threshold", "process_madvise_max_batch", "prof_bt_max"],
+)
+def test_what_came_with_jemalloc_5_3_1(name: str) -> None:
+    newer = Allocator(name="jemalloc", libraries=JEMALLOC.libraries, version="5.3.1")
+    assert refused(newer, {name: "1"}) is None
+    assert refused(JEMALLOC, {name: "1"}) == (
+        f"tunables: {name}: jemalloc 5.3.0 has no such setting, only versions 5.3.1-; see: dballoc list settings jemalloc"
+    )
+
+
+def test_a_setting_that_is_listed_but_has_no_effect_any_more_is_refused() -> None:
+    listed = {"arena_max", "mxfast"}
+    assert refused(GLIBC, {"mxfast": "64"}, here=listed) is None
+    newer = Allocator(name="glibc", libraries=(), version="2.43")
+    assert refused(newer, {"mxfast": "64"}, here=listed) == (
+        "tunables: mxfast: glibc 2.43 has no such setting, only versions 2.30-2.42; see: dballoc list settings glibc"
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "largest", "count"),
+    [("2.41", 1032, "7"), ("2.42", 4194304, "7"), ("2.43", 4194304, "16"), ("", 4194304, "7; 16 since 2.43")],
+)  # fmt: skip
+def test_glibcs_thread_cache_by_version(version: str, largest: int, count: str) -> None:
+    settings = catalogue.tunables()["glibc"]["settings"]
+    glibc = Allocator(name="glibc", libraries=(), version=version)
+    assert refused(glibc, {"tcache_max": str(largest)}) is None
+    assert refused(glibc, {"tcache_max": str(largest + 1)})
+    assert tunables_module.describe_default(settings["tcache_count"], version) == count
+
+
+@pytest.mark.parametrize(
+    ("reference", "name", "default", "available"),
+    [
+        ("glibc@2.42", "tcache_count", "7", True),
+        ("glibc@2.43", "tcache_count", "16", True),
+        ("glibc@2.43", "mxfast", "128", False),
+        ("glibc@2.43", "hugetlb", "0; on aarch64 1, of 2 MiB, whatever the loader lists", True),
+        ("jemalloc@5.3.0", "tcache_ncached_max", "", False),
+        ("jemalloc@5.3.1", "tcache_ncached_max", "", True),
+        ("google-tcmalloc", "glibc.pthread.rseq", "dballoc sets 1 on Linux 6.19 to 7.0.13, 0 on other kernels", None),
+    ],
+)  # fmt: skip
+def test_the_list_is_of_the_version(
+    reference: str, name: str, default: str, available: bool | None
+) -> None:
+    rows = {row.name: row for row in inventory.list_settings(reference)}
+    assert (rows[name].default, rows[name].available) == (default, available)
+
+
+def test_defaults_by_version_are_in_order() -> None:
+    for family in catalogue.tunables().values():
+        for name, row in family["settings"].items():
+            first = [tuple(map(int, v.split("."))) for v in row.get("default_since", {})]
+            assert first == sorted(first), name
+            assert all(tunables_module.is_in_version(row, v) for v in row.get("default_since", {}))
 
 
 def test_a_malloc_without_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,15 @@ SYMBOLS = (
     "memalign",
     "posix_memalign",
     "aligned_alloc",
+    "free_sized",
+    "free_aligned_sized",
     "_Znwm",
     "_Znam",
 )
 _NEW = ("_Znwm", "_Znam")
+# C23's; glibc has them since 2.43, and does nothing in them but call free by its name.
+_SIZED_FREE = ("free_sized", "free_aligned_sized")
+_C_LIBRARY = "libc.so.6"
 
 _BINDING = re.compile(r"binding file (\S+) \[0\] to (\S+) \[0\]: normal symbol `(\w+)'")
 _COMPLAINTS = ("cannot be preloaded", "cannot allocate memory in static TLS block")
@@ -109,11 +114,19 @@ def check_bindings(
             or Path(resolved).name in providers
         ):
             continue
-        # libstdc++'s operator new calls malloc, whose provider is checked here as well; a server's
-        # own operator new does so, too (MySQL 5.5).
-        if symbol in _NEW and ("libstdc++" in provider or resolved == bindings.executable):
+        if calls_the_family(symbol, provider, bindings.executable):
             continue
         raise NotProved(f"{_demangle(symbol)} comes from {provider}")
+
+
+def calls_the_family(symbol: str, provider: str, executable: str | None) -> bool:
+    """Whether a function of another file than the malloc's only calls malloc or free, whose
+    providers are checked by themselves: operator new of libstdc++, or a server's own (MySQL 5.5);
+    the C library's free_sized and free_aligned_sized.
+    """
+    if symbol in _NEW:
+        return "libstdc++" in provider or os.path.realpath(provider) == executable
+    return symbol in _SIZED_FREE and Path(provider).name == _C_LIBRARY
 
 
 def find_complaint(text: str, complaints: list[str]) -> str | None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dballoc import catalogue
+from dballoc.allocators import version_ranges
 from dballoc.allocators.find_library import Allocator
 from dballoc.errors import UsageError
 
 _NEAR = 0.85
-_RANGE = re.compile(r"([\d.]*)-([\d.]*)")
 _SIZE = re.compile(r"(\d+)([KMG]?)(?:i?B)?", re.IGNORECASE)
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -198,10 +198,10 @@ def _check_setting(
             f"{label}: {_spell_version(allocator)} has no such setting; "
             f"{_suggest_name(setting.name, names, allocator)}"
         )
-    if not is_reported and (
-        (reported_names is not None and _is_listable(family, row))
-        or not is_in_version(row, allocator.version)
-    ):
+    lacking = reported_names is not None and not is_reported and _is_listable(family, row)
+    # A list proves a setting, unless it goes on to show one that has no effect any more.
+    proved = is_reported and not row.get("lingers", False)
+    if lacking or (not proved and not is_in_version(row, allocator.version)):
         versions = f", only versions {_join_versions(row)}" if "versions" in row else ""
         raise UsageError(
             f"{label}: {_spell_version(allocator)} has no such setting{versions}; "
@@ -233,23 +233,7 @@ def _suggest_name(name: str, names: Collection[str], allocator: Allocator) -> st
 
 def is_in_version(setting: Mapping[str, Any], version: str) -> bool:
     """Whether that version has the setting; an unknown version is taken to have it."""
-    numbers = _numbers(version)
-    if "versions" not in setting or not numbers:
-        return True
-    return any(_is_within(numbers, text) for text in setting["versions"])
-
-
-def _is_within(numbers: tuple[int, ...], text: str) -> bool:
-    ends = _RANGE.fullmatch(text)
-    assert ends, text
-    low, high = _numbers(ends[1]), _numbers(ends[2])
-    # 2.0.9 is within "-2.0".
-    return (not low or numbers >= low) and (not high or numbers[: len(high)] <= high)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    start = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(n) for n in start[0].split(".")) if start else ()
+    return "versions" not in setting or version_ranges.is_in_any(version, setting["versions"])
 
 
 def _join_versions(setting: Mapping[str, Any]) -> str:
@@ -302,11 +286,23 @@ def describe_values(family: Mapping[str, Any], setting: Mapping[str, Any], versi
     return ", ".join([*([span] if span != "–" else []), *words])
 
 
+def describe_default(setting: Mapping[str, Any], version: str) -> str:
+    """Return the default that a setting has in a version, as text; of an unknown version, each one
+    that it ever had, and since when.
+    """
+    default, numbers = str(setting["default"]), version_ranges.parse_numbers(version)
+    later: dict[str, str] = setting.get("default_since", {})
+    if not numbers:
+        return "; ".join([default, *(f"{text} since {first}" for first, text in later.items())])
+    fitting = [t for first, t in later.items() if numbers >= version_ranges.parse_numbers(first)]
+    return fitting[-1] if fitting else default
+
+
 def find_maximum(setting: Mapping[str, Any], version: str) -> float:
     """Return the largest value of a setting that this version takes; infinite without a limit."""
-    numbers = _numbers(version)
+    numbers = version_ranges.parse_numbers(version)
     for until, most in setting.get("most_until", {}).items():
-        high = _numbers(until)
+        high = version_ranges.parse_numbers(until)
         if numbers and numbers[: len(high)] <= high:
             return float(most)
     return float(setting.get("most", math.inf))

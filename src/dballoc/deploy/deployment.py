@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import polars as pl
 
-from dballoc.allocators import server_environment
+from dballoc.allocators import host_requirements, server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import baseline_comparison
@@ -37,7 +37,8 @@ class Deployment:
     """What a variant needs. ``libraries``: in the order of LD_PRELOAD; ``settings``: the other
     environment variables; ``packages``: alternatives, the preferred first; ``options``: the
     server's options that differ from the baseline's; ``shim``: the one of ``libraries`` that is
-    dballoc's own; ``faults``: (k, n) of its trials.
+    dballoc's own; ``rseq``: which value of glibc.pthread.rseq it needs on which kernel, in words;
+    ``faults``: (k, n) of its trials.
     """
 
     variant: str
@@ -55,6 +56,7 @@ class Deployment:
     options: dict[str, str]
     thp: str | None
     shim: str | None
+    rseq: tuple[str, ...]
     faults: tuple[int, int] | None
 
     @property
@@ -101,6 +103,10 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         {}, allocator, variant.tunables, variant.env, measuring=False
     )
     settings.pop("LD_PRELOAD", None)
+    # What the campaign set by itself, for this allocator on its kernel.
+    rseq = host_requirements.find_rseq_setting(json.loads(row["environment"]))
+    if rseq is not None and host_requirements.find_rseq_setting(settings) is None:
+        settings = host_requirements.add_rseq_setting(settings, rseq)
     server, common = (
         experiment.server_of(variant),
         experiment.server_of(experiment.find(experiment.baseline)),
@@ -128,6 +134,7 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         options={k: v for k, v in server.options.items() if common.options.get(k) != v},
         thp=row["thp"],
         shim=next((p for p in libraries if p.endswith(_SHIM)), None),
+        rseq=tuple(host_requirements.describe_rseq(entry or {})),
         faults=baseline_comparison.count_faults(campaign).get(name),
     )
 

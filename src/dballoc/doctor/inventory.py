@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
-from dballoc.allocators import tunables
+from dballoc.allocators import host_requirements, tunables
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
@@ -168,7 +168,28 @@ def list_settings(name: str | None) -> list[AllocatorSetting]:
         allocator = bare or family["allocators"][0]
         if allocator in family["allocators"]:
             rows += _list_settings(allocator, family, version or _find_version(allocator))
+            rows += _list_rseq(allocator)
     return rows
+
+
+def _list_rseq(name: str) -> list[AllocatorSetting]:
+    """List the setting of glibc's that an allocator depends on; none for most."""
+    if not (needed := catalogue.allocators().get(name, {}).get("rseq")):
+        return []
+    return [
+        AllocatorSetting(
+            allocator=name,
+            name=host_requirements.RSEQ,
+            values="0, 1",
+            default="dballoc sets "
+            + ", ".join(f"{row['value']} on {row['where']}" for row in needed),
+            unit="",
+            versions="",
+            available=None,
+            variable="GLIBC_TUNABLES",
+            effect="0: glibc leaves restartable sequences to the allocator; 1: it keeps them",
+        )
+    ]
 
 
 def _list_settings(
@@ -180,7 +201,7 @@ def _list_settings(
             allocator=name,
             name=key,
             values=tunables.describe_values(family, row, version or ""),
-            default=row["default"],
+            default=tunables.describe_default(row, version or ""),
             unit=row.get("unit", ""),
             versions=", ".join(row.get("versions", [])),
             available=None if version is None else tunables.is_in_version(row, version),
@@ -218,6 +239,7 @@ def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> 
         "otherwise": f"dballoc fetch {name}"
         if fetch_sources.list_sources(name)
         else "give its file: preload = [PATH] in a variant",
+        "note": _describe_fit(row, name, None),
     }
     package = packages.choose(row["packages"]) if "packages" in row else None
     try:
@@ -232,8 +254,13 @@ def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> 
         version=library.version,
         paths=library.libraries,
         package=package,
-        more=more,
+        more=more | {"note": _describe_fit(row, name, library.version)},
     )
+
+
+def _describe_fit(row: dict[str, Any], name: str, version: str | None) -> str:
+    """Return what to know of an allocator on this machine, or of its source; empty if nothing."""
+    return host_requirements.describe_fit(row, name, version or "", host_requirements.read_host())
 
 
 def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
@@ -259,7 +286,7 @@ def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Inv
 def _make_fetched_item(
     word: str, entry: FetchedEntry | None, source: Source | None
 ) -> InventoryItem:
-    name = name_and_version.split_reference(word)[0]
+    name, source_version = name_and_version.split_reference(word)
     row = {**catalogue.allocators(), **catalogue.servers()}[name]
     size = (
         f" ({source.download / 10**6:,.0f} MB, {source.room / 10**6:,.0f} MB on disk)"
@@ -270,6 +297,9 @@ def _make_fetched_item(
         "engines": list(row.get("engines", [])),
         "settings": row.get("tunables", {}).get("env", "none"),
         "otherwise": f"dballoc fetch {word}{size}",
+        "note": _describe_fit(row, name, entry.version if entry else source_version)
+        if name in catalogue.allocators()
+        else "",
     }
     if entry is not None:
         if name in catalogue.servers() and (server := _find_server(word)):

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dballoc import readers
-from dballoc.allocators import library_version
+from dballoc.allocators import library_version, proof_of_use
 from dballoc.catalogue import allocators
 from dballoc.fetch import private_store
 from dballoc.host import open_in_process_root, process_maps, process_root
@@ -76,7 +77,8 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
     mixed = {
         s: lib
         for s, lib in bindings.items()
-        if not _is_same_allocator(lib, library) and not _calls_malloc(s, lib, executable)
+        if not _is_same_allocator(lib, library)
+        and not proof_of_use.calls_the_family(s, lib, executable)
     }
     entry = allocators()[name] if name else None
     return MallocInUse(
@@ -88,7 +90,7 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
         library=library,
         how=_explain_use(library, executable, environ),
         mixed=mixed,
-        settings=select_settings(environ, entry["tunables"].get("env") if entry else None),
+        settings=_list_settings(environ, entry) if entry else {},
         idle=list_ineffective_settings(environ, library, mapped),
         thp=thp_mode,
     )
@@ -134,6 +136,14 @@ def select_settings(environ: dict[str, str], variable: str | None) -> dict[str, 
         return {}
     starts = (start, *_GLIBC_VARIABLES) if start == "GLIBC_TUNABLES" else (start,)
     return {k: v for k, v in environ.items() if k.startswith(starts)}
+
+
+def _list_settings(environ: dict[str, str], entry: dict[str, Any]) -> dict[str, str]:
+    """Return the variables that configure an allocator; for one that registers rseq itself, also
+    the one that keeps glibc from it.
+    """
+    rseq = {"GLIBC_TUNABLES"} & environ.keys() if "rseq" in entry else set()
+    return select_settings(environ, entry["tunables"].get("env")) | {v: environ[v] for v in rseq}
 
 
 def list_ineffective_settings(
@@ -238,10 +248,3 @@ def _is_same_allocator(library: str, other: str) -> bool:
     return (
         library == other or find_catalogue_name(library) == find_catalogue_name(other) is not None
     )
-
-
-def _calls_malloc(symbol: str, library: str, executable: str) -> bool:
-    """Whether the symbol is an operator new that calls malloc, which is checked by itself:
-    libstdc++'s, or a server's own (MySQL 5.5).
-    """
-    return symbol.startswith("_Zn") and ("libstdc++" in library or library == executable)

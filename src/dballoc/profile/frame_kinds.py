@@ -20,7 +20,7 @@ _ALLOCATORS = re.compile(
 
 # The functions of malloc in the C library, and those that call them directly.
 _FUNCTIONS = re.compile(
-    r"(__libc_|__)?(malloc|calloc|realloc|reallocarray|free|cfree|memalign|posix_memalign|aligned_alloc|valloc|pvalloc"
+    r"(__libc_|__)?(malloc|calloc|realloc|reallocarray|free(_(aligned_)?sized)?|cfree|memalign|posix_memalign|aligned_alloc|valloc|pvalloc"
     r"|malloc_trim|malloc_usable_size)|_int_(malloc|free|realloc|memalign)\w*|sys(malloc|trim)\w*|systrim\w*"
     r"|malloc_consolidate|unlink_chunk\w*|(tcache|arena)_\w+|heap_trim|munmap_chunk"
     r"|mremap_chunk|operator (new|delete)(\[\])?"

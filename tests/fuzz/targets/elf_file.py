@@ -41,6 +41,9 @@ def fuzz(data: bytes) -> None:
                 read()
         with contextlib.suppress(elf_parser.ParseError):
             assert re.fullmatch("[0-9a-f]*", elf_parser.read_build_id(fd))
+        with contextlib.suppress(elf_parser.ParseError):
+            alignment = elf_parser.read_segment_alignment(fd)
+            assert alignment is None or 1 < alignment < 1 << 64
         with contextlib.suppress(elf_notes.Unreadable, ELFError):
             elf_notes.read_image(fd)
     finally:

@@ -13,7 +13,7 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import proof_of_use, reported_tunables, server_environment, tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.tunables import VariantSetting
-from dballoc.campaign.preparation import data_contents, variant_malloc
+from dballoc.campaign.preparation import data_contents, malloc_on_this_host, variant_malloc
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_size
@@ -298,11 +298,13 @@ def _prepare_malloc(
             )
     if variant.tunables and not allocator.entry["tunables"]:
         raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
+    malloc_on_this_host.check_page_size(where, allocator, (*before, *allocator.libraries))
     command = [os.fspath(malloc.build.executable)]
     settings = _check_settings(where, command, allocator, variant, before)
     env = server_environment.build_environment(
         os.environ, allocator, variant.tunables, variant.env, before
     )
+    env = malloc_on_this_host.set_rseq(where, allocator, command, env)
     wrappers = variant_malloc.find_wrappers(before)
     bindings = _prove_malloc(where, malloc.build, env, allocator, wrappers)
     if settings:

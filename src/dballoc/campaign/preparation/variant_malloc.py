@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from dballoc.allocators import find_library as find_allocator
+from dballoc.allocators import host_requirements
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.proof_of_use import NotProved
 from dballoc.errors import UsageError
@@ -145,7 +146,10 @@ class GlibcTooOld(UsageError):
 def make_proof_error(where: str, error: NotProved, build: Build, wanted: str) -> UsageError:
     """Return the error for a malloc that the server does not use: what is wrong, and what to do."""
     if (too_old := _explain_old_glibc(error, build)) is None:
-        return UsageError(f"{where}: {build.title} does not use {wanted}: {error}")
+        page_size = host_requirements.read_host().page_size
+        meaning = host_requirements.explain_abort(str(error), page_size)
+        text = f"{where}: {build.title} does not use {wanted}: {error}"
+        return UsageError(f"{text}; {meaning}" if meaning else text)
     return GlibcTooOld(f"{where}: {too_old[0]}", too_old[1])
 
 

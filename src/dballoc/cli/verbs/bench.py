@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from dballoc.allocators import host_requirements
 from dballoc.analysis.decisions import preference
 from dballoc.campaign import duration_estimate
 from dballoc.campaign.extension import Extension, plan_extension
@@ -319,12 +320,14 @@ def _print_plan(setting: prepare.PreparedCampaign) -> None:
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        workloads = {
+        rseq = host_requirements.find_rseq_setting(prepared.env)
+        values = {
             **prepared.variant.tunables,
             **prepared.variant.env,
+            **({host_requirements.RSEQ: rseq} if rseq else {}),
             **prepared.variant.server.options,
         }
-        settings = "".join(f", {key}={value}" for key, value in workloads.items())
+        settings = "".join(f", {key}={value}" for key, value in values.items())
         say(
             f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} "
             f"({libraries}){settings}"

@@ -30,6 +30,7 @@ _BUILTIN: Row = {
     "here": [],
     "remedy": None,
     "settings": "",
+    "note": "",
 }
 
 Part = Literal["allocators", "servers", "workloads", "experiments", "settings"]
@@ -66,7 +67,8 @@ def list_(
     match part:
         case "allocators":
             items = [*inventory.list_allocators(), *inventory.list_fetchable("allocator")]
-            rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
+            more = {"settings": "settings", "note": "note"}
+            rows = [_BUILTIN, *(_item(item, more) for item in items)]
         case "servers":
             items = [*inventory.list_servers(), *inventory.list_fetchable("server")]
             rows = [_item(item, {"engines": "engines"}) for item in items]

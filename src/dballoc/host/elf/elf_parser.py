@@ -53,12 +53,14 @@ def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Para
 @dataclass(frozen=True, kw_only=True)
 class _File:
     """A parsed file. ``loads``: (virtual address, bytes in the file, file offset) of each segment
-    that is loaded; ``notes``: the same of each segment of notes.
+    that is loaded, and ``alignments`` their alignments; ``notes``: the same of each segment of
+    notes.
     """
 
     data: mmap.mmap
     machine: int
     loads: list[tuple[int, int, int]]
+    alignments: list[int]
     notes: list[tuple[int, int, int]]
     dynamic: dict[int, int]
 
@@ -166,6 +168,15 @@ def read_build_id(fd: int) -> str:
     return ""
 
 
+@_raise_parse_errors
+def read_segment_alignment(fd: int) -> int | None:
+    """Read what the loaded segments of a file are aligned to, in bytes, which is the largest page
+    size that it can be mapped with; None if no segment has an alignment.
+    """
+    # 0 and 1 mean none (elf(5), p_align).
+    return min((alignment for alignment in _parse(fd).alignments if alignment > 1), default=None)
+
+
 def _parse(fd: int) -> _File:
     if os.fstat(fd).st_size < 64:
         raise ParseError("not an ELF file of 64 bits, little-endian")
@@ -174,14 +185,15 @@ def _parse(fd: int) -> _File:
         raise ParseError("not an ELF file of 64 bits, little-endian")
     machine, (table,) = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
-    loads, notes, dynamic = [], [], {}
+    loads, alignments, notes, dynamic = [], [], [], {}
     try:
         for i in range(min(count, _MOST_HEADERS)):
-            kind, _, offset, address, _, in_file, _, _ = struct.unpack_from(
+            kind, _, offset, address, _, in_file, _, alignment = struct.unpack_from(
                 "<IIQQQQQQ", data, table + i * size
             )
             if kind == _PT_LOAD:
                 loads.append((address, in_file, offset))
+                alignments.append(alignment)
             elif kind == _PT_NOTE:
                 notes.append((address, in_file, offset))
             elif kind == _PT_DYNAMIC:
@@ -189,7 +201,14 @@ def _parse(fd: int) -> _File:
                 dynamic = dict(struct.iter_unpack("<QQ", section))
     except struct.error:
         raise ParseError("its program headers are damaged") from None
-    return _File(data=data, machine=machine, loads=loads, notes=notes, dynamic=dynamic)
+    return _File(
+        data=data,
+        machine=machine,
+        loads=loads,
+        alignments=alignments,
+        notes=notes,
+        dynamic=dynamic,
+    )
 
 
 def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
@@ -245,5 +264,6 @@ SANDBOXED = {
         find_text,
         list_texts,
         read_build_id,
+        read_segment_alignment,
     )
 }

@@ -10,7 +10,7 @@ _ELIDED = "…"
 
 # Functions with several names in glibc: __GI_NAME, __NAME, __libc_NAME.
 _ALIAS = re.compile(
-    r"(?:__GI_)?_*(?:libc_)?(c?free|[cm]alloc|realloc|memalign|posix_memalign|aligned_alloc|p?valloc|mmap|mmap64|munmap|mremap"
+    r"(?:__GI_)?_*(?:libc_)?(c?free|free_(?:aligned_)?sized|[cm]alloc|realloc|memalign|posix_memalign|aligned_alloc|p?valloc|mmap|mmap64|munmap|mremap"
     r"|madvise|brk|sbrk|read|write|pread64|pwrite64|poll|fsync|clone|clone3|pthread_\w+)"
 )
 

@@ -1,0 +1,161 @@
+"""What an allocator requires of the machine that it runs on: its kernel's page size, and who
+registers restartable sequences (rseq(2)), glibc or the allocator. Pure, but for reading the host.
+
+The facts are data: ``pages``, ``aborts``, ``rseq`` and ``recommended`` in
+catalogue/allocators.toml.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dballoc import catalogue
+from dballoc.allocators import version_ranges
+from dballoc.errors import UsageError
+
+RSEQ = "glibc.pthread.rseq"
+_VARIABLE = "GLIBC_TUNABLES"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """The machine. ``page_size``: of the kernel, in bytes; ``kernel``: its release as uname(2)
+    tells it, ``6.19.3-arch1-1``.
+    """
+
+    page_size: int
+    kernel: str
+
+
+def read_host() -> Host:
+    """Read what allocators require of this machine."""
+    return Host(page_size=os.sysconf("SC_PAGE_SIZE"), kernel=os.uname().release)
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def find_page_obstacle(
+    entry: Mapping[str, Any], alignments: Mapping[Path, int], page_size: int
+) -> str | None:
+    """Return why an allocator does not run with this page size, and what to do; None if nothing
+    speaks against it.
+
+    ``alignments``: by library, the bytes that its loaded segments are aligned to
+    (:func:`dballoc.host.elf.elf_parser.read_segment_alignment`); ``page_size``: bytes.
+    """
+    size = _spell_size(page_size)
+    pages = entry.get("pages", {})
+    if "exactly" in pages and page_size != pages["exactly"]:
+        wanted = _spell_size(pages["exactly"])
+        return (
+            f"{entry['title']} runs with pages of {wanted} alone, and this kernel's are of {size}: "
+            f"{pages['why']}; use another allocator, or a kernel with pages of {wanted}"
+        )
+    for library, alignment in alignments.items():
+        if alignment < page_size:
+            return (
+                f"preload {library}: laid out for pages of {_spell_size(alignment)}, and this "
+                f"kernel's are of {size}: the loader cannot map it; take a build for such a "
+                f"kernel, linked with -Wl,-z,max-page-size={page_size}"
+            )
+    return None
+
+
+def explain_abort(text: str, page_size: int) -> str | None:
+    """Return what an allocator's last words mean, and what to do; None if they are none that the
+    catalogue knows. ``text``: what a process has printed.
+    """
+    for entry in catalogue.allocators().values():
+        for row in entry.get("aborts", []):
+            if row["says"] in text:
+                return str(row["means"]).format(page_size=_spell_size(page_size))
+    return None
+
+
+def _spell_size(size: int) -> str:
+    return f"{size >> 10} KiB" if size and size % 1024 == 0 else f"{size} bytes"
+
+
+# -- restartable sequences -----------------------------------------------------------------------
+
+
+def find_rseq_row(entry: Mapping[str, Any], version: str, kernel: str) -> dict[str, Any] | None:
+    """Return the row of ``rseq`` that holds for an allocator's version on a kernel; None for an
+    allocator that leaves rseq alone.
+    """
+    for row in entry.get("rseq", []):
+        fits_kernel = version_ranges.is_in_any(kernel, row.get("kernels", ["-"]))
+        if fits_kernel and version_ranges.is_in_any(version, row.get("versions", ["-"])):
+            return dict(row)
+    return None
+
+
+def choose_rseq(row: Mapping[str, Any], wanted: str | None, glibc_registers: bool) -> str | None:
+    """Return the value of glibc.pthread.rseq to start a server with; None if it needs none, or has
+    it. UsageError, without the variant's name, if the server would crash.
+
+    ``wanted``: the user's own value; ``glibc_registers``: whether the server's C library registers
+    rseq, as glibc does since 2.35.
+    """
+    if row["must"]:
+        if not glibc_registers:
+            raise UsageError(
+                f"{row['why']}; a glibc of 2.35 or newer can keep it from that: dballoc fetch "
+                'glibc@2.41, and server = { glibc = "2.41" } in the variant; or boot another kernel'
+            )
+        if wanted not in (None, row["value"]):
+            raise UsageError(
+                f"env {_VARIABLE}: {RSEQ}={wanted}: {row['why']}; leave it out, and dballoc sets "
+                f"it to {row['value']}"
+            )
+    return str(row["value"]) if wanted is None and glibc_registers else None
+
+
+def find_rseq_setting(environment: Mapping[str, str]) -> str | None:
+    """Return the value of glibc.pthread.rseq in an environment; None if it is not set there."""
+    values = [
+        value
+        for item in environment.get(_VARIABLE, "").split(":")
+        for name, equals, value in [item.partition("=")]
+        if equals and name == RSEQ
+    ]
+    return values[-1] if values else None
+
+
+def add_rseq_setting(environment: Mapping[str, str], value: str) -> dict[str, str]:
+    """Return an environment with glibc.pthread.rseq beside what GLIBC_TUNABLES has already."""
+    items = [*filter(None, [environment.get(_VARIABLE)]), f"{RSEQ}={value}"]
+    return {**environment, _VARIABLE: ":".join(items)}
+
+
+# -- in words ------------------------------------------------------------------------------------
+
+
+def describe_rseq(entry: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each value of glibc.pthread.rseq that an allocator needs, and where."""
+    return [
+        f"{RSEQ}={row['value']} on {row['where']}: {row['why']}" for row in entry.get("rseq", [])
+    ]
+
+
+def describe_fit(entry: Mapping[str, Any], name: str, version: str, host: Host) -> str:
+    """Return in words what to know of an allocator's version on this machine; empty if nothing.
+
+    ``name``: the catalogue's.
+    """
+    notes = []
+    if obstacle := find_page_obstacle(entry, {}, host.page_size):
+        notes.append(obstacle)
+    if row := find_rseq_row(entry, version, host.kernel):
+        notes.append(f"runs with {RSEQ}={row['value']} on this kernel: {row['why']}")
+    if line := entry.get("recommended"):
+        if not version_ranges.parse_numbers(version):
+            notes.append(f"its authors recommend {line}.x")
+        elif version_ranges.is_in_any(version, [f"{line}-{line}"]):
+            notes.append("of the line that its authors recommend")
+        else:
+            notes.append(f"its authors recommend {line}.x: dballoc fetch {name}")
+    return "; ".join(notes)

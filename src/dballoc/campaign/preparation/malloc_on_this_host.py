@@ -1,0 +1,89 @@
+"""Check before any start that a variant's malloc runs on this host, and set what it needs of the
+server's C library there.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dballoc import catalogue
+from dballoc.allocators import find_library as find_allocator
+from dballoc.allocators import host_requirements, reported_tunables
+from dballoc.allocators.find_library import Allocator
+from dballoc.errors import UsageError
+from dballoc.host import open_in_process_root
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.process_memory import identify_malloc
+
+
+def check_page_size(where: str, allocator: Allocator, libraries: Iterable[Path]) -> None:
+    """UsageError that begins with ``where`` if the allocator, or one of the libraries that are
+    preloaded for a variant, does not run with this kernel's page size.
+    """
+    obstacle = host_requirements.find_page_obstacle(
+        find_entry(allocator), read_alignments(libraries), host_requirements.read_host().page_size
+    )
+    if obstacle:
+        raise UsageError(f"{where}: {obstacle}")
+
+
+def read_alignments(libraries: Iterable[Path]) -> dict[Path, int]:
+    """Read what each library's segments are aligned to, in bytes; a library that cannot be read is
+    left out.
+    """
+    alignments = {}
+    for library in libraries:
+        try:
+            fd = open_in_process_root.open_file(Path("/"), os.path.realpath(library))
+        except OSError:
+            continue
+        try:
+            alignment = ELF_PARSER.call("read_segment_alignment", [fd])
+        except SandboxError:
+            continue
+        finally:
+            os.close(fd)
+        if alignment is not None:
+            alignments[library] = alignment
+    return alignments
+
+
+def set_rseq(
+    where: str, allocator: Allocator, command: list[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return a server's environment with the value of glibc.pthread.rseq that its allocator needs
+    on this kernel. UsageError that begins with ``where`` if it would crash all the same.
+
+    ``command``: starts the server, whose loader says whether its C library registers rseq.
+    """
+    row = host_requirements.find_rseq_row(
+        find_entry(allocator), allocator.version, host_requirements.read_host().kernel
+    )
+    if row is None:
+        return dict(environment)
+    listed = reported_tunables.list_reported_names(
+        find_allocator.find_allocator("glibc"), command, environment
+    )
+    try:
+        value = host_requirements.choose_rseq(
+            row,
+            wanted=host_requirements.find_rseq_setting(environment),
+            glibc_registers=host_requirements.RSEQ in (listed or ()),
+        )
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+    if value is None:
+        return dict(environment)
+    return host_requirements.add_rseq_setting(environment, value)
+
+
+def find_entry(allocator: Allocator) -> dict[str, Any]:
+    """Return the catalogue's row of an allocator; of one given by path, the row that its file's
+    name leads to, if any.
+    """
+    by_file = [identify_malloc.find_catalogue_name(path.name) for path in allocator.libraries]
+    for name in (allocator.name, *by_file):
+        if name in catalogue.allocators():
+            return catalogue.allocators()[name]
+    return allocator.entry

@@ -1,0 +1,268 @@
+"""What an allocator requires of the machine: page size and rseq, with stand-ins for both."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dballoc import catalogue
+from dballoc.allocators import host_requirements, proof_of_use, version_ranges
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.host_requirements import Host
+from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
+from dballoc.errors import UsageError
+from dballoc.host.elf import elf_parser
+from dballoc.servers.build import Build
+
+KIB = 1024
+HERE = Host(page_size=4 * KIB, kernel="6.18.44-fc")
+JEMALLOC, HARDENED, GOOGLE = (
+    catalogue.allocators()[name]
+    for name in ("jemalloc", "hardened-malloc-light", "google-tcmalloc")
+)
+LIBRARY = Path("/opt/libx.so")
+
+
+# -- pages
+
+
+@pytest.mark.parametrize(
+    ("entry", "alignment", "page", "reason"),
+    [
+        (JEMALLOC, 4 * KIB, 4 * KIB, None),
+        (JEMALLOC, 64 * KIB, 4 * KIB, None),
+        (JEMALLOC, 64 * KIB, 64 * KIB, None),
+        (JEMALLOC, 2048 * KIB, 64 * KIB, None),
+        (JEMALLOC, 4 * KIB, 64 * KIB,
+         "preload /opt/libx.so: laid out for pages of 4 KiB, and this kernel's are of 64 KiB: the loader cannot map it; "
+         "take a build for such a kernel, linked with -Wl,-z,max-page-size=65536"),
+        (HARDENED, 64 * KIB, 4 * KIB, None),
+        (HARDENED, 64 * KIB, 16 * KIB,
+         "GrapheneOS hardened_malloc (light) runs with pages of 4 KiB alone, and this kernel's are of 16 KiB: its size "
+         "classes and guard pages are made for those; use another allocator, or a kernel with pages of 4 KiB"),
+    ],
+)  # fmt: skip
+def test_a_page_size_that_an_allocator_does_not_run_with(
+    entry: dict, alignment: int, page: int, reason: str | None
+) -> None:
+    assert host_requirements.find_page_obstacle(entry, {LIBRARY: alignment}, page) == reason
+
+
+def test_alignment_is_read_from_the_file(c_library: Callable[..., Path], tmp_path: Path) -> None:
+    library = c_library("aligned", "int one(void) { return 1; }")
+    [alignment] = malloc_on_this_host.read_alignments([library]).values()
+    assert alignment >= os.sysconf("SC_PAGE_SIZE")
+    (tmp_path / "text").write_text("no library")
+    assert malloc_on_this_host.read_alignments([tmp_path / "text", tmp_path / "none"]) == {}
+
+
+@pytest.mark.parametrize(("alignments", "least"), [([0x10000, 0x1000], 0x1000), ([0, 1], None)])
+def test_the_least_alignment_counts(alignments: list[int], least: int | None) -> None:
+    """Program headers of segments that are loaded (elf(5)): alignments 0 and 1 mean none."""
+    head = bytearray(64)
+    head[:6] = b"\x7fELF\x02\x01"
+    head[32:40], head[54:56], head[56:58] = (
+        (64).to_bytes(8, "little"),
+        (56).to_bytes(2, "little"),
+        len(alignments).to_bytes(2, "little"),
+    )
+    table = b"".join(
+        (1).to_bytes(4, "little") + bytes(44) + each.to_bytes(8, "little") for each in alignments
+    )
+    fd = os.memfd_create("library")
+    try:
+        os.write(fd, bytes(head) + table)
+        assert elf_parser.read_segment_alignment(fd) == least
+    finally:
+        os.close(fd)
+
+
+def test_a_variant_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(page_size=64 * KIB, kernel="6.12.0")
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    hardened = Allocator(name="hardened-malloc-light", libraries=(LIBRARY,), version="16")
+    with pytest.raises(
+        UsageError, match=r"^variant 'h': GrapheneOS .* this kernel's are of 64 KiB"
+    ):
+        malloc_on_this_host.check_page_size("variant 'h'", hardened, hardened.libraries)
+    # By its path alone it is known by the file's name.
+    by_path = Allocator(
+        name="libmine.so", libraries=(Path("/opt/libhardened_malloc-light.so"),), version=""
+    )
+    with pytest.raises(UsageError, match=r"^variant 'h': GrapheneOS "):
+        malloc_on_this_host.check_page_size("variant 'h'", by_path, by_path.libraries)
+
+
+# A server as it ends under a jemalloc that was built for smaller pages.
+SERVER = ["/bin/sh", "-c", "echo '<jemalloc>: Unsupported system page size' >&2; exit 134"]
+
+
+def test_jemallocs_last_words_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(proof_of_use.NotProved) as caught:
+        proof_of_use.read_bindings(SERVER, {"PATH": "/usr/bin:/bin"})
+    host = Host(page_size=64 * KIB, kernel="6.12.0")
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    build = Build(
+        family="mariadb",
+        version="10.11.19-MariaDB",
+        executable=Path("/usr/sbin/mariadbd"),
+        basedir=Path("/"),
+        share=Path("/usr/share"),
+        plugins=None,
+    )
+    error = variant_malloc.make_proof_error("variant 'j'", caught.value, build, "libjemalloc.so.2")
+    assert str(error) == (
+        "variant 'j': MariaDB 10.11.19 does not use libjemalloc.so.2: the server does not run under it: "
+        "<jemalloc>: Unsupported system page size; it was built for smaller pages than this kernel's, which are of 64 KiB; "
+        "dballoc fetch jemalloc@5.3.1 builds one on this machine, or build yours with ./configure --with-lg-page=16"
+    )
+
+
+# -- restartable sequences
+
+
+@pytest.mark.parametrize(
+    ("kernel", "version", "value"),
+    [
+        ("5.10.0-28-amd64", "2025-06-16", "0"), ("6.18.99", "2025-06-16", "0"),
+        ("6.19.0", "2025-06-16", "1"), ("6.19.3-arch1-1", "2025-06-16", "1"), ("7.0.0-14-generic", "2025-06-16", "1"),
+        ("7.0.13", "2025-06-16", "1"), ("7.0.14", "2025-06-16", "0"), ("7.1.0-rc3", "2025-06-16", "0"),
+        # Before it relied on the field; and a version that nobody knows.
+        ("6.19.0", "2022-11-03", "0"), ("6.19.0", "", "1"), ("6.19.0", "unknown", "1"),
+    ],
+)  # fmt: skip
+def test_which_rseq_googles_tcmalloc_needs(kernel: str, version: str, value: str) -> None:
+    row = host_requirements.find_rseq_row(GOOGLE, version, kernel)
+    assert row
+    assert (row["value"], row["must"]) == (value, value == "1")
+
+
+def test_other_mallocs_leave_rseq_alone() -> None:
+    for name, entry in catalogue.allocators().items():
+        assert (host_requirements.find_rseq_row(entry, "1", "6.19.0") is None) == (
+            name != "google-tcmalloc"
+        )
+
+
+def row_on(kernel: str) -> dict:
+    row = host_requirements.find_rseq_row(GOOGLE, "2025-06-16", kernel)
+    assert row
+    return row
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted", "glibc_registers", "value"),
+    [
+        ("6.18", None, True, "0"), ("6.18", "0", True, None), ("6.18", "1", True, None),
+        # An older glibc leaves rseq to it.
+        ("6.18", None, False, None), ("6.18", "0", False, None),
+        ("6.19", None, True, "1"), ("6.19", "1", True, None),
+    ],
+)  # fmt: skip
+def test_what_is_set(
+    kernel: str, wanted: str | None, glibc_registers: bool, value: str | None
+) -> None:
+    assert host_requirements.choose_rseq(row_on(kernel), wanted, glibc_registers) == value
+
+
+@pytest.mark.parametrize(
+    ("wanted", "glibc_registers", "line"),
+    [
+        ("0", True, r"^env GLIBC_TUNABLES: glibc.pthread.rseq=0: .* crashes; .*; leave it out, and dballoc sets it to 1$"),
+        (None, False, r"crashes; .*; a glibc of 2\.35 or newer can keep it from that: dballoc fetch glibc@2\.41, and server = "),
+        ("1", False, r"a glibc of 2\.35 or newer"),
+    ],
+)  # fmt: skip
+def test_what_would_crash_is_refused(wanted: str | None, glibc_registers: bool, line: str) -> None:
+    with pytest.raises(UsageError, match=line) as caught:
+        host_requirements.choose_rseq(row_on("6.19"), wanted, glibc_registers)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_setting_stands_beside_the_users_own() -> None:
+    both = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.pthread.rseq=0", "TZ": "UTC"}
+    assert host_requirements.find_rseq_setting(both) == "0"
+    assert host_requirements.find_rseq_setting({"GLIBC_TUNABLES": "glibc.pthread.rseq"}) is None
+    assert host_requirements.find_rseq_setting({}) is None
+    one = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1", "TZ": "UTC"}
+    assert host_requirements.add_rseq_setting(one, "0") == both
+    assert host_requirements.add_rseq_setting({}, "1") == {"GLIBC_TUNABLES": "glibc.pthread.rseq=1"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names", "tunables"),
+    [
+        ("6.18.1", {"arena_max", "glibc.pthread.rseq"}, "glibc.pthread.rseq=0"),
+        ("6.19.1", {"arena_max", "glibc.pthread.rseq"}, "glibc.pthread.rseq=1"),
+        ("6.18.1", None, None),
+    ],
+)
+def test_a_servers_environment_gets_it(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, names: set[str] | None, tunables: str | None
+) -> None:
+    host = Host(page_size=4 * KIB, kernel=kernel)
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    monkeypatch.setattr(
+        "dballoc.allocators.reported_tunables.list_reported_names", lambda *_: names
+    )
+    google = Allocator(name="google-tcmalloc", libraries=(LIBRARY,), version="2025-06-16")
+    env = malloc_on_this_host.set_rseq("variant 'g'", google, ["/bin/true"], {"TZ": "UTC"})
+    assert env == {"TZ": "UTC"} | ({"GLIBC_TUNABLES": tunables} if tunables else {})
+    jemalloc = Allocator(name="jemalloc", libraries=(LIBRARY,), version="5.3.0")
+    assert malloc_on_this_host.set_rseq("v", jemalloc, ["/bin/true"], {"A": "b"}) == {"A": "b"}
+
+
+def test_a_server_on_an_old_glibc_is_refused_on_a_kernel_that_breaks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(page_size=4 * KIB, kernel="7.0.3")
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    monkeypatch.setattr("dballoc.allocators.reported_tunables.list_reported_names", lambda *_: None)
+    google = Allocator(name="google-tcmalloc", libraries=(LIBRARY,), version="2025-06-16")
+    with pytest.raises(UsageError, match=r"^variant 'g': .* Linux 6\.19 to 7\.0\.13 and crashes"):
+        malloc_on_this_host.set_rseq("variant 'g'", google, ["/bin/true"], {})
+
+
+# -- in words
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "host", "note"),
+    [
+        ("jemalloc", "5.3.0", HERE, ""),
+        ("mimalloc", "2.0.9", HERE, "its authors recommend 3.x: dballoc fetch mimalloc"),
+        ("mimalloc", "3.4.3", HERE, "of the line that its authors recommend"),
+        ("mimalloc", "", HERE, "its authors recommend 3.x"),
+    ],
+)
+def test_what_is_listed_beside_an_allocator(name: str, version: str, host: Host, note: str) -> None:
+    assert host_requirements.describe_fit(catalogue.allocators()[name], name, version, host) == note
+
+
+def test_what_does_not_run_here_is_listed_so() -> None:
+    host = Host(page_size=64 * KIB, kernel="6.19.2")
+    said = host_requirements.describe_fit(HARDENED, "hardened-malloc-light", "16", host)
+    assert "this kernel's are of 64 KiB" in said
+    said = host_requirements.describe_fit(GOOGLE, "google-tcmalloc", "2025-06-16", host)
+    assert said.startswith("runs with glibc.pthread.rseq=1 on this kernel: ")
+
+
+def test_dballoc_fetch_mimalloc_brings_the_line_that_is_recommended() -> None:
+    first = next(iter(catalogue.sources()["mimalloc"]))
+    assert version_ranges.parse_numbers(first)[0] == int(
+        catalogue.allocators()["mimalloc"]["recommended"]
+    )
+
+
+def test_the_rows_of_rseq_hang_together() -> None:
+    for entry in catalogue.allocators().values():
+        rows = entry.get("rseq", [])
+        for row in rows:
+            assert row["value"] in ("0", "1")
+            assert {"where", "must", "why"} <= row.keys()
+            for text in (*row.get("kernels", []), *row.get("versions", [])):
+                assert re.fullmatch(r"[\d.]*-[\d.]*", text)
+        # The last one is for all that no other is for.
+        assert not rows or not {"kernels", "versions"} & rows[-1].keys()
