@@ -122,6 +122,14 @@ def test_depth_and_threshold_cut_the_tree() -> None:
     assert "0x0: z (in m)" not in text
 
 
+def test_functions_that_count_as_mallocs_own() -> None:
+    profile = single([("main parse alloc_root my_malloc", 900.0), ("main my_malloc", 100.0)])
+    text = render([profile], allocators=("my_*", "alloc_root"))  # type: ignore[arg-type]
+    assert "->90.00% (900B) 0x0: parse (in m)" in text
+    assert "my_malloc" not in text
+    assert "->10.00% (100B) 0x0: main (in m)" in text
+
+
 def test_a_tree_without_a_threshold_has_every_place() -> None:
     text = render([single([("a", 1e6), ("b", 1.0)])], threshold=0.0)
     assert "(1B) 0x0: b (in m)" in text
@@ -208,7 +216,8 @@ def test_a_hostile_name_stays_in_its_line(
     [
         ({"as_massif": True, "as_json": True}, "--massif goes neither with --json nor with --by"),
         ({"as_massif": True, "by": "user"}, "--massif goes neither with --json nor with --by"),
-        ({"depth": 3}, "--threshold, --depth and --time-unit only go with --massif"),
+        ({"depth": 3}, "--time-unit and --alloc-fn only go with --massif"),
+        ({"allocators": ["my_malloc"]}, "--time-unit and --alloc-fn only go with --massif"),
     ],
 )
 def test_flags_that_do_not_fit(flags: dict[str, object], says: str) -> None:

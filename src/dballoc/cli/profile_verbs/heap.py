@@ -14,6 +14,7 @@ from dballoc import readers
 from dballoc.catalogue import wrappers
 from dballoc.cli.profile_verbs.massif import (
     THRESHOLD,
+    AllocatorsFlag,
     DepthFlag,
     ThresholdFlag,
     TimeUnitFlag,
@@ -143,6 +144,7 @@ def heap_(
     threshold: ThresholdFlag = THRESHOLD,
     depth: DepthFlag = DEPTH,
     time_unit: TimeUnitFlag = "ms",
+    allocators: AllocatorsFlag = None,
 ) -> None:
     """Show which code holds live memory in a process under the heap probe, what grows, and which
     sessions own it.
@@ -153,9 +155,9 @@ def heap_(
     seconds = _check_flags(by, period, count, at_peak)
     if as_massif and (as_json or by != _FUNCTION):
         raise UsageError("--massif goes neither with --json nor with --by")
-    options = make_options(threshold, depth, time_unit)
-    if not as_massif and options != make_options(THRESHOLD, DEPTH, "ms"):
-        raise UsageError("--threshold, --depth and --time-unit only go with --massif")
+    options = make_options(threshold, depth, time_unit, allocators)
+    if not as_massif and options != make_options(THRESHOLD, DEPTH, "ms", ()):
+        raise UsageError("--threshold, --depth, --time-unit and --alloc-fn only go with --massif")
     new_interval = size(interval, "--interval") if interval is not None else None
     probe = _find_probe(out_dir, pid, socket, service)
     if new_interval is not None:

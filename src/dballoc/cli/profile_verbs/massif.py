@@ -36,6 +36,14 @@ DepthFlag = Annotated[
 TimeUnitFlag = Annotated[
     TimeUnit, typer.Option(help="Of the time axis: milliseconds, or bytes allocated and freed.")
 ]
+AllocatorsFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alloc-fn",
+        metavar="PATTERN",
+        help="Count functions of this name as malloc's own, like my_malloc; may be repeated.",
+    ),
+]
 THRESHOLD = massif_format.THRESHOLD * 100
 
 
@@ -50,6 +58,7 @@ def massif(
     threshold: ThresholdFlag = THRESHOLD,
     depth: DepthFlag = massif_format.DEPTH,
     time_unit: TimeUnitFlag = "ms",
+    allocators: AllocatorsFlag = None,
 ) -> None:
     """Print heap profiles as ms_print does: memory over time, the snapshots, who allocated; and
     what changed from the first snapshot to the last.
@@ -57,12 +66,20 @@ def massif(
     valgrind is not needed. Two files are compared with each other.
     """
     profiles, measure = profile_files.read_profiles(files, value)
-    print_massif(profiles, measure.key, make_options(threshold, depth, time_unit))
+    options = make_options(threshold, depth, time_unit, allocators)
+    print_massif(profiles, measure.key, options)
 
 
-def make_options(threshold: float, depth: int, time_unit: TimeUnit) -> MassifOptions:
+def make_options(
+    threshold: float, depth: int, time_unit: TimeUnit, allocators: Sequence[str] | None
+) -> MassifOptions:
     """Return the options of these flags; ``threshold`` in percent."""
-    return MassifOptions(threshold=threshold / 100, depth=depth, time_unit=time_unit)
+    return MassifOptions(
+        threshold=threshold / 100,
+        depth=depth,
+        time_unit=time_unit,
+        allocators=tuple(allocators or ()),
+    )
 
 
 def print_massif(profiles: Sequence[Profile], value: str, options: MassifOptions) -> None:

@@ -9,6 +9,8 @@ does.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
 from typing import Literal
 
 from dballoc.profile import call_tree, frame_kinds
@@ -32,12 +34,14 @@ _RULE = "#-----------"
 class MassifOptions:
     """``threshold``: the share of a snapshot below which branches of its tree are summed up in a
     line; ``depth``: callers that a tree has at most; ``time_unit``: of the time axis: milliseconds
-    of the wall clock, or bytes allocated and freed.
+    of the wall clock, or bytes allocated and freed; ``allocators``: shell patterns of functions
+    that count as malloc's own, so that trees begin at their callers.
     """
 
     threshold: float = THRESHOLD
     depth: int = MOST_DEPTH
     time_unit: TimeUnit = "ms"
+    allocators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ def build_heap_tree(
     """Build the tree of who allocated a profile's ``total_bytes``: the callers of malloc, their
     callers, and so on.
     """
-    root = call_tree.build_call_tree([(strip_malloc_frames(profile), value)], innermost_first=True)
+    stripped = strip_allocators(profile, options.allocators)
+    root = call_tree.build_call_tree([(stripped, value)], innermost_first=True)
     return _make_node(root, _ROOT, 0, total_bytes, options)
 
 
@@ -164,14 +169,20 @@ def _make_node(
     return HeapNode(min(total_bytes, round(node.total[0])), place, tuple(callers))
 
 
-def strip_malloc_frames(profile: Profile) -> Profile:
-    """Return a profile with stacks that end in the caller of malloc, where massif's tree begins."""
+def strip_allocators(profile: Profile, patterns: Sequence[str]) -> Profile:
+    """Return a profile with stacks that end in the caller of malloc, or of a function of these
+    ``patterns`` that has called it: there massif's tree begins.
+    """
+
+    @cache
+    def allocates(function: str) -> bool:
+        name = cpp_names.shorten_name(function)
+        return frame_kinds.is_malloc(name) or any(fnmatchcase(name, p) for p in patterns)
+
     samples = []
     for sample in profile.samples:
         end = len(sample.stack)
-        while end > 1 and frame_kinds.is_malloc(
-            cpp_names.shorten_name(sample.stack[end - 1].function)
-        ):
+        while end > 1 and allocates(sample.stack[end - 1].function):
             end -= 1
         samples.append(replace(sample, stack=sample.stack[:end]))
     return replace(profile, samples=samples)

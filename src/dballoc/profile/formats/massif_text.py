@@ -14,7 +14,7 @@ from dballoc.profile.formats.massif import (
     MassifRun,
     MassifSnapshot,
     format_place,
-    strip_malloc_frames,
+    strip_allocators,
 )
 from dballoc.profile.model import Profile
 
@@ -167,7 +167,7 @@ def render_change(before: Profile, after: Profile, value: str, options: MassifOp
     bytes before and after. A place is shown if what grew there, or what shrank, is more than the
     threshold of the larger snapshot. KeyError if a profile has no such value.
     """
-    pairs = [(strip_malloc_frames(profile), value) for profile in (before, after)]
+    pairs = [(strip_allocators(p, options.allocators), value) for p in (before, after)]
     root = call_tree.build_call_tree(pairs, innermost_first=True)
     changes = _sum_changes(root)
     least = max(1.0, options.threshold * max(root.total))
