@@ -196,10 +196,8 @@ def _compute_reach(bounds: Bounds, attributed: Ledger, labels: ServerMemory) -> 
     """Return the bytes of RSS that the settings let the server still grow to."""
     owners = catalogue()["owners"]
     filled = sum(line.resident for line in attributed.lines if line.owner in owners)
-    connected = labels.status.get("threads_connected", "")
-    return bounds.compute_reach(
-        attributed.rss, filled, int(connected) if connected.isdigit() else 0
-    )
+    connected = server_memory.parse_number(labels.status, "threads_connected")
+    return bounds.compute_reach(attributed.rss, filled, connected)
 
 
 def _ask_probe(

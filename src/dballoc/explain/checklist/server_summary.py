@@ -10,7 +10,7 @@ from dballoc.experiment.secret_names import hide_value
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, Section, format_share
 from dballoc.explain.checklist.section_query import limit_cell
-from dballoc.explain.sources.server_memory import parse_number
+from dballoc.explain.sources.server_memory import is_number, parse_number
 
 _DAY = 86_400
 # Variables of these names and sizes are bytes.
@@ -25,8 +25,6 @@ _BYTES = (
     "*space_usage",
     "thread_stack",
 )
-# Digits of a number of 64 bits; a longer one is no number of a server's.
-_MOST_DIGITS = 20
 _NUMBERS = (
     "*table_open*",
     "thread_cache_size",
@@ -111,7 +109,7 @@ def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Se
     rows: list[tuple[Cell, ...]] = []
     for name in catalogue["counters"]["names"]:
         value = status.get(name.lower(), "")
-        if not _is_number(value.lstrip("-")):
+        if not is_number(value.lstrip("-")):
             continue
         rate = None if _matches(name, catalogue["counters"]["now"]) else round(int(value) / up, 2)
         rows.append(
@@ -133,12 +131,8 @@ def _matches(name: str, patterns: list[str] | tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _is_number(value: str) -> bool:
-    return value.isdigit() and len(value) <= _MOST_DIGITS
-
-
 def _parse_value(name: str, value: str) -> Cell:
-    if (shown := hide_value(name, value)) != value or not _is_number(value):
+    if (shown := hide_value(name, value)) != value or not is_number(value):
         return limit_cell(shown)
     return (
         Bytes(value)

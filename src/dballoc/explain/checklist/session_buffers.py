@@ -17,6 +17,7 @@ from dballoc.explain.checklist.section_query import (
     parse_integer,
     query_rows,
 )
+from dballoc.explain.sources.server_memory import is_number
 
 _TITLE = "buffers of a session"
 _GLOBAL = "SHOW GLOBAL VARIABLES"
@@ -38,7 +39,7 @@ def query_session_buffers(
     """Query which sessions have other buffers than a new one. ``schema_off``: why
     performance_schema has no data. OperationalError if the connection is lost.
     """
-    names = [name for name in catalogue["session"]["names"] if variables.get(name, "").isdigit()]
+    names = [name for name in catalogue["session"]["names"] if is_number(variables.get(name, ""))]
     if mariadb or schema_off or not names:
         return describe_session_buffers(variables, names, None, _MARIADB if mariadb else schema_off)
     sql = _make_statement(names)
@@ -97,4 +98,4 @@ def describe_session_buffers(
 
 def _as_size(value: Cell) -> Cell:
     """Return a variable's value in bytes; a text stays what it is."""
-    return Bytes(parse_integer(value)) if str(value).isdigit() else value
+    return Bytes(parse_integer(value)) if is_number(str(value)) else value
