@@ -151,13 +151,13 @@ def test_what_an_account_allocated_and_freed(run_cli: Cli, stock: tuple[int, Pat
         connection.cursor() as cursor,
     ):
         cursor.execute("SET join_buffer_size = 262144")
-        cursor.execute("SELECT COUNT(*) FROM t.a x JOIN t.a y ON x.c = y.c WHERE x.id < 9 AND y.id < 9")
+        cursor.execute(
+            "SELECT COUNT(*) FROM t.a x JOIN t.a y ON x.c = y.c WHERE x.id < 9 AND y.id < 9"
+        )
         assert cursor.fetchall() == ((64,),)
         flags = ("--procedure", "--event", "memory/sql/JOIN%", "--account", "joiner")
         found = explained(run_cli, "--pid", str(stock[0]), *flags)
-        missing = explained(
-            run_cli, "--pid", str(stock[0]), *flags[:2], "memory/sql/JOIN_CACH"
-        )
+        missing = explained(run_cli, "--pid", str(stock[0]), *flags[:2], "memory/sql/JOIN_CACH")
     title = "performance_schema: allocated and freed, by account"
     [part] = [part for part in found["procedure"] if part["title"] == title]
     assert part["missing"] is None

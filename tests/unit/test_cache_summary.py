@@ -66,9 +66,7 @@ def test_memory_of_the_host_as_pt_summary_shows_it() -> None:
         "SReclaimable: 128 kB\nDirty: 8 kB\nSwapTotal: 2048 kB\nSwapFree: 1536 kB\nShmem: 16 kB\n"
     )
     found = summarize_host_memory(meminfo, ProcessesMemory(rss=3 * MIB, count=41))
-    kilobytes = {
-        name: int(size) // 1024 for name, size in found.rows if isinstance(size, int)
-    }
+    kilobytes = {name: int(size) // 1024 for name, size in found.rows if isinstance(size, int)}
     assert kilobytes == {
         "Total": 4096,
         "Free": 1024,

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from typing import Any
 
 from example_explanations import look
 from hypothesis import given
@@ -65,7 +66,9 @@ def test_cpu_between_two_snapshots() -> None:
 
 
 def test_words_of_one_snapshot() -> None:
-    assert describe_vsz_and_cpu([used(1.0, 10.0, 100.0)]) == "VSZ 4.00 GiB; CPU 10.0 % since its start"
+    assert (
+        describe_vsz_and_cpu([used(1.0, 10.0, 100.0)]) == "VSZ 4.00 GiB; CPU 10.0 % since its start"
+    )
     assert describe_vsz_and_cpu([look()]) == ""
     much = replace(look(), usage=replace(usage(), reserved=3 * GIB))
     assert "VSZ 4.00 GiB (3.00 GiB of it reserved)" in describe_vsz_and_cpu([much])
@@ -98,14 +101,20 @@ def test_in_openmetrics() -> None:
     assert "dballoc_vsz" not in openmetrics.render_openmetrics(look())
 
 
+def list_values(chart: dict[str, Any]) -> list[float]:
+    [rows] = chart["datasets"].values()
+    return [row["value"] for row in rows]
+
+
 def test_over_time_on_the_page() -> None:
     series = [used(1000.0 + 10 * i, 10.0 + i * i, 100.0 + 10 * i, (4 + i) * GIB) for i in range(4)]
     vsz, cpu = charts.draw_vsz(series), charts.draw_cpu(series)
-    assert vsz and cpu
-    assert [row["value"] for row in vsz["data"]["values"]] == [4, 5, 6, 7]
-    assert [row["value"] for row in cpu["data"]["values"]] == [10, 30, 50]
+    assert vsz is not None
+    assert cpu is not None
+    assert list_values(vsz) == [4, 5, 6, 7]
+    assert list_values(cpu) == [10, 30, 50]
     written = page.render_page(series)
-    assert "CPU 50.0 % now" in written
+    assert "CPU 50.0\u00a0% now" in written
     assert 'id="chart-vsz"' in written
     assert charts.draw_vsz(series[:1]) is None
     assert charts.draw_cpu(series[:2]) is None

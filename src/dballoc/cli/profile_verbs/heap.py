@@ -118,7 +118,8 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.
 _AsMassif = Annotated[
     bool,
     typer.Option(
-        "--massif", help="Print the snapshots as massif's ms_print does; see dballoc profile massif."
+        "--massif",
+        help="Print the snapshots as massif's ms_print does; see dballoc profile massif.",
     ),
 ]
 

@@ -107,8 +107,8 @@ def list_limits(ordered: Sequence[Profile], time_unit: TimeUnit) -> list[str]:
     """Return notes on what these snapshots lack, against massif's own. Pure."""
     notes = [
         f"{ordered[-1].title}; sampled: {ordered[-1].facts.get('sampled', 'it is not known how')}",
-        "bytes are estimates from samples, of usable sizes: what malloc adds (extra-heap) and stacks "
-        "are not in them, and addresses are shown only of functions without a name",
+        "bytes are estimates from samples, of usable sizes: what malloc adds (extra-heap) and "
+        "stacks are not in them, and addresses are shown only of functions without a name",
     ]
     if len(ordered) == 1:
         notes.append(
@@ -118,7 +118,7 @@ def list_limits(ordered: Sequence[Profile], time_unit: TimeUnit) -> list[str]:
         seconds = (ordered[-1].taken_at - ordered[0].taken_at) / (len(ordered) - 1)
         notes.append(
             f"a snapshot every {format_amount(seconds, 'seconds')}, not at each allocation: a peak "
-            "between two is seen only with --at-peak; the time is the clock's, instructions are not "
-            "counted"
+            "between two is seen only with --at-peak; the time is the clock's, instructions are "
+            "not counted"
         )
     return notes

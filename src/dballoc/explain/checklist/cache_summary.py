@@ -91,6 +91,9 @@ def _list_block_cache(
     unflushed = parse_number(status, f"{blocks}_not_flushed") * block
     return [
         (f"{name}: Size", Bytes(size)),
-        (f"{name}: Usage, with what it needs for itself", format_share(max(0, size - unused), size)),
+        (
+            f"{name}: Usage, with what it needs for itself",
+            format_share(max(0, size - unused), size),
+        ),
         (f"{name}: Unflushed", format_share(unflushed, size)),
     ]

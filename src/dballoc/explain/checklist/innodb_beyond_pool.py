@@ -19,9 +19,7 @@ def measure_innodb_beyond_pool(ledger: Ledger, labels: ServerMemory) -> Section:
     """Return the section: InnoDB's lines of the ledger beside the pool, and their share of it."""
     pool = parse_number(labels.variables, "innodb_buffer_pool_size")
     if not pool:
-        return Section(
-            title=TITLE, source=_SOURCE, missing="InnoDB is off, or not in this server"
-        )
+        return Section(title=TITLE, source=_SOURCE, missing="InnoDB is off, or not in this server")
     filled = labels.filled.get(POOL, 0)
     lines = _sum_innodb_lines(ledger)
     descriptors = _measure_descriptors(ledger, pool)

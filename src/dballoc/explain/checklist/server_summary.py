@@ -154,4 +154,3 @@ def _format_key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -
         parse_number(variables, "key_cache_block_size"),
     )
     return format_share(parse_number(status, "key_blocks_used") * block, size) if block else None
-

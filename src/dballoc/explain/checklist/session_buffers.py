@@ -49,7 +49,10 @@ def query_session_buffers(
         if error.args[0] in LOST:
             raise
         return describe_session_buffers(
-            variables, names, None, f"other sessions' values are not known: {describe_refusal(error)}"
+            variables,
+            names,
+            None,
+            f"other sessions' values are not known: {describe_refusal(error)}",
         )
     return describe_session_buffers(variables, names, different, None, sql)
 

@@ -349,19 +349,19 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
 
 def draw_vsz(series: Sequence[Explanation]) -> dict[str, Any] | None:
     """Draw VSZ over time; None of fewer than two snapshots that have it."""
-    known = _thin([explanation for explanation in series if explanation.usage])
-    sizes = [explanation.usage.vsz if explanation.usage else 0 for explanation in known]
+    measured = _thin([explanation for explanation in series if explanation.usage])
+    sizes = [explanation.usage.vsz if explanation.usage else 0 for explanation in measured]
     points = [
         (explanation, size / 2**30, with_unit(size))
-        for explanation, size in zip(known, sizes, strict=True)
+        for explanation, size in zip(measured, sizes, strict=True)
     ]
     return _draw_line(points, "VSZ, GiB")
 
 
 def draw_cpu(series: Sequence[Explanation]) -> dict[str, Any] | None:
     """Draw %CPU over time, each point since the one before; None of fewer than two."""
-    known = _thin([explanation for explanation in series if explanation.usage])
-    shares = [(b, compute_cpu_share(a, b)) for a, b in itertools.pairwise(known)]
+    measured = _thin([explanation for explanation in series if explanation.usage])
+    shares = [(b, compute_cpu_share(a, b)) for a, b in itertools.pairwise(measured)]
     points = [
         (explanation, share * 100, percent(share))
         for explanation, share in shares

@@ -33,7 +33,9 @@ class _Figure(NamedTuple):
 _FIGURES = (
     _Figure("series", "Over time", "RSS by line: the areas add up to it."),
     _Figure("vsz", "Address space over time", "VSZ, as ps shows it."),
-    _Figure("cpu", "CPU over time", "CPU time per second since the snapshot before, as top shows it."),
+    _Figure(
+        "cpu", "CPU over time", "CPU time per second since the snapshot before, as top shows it."
+    ),
     _Figure(
         "waterfall",
         "RSS, line by line",

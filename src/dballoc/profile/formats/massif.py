@@ -55,7 +55,7 @@ class HeapNode:
 
 @dataclass(frozen=True, kw_only=True)
 class MassifSnapshot:
-    """``heap`` bytes alive at a ``time``, in the run's unit; ``tree``: None of one without detail."""
+    """``heap`` bytes alive at a ``time`` in the run's unit; ``tree``: None without detail."""
 
     time: int
     heap: int

@@ -5,6 +5,7 @@ Beyond ms_print: what changed between two snapshots. Pure.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dballoc.profile import call_tree
 from dballoc.profile.call_tree import Node
@@ -22,13 +23,25 @@ from dballoc.profile.model import Profile
 WIDTH, HEIGHT = 72, 20
 
 _RULE = "-" * 80
-# How a bar is drawn: a plain snapshot, one with a tree, the peak. A later one hides the others of
-# its column.
-_PLAIN, _DETAILED, _PEAK = ":", "@", "#"
-# Units of the axes: the name, and how many of the unit before make one.
-_BYTES = (("B", 1), ("KB", 1024), ("MB", 1024), ("GB", 1024), ("TB", 1024), ("PB", 1024))
-_TIME = (("ms", 1), ("s", 1000), ("m", 60), ("h", 60), ("d", 24), ("w", 7))
+# How a bar is drawn: a plain snapshot, one with a tree, the peak. Where several fall on one place,
+# the last of these is seen.
+_MARKS = " :@#"
+_PLAIN, _DETAILED, _PEAK = _MARKS[1:]
 _DIGITS = 5
+
+
+class Unit(NamedTuple):
+    """A unit of an axis: how many of the unit before make one, and from how many on it is used."""
+
+    name: str
+    factor: int
+    least: int
+
+
+BYTES = tuple(
+    Unit(name, 1024, 1000) for name in ("B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
+)
+MILLISECONDS = (Unit("ms", 1, 1), Unit("s", 1000, 1000), Unit("h", 3600, 3600))
 
 
 def render_massif(run: MassifRun) -> str:
@@ -39,15 +52,15 @@ def render_massif(run: MassifRun) -> str:
 def _draw_graph(run: MassifRun) -> list[str]:
     peak = max(1, *(snapshot.heap for snapshot in run.snapshots))
     end = max(1, run.snapshots[-1].time)
-    top, unit = scale_amount(peak, _BYTES)
-    right, time_unit = scale_amount(end, _TIME if run.time_unit == "ms" else _BYTES)
+    top, unit = scale_amount(peak, BYTES)
+    right, time_unit = scale_amount(end, MILLISECONDS if run.time_unit == "ms" else BYTES)
     rows = _draw_bars(run.snapshots, end, peak)
     return [
         f"{unit:>6}",
         f"{top:>{_DIGITS}}^{rows[0]}",
         *(f"{'':{_DIGITS}}|{row}" for row in rows[1:]),
         f"{0:>{_DIGITS - 1}} +{'-' * (WIDTH - 1)}>{time_unit}",
-        f"{0:>{_DIGITS + 1}}{right:>{WIDTH - 1}}",
+        f"{0:>{_DIGITS + 1}}{'':{WIDTH - _DIGITS}}{right:>{_DIGITS}}",
     ]
 
 
@@ -55,16 +68,15 @@ def _draw_bars(snapshots: Sequence[MassifSnapshot], end: int, peak: int) -> list
     """Draw a bar for each snapshot, and from its top a line to the bar of the next one."""
     cells = [[" "] * WIDTH for _ in range(HEIGHT)]
     columns = [_find_column(snapshot.time, end) for snapshot in snapshots]
-    ends = [*columns[1:], WIDTH]
-    for snapshot, column, after in zip(snapshots, columns, ends, strict=True):
+    nexts = [*columns[1:], columns[-1]]
+    for snapshot, column, next_column in zip(snapshots, columns, nexts, strict=True):
         height = _measure_height(snapshot.heap, peak)
-        if not height:
-            continue
         mark = _PEAK if snapshot.peak else _DETAILED if snapshot.tree else _PLAIN
-        for row in range(height):
-            cells[row][column] = mark
-        for line in range(column + 1, after):
-            cells[height - 1][line] = mark
+        places = [(row, column) for row in range(height)]
+        if height:
+            places += [(height - 1, line) for line in range(column + 1, next_column)]
+        for row, line in places:
+            cells[row][line] = max(cells[row][line], mark, key=_MARKS.index)
     return ["".join(row) for row in reversed(cells)]
 
 
@@ -76,15 +88,16 @@ def _measure_height(size: int, peak: int) -> int:
     return max(0, size) * HEIGHT // peak
 
 
-def scale_amount(amount: int, units: Sequence[tuple[str, int]]) -> tuple[str, str]:
+def scale_amount(amount: int, units: Sequence[Unit]) -> tuple[str, str]:
     """Return an amount in four digits or so, and the unit in which it has them."""
-    number, name = float(amount), units[0][0]
-    for unit, factor in units[1:]:
-        if number < 1000 and number < factor:
+    number, name = float(amount), units[0].name
+    for unit in units[1:]:
+        if number < unit.least:
             break
-        number, name = number / factor, unit
-    decimals = 3 if number < 10 else 2 if number < 100 else 1 if number < 1000 else 0
-    return f"{number:.{decimals}f}", name
+        number, name = number / unit.factor, unit.name
+    if name == units[0].name:
+        return str(amount), name
+    return f"{number:.{3 if number < 10 else 2 if number < 100 else 1}f}", name
 
 
 def _list_numbers(run: MassifRun) -> list[str]:
@@ -112,7 +125,7 @@ def _list_snapshots(run: MassifRun) -> list[str]:
         lines.append(_format_row(str(i), f"{snapshot.time:,}", heap, heap, "0", "0"))
         if snapshot.tree:
             lines += render_tree(snapshot.tree)
-            lines += ["", *head] if i < len(run.snapshots) - 1 else []
+            lines += head if i < len(run.snapshots) - 1 else []
     return lines
 
 
@@ -129,7 +142,7 @@ def _format_row(
 
 def render_tree(root: HeapNode) -> list[str]:
     """Return a tree's lines, each place with its share of the root's bytes."""
-    lines = [_format_node(root, root.bytes)]
+    lines = [_format_node(root, root.bytes), *([] if root.callers else [""])]
     waiting = [(caller, "", i == len(root.callers) - 1) for i, caller in enumerate(root.callers)]
     waiting.reverse()
     while waiting:
