@@ -221,6 +221,15 @@ def test_why_there_is_no_row(event: str | None, account: str | None, on: bool, s
     assert says in explain_no_rows(instruments, EventFilter(event, account))
 
 
+def test_the_instruments_are_asked_when_there_is_no_row() -> None:
+    answers = {
+        "SUM_NUMBER_OF_BYTES_ALLOC > 0": [],
+        "setup_instruments": [("memory/sql/JOIN_CACHE", "YES")],
+    }
+    found = asked(Cursor(answers), events=EventFilter("memory/sql/JOIN_CACH"))[NARROWED]
+    assert "did you mean memory/sql/JOIN_CACHE?" in str(found.missing)
+
+
 def test_a_server_without_the_tables_is_told_which_have_them() -> None:
     missing = asked(Cursor({}))[FREED].missing
     assert missing == "Table doesn't exist; MySQL has it from 5.7.2 on, MariaDB from 10.5.2"

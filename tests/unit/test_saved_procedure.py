@@ -15,9 +15,11 @@ from dballoc.errors import UsageError
 from dballoc.explain.checklist.section import Bytes, Section, format_cell
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import page, saved_snapshots
+from dballoc.process_memory.process_usage import ProcessUsage
 
 MIB = 1 << 20
 WIDE = ("user", "host", "event", *(f"COUNT_{i}" for i in range(9)))
+USAGE = ProcessUsage(vsz=4 << 30, reserved=0, cpu_seconds=0.0, running_seconds=1.0)
 SECTIONS = [
     Section(title="process", source="/proc", rows=[("VmRSS", Bytes(900 * MIB)), ("Threads", 7)]),
     Section(
@@ -64,7 +66,16 @@ def test_a_damaged_checklist_is_refused(tmp_path: Path, change: Any, says: str) 
 
 
 def test_the_page_has_the_procedure() -> None:
-    written = page.render_page([explained()])
+    first, last = (
+        replace(
+            explained(), timestamp=time, usage=replace(USAGE, cpu_seconds=cpu, running_seconds=time)
+        )
+        for time, cpu in ((100.0, 10.0), (110.0, 15.0))
+    )
+    written = page.render_page([first, last])
+    # A number and its per cent sign stay together.
+    assert "VSZ 4.00 GiB; CPU 50.0\u00a0% now, 13.6\u00a0% since its start." in written
+    assert 'id="chart-vsz"' in written
     assert '<section id="procedure">' in written
     assert '<td class="number">1.00 MiB</td>' in written
     assert "&lt;b&gt;app" in written

@@ -25,8 +25,8 @@ WIDTH, HEIGHT = 72, 20
 _RULE = "-" * 80
 # How a bar is drawn: a plain snapshot, one with a tree, the peak. Where several fall on one place,
 # the last of these is seen.
-_MARKS = " :@#"
-_PLAIN, _DETAILED, _PEAK = _MARKS[1:]
+_PLAIN, _DETAILED, _PEAK = ":", "@", "#"
+_MARKS = f" {_PLAIN}{_DETAILED}{_PEAK}"
 _DIGITS = 5
 
 
