@@ -182,7 +182,7 @@ def test_what_was_allocated_and_is_freed_again() -> None:
     assert row["SUM_NUMBER_OF_BYTES_FREE"] == 524288
     assert isinstance(row["HIGH_NUMBER_OF_BYTES_USED"], Bytes)
     assert not isinstance(row["LOW_COUNT_USED"], Bytes)
-    assert "AND CURRENT_NUMBER_OF_BYTES_USED = 0 ORDER BY" in found.source
+    assert "AND CURRENT_NUMBER_OF_BYTES_USED = 0 AND USER IS NOT NULL ORDER BY" in found.source
 
 
 def test_one_event_of_one_account() -> None:

@@ -36,7 +36,7 @@ def _make_table(section: Section) -> Table:
         show_header=section.columns[0] != "what",
     )
     for heading, numeric in zip(section.columns, list_numeric_columns(section), strict=True):
-        table.add_column(heading, justify="right" if numeric else "left")
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in section.rows:
         table.add_row(*(Text(format_cell(cell)) for cell in row))
     return table

@@ -19,7 +19,7 @@ ThresholdFlag = Annotated[
     float,
     typer.Option(
         metavar="PERCENT",
-        help="Sum up branches below this share of a snapshot.",
+        help="Of massif's trees: sum up branches below this share of a snapshot.",
         min=0,
         max=100,
     ),
@@ -28,20 +28,22 @@ DepthFlag = Annotated[
     int,
     typer.Option(
         metavar="N",
-        help="Callers that a tree has at most.",
+        help="Of massif's trees: callers at most.",
         min=1,
         max=massif_format.MOST_DEPTH,
     ),
 ]
 TimeUnitFlag = Annotated[
-    TimeUnit, typer.Option(help="Of the time axis: milliseconds, or bytes allocated and freed.")
+    TimeUnit,
+    typer.Option(help="Of massif's time axis: milliseconds, or bytes allocated and freed."),
 ]
 AllocatorsFlag = Annotated[
     list[str] | None,
     typer.Option(
         "--alloc-fn",
         metavar="PATTERN",
-        help="Count functions of this name as malloc's own, like my_malloc; may be repeated.",
+        help="Of massif's trees: count functions of this name as malloc's own, like my_malloc; may "
+        "be repeated.",
     ),
 ]
 THRESHOLD = massif_format.THRESHOLD * 100

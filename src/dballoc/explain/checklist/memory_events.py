@@ -56,6 +56,8 @@ _ACCOUNTS = (
 _INSTRUMENTS = (
     "SELECT NAME, ENABLED FROM performance_schema.setup_instruments WHERE NAME LIKE 'memory/%'"
 )
+# Each of these rows is a list of thirteen lines.
+_TOP_FREED = 5
 # LIKE's own escape character is a backslash, unless sql_mode has NO_BACKSLASH_ESCAPES.
 _ESCAPE = "|"
 _SINCE = "MySQL has it from 5.7.2 on, MariaDB from 10.5.2"
@@ -141,7 +143,7 @@ def _query_summary(
 
 def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) -> Section:
     """Query what accounts have allocated and freed again: events of which nothing is in use now,
-    or all that the filter names.
+    without those of the server's own threads, which have no account; or all that the filter names.
     """
     narrowed, values = wanted.conditions
     title = (
@@ -149,8 +151,9 @@ def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) ->
         if narrowed
         else "performance_schema: allocated and freed again, by account"
     )
-    condition = narrowed or " AND CURRENT_NUMBER_OF_BYTES_USED = 0"
-    sql = f"{_ACCOUNTS}{condition} ORDER BY HIGH_NUMBER_OF_BYTES_USED DESC LIMIT {TOP_ROWS}"
+    condition = narrowed or " AND CURRENT_NUMBER_OF_BYTES_USED = 0 AND USER IS NOT NULL"
+    rows_shown = TOP_ROWS if narrowed else _TOP_FREED
+    sql = f"{_ACCOUNTS}{condition} ORDER BY HIGH_NUMBER_OF_BYTES_USED DESC LIMIT {rows_shown}"
     source = quote_values(sql, values)
     if schema_off:
         return Section(title=title, source=source, missing=schema_off)
