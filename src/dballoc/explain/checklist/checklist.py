@@ -211,7 +211,7 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
         try:
             rows: list[tuple[Cell, ...]] = [
                 (*row[:5], *(Bytes(parse_integer(x)) for x in row[5:]))
-                for row in query_rows(cursor, sql)
+                for row in query_rows(cursor, sql, len(_BEFORE) + len(figures))
             ]
         except pymysql.Error as error:
             if error.args[0] in LOST:
@@ -227,7 +227,7 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
 
 
 def _query_plugins(cursor: Cursor) -> Section:
-    rows = query_rows(cursor, _PLUGINS)
+    rows = query_rows(cursor, _PLUGINS, 4)
     return Section(
         title="plugins and engines",
         source=_PLUGINS,

@@ -123,7 +123,7 @@ def _query_summary(
     def query() -> Section:
         rows: list[tuple[Cell, ...]] = [
             (*row[:-3], parse_integer(row[-3]), *map(_parse_bytes, row[-2:]))
-            for row in query_rows(cursor, sql)
+            for row in query_rows(cursor, sql, len(columns) + 4)
         ]
         missing = (
             None
@@ -159,7 +159,9 @@ def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) ->
         return Section(title=title, source=source, missing=schema_off)
 
     def query() -> Section:
-        rows = [make_account_row(row) for row in query_rows(cursor, sql, values)]
+        rows = [
+            make_account_row(row) for row in query_rows(cursor, sql, 3 + len(_ALL_COUNTS), values)
+        ]
         return Section(
             title=title,
             source=source,
@@ -188,7 +190,7 @@ def make_account_row(row: Sequence[Cell]) -> tuple[Cell, ...]:
 def _explain_no_rows(cursor: Cursor, wanted: EventFilter) -> str:
     """Return why the account summary has no such rows."""
     try:
-        instruments = query_rows(cursor, _INSTRUMENTS)
+        instruments = query_rows(cursor, _INSTRUMENTS, 2)
     except pymysql.Error as error:
         if error.args[0] in LOST:
             raise

@@ -19,15 +19,21 @@ _NO_SUCH_TABLE = 1146
 _MOST_ROWS, _LONGEST, _LARGEST = 2_000, 300, 2**64
 
 
-def query_rows(cursor: Cursor, sql: str, values: Sequence[str] = ()) -> list[tuple[Cell, ...]]:
-    """Return the rows of a statement, ``values`` for its placeholders (%s). pymysql.Error if the
-    server refuses it; ValueError for a number beyond 64 bits.
+def query_rows(
+    cursor: Cursor, sql: str, columns: int, values: Sequence[str] = ()
+) -> list[tuple[Cell, ...]]:
+    """Return the rows of a statement for so many ``columns``, ``values`` for its placeholders (%s).
+    pymysql.Error if the server refuses it; ValueError if it answers with another number of columns,
+    or a number beyond 64 bits.
     """
     if values:
         cursor.execute(sql, tuple(values))
     else:
         cursor.execute(sql)
-    return [tuple(map(limit_cell, row)) for row in cursor.fetchall()[:_MOST_ROWS]]
+    rows = [tuple(map(limit_cell, row)) for row in cursor.fetchall()[:_MOST_ROWS]]
+    if any(len(row) != columns for row in rows):
+        raise ValueError("another number of columns than asked for")
+    return rows
 
 
 def limit_cell(value: Any) -> Cell:

@@ -44,7 +44,7 @@ def query_session_buffers(
         return describe_session_buffers(variables, names, None, _MARIADB if mariadb else schema_off)
     sql = _make_statement(names)
     try:
-        different = query_rows(cursor, sql)
+        different = query_rows(cursor, sql, 4)
     except pymysql.Error as error:
         if error.args[0] in LOST:
             raise
