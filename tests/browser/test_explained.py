@@ -12,6 +12,7 @@ from opening import opened
 
 from dballoc.explain import explanation
 from dballoc.explain.attribution.configuration_limits import Bounds
+from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.output import page
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 _MARKS = """() => Object.fromEntries([...document.querySelectorAll(".chart")].map((box) => [
-  box.dataset.key, box.querySelectorAll("svg .mark-rect.role-mark path, svg .mark-area.role-mark path").length,
+  box.dataset.key, box.querySelectorAll("svg .mark-rect.role-mark path, svg .mark-area.role-mark path, svg .mark-symbol.role-mark path").length,
 ]))"""
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = explanation.explain(os.getpid(), None)
+    found = explanation.explain(os.getpid(), None, Procedure())
+    assert found.usage
     found = replace(
         found,
         bounds=Bounds(
@@ -34,7 +36,18 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         verdict="it fits",
     )
-    series = [replace(found, timestamp=found.timestamp + 10 * i) for i in range(8)]
+    series = [
+        replace(
+            found,
+            timestamp=found.timestamp + 10 * i,
+            usage=replace(
+                found.usage,
+                cpu_seconds=found.usage.cpu_seconds + i * i,
+                running_seconds=found.usage.running_seconds + 10 * i,
+            ),
+        )
+        for i in range(8)
+    ]
     path = tmp_path_factory.mktemp("explained") / "page.html"
     path.write_text(page.render_page(series), encoding="utf-8")
     return path
@@ -47,9 +60,10 @@ def test_it_draws_fits_and_asks_nobody(
     with opened(chromium, path, width, scheme) as (shown, wrong):
         shown.screenshot(path=screenshots / f"explained-{width}-{scheme}.png", full_page=True)
         marks = shown.evaluate(_MARKS)
-        assert set(marks) == {"series", "waterfall", "treemap", "bounds"}
+        assert set(marks) == {"series", "vsz", "cpu", "waterfall", "treemap", "bounds"}
         assert min(marks.values()) >= 3
         assert shown.evaluate("document.documentElement.scrollWidth") <= width
+        assert "MemTotal" in shown.inner_text("#procedure")
         # The treemap fills its box, and no more.
         assert (
             shown.evaluate("""() => {

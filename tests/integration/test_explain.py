@@ -129,6 +129,53 @@ def test_the_whole_procedure(run_cli: Cli, stock: tuple[int, Path]) -> None:
     )
     assert "memory/innodb/buf_buf_pool" in rows["performance_schema: memory global"]
     assert rows["sessions"]
+    # As free(1) and pt-mysql-summary count them.
+    host = rows["host memory, as pt-summary shows it"]
+    assert host["Total"][0] > host["Used: physical (total less available)"][0] > found["rss"] // 2
+    [(used, [rss])] = [(name, row) for name, row in host.items() if name.startswith("UsedRSS")]
+    assert rss > found["rss"], used
+    caches = rows["caches, as pt-mysql-summary shows them"]
+    assert caches["InnoDB: Buffer Pool Size"] == [64 * 2**20]
+    assert caches["InnoDB: Buffer Pool Fill, pages"][0].endswith("%)")
+    assert rows["buffers of a session"]["sort_buffer_size"][0] > 2**10
+    assert "MariaDB does not show" in parts["buffers of a session"]["note"]
+    beyond = rows["InnoDB beyond its buffer pool (rule of thumb: 10 % of the pool)"]
+    assert 0 < beyond["beyond the pool, in all"][0] < 64 * 2**20
+    assert beyond["beyond the pool, in all"][1].endswith("%")
+
+
+def test_what_an_account_allocated_and_freed(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    """The query of Percona's ebook: a join's buffer is gone when the join ends."""
+    with (
+        pymysql.connect(unix_socket=str(stock[1]), user="joiner") as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SET join_buffer_size = 262144")
+        cursor.execute(
+            "SELECT COUNT(*) FROM t.a x JOIN t.a y ON x.c = y.c WHERE x.id < 9 AND y.id < 9"
+        )
+        assert cursor.fetchall() == ((64,),)
+        flags = ("--procedure", "--event", "memory/sql/JOIN%", "--account", "joiner")
+        found = explained(run_cli, "--pid", str(stock[0]), *flags)
+    title = "performance_schema: allocated and freed, by account"
+    [part] = [part for part in found["procedure"] if part["title"] == title]
+    assert part["missing"] is None
+    [row] = [dict(zip(part["columns"], row, strict=True)) for row in part["rows"]]
+    assert (row["user"], row["event"]) == ("joiner", "memory/sql/JOIN_CACHE")
+    assert row["COUNT_ALLOC"] == row["COUNT_FREE"] > 0
+    assert row["SUM_NUMBER_OF_BYTES_ALLOC"] == row["SUM_NUMBER_OF_BYTES_FREE"] > 2**10
+    assert row["CURRENT_NUMBER_OF_BYTES_USED"] == 0 < row["HIGH_NUMBER_OF_BYTES_USED"]
+
+
+def test_vsz_and_cpu_are_those_of_proc(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    done = run_cli("explain", "--pid", str(stock[0]), "--no-sql", "--openmetrics")
+    assert done.status == 0, done.stderr
+    samples = dict(line.split(" ") for line in done.stdout.splitlines() if line.count(" ") == 1)
+    size = int(Path(f"/proc/{stock[0]}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    assert int(samples["dballoc_vsz_bytes"]) == pytest.approx(size, rel=0.05)
+    assert int(samples["dballoc_vsz_reserved_bytes"]) < int(samples["dballoc_vsz_bytes"])
+    assert 0 < float(samples["dballoc_cpu_seconds_total"]) < 3600
+    assert 0 < float(samples["dballoc_cpu_ratio"]) < 256
 
 
 def test_the_procedure_for_a_person(run_cli: Cli, stock: tuple[int, Path]) -> None:
@@ -147,7 +194,7 @@ def test_without_performance_schema_it_says_what_to_do(
     [note] = [note for note in found["notes"] if "performance_schema is off" in note]
     assert "for the next start: performance_schema = ON" in note
     missing = {part["title"]: part["missing"] for part in found["procedure"] if part["missing"]}
-    assert len(missing) == 5
+    assert len(missing) == 6
     assert all("performance_schema is off; for the next start" in why for why in missing.values())
 
 

@@ -127,7 +127,12 @@ def test_a_session_leak_is_seen_over_time(run_cli: Cli, server: Server, tmp_path
     found = json.loads(run_cli("explain", "--from", series, "--json").stdout)
     assert verdict(found, "sessions")["headline"].startswith("Session leak")
     assert "leak" not in {v["key"] for v in found["verdicts"]}
-    assert len(series.read_text().splitlines()) == len(LOOK.findall(done.stdout)) >= 6
+    lines = series.read_text().splitlines()
+    assert len(lines) == len(LOOK.findall(done.stdout)) >= 6
+    # What ps and top show is in every line, and in every snapshot.
+    assert re.search(r"; VSZ [\d.,]+ \wiB.*; CPU [\d.,]+ % now, [\d.,]+ % since", done.stdout)
+    assert re.search(r"(?m)^CPU [\d.,]+ % of one between them$", done.stdout)
+    assert all(json.loads(line)["usage"]["vsz"] > found["rss"] for line in lines)
 
 
 def test_a_fragmented_heap(run_cli: Cli, server: Server) -> None:

@@ -177,6 +177,22 @@ def test_a_loaded_server_names_its_functions(run_cli: Cli, server: Server, tmp_p
     assert {Path(f).name for f in found["files"]} >= {"heap.html", "growth.html", "massif.out"}
 
 
+def test_massifs_graph_and_trees(run_cli: Cli, server: Server, tmp_path: Path) -> None:
+    done = run_cli(
+        *("profile", "heap", "--pid", str(server.process.pid), "--massif"),
+        *("--period", "200ms", "--count", "3", "--depth", "3", "--out", tmp_path),
+    )
+    assert done.status == 0, done.stderr
+    assert re.search(r"^Number of snapshots: [34]$", done.stdout, re.MULTILINE)
+    assert re.search(r"^->\d\d\.\d\d% \([\d,]+B\) 0x", done.stdout, re.MULTILINE)
+    assert "(heap allocation functions) malloc/new/new[]" in done.stdout
+    assert "From snapshot 0 to snapshot" in done.stdout
+    files = sorted(tmp_path.glob("heap-*.profile.json.gz"))
+    kept = run_cli("profile", "massif", *files, "--depth", "3", "--time-unit", "B")
+    assert kept.status == 0, kept.stderr
+    assert "time(B)" in kept.stdout
+
+
 def test_live_bytes_agree_with_jemallocs_own(run_cli: Cli, server: Server) -> None:
     assert server.sysbench("--threads=2", "--time=2", "oltp_read_write", "run").wait() == 0
     # One quiet connection, whose activity makes jemalloc speak with nothing else under way.

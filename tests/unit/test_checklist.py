@@ -1,6 +1,7 @@
 """The sections of the checklist, from a simulated server."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -8,7 +9,9 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.explain.checklist import checklist
+from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.host_summary import describe_host, parse_meminfo
+from dballoc.explain.checklist.memory_events import EventFilter, explain_no_rows
 from dballoc.explain.checklist.section import Bytes, Section
 from dballoc.explain.checklist.server_summary import (
     list_counters,
@@ -18,6 +21,7 @@ from dballoc.explain.checklist.server_summary import (
 from dballoc.explain.sources.server_memory import ServerMemory
 
 MIB = 1 << 20
+EVERY_EVENT = EventFilter()
 VARIABLES = {
     "version": "10.11.19-MariaDB",
     "innodb_buffer_pool_size": str(64 * MIB),
@@ -62,11 +66,11 @@ class Cursor:
         self.answers, self.lost, self.asked = answers, lost, []
         self.rows: Sequence[tuple] = []
 
-    def execute(self, sql: str) -> None:
-        self.asked.append(sql)
+    def execute(self, sql: str, values: Sequence[str] = ()) -> None:
+        self.asked.append(sql % tuple(map(repr, values)) if values else sql)
         if self.lost:
             raise pymysql.err.OperationalError(2013, "Lost connection to server during query")
-        found = [rows for words, rows in self.answers.items() if words in sql]
+        found = [rows for words, rows in self.answers.items() if words in self.asked[-1]]
         if not found:
             raise pymysql.err.ProgrammingError(1146, "Table doesn't exist")
         self.rows = found[0]
@@ -75,7 +79,9 @@ class Cursor:
         return self.rows
 
 
-def asked(cursor: Any, variables: dict[str, str] = VARIABLES) -> dict[str, Section]:
+def asked(
+    cursor: Any, variables: dict[str, str] = VARIABLES, events: EventFilter = EVERY_EVENT
+) -> dict[str, Section]:
     said = ServerMemory(
         version=VARIABLES["version"],
         heap=[],
@@ -84,20 +90,27 @@ def asked(cursor: Any, variables: dict[str, str] = VARIABLES) -> dict[str, Secti
         variables=variables,
         status=STATUS,
     )
-    return {part.title: part for part in checklist.query_server_sections(cursor, said)}
+    parts = checklist.query_server_sections(cursor, said, Procedure(events))
+    return {part.title: part for part in parts}
 
 
 def test_a_server_that_refuses_everything_says_so_in_every_section() -> None:
     parts = asked(Cursor({}))
     refused = {title for title, part in parts.items() if part.missing}
-    assert refused == set(parts) - {"server", "variables", "counters"}
+    assert refused == set(parts) - {
+        "server",
+        "variables",
+        "counters",
+        "buffers of a session",
+        "caches, as pt-mysql-summary shows them",
+    }
     assert all(part.source for part in parts.values())
     assert all("\n" not in str(part.missing) for part in parts.values())
 
 
 def test_the_five_summaries() -> None:
     events = {
-        "by_event_name WHERE": [],
+        "SUM_NUMBER_OF_BYTES_ALLOC": [JOIN_CACHE],
         "memory_summary_global": [("memory/sql/TABLE", 3, 900, 1000)],
         "memory_summary_by_account": [("app", "localhost", "memory/sql/TABLE", 2, 800, 900)],
         "memory_summary_by_host": [("localhost", "memory/sql/TABLE", 2, 800, 900)],
@@ -141,9 +154,128 @@ def test_sessions_of_an_older_version() -> None:
     assert found.rows == rows
 
 
+FREED = "performance_schema: allocated and freed again, by account"
+NARROWED = "performance_schema: allocated and freed, by account"
+# The row of the Percona ebook, chapter 4.
+JOIN_CACHE = (
+    "root",
+    "localhost",
+    "memory/sql/JOIN_CACHE",
+    2,
+    2,
+    524288,
+    524288,
+    0,
+    0,
+    1,
+    0,
+    0,
+    262144,
+)
+
+
+def test_what_was_allocated_and_is_freed_again() -> None:
+    cursor = Cursor({"SUM_NUMBER_OF_BYTES_ALLOC > 0": [JOIN_CACHE]})
+    found = asked(cursor)[FREED]
+    row = dict(zip(found.columns, found.rows[0], strict=True))
+    assert (row["COUNT_ALLOC"], row["COUNT_FREE"], row["HIGH_COUNT_USED"]) == (2, 2, 1)
+    assert row["SUM_NUMBER_OF_BYTES_FREE"] == 524288
+    assert isinstance(row["HIGH_NUMBER_OF_BYTES_USED"], Bytes)
+    assert not isinstance(row["LOW_COUNT_USED"], Bytes)
+    assert "AND CURRENT_NUMBER_OF_BYTES_USED = 0 AND USER IS NOT NULL ORDER BY" in found.source
+
+
+def test_one_event_of_one_account() -> None:
+    cursor = Cursor({"SUM_NUMBER_OF_BYTES_ALLOC > 0": [JOIN_CACHE]})
+    wanted = EventFilter("memory/sql/JOIN_CACHE", "ro'ot@localhost")
+    found = asked(cursor, events=wanted)[NARROWED]
+    assert found.rows[0][:3] == JOIN_CACHE[:3]
+    # What is in use is shown too, and the name's underscore is no wildcard.
+    assert "CURRENT_NUMBER_OF_BYTES_USED = 0" not in found.source
+    assert "EVENT_NAME LIKE 'memory/sql/JOIN|_CACHE' ESCAPE '|'" in found.source
+    assert "AND USER = 'ro\\'ot' AND HOST = 'localhost'" in found.source
+    assert any('USER = "ro\'ot"' in sql for sql in cursor.asked)
+
+
+def test_an_account_is_a_user_with_or_without_a_host() -> None:
+    assert EventFilter(None, "app").conditions == (" AND USER = %s", ["app"])
+    assert EventFilter(None, "a@b@c").conditions == (
+        " AND USER = %s AND HOST = %s",
+        ["a@b", "c"],
+    )
+    assert EventFilter().conditions == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("event", "account", "on", "says"),
+    [
+        ("memory/sql/JOIN_CACH", None, True, "(did you mean memory/sql/JOIN_CACHE?)"),
+        ("memory/sql/JOIN%", None, False, "performance_schema_instrument = 'memory/sql/JOIN_CACHE=ON'"),
+        ("memory/sql/JOIN_CACHE", "app", True, "no allocation of account app has been counted"),
+        (None, "app", False, "no memory instrument is on; for the next start"),
+        (None, None, True, "nothing that was counted has been freed completely"),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_row(event: str | None, account: str | None, on: bool, says: str) -> None:
+    instruments = {"memory/sql/JOIN_CACHE": on, "memory/sql/THD::main_mem_root": on}
+    assert says in explain_no_rows(instruments, EventFilter(event, account))
+
+
+def test_the_instruments_are_asked_when_there_is_no_row() -> None:
+    answers = {
+        "SUM_NUMBER_OF_BYTES_ALLOC > 0": [],
+        "setup_instruments": [("memory/sql/JOIN_CACHE", "YES")],
+    }
+    found = asked(Cursor(answers), events=EventFilter("memory/sql/JOIN_CACH"))[NARROWED]
+    assert "did you mean memory/sql/JOIN_CACHE?" in str(found.missing)
+
+
+def test_a_server_without_the_tables_is_told_which_have_them() -> None:
+    missing = asked(Cursor({}))[FREED].missing
+    assert missing == "Table doesn't exist; MySQL has it from 5.7.2 on, MariaDB from 10.5.2"
+
+
+def test_a_server_that_sends_no_numbers_or_too_many_rows() -> None:
+    rows = [(*JOIN_CACHE[:3], *["x" * 1000] * 10)]
+    with pytest.raises(ValueError, match="invalid literal"):
+        asked(Cursor({"SUM_NUMBER_OF_BYTES_ALLOC > 0": rows}))
+    with pytest.raises(ValueError, match="64 bits"):
+        asked(Cursor({"PLUGINS": [("p", "ENGINE", "1", 10**400)]}))
+    flood = Cursor({"PLUGINS": [("p" * 100_000, "ENGINE", "1", None)] * 100_000})
+    found = asked(flood)["plugins and engines"]
+    assert len(found.rows) <= 2000
+    assert len(str(found.rows[0][0])) <= 301
+
+
+MYSQL = {**VARIABLES, "version": "8.0.33", "read_buffer_size": "131072"}
+
+
+def test_sessions_with_buffers_of_their_own() -> None:
+    rows = [("sort_buffer_size", str(64 * MIB), "app", 7), ("sort_buffer_size", "DEFAULT", None, 1)]
+    cursor = Cursor({"variables_by_thread": rows})
+    said = replace(LABELS, version="8.0.33", variables=MYSQL)
+    parts = {s.title: s for s in checklist.query_server_sections(cursor, said, Procedure())}  # type: ignore[arg-type]
+    found = parts["buffers of a session"]
+    assert found.rows == [
+        ("read_buffer_size", 131072, 0, None, None),
+        ("sort_buffer_size", 2 * MIB, 7, 64 * MIB, "app"),
+        ("sort_buffer_size", 2 * MIB, 1, "DEFAULT", None),
+    ]
+    assert isinstance(found.rows[1][3], Bytes)
+    assert found.note is None
+
+
+def test_mariadb_says_that_it_does_not_show_other_sessions() -> None:
+    cursor = Cursor({})
+    found = asked(cursor)["buffers of a session"]
+    assert found.rows == [("sort_buffer_size", 2 * MIB, None, None, None)]
+    assert "MariaDB does not show the variables of other sessions" in str(found.note)
+    assert not [sql for sql in cursor.asked if "variables_by_thread" in sql]
+
+
 def test_a_lost_connection_is_not_a_section() -> None:
     with pytest.raises(pymysql.err.OperationalError):
-        checklist.query_server_sections(Cursor({}, lost=True), LABELS)  # type: ignore[arg-type]
+        checklist.query_server_sections(Cursor({}, lost=True), LABELS, Procedure())  # type: ignore[arg-type]
 
 
 def test_statements_only_read() -> None:
@@ -159,7 +291,7 @@ def test_the_server_in_short() -> None:
     assert rows["connections"] == "3 of 151, 9 at most so far"
     assert rows["table cache in use"] == "500 of 2,000 (25%)"
     assert rows["buffer pool in use"] == "3,072 of 4,096 (75%)"
-    assert rows["key cache in use"] == "1,048,576 of 8,388,608 (12%)"
+    assert rows["key cache in use, at most so far"] == "1,048,576 of 8,388,608 (12%)"
     assert "temporary tables on disk" not in rows
 
 
@@ -168,6 +300,8 @@ def test_variables_and_counters_of_memory() -> None:
     assert isinstance(rows["innodb_buffer_pool_size"], Bytes)
     assert rows["table_open_cache"] == 2000
     assert not {"wait_timeout", "have_query_cache"} & set(rows)
+    assert "removed in MySQL 5.7.4" in str(rows["innodb_additional_mem_pool_size"])
+    assert rows["query_cache_size"] == MIB
     found = {row[0]: row[1:] for row in list_counters(STATUS, catalogue.procedure()).rows}
     assert found["Questions"] == (7320, 2.0)
     assert found["Memory_used"] == (90 * MIB, None)

@@ -29,6 +29,11 @@ NOWHERE = Path("/nowhere/x")
         ({"diff": (NOWHERE, NOWHERE), "watch": True}, "--diff and --watch exclude each other"),
         ({"as_json": True, "as_metrics": True}, "give one of --json and --openmetrics"),
         ({"diff": (NOWHERE, NOWHERE), "html": NOWHERE}, "--diff does not go with --html"),
+        ({"event": "memory/sql/JOIN_CACHE"}, "--event only goes with --procedure"),
+        ({"account": "app", "pid": 1}, "--account only goes with --procedure"),
+        ({"watch": True, "with_checklist": True}, "--procedure does not go with --watch"),
+        ({"saved": NOWHERE, "with_checklist": True}, "--procedure does not go with --from"),
+        ({"trim": True, "event": "x"}, "it goes with --yes and with the flags"),
     ],
 )
 def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:

@@ -97,7 +97,8 @@ def test_saved_snapshots(name: str, words: list[str]) -> None:
     paths = [str(GOLDEN / word) if word.endswith(".gz") else word for word in words]
     after = json.loads(run("explain", *paths, "--json"))
     before = json.loads((EXPECTED / f"{name}.json").read_text())
-    assert numbers(after) == numbers(before)
+    # Keys that were added since are new, and nothing else.
+    assert numbers({key: after[key] for key in before}) == numbers(before)
     if name != "diff":
         owners = [(line["group"], line["owner"], line["resident"]) for line in before["lines"]]
         assert [(x["group"], x["owner"], x["resident"]) for x in after["lines"]] == owners

@@ -167,12 +167,12 @@ def test_hash_tables_of_percona() -> None:
     found = parse_buffer_pool(BEFORE + PERCONA + AFTER)
     assert found
     assert found.tables == {
-        "Adaptive hash index": (2266736, 2213368),
-        "Page hash": (139112, 139112),
-        "Dictionary cache": (729463, 554768),
-        "File system": (824800, 812272),
-        "Lock system": (333248, 332872),
-        "Recovery system": (0, 0),
+        "Adaptive hash index": (2266736, 2213368, 53368),
+        "Page hash": (139112, None, None),
+        "Dictionary cache": (729463, 554768, 174695),
+        "File system": (824800, 812272, 12528),
+        "Lock system": (333248, 332872, 376),
+        "Recovery system": (0, 0, 0),
     }
     assert found.hit_rate == 0.998
 
@@ -191,6 +191,17 @@ def test_as_a_table() -> None:
     assert rows["memory allocated"] == (None, 167772160)
     assert rows["database pages"] == (278, 278 * 16384)
     assert rows["hit rate"] == (1.0, None)
+
+
+def test_hash_tables_have_their_parts_in_the_table() -> None:
+    found = parse_buffer_pool(BEFORE + PERCONA + AFTER)
+    assert found
+    rows = {name: size for name, _, size in list_pool_rows(found, 16384)}
+    assert rows["hash tables: Adaptive hash index"] == 2266736
+    assert rows["hash tables: Adaptive hash index, constant part"] == 2213368
+    assert rows["hash tables: Adaptive hash index, variable part"] == 53368
+    assert "hash tables: Page hash, constant part" not in rows
+    assert rows["in additional pool"] == 0
 
 
 @pytest.mark.parametrize("text", ["", "ERROR", AFTER, "BUFFER POOL AND MEMORY"])

@@ -6,6 +6,7 @@ from typing import Any
 
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.vsz_and_cpu import compute_cpu_share
 from dballoc.numbers import duration, percent, with_unit
 
 REST = "rest: pages that no class claims"
@@ -50,6 +51,12 @@ class Difference:
         return self.after.timestamp - self.before.timestamp
 
     @property
+    def vsz(self) -> tuple[int, int] | None:
+        """VSZ before and after, bytes; None where an older dballoc saved one of them."""
+        first, last = self.before.usage, self.after.usage
+        return (first.vsz, last.vsz) if first and last else None
+
+    @property
     def sentence(self) -> str:
         """What RSS did, and which lines did it. A line that changed by more than RSS is named with
         the largest change the other way, which hid part of it.
@@ -74,7 +81,9 @@ class Difference:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Bytes; ``share``: of RSS's change, None where that is none."""
+        """Bytes; ``share``: of RSS's change, None where that is none; ``cpu_share``: CPU time per
+        second between them, None where they are not of one process.
+        """
         return {
             "sentence": self.sentence,
             "seconds": self.seconds,
@@ -91,6 +100,12 @@ class Difference:
                 name: {"before": a, "after": b, "change": b - a}
                 for name, (a, b) in self.beside.items()
             },
+            "vsz": (
+                {"before": self.vsz[0], "after": self.vsz[1], "change": self.vsz[1] - self.vsz[0]}
+                if self.vsz
+                else None
+            ),
+            "cpu_share": compute_cpu_share(self.before, self.after),
             "notes": self.notes,
         }
 

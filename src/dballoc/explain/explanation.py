@@ -17,6 +17,7 @@ from dballoc.explain.attribution import configuration_limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.checklist import checklist
+from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.section import Section
 from dballoc.explain.sources import (
     allocator_statistics,
@@ -36,6 +37,7 @@ from dballoc.process_memory import malloc_bindings, process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ProbeEstimate, ask_no_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process_memory.process_usage import ProcessUsage
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
 
@@ -46,7 +48,8 @@ class Explanation:
     snapshot took; ``timestamp``: when, Unix time; ``answer``: what most of the memory is for, in a
     sentence; ``verdicts``: what it means, the problems first; ``sections``: the checklist, if it
     was wanted; ``reach``: bytes of RSS that its settings let it still grow to; ``within``: seconds
-    that the loadable function has taken in the server.
+    that the loadable function has taken in the server; ``usage``: VSZ and CPU time, None of a
+    snapshot that an older dballoc saved.
     """
 
     ledger: Ledger
@@ -61,6 +64,7 @@ class Explanation:
     sections: list[Section] = field(default_factory=list)
     reach: int | None = None
     within: float = 0.0
+    usage: ProcessUsage | None = None
 
     @property
     def moment(self) -> Moment:
@@ -79,6 +83,7 @@ class Explanation:
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "evidence": asdict(self.evidence),
             "room": asdict(self.room),
+            "usage": _make_usage_document(self.usage),
             "bounds": None,
         }
         if self.bounds:
@@ -90,8 +95,12 @@ class Explanation:
                 "verdict": self.verdict,
             }
         if self.sections:
-            document["procedure"] = [asdict(section) for section in self.sections]
+            document["procedure"] = [section.as_json() for section in self.sections]
         return document
+
+
+def _make_usage_document(usage: ProcessUsage | None) -> dict[str, float] | None:
+    return asdict(usage) | {"cpu_share": usage.cpu_share} if usage else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,19 +116,19 @@ class _Answers:
 def explain(
     pid: int,
     credentials: Credentials | None,
-    with_checklist: bool = False,
+    procedure: Procedure | None = None,
     sample: AskProbe = ask_no_probe,
 ) -> Explanation:
     """Take a snapshot of a live server, ask it over SQL if there are ``credentials``, and
     ``sample`` its heap probe if it has one. Failure in one line if its memory cannot be read.
 
-    ``with_checklist``: with what one would look up by hand besides
-    (:mod:`dballoc.explain.checklist.checklist`).
+    ``procedure``: what is wanted of all that one would look up by hand besides
+    (:mod:`dballoc.explain.checklist.checklist`); None for nothing.
     """
     snapshot = process_snapshot.take_process_snapshot(pid)
     huge = _sample_huge_pages(snapshot)
     answers = (
-        _ask_server(pid, credentials, with_checklist)
+        _ask_server(pid, credentials, procedure)
         if credentials
         else _Answers(sections=checklist.explain_missing_sections("--no-sql: not asked"))
     )
@@ -131,7 +140,15 @@ def explain(
         os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _read_memory_limit(pid)
     )
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
-    sections = [*_read_process_sections(snapshot), *answers.sections] if with_checklist else []
+    sections = (
+        [
+            *_read_process_sections(snapshot),
+            *answers.sections,
+            *(checklist.compare_innodb_with_pool(attributed, labels) if labels else []),
+        ]
+        if procedure
+        else []
+    )
     return judge_series(
         [
             Explanation(
@@ -149,6 +166,7 @@ def explain(
                 sections=sections,
                 reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
                 within=answers.statistics.took if answers.statistics else 0.0,
+                usage=snapshot.usage,
             )
         ]
     )
@@ -178,10 +196,8 @@ def _compute_reach(bounds: Bounds, attributed: Ledger, labels: ServerMemory) -> 
     """Return the bytes of RSS that the settings let the server still grow to."""
     owners = catalogue()["owners"]
     filled = sum(line.resident for line in attributed.lines if line.owner in owners)
-    connected = labels.status.get("threads_connected", "")
-    return bounds.compute_reach(
-        attributed.rss, filled, int(connected) if connected.isdigit() else 0
-    )
+    connected = server_memory.parse_number(labels.status, "threads_connected")
+    return bounds.compute_reach(attributed.rss, filled, connected)
 
 
 def _ask_probe(
@@ -217,7 +233,7 @@ def _sample_huge_pages(snapshot: ProcessSnapshot) -> thp_waste.HugePageSample | 
         raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
 
 
-def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _Answers:
+def _ask_server(pid: int, credentials: Credentials, procedure: Procedure | None) -> _Answers:
     """Return the server's own labels, its malloc's statistics if the loadable function is
     installed, and the checklist's sections if they are wanted.
     """
@@ -231,7 +247,9 @@ def _ask_server(pid: int, credentials: Credentials, with_checklist: bool) -> _An
             notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)
             notes.extend(malloc_notes)
-            sections = checklist.query_server_sections(cursor, labels) if with_checklist else []
+            sections = (
+                checklist.query_server_sections(cursor, labels, procedure) if procedure else []
+            )
             return _Answers(labels=labels, statistics=statistics, sections=sections, notes=notes)
     except (running_server.NoWord, UsageError) as error:
         notes.append(f"not queried by SQL: {error}")

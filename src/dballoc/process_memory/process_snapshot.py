@@ -15,6 +15,7 @@ from dballoc.process_memory import (
     malloc_bindings,
     mapping_kind,
     pagemap_or_smaps,
+    process_usage,
     thread_stacks,
 )
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
@@ -23,6 +24,7 @@ from dballoc.process_memory.heaps.heap_walk import Block, HeapWalk
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import Memory
+from dballoc.process_memory.process_usage import ProcessUsage
 from dballoc.process_memory.read_limits import ReadBudget
 from dballoc.process_memory.smaps import Mapping
 
@@ -54,8 +56,8 @@ class ProcessSnapshot:
     than glibc's, from whose mappings it cannot be told; ``page_tables``, ``swap``: bytes;
     ``threads``: how many; ``seconds``: what taking the snapshot took; ``charged``: bytes that its
     cgroup is charged with, None if that is not known; ``given_back``: bytes that were lazily freed
-    at some time, where it is not known how many of them are still there; ``budget``: what was read,
-    with notes on what was left out.
+    at some time, where it is not known how many of them are still there; ``usage``: its address
+    space and CPU time; ``budget``: what was read, with notes on what was left out.
     """
 
     pid: int
@@ -71,6 +73,7 @@ class ProcessSnapshot:
     seconds: float
     charged: int | None = None
     given_back: int = 0
+    usage: ProcessUsage | None = None
     budget: ReadBudget = field(default_factory=ReadBudget, compare=False)
 
     @property
@@ -127,6 +130,7 @@ def take_process_snapshot(pid: int) -> ProcessSnapshot:
             seconds=time.monotonic() - began,
             charged=process_limits.read_memory_usage(pid),
             given_back=0 if has_flags else process_limits.read_lazily_freed_bytes(pid),
+            usage=process_usage.read_usage(pid, reading.mappings),
             budget=budget,
         )
     except malloc_bindings.UnreadableProcess as error:

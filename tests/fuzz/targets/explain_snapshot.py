@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from example_explanations import look
@@ -14,15 +15,29 @@ from rich.console import Console
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
+from dballoc.explain.checklist.section import Bytes, Section
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import openmetrics, saved_snapshots
+from dballoc.process_memory.process_usage import ProcessUsage
 
-OF = ("dballoc.explain.output.saved_snapshots", "dballoc.readers")
+OF = (
+    "dballoc.explain.output.saved_snapshots",
+    "dballoc.explain.checklist.section",
+    "dballoc.readers",
+)
 PRIVILEGED = False
 
 
+SECTIONS = [
+    Section(title="process", source="/proc", rows=[("VmRSS", Bytes(1 << 30)), ("Threads", 7)]),
+    Section(title="sessions", source="SQL", columns=tuple("abcdefghi"), rows=[tuple(range(9))]),
+]
+USAGE = ProcessUsage(vsz=1 << 33, reserved=0, cpu_seconds=7.5, running_seconds=60.0)
+
+
 def seeds() -> list[bytes]:
-    one = json.dumps(saved_snapshots.make_document(look()), indent=1).encode()
+    found = replace(look(), sections=SECTIONS, usage=USAGE)
+    one = json.dumps(saved_snapshots.make_document(found), indent=1).encode()
     series = b"".join(
         json.dumps(saved_snapshots.make_document(look(taken=1e9 + i))).encode() + b"\n"
         for i in range(3)

@@ -1,5 +1,5 @@
-"""A profile (``.profile.json.gz``), and what is made of it: tables, differences, flame graph, the
-four exports.
+"""A profile (``.profile.json.gz``), and what is made of it: tables, differences, flame graph,
+massif's graph and trees, the exports.
 """
 
 import gzip
@@ -11,9 +11,14 @@ from example_profiles import heap
 from dballoc.cli.profile_verbs import profile_files
 from dballoc.errors import UsageError
 from dballoc.profile import flamegraph, profile_tables
-from dballoc.profile.formats import export, profile_file
+from dballoc.profile.formats import export, massif, massif_text, profile_file
 
-OF = ("dballoc.profile.formats.profile_file", "dballoc.profile.profile_tables", "dballoc.readers")
+OF = (
+    "dballoc.profile.formats.profile_file",
+    "dballoc.profile.formats.massif_text",
+    "dballoc.profile.profile_tables",
+    "dballoc.readers",
+)
 PRIVILEGED = False
 
 
@@ -38,6 +43,10 @@ def fuzz(data: bytes) -> None:
     profile_tables.rank_growth(*profiles, of.key)
     profile_tables.rank_growth_by_function(*profiles, of.key)
     flamegraph.render_difference_page(*profiles, of.key, "t").encode("utf-8", "backslashreplace")
+    if of.unit == "bytes":
+        run = massif.build_massif_run(profiles, of.key, massif.MassifOptions())
+        massif_text.render_massif(run)
+        massif_text.render_change(*profiles, of.key, massif.MassifOptions())
     for form in export.FORMATS:
         try:
             export.export_profiles(profiles[0], of.key, form)

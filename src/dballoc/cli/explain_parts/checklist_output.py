@@ -4,8 +4,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.explain.checklist.section import Bytes, Cell, Section
-from dballoc.numbers import with_unit
+from dballoc.explain.checklist.section import Section, format_cell, list_numeric_columns
+
+# A table with more columns does not fit a terminal: each of its rows is shown as a list, as the
+# clients do it for \\G.
+_MOST_COLUMNS = 8
 
 
 def print_sections(console: Console, sections: list[Section]) -> None:
@@ -16,29 +19,34 @@ def print_sections(console: Console, sections: list[Section]) -> None:
         console.print(Text(f"from: {section.source}", style="dim"), soft_wrap=True)
         if section.missing:
             console.print(Text(section.missing))
-            continue
-        table = Table(
-            box=None,
-            pad_edge=False,
-            header_style="dim",
-            padding=(0, 2, 0, 0),
-            show_header=section.columns[0] != "what",
-        )
-        for i, heading in enumerate(section.columns):
-            numeric = section.rows and all(
-                isinstance(row[i], int | float | None) for row in section.rows
-            )
-            table.add_column(heading, justify="right" if numeric else "left")
-        for row in section.rows:
-            table.add_row(*(Text(_format_cell(cell)) for cell in row))
+        elif len(section.columns) > _MOST_COLUMNS:
+            _print_rows_as_lists(console, section)
+        else:
+            console.print(_make_table(section))
+        if section.note:
+            console.print(Text(f"· {section.note}", style="dim"))
+
+
+def _make_table(section: Section) -> Table:
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+        padding=(0, 2, 0, 0),
+        show_header=section.columns[0] != "what",
+    )
+    for heading, numeric in zip(section.columns, list_numeric_columns(section), strict=True):
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*(Text(format_cell(cell)) for cell in row))
+    return table
+
+
+def _print_rows_as_lists(console: Console, section: Section) -> None:
+    for number, row in enumerate(section.rows, 1):
+        console.print(Text(f"row {number}", style="dim"))
+        table = Table.grid(padding=(0, 2, 0, 2))
+        table.add_column(justify="right")
+        for heading, cell in zip(section.columns, row, strict=True):
+            table.add_row(Text(heading, style="dim"), Text(format_cell(cell)))
         console.print(table)
-
-
-def _format_cell(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, Bytes):
-        return with_unit(cell)
-    if isinstance(cell, float):
-        return f"{cell:,.3g}" if abs(cell) < 10 else f"{cell:,.0f}"
-    return f"{cell:,}" if isinstance(cell, int) else cell

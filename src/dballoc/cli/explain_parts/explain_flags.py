@@ -23,6 +23,21 @@ Procedure = Annotated[
         "performance_schema's own figures, sessions, process and host.",
     ),
 ]
+Event = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="With --procedure: of what accounts have allocated and freed, this memory instrument "
+        "alone, like memory/sql/JOIN_CACHE; % stands for any characters.",
+    ),
+]
+Account = Annotated[
+    str | None,
+    typer.Option(
+        metavar="USER",
+        help="With --procedure: the same of this account alone, USER or USER@HOST.",
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")
 ]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_duration
+from dballoc.explain.checklist.checklist import Procedure
+from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.watch import Pace
 from dballoc.servers.running.credentials import Credentials
 
@@ -59,16 +61,25 @@ class Watching:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """All of the command line but the changes to the server. ``saved`` and ``diff``: files of
-    snapshots.
+    """All of the command line but the changes to the server. ``event`` and ``account`` narrow the
+    checklist; ``saved`` and ``diff``: files of snapshots.
     """
 
     target: Target
     outputs: Outputs
     watching: Watching
     with_checklist: bool
+    event: str | None
+    account: str | None
     saved: Path | None
     diff: tuple[Path, Path] | None
+
+    @property
+    def procedure(self) -> Procedure | None:
+        """What is wanted of the checklist, None for nothing."""
+        if not self.with_checklist:
+            return None
+        return Procedure(EventFilter(self.event, self.account))
 
 
 def choose_change(request: Request, changes: dict[Change, bool]) -> Change | None:
@@ -79,6 +90,7 @@ def choose_change(request: Request, changes: dict[Change, bool]) -> Change | Non
     outputs, watching = request.outputs, request.watching
     other_flags = (
         *(request.target.without_sql, request.with_checklist, request.saved, request.diff),
+        *(request.event, request.account),
         *(outputs.as_json, outputs.as_metrics, outputs.html, outputs.save),
         *(watching.watch, watching.span, watching.save_series),
     )
@@ -113,6 +125,13 @@ def refuse_conflicts(request: Request) -> None:
     for flag, value in (("--for", watching.span), ("--save-series", watching.save_series)):
         if value and not watching.watch:
             raise UsageError(f"{flag} only goes with --watch")
+    for flag, text in (("--event", request.event), ("--account", request.account)):
+        if text is not None and not request.with_checklist:
+            raise UsageError(f"{flag} only goes with --procedure")
+    if request.with_checklist and chosen:
+        raise UsageError(
+            f"--procedure does not go with {chosen[0]}: it is looked up once, of a live server"
+        )
     if request.diff and (outputs.html or outputs.save):
         raise UsageError("--diff does not go with --html or --save; use --json")
 

@@ -15,6 +15,7 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.difference import Difference
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.verdict import Level, Verdict
+from dballoc.explain.vsz_and_cpu import compute_cpu_share, describe_vsz_and_cpu
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
 
 _MARKS: dict[Level, tuple[str, str]] = {
@@ -36,6 +37,8 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     )
     origin = f"known from: {', '.join(ledger.tiers)}; read in {explanation.seconds * 1e3:.0f} ms"
     console.print(Text(f"malloc: {ledger.malloc}; {origin}"))
+    if vsz_and_cpu := describe_vsz_and_cpu([explanation]):
+        console.print(Text(vsz_and_cpu))
     console.print()
     console.print(Text(explanation.answer, style="bold"))
     console.print()
@@ -170,5 +173,10 @@ def print_difference(console: Console, difference: Difference) -> None:
     ]
     if beside:
         console.print(f"\nbeside RSS: {', '.join(beside)}")
+    if difference.vsz:
+        console.print(f"VSZ {with_unit(difference.vsz[0])} → {with_unit(difference.vsz[1])}")
+    cpu_share = compute_cpu_share(difference.before, difference.after)
+    if cpu_share is not None:
+        console.print(f"CPU {percent(cpu_share)} of one between them")
     for note in difference.notes:
         console.print(Text(f"· {note}", style="dim"))

@@ -24,6 +24,7 @@ from dballoc.errors import Failure
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
+from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
 from dballoc.explain.watch import Pace, WatchReading, watch
 from dballoc.numbers import duration, mebibytes, signed_mebibytes
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
@@ -136,9 +137,10 @@ def _print_line(console: Console, reading: WatchReading) -> None:
     )
     changes = "".join(f"; {safe(c.owner)} {signed_mebibytes(c.change)}" for c in moved if c.change)
     change = signed_mebibytes(last.ledger.rss - first.ledger.rss)
+    vsz_and_cpu = describe_vsz_and_cpu(reading.series)
     console.print(
         f"{time.strftime('%H:%M:%S', time.localtime(last.timestamp))}  RSS "
-        f"{mebibytes(last.ledger.rss)} MiB ({change}){changes}",
+        f"{mebibytes(last.ledger.rss)} MiB ({change}){changes}; {vsz_and_cpu}",
         soft_wrap=True,
         highlight=False,
         markup=False,
@@ -165,11 +167,17 @@ def _draw_screen(console: Console, reading: WatchReading) -> RenderableType:
         f"comes in {pause}; q ends the watch"
     )
     return Group(
-        *(head, Text("RSS", style="dim"), Text("\n".join(plot), no_wrap=True), Text()),
+        *(head, _title_plot(reading), Text("\n".join(plot), no_wrap=True), Text()),
         *(_make_table(first, last, since, console), Text()),
         *_list_headlines(last),
         Text(state, style="dim"),
     )
+
+
+def _title_plot(reading: WatchReading) -> Text:
+    """Return the line above the plot of RSS, with what ps and top show beside it."""
+    text = f"RSS; beside it: {describe_vsz_and_cpu(reading.series)}"
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _list_headlines(explanation: Explanation) -> list[Text]:

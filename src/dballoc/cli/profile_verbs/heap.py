@@ -12,6 +12,15 @@ from rich.text import Text
 
 from dballoc import readers
 from dballoc.catalogue import wrappers
+from dballoc.cli.profile_verbs.massif import (
+    THRESHOLD,
+    AllocatorsFlag,
+    DepthFlag,
+    ThresholdFlag,
+    TimeUnitFlag,
+    make_options,
+    print_massif,
+)
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
@@ -19,6 +28,7 @@ from dballoc.explain import find_server
 from dballoc.profile import flamegraph
 from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.formats import export
+from dballoc.profile.formats.massif import DEPTH
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import (
     heap_profile,
@@ -105,6 +115,13 @@ _Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep profiles and flame graphs there.")
 ]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+_AsMassif = Annotated[
+    bool,
+    typer.Option(
+        "--massif",
+        help="Print the snapshots as massif's ms_print does; see dballoc profile massif.",
+    ),
+]
 
 
 def heap_(
@@ -124,6 +141,11 @@ def heap_(
     login_path: _LoginPath = None,
     out: _Out = None,
     as_json: _AsJson = False,
+    as_massif: _AsMassif = False,
+    threshold: ThresholdFlag = THRESHOLD,
+    depth: DepthFlag = DEPTH,
+    time_unit: TimeUnitFlag = "ms",
+    allocators: AllocatorsFlag = None,
 ) -> None:
     """Show which code holds live memory in a process under the heap probe, what grows, and which
     sessions own it.
@@ -131,13 +153,12 @@ def heap_(
     Start the process with dballoc exec --probe heap --out DIR -- COMMAND. All numbers are estimates
     from samples, with one standard error.
     """
-    if by != _FUNCTION and by not in session_owners.FIND_OWNER:
-        raise UsageError(f"--by {by}: must be function, user, connection or digest")
-    if (count or at_peak) and period is None:
-        raise UsageError("--count and --at-peak need --period too, like --period 10s")
-    seconds = duration(period, "--period") if period is not None else None
-    if seconds is not None and seconds < 0.1:
-        raise UsageError(f"--period {period}: must be at least 100ms")
+    seconds = _check_flags(by, period, count, at_peak)
+    if as_massif and (as_json or by != _FUNCTION):
+        raise UsageError("--massif goes neither with --json nor with --by")
+    options = make_options(threshold, depth, time_unit, allocators)
+    if not as_massif and options != make_options(THRESHOLD, DEPTH, "ms", ()):
+        raise UsageError("--threshold, --depth, --time-unit and --alloc-fn only go with --massif")
     new_interval = size(interval, "--interval") if interval is not None else None
     probe = _find_probe(out_dir, pid, socket, service)
     if new_interval is not None:
@@ -155,8 +176,23 @@ def heap_(
         report.files = _save_profiles(series, report, out)
     if as_json:
         print(json.dumps(_make_document(report), indent=1))
+    elif as_massif:
+        print_massif(series.profiles_with_peak, heap_profile.LIVE, options)
+        _print_notes(Console(), report)
     else:
         _print_report(Console(), report, rows, times)
+
+
+def _check_flags(by: str, period: str | None, count: int | None, at_peak: bool) -> float | None:
+    """Return the period in seconds, None without. UsageError for flags that do not fit."""
+    if by != _FUNCTION and by not in session_owners.FIND_OWNER:
+        raise UsageError(f"--by {by}: must be function, user, connection or digest")
+    if (count or at_peak) and period is None:
+        raise UsageError("--count and --at-peak need --period too, like --period 10s")
+    seconds = duration(period, "--period") if period is not None else None
+    if seconds is not None and seconds < 0.1:
+        raise UsageError(f"--period {period}: must be at least 100ms")
+    return seconds
 
 
 def _find_probe(
@@ -289,10 +325,9 @@ def _save_profiles(series: SnapshotSeries, report: _HeapReport, out: Path) -> li
                 f"growth of the heap of {report.name}",
             )
             write("growth.html", page.encode("utf-8", "backslashreplace"))
-            with_peak = {id(p): p for p in (*series.profiles, series.peak) if p is not None}
             write(
                 "massif.out",
-                export.export_profiles(list(with_peak.values()), heap_profile.LIVE, "massif"),
+                export.export_profiles(series.profiles_with_peak, heap_profile.LIVE, "massif"),
             )
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
@@ -378,6 +413,10 @@ def _print_report(console: Console, report: _HeapReport, max_rows: int, times: b
         _print_times(console, report.times)
         console.print()
         _print_time_of(console, report.time_of, max_rows)
+    _print_notes(console, report)
+
+
+def _print_notes(console: Console, report: _HeapReport) -> None:
     for path in report.files:
         console.print(Text(f"· {path}", style="dim"))
     for note in report.notes:

@@ -45,6 +45,8 @@ def explain(
     login_path: flags.LoginPath = None,
     without_sql: flags.NoSql = False,
     with_checklist: flags.Procedure = False,
+    event: flags.Event = None,
+    account: flags.Account = None,
     as_json: flags.Json = False,
     as_metrics: flags.Openmetrics = False,
     html: flags.Html = None,
@@ -76,6 +78,8 @@ def explain(
         outputs=Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
         watching=Watching(watch=watch, every=every, span=span, cpu=cpu, save_series=save_series),
         with_checklist=with_checklist,
+        event=event,
+        account=account,
         saved=saved,
         diff=diff,
     )
@@ -118,7 +122,7 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     pid = _find_pid(target)
     login = None if target.without_sql else credentials.find(target.login_path)
     if not watching.watch:
-        return [explanation.explain(pid, login, request.with_checklist, _sample_heap)]
+        return [explanation.explain(pid, login, request.procedure, _sample_heap)]
     return watch_display.run_watch(
         pid, login, watching.parse_pace(), watching.save_series, Console(), _sample_heap
     )

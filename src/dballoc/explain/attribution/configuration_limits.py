@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dballoc.explain.sources.server_memory import is_number
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
@@ -195,4 +197,4 @@ def _format_size(size: int) -> str:
 
 
 def _parse_bytes(value: str) -> int:
-    return int(value) if value.isdigit() else 0
+    return int(value) if is_number(value) else 0

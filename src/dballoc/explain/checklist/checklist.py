@@ -1,50 +1,52 @@
-"""Gather at once what a DBA looks up by hand when a server has grown: variables, counters, InnoDB's
-report, the memory summaries of performance_schema, the process list with its memory, the host. Only
-SELECT and SHOW.
+"""Gather at once what a DBA looks up by hand when a server has grown: variables, counters, caches,
+session buffers, InnoDB's report, the memory summaries of performance_schema, the process list with
+its memory, the host. Only SELECT and SHOW.
 """
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc import catalogue
-from dballoc.explain.checklist import host_summary, server_summary
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.checklist import (
+    cache_summary,
+    host_memory,
+    host_summary,
+    innodb_beyond_pool,
+    memory_events,
+    server_summary,
+    session_buffers,
+)
+from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.checklist.section import Bytes, Cell, Section
+from dballoc.explain.checklist.section_query import (
+    LOST,
+    TOP_ROWS,
+    build_or_explain,
+    describe_refusal,
+    parse_integer,
+    query_rows,
+)
 from dballoc.explain.sources import innodb_status
 from dballoc.explain.sources.innodb_status import BufferPool
 from dballoc.explain.sources.server_memory import AT_NEXT_START, ServerMemory, parse_number
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
-# How many rows of a long table are shown.
-_TOP = 15
-
-# Error numbers of a lost connection.
-_LOST = (2006, 2013)
-
-_COLUMNS = ("blocks", "bytes", "most bytes")
-_COUNTED = "CURRENT_COUNT_USED, CURRENT_NUMBER_OF_BYTES_USED, HIGH_NUMBER_OF_BYTES_USED"
-
-# The five summaries: what each is grouped by, its table, the columns that group it, their headings.
-_SUMMARIES = (
-    ("global", "memory_summary_global_by_event_name", (), ()),
-    ("by account", "memory_summary_by_account_by_event_name", ("USER", "HOST"), ("user", "host")),
-    ("by host", "memory_summary_by_host_by_event_name", ("HOST",), ("host",)),
-    ("by thread", "memory_summary_by_thread_by_event_name", ("THREAD_ID",), ("thread",)),
-    ("by user", "memory_summary_by_user_by_event_name", ("USER",), ("user",)),
-)
 _BEFORE = ("session", "user", "command", "seconds", "state")
 # Newest first: a version refuses columns that it does not have.
 _SESSIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "SELECT ID, USER, COMMAND, TIME, STATE, MEMORY_USED, MAX_MEMORY_USED FROM "
         "information_schema.PROCESSLIST"
-        f" ORDER BY MEMORY_USED DESC LIMIT {_TOP}",
+        f" ORDER BY MEMORY_USED DESC LIMIT {TOP_ROWS}",
         ("bytes", "most bytes"),
     ),
     (
         "SELECT ID, USER, COMMAND, TIME, STATE, MEMORY_USED FROM information_schema.PROCESSLIST"
-        f" ORDER BY MEMORY_USED DESC LIMIT {_TOP}",
+        f" ORDER BY MEMORY_USED DESC LIMIT {TOP_ROWS}",
         ("bytes",),
     ),
     (
@@ -52,7 +54,7 @@ _SESSIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "PROCESSLIST_STATE, TOTAL_MEMORY,"
         " MAX_TOTAL_MEMORY, CONTROLLED_MEMORY FROM performance_schema.threads WHERE TYPE = "
         "'FOREGROUND'"
-        f" ORDER BY TOTAL_MEMORY DESC LIMIT {_TOP}",
+        f" ORDER BY TOTAL_MEMORY DESC LIMIT {TOP_ROWS}",
         ("bytes", "most bytes", "of it counted against its limit, bytes"),
     ),
     (
@@ -61,7 +63,7 @@ _SESSIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         " SUM(CURRENT_NUMBER_OF_BYTES_USED) FROM performance_schema.threads"
         " JOIN performance_schema.memory_summary_by_thread_by_event_name USING (THREAD_ID) WHERE "
         "TYPE = 'FOREGROUND'"
-        f" GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC LIMIT {_TOP}",
+        f" GROUP BY 1, 2, 3, 4, 5 ORDER BY 6 DESC LIMIT {TOP_ROWS}",
         ("bytes",),
     ),
 )
@@ -74,30 +76,56 @@ _PLUGINS = (
 _STATUS = "SHOW ENGINE INNODB STATUS"
 
 
+@dataclass(frozen=True)
+class Procedure:
+    """What is wanted of the checklist: all sections; of the account summary the rows of
+    ``events``.
+    """
+
+    events: EventFilter = field(default_factory=EventFilter)
+
+
 def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
     """Return the sections of the host and the process. OSError if the process has ended."""
-    return [host_summary.describe_host(), host_summary.describe_process(look.pid, look.mappings)]
+    meminfo = host_summary.parse_meminfo(Path("/proc/meminfo").read_text())
+    return [
+        host_summary.describe_host(),
+        host_memory.summarize_host_memory(meminfo, host_memory.sum_rss()),
+        host_summary.describe_process(look.pid, look.mappings),
+    ]
 
 
-def query_server_sections(cursor: Cursor, server: ServerMemory) -> list[Section]:
+def query_server_sections(
+    cursor: Cursor, server: ServerMemory, procedure: Procedure
+) -> list[Section]:
     """Query the server and return its sections. pymysql.Error only if the connection is lost; a
-    statement that the server refuses is told in its section.
+    statement that the server refuses is told in its section. ValueError for an answer that no
+    server gives.
     """
     entries = catalogue.procedure()
     schema_off = _explain_schema_off(server.variables)
     return [
         server_summary.summarize_server(server.variables, server.status, entries),
+        cache_summary.summarize_caches(server.variables, server.status),
         server_summary.list_memory_variables(server.variables, entries),
+        session_buffers.query_session_buffers(
+            cursor, server.variables, entries, server.mariadb, schema_off
+        ),
         server_summary.list_counters(server.status, entries),
-        _build_or_explain(
+        build_or_explain(
             "InnoDB: BUFFER POOL AND MEMORY",
             _STATUS,
             lambda: _query_buffer_pool(cursor, parse_number(server.variables, "innodb_page_size")),
         ),
-        *(_query_summary(cursor, schema_off, *summary) for summary in _SUMMARIES),
+        *memory_events.query_event_sections(cursor, schema_off, procedure.events),
         _query_sessions(cursor, schema_off),
-        _build_or_explain("plugins and engines", _PLUGINS, lambda: _query_plugins(cursor)),
+        build_or_explain("plugins and engines", _PLUGINS, lambda: _query_plugins(cursor)),
     ]
+
+
+def compare_innodb_with_pool(ledger: Ledger, labels: ServerMemory) -> list[Section]:
+    """Return the section of what InnoDB has beyond its pool, by the ledger of the same snapshot."""
+    return [innodb_beyond_pool.measure_innodb_beyond_pool(ledger, labels)]
 
 
 def explain_missing_sections(why: str) -> list[Section]:
@@ -113,30 +141,10 @@ def _explain_schema_off(variables: dict[str, str]) -> str | None:
     return None if setting == "ON" else f"performance_schema is off; {AT_NEXT_START}"
 
 
-def _build_or_explain(title: str, source: str, make: Callable[[], Section]) -> Section:
-    """Return the section, or one that tells why the server refused it. OperationalError if the
-    connection is lost.
-    """
-    try:
-        return make()
-    except pymysql.err.OperationalError as error:
-        if error.args[0] in _LOST:
-            raise
-        return Section(title=title, source=source, missing=str(error.args[-1]))
-    except pymysql.Error as error:
-        return Section(title=title, source=source, missing=str(error.args[-1]))
-
-
-def _query(cursor: Cursor, sql: str) -> list[tuple]:
-    cursor.execute(sql)
-    return list(cursor.fetchall())
-
-
 def _query_buffer_pool(cursor: Cursor, page: int) -> Section:
     title = "InnoDB: BUFFER POOL AND MEMORY"
-    pool = innodb_status.parse_buffer_pool(
-        "\n".join(str(row[-1]) for row in _query(cursor, _STATUS))
-    )
+    cursor.execute(_STATUS)
+    pool = innodb_status.parse_buffer_pool("\n".join(str(row[-1]) for row in cursor.fetchall()))
     if pool is None:
         return Section(
             title=title, source=_STATUS, missing="InnoDB is off, or prints no such section"
@@ -166,9 +174,13 @@ def list_pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
         for name, words in names.items()
         if name in pool.figures
     ]
-    rows += [
-        (f"hash tables: {name}", None, Bytes(total)) for name, (total, _) in pool.tables.items()
-    ]
+    for name, table in pool.tables.items():
+        rows.append((f"hash tables: {name}", None, Bytes(table.total)))
+        if table.constant is not None and table.variable is not None:
+            rows += [
+                (f"hash tables: {name}, constant part", None, Bytes(table.constant)),
+                (f"hash tables: {name}, variable part", None, Bytes(table.variable)),
+            ]
     rows += [
         (
             "pool, pages" if n == "pages" else f"{n} pages",
@@ -190,43 +202,6 @@ def list_pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
     return rows
 
 
-def _query_summary(
-    cursor: Cursor,
-    schema_off: str | None,
-    grouping: str,
-    table: str,
-    columns: Sequence[str],
-    headings: Sequence[str],
-) -> Section:
-    title = f"performance_schema: memory {grouping}"
-    chosen = ", ".join((*columns, "EVENT_NAME", _COUNTED))
-    sql = (
-        f"SELECT {chosen} FROM performance_schema.{table} WHERE CURRENT_NUMBER_OF_BYTES_USED <> 0"
-        f" ORDER BY CURRENT_NUMBER_OF_BYTES_USED DESC LIMIT {_TOP}"
-    )
-    if schema_off:
-        return Section(title=title, source=sql, missing=schema_off)
-
-    def query() -> Section:
-        rows = [
-            (*row[:-3], int(row[-3]), Bytes(row[-2]), Bytes(row[-1])) for row in _query(cursor, sql)
-        ]
-        missing = (
-            None
-            if rows
-            else f"no memory instrument that is on has counted anything; {AT_NEXT_START}"
-        )
-        return Section(
-            title=title,
-            source=sql,
-            columns=(*headings, "event", *_COLUMNS),
-            rows=rows,
-            missing=missing,
-        )
-
-    return _build_or_explain(title, sql, query)
-
-
 def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
     title, refused = "sessions", ""
     for sql, figures in _SESSIONS:
@@ -234,11 +209,14 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
             refused = schema_off
             continue
         try:
-            rows = [(*row[:5], *(Bytes(x or 0) for x in row[5:])) for row in _query(cursor, sql)]
+            rows: list[tuple[Cell, ...]] = [
+                (*row[:5], *(Bytes(parse_integer(x)) for x in row[5:]))
+                for row in query_rows(cursor, sql, len(_BEFORE) + len(figures))
+            ]
         except pymysql.Error as error:
-            if error.args[0] in _LOST:
+            if error.args[0] in LOST:
                 raise
-            refused = str(error.args[-1])
+            refused = describe_refusal(error)
             continue
         return Section(title=title, source=sql, columns=(*_BEFORE, *figures), rows=rows)
     return Section(
@@ -249,7 +227,7 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
 
 
 def _query_plugins(cursor: Cursor) -> Section:
-    rows = [tuple(row) for row in _query(cursor, _PLUGINS)]
+    rows = query_rows(cursor, _PLUGINS, 4)
     return Section(
         title="plugins and engines",
         source=_PLUGINS,

@@ -2,6 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from dballoc.numbers import with_unit
 
 
 class Bytes(int):
@@ -14,7 +19,7 @@ Cell = str | int | float | None
 @dataclass(frozen=True, kw_only=True)
 class Section:
     """A titled table. ``source``: the statement or the files that its ``rows`` are from;
-    ``missing``: why there are no rows, and what to do.
+    ``missing``: why there are no rows, and what to do; ``note``: what the rows leave out, and why.
     """
 
     title: str
@@ -22,6 +27,24 @@ class Section:
     columns: tuple[str, ...] = ("what", "value")
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
     missing: str | None = None
+    note: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, and in ``bytes`` the (row, column) of each cell that is a number of bytes."""
+        return {
+            "title": self.title,
+            "source": self.source,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "missing": self.missing,
+            "note": self.note,
+            "bytes": [
+                (number, column)
+                for number, row in enumerate(self.rows)
+                for column, cell in enumerate(row)
+                if isinstance(cell, Bytes)
+            ],
+        }
 
 
 def build_facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> Section:
@@ -31,3 +54,77 @@ def build_facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> Se
         source=source,
         rows=[(name, value) for name, value in rows if value not in (None, "")],
     )
+
+
+def format_cell(cell: Cell) -> str:
+    """Return a cell as people read it."""
+    if cell is None:
+        return ""
+    if isinstance(cell, Bytes):
+        return with_unit(cell) if cell >= 0 else f"−{with_unit(-cell)}"
+    if isinstance(cell, float):
+        return f"{cell:,.3g}" if abs(cell) < 10 else f"{cell:,.0f}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def list_numeric_columns(section: Section) -> list[bool]:
+    """Return for each column whether all its cells are numbers or empty."""
+    return [
+        bool(section.rows) and all(isinstance(row[i], int | float | None) for row in section.rows)
+        for i in range(len(section.columns))
+    ]
+
+
+def format_share(part: int, total: int) -> str | None:
+    """Return a part as ``1,024 of 4,096 (25%)``; None of nothing."""
+    return f"{part:,} of {total:,} ({part / total:.0%})" if total else None
+
+
+_Place = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class _SavedSection(BaseModel):
+    """A section as :meth:`Section.as_json` writes it; before dballoc wrote ``note`` and ``bytes``,
+    they were missing.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    title: str
+    source: str
+    columns: Annotated[list[str], Field(min_length=1, max_length=40)]
+    rows: Annotated[list[list[str | int | float | None]], Field(max_length=10_000)]
+    missing: str | None = None
+    note: str | None = None
+    bytes: Annotated[list[_Place], Field(max_length=400_000)] = []
+
+
+_SAVED = TypeAdapter(Annotated[list[_SavedSection], Field(max_length=100)])
+
+
+def parse_sections(saved: Any) -> list[Section]:
+    """Return the sections of a saved snapshot. pydantic.ValidationError or ValueError for anything
+    else.
+    """
+    sections = []
+    for part in _SAVED.validate_python(saved):
+        if any(len(row) != len(part.columns) for row in part.rows):
+            raise ValueError("procedure: a row has not as many cells as there are columns")
+        sizes = {(number, column) for number, column in part.bytes}
+        sections.append(
+            Section(
+                title=part.title,
+                source=part.source,
+                columns=tuple(part.columns),
+                rows=[
+                    tuple(
+                        Bytes(cell) if isinstance(cell, int) and (number, i) in sizes else cell
+                        for i, cell in enumerate(row)
+                    )
+                    for number, row in enumerate(part.rows)
+                ],
+                missing=part.missing,
+                note=part.note,
+            )
+        )
+    return sections

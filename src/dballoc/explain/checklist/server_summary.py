@@ -8,8 +8,9 @@ from typing import Any
 
 from dballoc.experiment.secret_names import hide_value
 from dballoc.explain.checklist import section
-from dballoc.explain.checklist.section import Bytes, Cell, Section
-from dballoc.explain.sources.server_memory import parse_number
+from dballoc.explain.checklist.section import Bytes, Cell, Section, format_share
+from dballoc.explain.checklist.section_query import limit_cell
+from dballoc.explain.sources.server_memory import is_number, parse_number
 
 _DAY = 86_400
 # Variables of these names and sizes are bytes.
@@ -58,29 +59,28 @@ def summarize_server(
         ),
         (
             "table cache in use",
-            _format_share(
+            format_share(
                 parse_number(status, "open_tables"), parse_number(variables, "table_open_cache")
             ),
         ),
         (
             "definition cache in use",
-            _format_share(
+            format_share(
                 parse_number(status, "open_table_definitions"),
                 parse_number(variables, "table_definition_cache"),
             ),
         ),
         (
             "buffer pool in use",
-            _format_share(
+            format_share(
                 _count_pages(status, "total") - _count_pages(status, "free"),
                 _count_pages(status, "total"),
             ),
         ),
-        ("key cache in use", _format_key_cache(variables, status)),
-        ("query cache in use", _format_query_cache(variables, status)),
+        ("key cache in use, at most so far", _format_key_cache(variables, status)),
         (
             "temporary tables on disk",
-            _format_share(
+            format_share(
                 parse_number(status, "created_tmp_disk_tables"),
                 parse_number(status, "created_tmp_tables"),
             ),
@@ -90,13 +90,16 @@ def summarize_server(
 
 
 def list_memory_variables(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
-    """Return the section of the variables that concern memory."""
+    """Return the section of the variables that concern memory, and those that one would look for
+    in vain.
+    """
     included, excluded = catalogue["variables"]["names"], catalogue["variables"]["not"]
     rows = [
         (name, _parse_value(name, value))
         for name, value in sorted(variables.items())
         if _matches(name, included) and not _matches(name, excluded)
     ]
+    rows += [(name, why) for name, why in catalogue["absent"].items() if name not in variables]
     return section.build_facts("variables", "SHOW GLOBAL VARIABLES", rows)
 
 
@@ -106,7 +109,7 @@ def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Se
     rows: list[tuple[Cell, ...]] = []
     for name in catalogue["counters"]["names"]:
         value = status.get(name.lower(), "")
-        if not value.lstrip("-").isdigit():
+        if not is_number(value.lstrip("-")):
             continue
         rate = None if _matches(name, catalogue["counters"]["now"]) else round(int(value) / up, 2)
         rows.append(
@@ -129,8 +132,8 @@ def _matches(name: str, patterns: list[str] | tuple[str, ...]) -> bool:
 
 
 def _parse_value(name: str, value: str) -> Cell:
-    if (shown := hide_value(name, value)) != value or not value.isdigit():
-        return shown
+    if (shown := hide_value(name, value)) != value or not is_number(value):
+        return limit_cell(shown)
     return (
         Bytes(value)
         if _matches(name, _BYTES) and not _matches(name, _NUMBERS) and int(value) >= 1024
@@ -138,23 +141,16 @@ def _parse_value(name: str, value: str) -> Cell:
     )
 
 
-def _format_share(part: int, total: int) -> str | None:
-    return f"{part:,} of {total:,} ({part / total:.0%})" if total else None
-
-
 def _count_pages(status: Mapping[str, str], kind: str) -> int:
     return parse_number(status, f"innodb_buffer_pool_pages_{kind}")
 
 
 def _format_key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
-    """Return how much of MyISAM's configured key cache is in use now."""
+    """Return how much of MyISAM's configured key cache has been in use at once: key_blocks_used
+    never falls.
+    """
     size, block = (
         parse_number(variables, "key_buffer_size"),
         parse_number(variables, "key_cache_block_size"),
     )
-    return _format_share(parse_number(status, "key_blocks_used") * block, size) if block else None
-
-
-def _format_query_cache(variables: Mapping[str, str], status: Mapping[str, str]) -> str | None:
-    size = parse_number(variables, "query_cache_size")
-    return _format_share(max(0, size - parse_number(status, "qcache_free_memory")), size)
+    return format_share(parse_number(status, "key_blocks_used") * block, size) if block else None

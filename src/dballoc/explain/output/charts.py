@@ -2,6 +2,7 @@
 page; no I/O.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import Line
 from dballoc.explain.difference import REST
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.vsz_and_cpu import compute_cpu_share
 from dballoc.numbers import mebibytes, percent, with_unit
 
 _GROUPS = ("server", "heap", "threads", "files", "rest")
@@ -306,8 +308,7 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
     """
     if len(series) < 2:
         return None
-    points = min(len(series), _POINTS)
-    thinned = [series[round(i * (len(series) - 1) / (points - 1))] for i in range(points)]
+    thinned = _thin(series)
     sizes = [_sum_by_owner(explanation.ledger.lines) for explanation in thinned]
     owners = _choose_owners(sizes)
     start = thinned[0].timestamp
@@ -344,6 +345,70 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
         )
     )
     return _make_specification(chart, 300)
+
+
+def draw_vsz(series: Sequence[Explanation]) -> dict[str, Any] | None:
+    """Draw VSZ over time; None of fewer than two snapshots that have it."""
+    measured = _thin([explanation for explanation in series if explanation.usage])
+    sizes = [explanation.usage.vsz if explanation.usage else 0 for explanation in measured]
+    points = [
+        (explanation, size / 2**30, with_unit(size))
+        for explanation, size in zip(measured, sizes, strict=True)
+    ]
+    return _draw_line(points, "VSZ, GiB")
+
+
+def draw_cpu(series: Sequence[Explanation]) -> dict[str, Any] | None:
+    """Draw %CPU over time, each point since the one before; None of fewer than two."""
+    measured = _thin([explanation for explanation in series if explanation.usage])
+    shares = [(b, compute_cpu_share(a, b)) for a, b in itertools.pairwise(measured)]
+    points = [
+        (explanation, share * 100, percent(share))
+        for explanation, share in shares
+        if share is not None
+    ]
+    return _draw_line(points, "CPU, % of one")
+
+
+def _thin(series: Sequence[Explanation]) -> list[Explanation]:
+    """Return as many as a chart has points for, the first and the last among them."""
+    points = min(len(series), _POINTS)
+    if points < 2:
+        return list(series)
+    return [series[round(i * (len(series) - 1) / (points - 1))] for i in range(points)]
+
+
+def _draw_line(
+    points: Sequence[tuple[Explanation, float, str]], title: str
+) -> dict[str, Any] | None:
+    """Draw (snapshot, value, value in words) over time; None of fewer than two points."""
+    if len(points) < 2:
+        return None
+    start = points[0][0].timestamp
+    unit, unit_seconds = _choose_unit(points[-1][0].timestamp - start)
+    rows: _Rows = [
+        {
+            "time": float(f"{(explanation.timestamp - start) / unit_seconds:.6g}"),
+            "value": float(f"{value:.6g}"),
+            "words": words,
+        }
+        for explanation, value, words in points
+    ]
+    chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X(
+                "time:Q",
+                title=f"{unit} since the first one",
+                axis=_TIMES,
+                scale=alt.Scale(nice=False),
+            ),
+            y=alt.Y("value:Q", title=title, axis=alt.Axis(format=",~r", tickCount=4)),
+            tooltip=[alt.Tooltip("words:N", title=title.partition(",")[0])],
+        )
+    )
+    return _make_specification(chart, 140)
 
 
 def _choose_owners(sizes: Sequence[dict[str, int]]) -> list[str]:

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
+from dballoc.process_memory.process_usage import ProcessUsage
 
 Sample = tuple[Mapping[str, str], float]
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def render_openmetrics(explanation: Explanation) -> str:
-    """Return all figures as gauges, in base units."""
+    """Return all figures, in base units."""
     ledger = explanation.ledger
     server = {
         "executable": ledger.executable,
@@ -27,6 +28,7 @@ def render_openmetrics(explanation: Explanation) -> str:
         [
             _format_info("dballoc_server", "Which server this is about.", server),
             *_format_ledger(ledger),
+            *(_format_usage(explanation.usage) if explanation.usage else []),
             _format_room(explanation.room),
             *(_format_bounds(explanation.bounds) if explanation.bounds else []),
             *_format_snapshot(explanation),
@@ -61,6 +63,35 @@ def _format_ledger(ledger: Ledger) -> list[str]:
             "dballoc_beside",
             "What RSS does not count.",
             [({"what": name}, size) for name, size in ledger.beside.items()],
+        ),
+    ]
+
+
+def _format_usage(usage: ProcessUsage) -> list[str]:
+    return [
+        _format_bytes("dballoc_vsz", "Address space.", [({}, usage.vsz)]),
+        _format_bytes(
+            "dballoc_vsz_reserved",
+            "Address space that is accessible to nobody; part of dballoc_vsz.",
+            [({}, usage.reserved)],
+        ),
+        _format_counter(
+            "dballoc_cpu",
+            "seconds",
+            "CPU time since the process started, the kernel's included.",
+            usage.cpu_seconds,
+        ),
+        _format_gauge(
+            "dballoc_cpu",
+            "ratio",
+            "CPU time per second since the process started, 1 = one CPU: ps's %CPU.",
+            [({}, usage.cpu_share)],
+        ),
+        _format_gauge(
+            "dballoc_running",
+            "seconds",
+            "How long the process has been running.",
+            [({}, usage.running_seconds)],
         ),
     ]
 
@@ -135,6 +166,14 @@ def _format_gauge(name: str, unit: str, description: str, samples: Sequence[Samp
         *(f"{name}{_format_labels(labels)} {value!r}" for labels, value in samples),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _format_counter(name: str, unit: str, description: str, value: float) -> str:
+    name = f"{name}_{unit}"
+    return (
+        f"# TYPE {name} counter\n# UNIT {name} {unit}\n"
+        f"# HELP {name} {description.translate(_ESCAPES)}\n{name}_total {value!r}\n"
+    )
 
 
 def _format_info(name: str, description: str, labels: Mapping[str, str]) -> str:

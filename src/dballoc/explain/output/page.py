@@ -10,9 +10,11 @@ import jinja2
 from markupsafe import Markup
 
 import dballoc
+from dballoc.explain.checklist.section import format_cell, list_numeric_columns
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation, judge_series
 from dballoc.explain.output import charts
+from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
 from dballoc.numbers import count, duration, mebibytes, percent, signed_mebibytes
 from dballoc.webpage import chart_script, style
 
@@ -30,6 +32,10 @@ class _Figure(NamedTuple):
 
 _FIGURES = (
     _Figure("series", "Over time", "RSS by line: the areas add up to it."),
+    _Figure("vsz", "Address space over time", "VSZ, as ps shows it."),
+    _Figure(
+        "cpu", "CPU over time", "CPU time per second since the snapshot before, as top shows it."
+    ),
     _Figure(
         "waterfall",
         "RSS, line by line",
@@ -51,6 +57,8 @@ def render_page(series: Sequence[Explanation]) -> str:
     latest = judge_series(series)
     drawn: dict[str, Any] = {
         "series": charts.draw_series(series),
+        "vsz": charts.draw_vsz(series),
+        "cpu": charts.draw_cpu(series),
         "waterfall": charts.draw_waterfall(latest.ledger),
         "treemap": charts.draw_treemap(latest.ledger),
         "bounds": charts.draw_bounds(latest),
@@ -64,13 +72,20 @@ def render_page(series: Sequence[Explanation]) -> str:
         undefined=jinja2.StrictUndefined,
         finalize=_keep_together,
     )
-    environment.filters |= {"mib": mebibytes, "signed": signed_mebibytes, "percent": percent}
+    environment.filters |= {
+        "mib": mebibytes,
+        "signed": signed_mebibytes,
+        "percent": percent,
+        "cell": format_cell,
+    }
     template = environment.from_string(
         (package / "templates" / "explain.html.j2").read_text(encoding="utf-8")
     )
     grown = compare_explanations(series[0], latest) if len(series) > 1 else None
     return template.render(
         found=latest,
+        vsz_and_cpu=describe_vsz_and_cpu(series),
+        numeric=list_numeric_columns,
         ledger=latest.ledger,
         levels=LEVELS,
         grown=grown,

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,10 +18,12 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.checklist import section
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.verdict import Verdict
 from dballoc.explain.watch import thin_series
+from dballoc.process_memory.process_usage import ProcessUsage
 
 # Raised when a reader of the older form would read the newer one wrongly; keys that are added do
 # not count.
@@ -35,6 +38,7 @@ _HUGE = 2**60
 # Unix time of the year 9999, the last that a calendar here has.
 _LATEST = 253_402_300_799
 _EVIDENCE, _VERDICTS = TypeAdapter(Evidence), TypeAdapter(list[Verdict])
+_USAGE: TypeAdapter[ProcessUsage | None] = TypeAdapter(ProcessUsage | None)
 
 
 def make_document(explanation: Explanation) -> dict[str, Any]:
@@ -134,7 +138,9 @@ def _parse_explanation(value: Any, where: str) -> Explanation:
             evidence=_EVIDENCE.validate_python(value["evidence"]),
             answer=str(value["answer"]),
             verdicts=_VERDICTS.validate_python(value["verdicts"]),
+            sections=section.parse_sections(value.get("procedure", [])),
             reach=_REACH.validate_python(bounds.get("reach")) if bounds else None,
+            usage=_USAGE.validate_python(_without_share(value.get("usage"))),
         )
     except ValidationError as error:
         raise UsageError(f"{where}: {readers.first_complaint(error)}") from None
@@ -147,6 +153,13 @@ def _parse_explanation(value: Any, where: str) -> Explanation:
     if complaint := _find_impossible(explanation):
         raise UsageError(f"{where}: {complaint}")
     return explanation
+
+
+def _without_share(usage: Any) -> Any:
+    """Return what a snapshot says of VSZ and CPU without the share, which follows from the rest."""
+    if not isinstance(usage, dict):
+        return usage
+    return {name: number for name, number in usage.items() if name != "cpu_share"}
 
 
 def _read_text(bounds: Any, key: str) -> str:
@@ -169,6 +182,7 @@ def _find_impossible(explanation: Explanation) -> str:
         *(size for line in ledger.lines for size in (line.resident, line.size)),
         explanation.room.machine,
         *ledger.beside.values(),
+        *(astuple(explanation.usage) if explanation.usage else ()),
     ]
     if not all(abs(size) < _HUGE for size in sizes):
         return "a size in it is larger than any memory"

@@ -8,6 +8,7 @@ Server, "Extended SHOW ENGINE INNODB STATUS".
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _TITLE = "BUFFER POOL AND MEMORY"
 _RULE = re.compile(r"-{3,}")
@@ -40,16 +41,26 @@ _PAGES = re.compile(r"Pages read (\d{1,20}), created (\d{1,20}), written (\d{1,2
 _RATE = re.compile(r"Buffer pool hit rate (\d{1,20}) / (\d{1,20})")
 
 
+class HashTable(NamedTuple):
+    """One of InnoDB's own hash tables, bytes. ``constant``: what it takes empty, and ``variable``:
+    what its content adds; None where the server does not tell them apart.
+    """
+
+    total: int
+    constant: int | None = None
+    variable: int | None = None
+
+
 @dataclass
 class BufferPool:
     """The buffer pool's numbers. ``figures``: by short name, in pages except ``allocated``,
     ``additional``, ``read_views``, ``dictionary`` and ``bytes``; ``tables``: InnoDB's own hash
-    tables (total, constant part), bytes; ``hit_rate``: of page gets since InnoDB's last report,
-    None without any; ``instances``: those of a pool that is divided.
+    tables; ``hit_rate``: of page gets since InnoDB's last report, None without any; ``instances``:
+    those of a pool that is divided.
     """
 
     figures: dict[str, int] = field(default_factory=dict)
-    tables: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tables: dict[str, HashTable] = field(default_factory=dict)
     hit_rate: float | None = None
     instances: list["BufferPool"] = field(default_factory=list)
 
@@ -90,7 +101,8 @@ def _add_line(pool: BufferPool, line: str) -> None:
     elif rate := _RATE.match(line):
         pool.hit_rate = int(rate[1]) / max(1, int(rate[2]))
     elif line.startswith((" ", "\t")) and (table := _HASH.match(line)):
-        pool.tables[table[1]] = int(table[2]), int(table[3] or table[2])
+        total, constant, variable = (int(x) if x else None for x in table.groups()[1:])
+        pool.tables[table[1]] = HashTable(total or 0, constant, variable)
     elif (plain := _NUMBERED.match(line)) and (name := _PLAIN.get(plain[1].strip())):
         pool.figures[name] = int(plain[2])
         if more := _ADDITIONAL.search(plain[3]):

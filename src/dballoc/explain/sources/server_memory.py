@@ -79,6 +79,7 @@ _TRANSACTIONS, _POOL_OF_TRANSACTIONS = "InnoDB's pool of transactions", 4 << 20
 LARGE = 128 << 10
 # Headers and links beside powers of two are less than a page.
 _PAGE, _FEW = 4096, 4
+_MOST_DIGITS = 20
 # How many of the biggest users, and sessions, are named.
 _NAMED = 5
 
@@ -439,7 +440,14 @@ def _find_owner(event: str) -> str:
     return "/".join(event.split("/")[:2])
 
 
+def is_number(value: str) -> bool:
+    """Whether a server's value is a number, of 64 bits or a little more: one of thousands of digits
+    would be no float any more.
+    """
+    return value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+
+
 def parse_number(values: Mapping[str, str], name: str) -> int:
     """Return a variable or a status counter as a number; 0 if it is missing or not a number."""
     value = values.get(name, "")
-    return int(value) if value.isdigit() else 0
+    return int(value) if is_number(value) else 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.explain.sources.server_memory import ServerMemory, is_number
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
@@ -83,4 +83,4 @@ def _select_figures(labels: ServerMemory, limits: Mapping[str, Any]) -> dict[str
         *_VARIABLES,
         *(cache[key] for cache in limits["caches"] for key in _CACHE_KEYS if key in cache),
     ]
-    return {name: int(values[name]) for name in names if values.get(name, "").isdigit()}
+    return {name: int(values[name]) for name in names if is_number(values.get(name, ""))}

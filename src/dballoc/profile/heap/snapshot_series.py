@@ -32,6 +32,12 @@ class SnapshotSeries:
     peak: Profile | None = None
     ended: str = ""
 
+    @property
+    def profiles_with_peak(self) -> list[Profile]:
+        """All of them, with that of the peak if it was taken besides, in the order of time."""
+        with_peak = {id(p): p for p in (*self.profiles, self.peak) if p is not None}
+        return sorted(with_peak.values(), key=lambda profile: profile.taken_at)
+
 
 class ProbedProcess:
     """A process under a probe, for any number of snapshots; each call stack is resolved once."""
