@@ -34,7 +34,7 @@ BAD = [
     (
         'level = "10s"',
         'zzz = "10s"',
-        "unknown key time.zzz; known here: idle, level, start, stop, warmup",
+        "unknown key time.zzz; known here: idle, level, settle, start, stop, warmup",
     ),
     (
         'allocator = "jemalloc"',

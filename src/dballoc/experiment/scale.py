@@ -20,17 +20,16 @@ from dballoc.experiment.model import Experiment
 
 Table = dict[str, Any]
 
-# The server options that scale with the data.
+# The server options that scale with the data: caches, which are most of a server's memory, and logs.
 CACHES = frozenset(
     {
         "innodb_buffer_pool_size",
-        "innodb_log_file_size",
-        "innodb_redo_log_capacity",
         "rocksdb_block_cache_size",
         "aria_pagecache_buffer_size",
         "key_buffer_size",
     }
 )
+LOGS = frozenset({"innodb_log_file_size", "innodb_redo_log_capacity"})
 
 # What scales with RocksDB's cache, with the defaults of RocksDB and MyRocks (options.h,
 # rdb_sysvars): files and memtables, because every read of a row unpacks a file's index anew if it
@@ -47,10 +46,11 @@ LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
 LEAST_CACHE = 16 * 2**20
 LEAST_LIMIT = 512 * 2**20
+LEAST_TOLERANCE = 2**20
 LEAST_FILE = 2**20
 
 # Seconds below which a time is not shortened; 0 stays 0.
-SHORTEST = {"warmup": 1.0, "level": 3.0, "idle": 1.0}
+SHORTEST = {"warmup": 1.0, "settle": 1.0, "level": 3.0, "idle": 1.0}
 SHORTEST_BUDGET = 60.0
 
 SMALL = "small"
@@ -117,7 +117,7 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     table["time"] = table.get("time", {}) | {
         key: format_duration(max(least, getattr(experiment.time, key) * factor))
         for key, least in SHORTEST.items()
-        if getattr(experiment.time, key)
+        if getattr(experiment.time, key) and (key != "settle" or experiment.settles)
     }
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
@@ -127,6 +127,9 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
             holder["server"] = holder["server"] | {"options": _shrink_options(options, factor)}
     if limit := experiment.limits.memory:
         table["limits"] = {"memory": _shrink_size(limit, factor, LEAST_LIMIT)}
+    for key, least in (("start", LEAST_CACHE), ("tolerance", LEAST_TOLERANCE)):
+        if size := getattr(experiment.fit, key):
+            table["fit"][key] = _shrink_size(size, factor, least)
     return fit_cpus(table, cpus)
 
 
@@ -201,7 +204,7 @@ def _shrink_value(name: str, value: str, factor: float) -> str:
         return re.sub(
             every, lambda item: item[1] + _shrink_size_text(item[2], factor, LEAST_FILE), value
         )
-    if name in CACHES:
+    if name in CACHES or name in LOGS:
         return _shrink_size_text(value, factor, LEAST_CACHE)
     return _shrink_size_text(value, factor, LEAST_FILE) if name in SORTS else value
 

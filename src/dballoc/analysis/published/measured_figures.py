@@ -15,6 +15,14 @@ from dballoc.experiment import scale
 # without reserved address space.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
+# Further measures of a level: what the whole host did, by query, where posts count queries; of which
+# measure by operation each is made. An operation is a transaction here, which may have many
+# queries.
+BY_QUERY = {
+    "host_cpu_per_query": "host_cpu_per_operation",
+    "context_switches_per_query": "context_switches_per_operation",
+}
+
 # One value a block.
 Blocks = Mapping[int, float]
 
@@ -46,6 +54,8 @@ class MeasuredFigures:
         if workload is None:
             return _select_blocks(self._trials, variant, measure)
         rows = self._levels.filter(pl.col("workload") == workload)
+        if measure not in rows.columns:
+            return {}  # the post has it, and dballoc does not measure it
         if threads == "best":
             best = rows.group_by("block", "variant").agg(pl.col(measure).max())
             return _select_blocks(best, variant, measure)
@@ -110,4 +120,14 @@ def _average_levels(campaign: Campaign) -> pl.DataFrame:
         .group_by(*_PLACE)
         .agg(pl.col(*level_curves.MEASURES).mean())
     )
-    return means.join(vsz, on=_PLACE, how="left")
+    return _divide_by_queries(means.join(vsz, on=_PLACE, how="left"))
+
+
+def _divide_by_queries(levels: pl.DataFrame) -> pl.DataFrame:
+    """Add the measures of :data:`BY_QUERY` to levels that have those by operation."""
+    per_query = {
+        name: pl.col(by_operation) * pl.col("tps") / pl.col("qps")
+        for name, by_operation in BY_QUERY.items()
+        if by_operation in levels.columns
+    }
+    return levels.with_columns(**per_query)
