@@ -30,7 +30,7 @@ VARIANTS: list[dict[str, Any]] = [
     },
     {
         "name": "option",
-        "server": {"options": {"innodb_log_buffer_size": "3M"}},
+        "server": {"options": {"innodb_log_buffer_size": "3M", "log_bin": ""}},
         "cpu": {"server": "0"},
     },
 ]
@@ -179,6 +179,33 @@ def test_samples_intervals_and_the_histogram(campaign: Campaign) -> None:
     # sysbench may end with a report of a few milliseconds, when its clients have ended.
     assert all(i["threads"] <= 2 and 0 < i["seconds"] < 3 for i in intervals)
     assert sum(h["count"] for h in histogram) == level["events"]
+
+
+def test_the_host_is_sampled_with_the_server(campaign: Campaign) -> None:
+    row = trial(campaign, "jemalloc")
+    samples = of(campaign, "host_sample", row)
+    assert len(samples) == len(of(campaign, "sample", row))
+    for counter in ("user", "system", "steal", "switches"):
+        values = [s[counter] for s in sorted(samples, key=lambda s: s["t"])]
+        assert values == sorted(values), counter
+    level, host = of(campaign, "step", row)[1], of(campaign, "host_step", row)[1]
+    every = sum(host[part] for part in ("user", "system", "idle", "iowait", "steal"))
+    cpus = len(os.sched_getaffinity(0))
+    assert every >= 0.7 * level["window"] * cpus, "the CPUs' time, as far as ticks show it"
+    # The client's CPU is in the host's, and the server's too, but for a tick or two at each end.
+    assert host["user"] + host["system"] > level["cpu"] - 0.1 * cpus
+    assert host["switches"] > level["voluntary"]
+
+
+def test_a_binary_log_is_in_the_data_directory(campaign: Campaign) -> None:
+    option, plain = trial(campaign, "option"), trial(campaign, "jemalloc")
+    assert (variable(campaign, option, "log_bin"), variable(campaign, plain, "log_bin")) == (
+        "ON",
+        "OFF",
+    )
+    data = variable(campaign, option, "datadir")
+    assert Path(variable(campaign, option, "log_bin_basename")) == Path(data, "dballoc-binlog")
+    assert not Path(data).exists()
 
 
 def test_marks(campaign: Campaign) -> None:

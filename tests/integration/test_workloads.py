@@ -109,7 +109,7 @@ OTHERS: dict[str, list[str]] = {
     "percona-2012_read-only": trx(*reads()),
     "percona-2012_point-select": [POINT],
     "chinaunix-2013_read-only": trx(*reads(points=12)),
-    "chinaunix-2013_read-write": trx(*reads(points=12), *UPDATES),
+    "chinaunix-2013_read-write": trx(*reads(points=12), *UPDATES, DELETE, INSERT),
     "connection-churn": [POINT],
     "big-sorts": [f"SELECT id, k, c, pad {BETWEEN} ORDER BY pad, c"],
     "temporary-tables": [

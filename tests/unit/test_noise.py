@@ -4,25 +4,24 @@ import pytest
 
 from dballoc.experiment.model import Noise
 from dballoc.measure import disturbed_block
-from dballoc.measure.disturbed_block import BlockNoise, CpuTimes
+from dballoc.measure.disturbed_block import BlockNoise
+from dballoc.measure.host_sampler import HostSample
 
-STAT = "cpu  1000 200 300 4000 50 10 20 70 500 60\ncpu0 1 2 3 4\n"
 
-
-def test_a_reading_of_proc_stat() -> None:
-    # user + nice + system + irq + softirq; guest (500, 60) is in user and nice already.
-    assert disturbed_block.parse_cpu_times(STAT, 100) == CpuTimes(
-        *map(pytest.approx, (56.5, 15.3, 0.7))
+def host(total: float, busy: float, steal: float) -> HostSample:
+    return HostSample(
+        clock=0,
+        user=busy,
+        system=0,
+        idle=total - busy - steal,
+        iowait=0,
+        steal=steal,
+        switches=0,
     )
 
 
-def test_the_real_proc_stat_moves_forward() -> None:
-    first, second = disturbed_block.read_cpu_times(), disturbed_block.read_cpu_times()
-    assert second.total >= first.total > 0
-
-
 def test_what_we_used_ourselves_is_not_others() -> None:
-    before, after = CpuTimes(100, 40, 1), CpuTimes(120, 52, 2)
+    before, after = host(100, 40, 1), host(120, 52, 2)
     found = disturbed_block.compute_block_noise(before, after, campaign_cpu=9.0, probes=(0.1, 0.2))
     assert found == BlockNoise(
         steal=0.05, others=pytest.approx(3 / 20), probe_before=0.1, probe_after=0.2
@@ -32,7 +31,7 @@ def test_what_we_used_ourselves_is_not_others() -> None:
 def test_rounding_never_makes_others_negative() -> None:
     assert (
         disturbed_block.compute_block_noise(
-            CpuTimes(100, 40, 0), CpuTimes(110, 45, 0), campaign_cpu=5.1, probes=(1, 1)
+            host(100, 40, 0), host(110, 45, 0), campaign_cpu=5.1, probes=(1, 1)
         ).others
         == 0
     )
@@ -41,7 +40,7 @@ def test_rounding_never_makes_others_negative() -> None:
 def test_no_time_between_readings_is_no_division_by_zero() -> None:
     assert (
         disturbed_block.compute_block_noise(
-            CpuTimes(100, 40, 0), CpuTimes(100, 40, 0), 0, (1, 1)
+            host(100, 40, 0), host(100, 40, 0), 0, (1, 1)
         ).steal
         == 0
     )

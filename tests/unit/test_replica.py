@@ -1,5 +1,7 @@
 """What a replica has applied, how far behind it is, and what its server says of itself."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from dballoc.load import sysbench_command, workload
 from dballoc.load.client_output import Interval, Total
 from dballoc.servers.build import Build
 from dballoc.servers.private import command_line, replication
+from dballoc.servers.private.command_line import Address
 
 UUID = "3E11FA47-71CA-11E1-9E33-C80AA9429562"
 
@@ -92,10 +95,10 @@ def test_the_options_of_both_servers(family: str, version: str, workers: str) ->
     assert primary["innodb-buffer-pool-size"] == options["innodb-buffer-pool-size"] == "1G"
     assert replication.make_replica_options(server, {**own, workers: "9"}, None)[workers] == "9"
     assert replication.make_replica_options(server, {**own, workers: "9"}, 2)[workers] == "2"
-    # The last one of a command line wins, and every server is told to have no binary log first.
-    entry = list({**server.entry["options"], **primary})
-    assert entry.index("skip-log-bin") < entry.index("log-bin")
-    assert command_line.is_reserved("log-bin")
+    # The binary log is in the primary's data directory.
+    words = command_line.command(server, Path("/data"), Address(Path("/run/s")), primary)
+    assert "--log-bin=dballoc-binlog" in words
+    assert "--skip-log-bin" not in words
 
 
 @pytest.mark.parametrize(

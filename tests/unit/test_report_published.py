@@ -103,11 +103,18 @@ def test_what_is_not_measured_here_has_the_posts_figure_alone(small: Path) -> No
 
 
 def test_a_query_has_its_share_of_a_transaction() -> None:
-    levels = pl.DataFrame({"tps": [100.0], "qps": [1600.0], "host_cpu_per_operation": [320.0]})
+    levels = pl.DataFrame(
+        {
+            "tps": [100.0],
+            "qps": [1600.0],
+            "host_cpu_per_operation": [320.0],
+            "context_switches_per_operation": pl.Series([None], dtype=pl.Float64),
+        }
+    )
     [row] = measured_figures._divide_by_queries(levels).to_dicts()
     assert row["host_cpu_per_query"] == pytest.approx(20)
     # Nothing is made of what was not measured.
-    assert "context_switches_per_query" not in row
+    assert row["context_switches_per_query"] is None
 
 
 def test_one_block_decides_nothing(make: Make) -> None:

@@ -104,6 +104,18 @@ def variant(name: str) -> dict[str, Any]:
     }
 
 
+def host_counters(seconds: float) -> dict[str, float]:
+    """What a host of two CPUs counts in so many seconds: 60 % user, 20 % system, 20 % others."""
+    return {
+        "user": 1.2 * seconds,
+        "system": 0.4 * seconds,
+        "idle": 0.2 * seconds,
+        "iowait": 0.1 * seconds,
+        "steal": 0.1 * seconds,
+        "switches": round(5000 * seconds),
+    }
+
+
 def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
     """A trial as a server would leave it, with figures that differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
@@ -155,7 +167,10 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
                 "rss_end": size,
             }
         )
+        found.host_steps.append({"step": step.number, **host_counters(seconds)})
         for second in range(int(seconds) + 1):
+            now = clock + second
+            found.host_samples.append({"step": step.number, "t": now, **host_counters(now)})
             found.samples.append(
                 {
                     "step": step.number,

@@ -90,6 +90,35 @@ def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
     assert small.find("big").server.options == {"rocksdb_block_cache_size": "1G"}
 
 
+def test_logs_shrink_too_and_are_no_caches(experiment: Make) -> None:
+    options = {
+        "innodb_buffer_pool_size": "74G",
+        "innodb_redo_log_capacity": "100G",
+        "innodb_log_file_size": "1G",
+        "innodb_log_files_in_group": "4",
+        "innodb_log_buffer_size": "64M",
+        "max-binlog-size": "500M",
+        "max_binlog_cache_size": "2G",
+        "sync_binlog": "1",
+    }
+    init = {"innodb_log_file_size": "1G", "innodb_page_size": "16K"}
+    server = {"options": options, "init_options": init}
+    small = scale.scale_experiment(experiment(server=server), 0.01, TWO, "x")
+    assert small.server.options == {
+        "innodb_buffer_pool_size": "758M",
+        "innodb_redo_log_capacity": "1G",
+        "innodb_log_file_size": "16M",
+        "innodb_log_files_in_group": "4",
+        "innodb_log_buffer_size": "2M",
+        "max-binlog-size": "5M",
+        "max_binlog_cache_size": "20M",
+        "sync_binlog": "1",
+    }
+    assert small.server.init_options == {"innodb_log_file_size": "16M", "innodb_page_size": "16K"}
+    assert small.scaled is not None
+    assert small.scaled.memory == 74 * 2**30
+
+
 def test_rocksdbs_files_follow_its_cache(experiment: Make) -> None:
     def files(given: dict[str, str], share: float) -> str:
         options = {"rocksdb_block_cache_size": "10G", **given}

@@ -12,13 +12,13 @@ from dballoc.experiment.model import Experiment
 from dballoc.cli.shared import experiment_from_flags
 
 # github.com/mdcallag/mytools, bench/arc/apr25.c48.malloc/25apr.c48.inno.conf and …fbmy.conf, but for paths (datadir, tmpdir,
-# innodb_data_home_dir, innodb_data_file_path, innodb_log_group_home_dir, rocksdb_wal_dir), server_id, and
+# innodb_data_home_dir, innodb_data_file_path, innodb_log_group_home_dir, rocksdb_wal_dir, that of log_bin), server_id, and
 # default_authentication_plugin, which lets his clients log in.
 COMMON = """
 sql_mode=no_engine_substitution,no_unsigned_subtraction
 default_tmp_storage_engine=MyISAM
 long_query_time=5
-log_bin=bl
+log_bin=ON
 max_binlog_size=256M
 binlog_format=ROW
 performance_schema=1
@@ -74,12 +74,8 @@ rocksdb_compaction_sequential_deletes_window=15000
 rocksdb_merge_combine_read_size=64M
 """
 # rocksdb_max_background_compactions=12 and rocksdb_max_background_flushes=4 are one option in
-# MariaDB; yield_check_frequency=10 is Facebook's alone. The binary log is emptied by an option of
-# ours, because his scripts empty it between tests.
-OURS = {
-    "innodb": {"binlog_expire_logs_seconds": "600"},
-    "rocksdb": {"binlog_expire_logs_seconds": "600", "rocksdb_max_background_jobs": "16"},
-}
+# MariaDB; yield_check_frequency=10 is Facebook's alone.
+OURS = {"innodb": {}, "rocksdb": {"rocksdb_max_background_jobs": "16"}}
 CACHES = {
     "smalldatum-2025-innodb": "80G",
     "smalldatum-2025-innodb-fit": "80G",

@@ -66,6 +66,7 @@ def gathered(
         total=total,
         histogram=more.pop("histogram", ()),
         rss_peak=310,
+        **more,
     )
 
 

@@ -27,6 +27,8 @@ _TABLES = (
     "step_counter",
     "slice_counter",
     "replica",
+    "host_sample",
+    "host_step",
 )
 
 
@@ -57,6 +59,8 @@ class Campaign:
     step_counter: pl.DataFrame
     slice_counter: pl.DataFrame
     replica: pl.DataFrame
+    host_sample: pl.DataFrame
+    host_step: pl.DataFrame
 
     @property
     def imported(self) -> bool:

@@ -5,7 +5,7 @@ import statistics
 import time
 
 from dballoc.experiment.model import Noise
-from dballoc.measure import disturbed_block
+from dballoc.measure import disturbed_block, host_sampler
 from dballoc.store.results import Row
 
 
@@ -17,7 +17,7 @@ class BlockNoiseMeter:
     def __init__(self) -> None:
         self.cpu_seconds = 0.0
         self._started = time.time()
-        self._cpu_times = disturbed_block.read_cpu_times()
+        self._host = host_sampler.take_host_sample()
         self._own_cpu = _read_own_cpu_seconds()
         self._probe_before = disturbed_block.time_fixed_probe()
 
@@ -28,7 +28,7 @@ class BlockNoiseMeter:
         probes = self._probe_before, disturbed_block.time_fixed_probe()
         campaign_cpu = self.cpu_seconds + _read_own_cpu_seconds() - self._own_cpu
         noise = disturbed_block.compute_block_noise(
-            self._cpu_times, disturbed_block.read_cpu_times(), campaign_cpu, probes
+            self._host, host_sampler.take_host_sample(), campaign_cpu, probes
         )
         usual_probe = statistics.median([*earlier_probes, *probes])
         return {

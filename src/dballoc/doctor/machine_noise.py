@@ -6,7 +6,7 @@ import psutil
 
 from dballoc.doctor.finding import Finding
 from dballoc.experiment.model import Noise
-from dballoc.measure import disturbed_block
+from dballoc.measure import disturbed_block, host_sampler
 
 _SECONDS = 1.0
 
@@ -17,10 +17,10 @@ def check_noise() -> list[Finding]:
     processes = list(psutil.process_iter(["pid", "name"]))
     for process in processes:
         _measure_cpu(process)
-    began, own_cpu = disturbed_block.read_cpu_times(), time.process_time()
+    began, own_cpu = host_sampler.take_host_sample(), time.process_time()
     time.sleep(_SECONDS)
     noise = disturbed_block.compute_block_noise(
-        began, disturbed_block.read_cpu_times(), time.process_time() - own_cpu, (1.0, 1.0)
+        began, host_sampler.take_host_sample(), time.process_time() - own_cpu, (1.0, 1.0)
     )
     busiest = max(
         ((_measure_cpu(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None

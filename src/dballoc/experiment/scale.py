@@ -1,10 +1,10 @@
 """Make an experiment smaller: rows, memory, times, levels and CPUs shrink together. Pure.
 
-One number decides: the share of the rows. Memory and the sizes of RocksDB's files shrink with it,
-so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured. The
-levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two CPUs
-can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the available
-ones.
+One number decides: the share of the rows. Memory, logs and the sizes of RocksDB's files shrink with
+it, so that data ÷ cache stays the same; so do the times, down to the shortest that can be measured.
+The levels shrink by its fourth root: that takes a comparison made on some fifty CPUs to what two
+CPUs can serve, and leaves enough clients to show what they do to a malloc. CPUs shrink to the
+available ones.
 """
 
 import math
@@ -20,7 +20,8 @@ from dballoc.experiment.model import Experiment
 
 Table = dict[str, Any]
 
-# The server options that scale with the data: caches, which are most of a server's memory, and logs.
+# The server options that scale with the data: caches, and logs with the bytes below which each is
+# not made smaller.
 CACHES = frozenset(
     {
         "innodb_buffer_pool_size",
@@ -29,7 +30,14 @@ CACHES = frozenset(
         "key_buffer_size",
     }
 )
-LOGS = frozenset({"innodb_log_file_size", "innodb_redo_log_capacity"})
+LOGS = {
+    "innodb_log_file_size": 16 * 2**20,
+    "innodb_redo_log_capacity": 16 * 2**20,
+    "innodb_log_buffer_size": 2 * 2**20,
+    "max_binlog_size": 2**20,
+    "max_binlog_cache_size": 2**20,
+    "max_binlog_stmt_cache_size": 2**20,
+}
 
 # What scales with RocksDB's cache, with the defaults of RocksDB and MyRocks (options.h,
 # rdb_sysvars): files and memtables, because every read of a row unpacks a file's index anew if it
@@ -123,8 +131,9 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
     _add_rocksdb_defaults(experiment, table)
     for holder in (table, *table["variant"]):
-        if options := holder.get("server", {}).get("options"):
-            holder["server"] = holder["server"] | {"options": _shrink_options(options, factor)}
+        for key in ("options", "init_options"):
+            if options := holder.get("server", {}).get(key):
+                holder["server"] = holder["server"] | {key: _shrink_options(options, factor)}
     if limit := experiment.limits.memory:
         table["limits"] = {"memory": _shrink_size(limit, factor, LEAST_LIMIT)}
     for key, least in (("start", LEAST_CACHE), ("tolerance", LEAST_TOLERANCE)):
@@ -204,8 +213,10 @@ def _shrink_value(name: str, value: str, factor: float) -> str:
         return re.sub(
             every, lambda item: item[1] + _shrink_size_text(item[2], factor, LEAST_FILE), value
         )
-    if name in CACHES or name in LOGS:
+    if name in CACHES:
         return _shrink_size_text(value, factor, LEAST_CACHE)
+    if name in LOGS:
+        return _shrink_size_text(value, factor, LOGS[name])
     return _shrink_size_text(value, factor, LEAST_FILE) if name in SORTS else value
 
 

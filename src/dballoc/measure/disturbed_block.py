@@ -1,28 +1,18 @@
-"""The noise guard: how busy the machine was with other work while a block ran, from /proc/stat.
+"""The noise guard: how busy the machine was with other work while a block ran.
 
 Pressure stall information (PSI) is of no use here: our own load saturates it.
 """
 
 import hashlib
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from dballoc.experiment.model import Noise
+from dballoc.measure.host_sampler import HostSample
 
 _PROBE_BYTES = bytes(1 << 20)
 _PROBE_ROUNDS = 40
 _PROBE_TRIES = 3
-
-
-@dataclass(frozen=True)
-class CpuTimes:
-    """CPU seconds of the whole host since boot, over all its CPUs."""
-
-    total: float
-    busy: float
-    steal: float
 
 
 @dataclass(frozen=True)
@@ -35,20 +25,6 @@ class BlockNoise:
     others: float
     probe_before: float
     probe_after: float
-
-
-def read_cpu_times() -> CpuTimes:
-    """Read the host's CPU times now (proc_stat(5))."""
-    return parse_cpu_times(Path("/proc/stat").read_text(), os.sysconf("SC_CLK_TCK"))
-
-
-def parse_cpu_times(stat: str, tick: int) -> CpuTimes:
-    """Return the CPU times in the first line of /proc/stat. ``guest`` is part of ``user`` there."""
-    user, nice, system, idle, iowait, irq, softirq, steal = (
-        int(x) / tick for x in stat.split("\n", 1)[0].split()[1:9]
-    )
-    busy = user + nice + system + irq + softirq
-    return CpuTimes(busy + idle + iowait + steal, busy, steal)
 
 
 def time_fixed_probe() -> float:
@@ -65,7 +41,7 @@ def time_fixed_probe() -> float:
 
 
 def compute_block_noise(
-    before: CpuTimes, after: CpuTimes, campaign_cpu: float, probes: tuple[float, float]
+    before: HostSample, after: HostSample, campaign_cpu: float, probes: tuple[float, float]
 ) -> BlockNoise:
     """Return the noise between two readings. ``campaign_cpu``: CPU seconds that our servers,
     clients and dballoc itself used between them; ``probes``: seconds of the probe before and after.

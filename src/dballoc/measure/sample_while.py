@@ -1,14 +1,16 @@
 """Samples of a process while this thread waits for something else."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dballoc.measure.process_sampler import ProcessGone, ProcessSampler, Sample
+from dballoc.measure.process_sampler import ProcessGone, Sample
 
 
 @contextmanager
-def sample_in_background(sampler: ProcessSampler, every: float = 0.2) -> Iterator[list[Sample]]:
+def sample_in_background(
+    take_sample: Callable[[], Sample], every: float = 0.2
+) -> Iterator[list[Sample]]:
     """Take a sample every ``every`` seconds until the block ends or the process does. Yields the
     list that the samples are appended to.
 
@@ -21,7 +23,7 @@ def sample_in_background(sampler: ProcessSampler, every: float = 0.2) -> Iterato
     def take_samples() -> None:
         try:
             while not over.wait(every):
-                samples.append(sampler.sample())
+                samples.append(take_sample())
         except ProcessGone:
             pass  # whoever waits for the process notices it too
 

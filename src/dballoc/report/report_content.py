@@ -55,7 +55,11 @@ from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 # The fact by which a campaign knows its margin; those of before have none, and are not extended.
 
 _SOLO = "Solo design: one server at a time has the whole machine."
-_CPU = ["Of the server alone, not of the client. An operation is a transaction of the workload."]
+_CPU = [
+    "Of the server alone, not of the client, except what is called the host's: that is all that "
+    "ran on it, the clients and dballoc included. cpu/o is user and system time. An operation is a "
+    "transaction of the workload."
+]
 _PAIRS = "Any two variants against each other, not only against the baseline."
 
 
@@ -327,8 +331,9 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
     for workload in campaign.experiment.workloads:
         speed = [
             m
-            for m in (levels.TPS, levels.P95, levels.P99)
+            for m in (levels.TPS, levels.QPS, levels.P95, levels.P99)
             if levels.has_measure(summary, workload, m)
+            and (m is not levels.QPS or levels.has_many_queries(summary, workload))
         ]
         figures += [levels.draw_curve(summary, workload, m, variants) for m in speed]
         figures.append(levels.draw_relative_curve(qps, workload, variants))
@@ -364,7 +369,9 @@ def _make_cpu_section(campaign: Campaign, variants: Variants) -> Section:
     summary = level_curves.average_levels(campaign)
     figures, shown = [], []
     for workload in campaign.experiment.workloads:
-        measures = (levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM)
+        measures = [levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM]
+        if levels.has_measure(summary, workload, levels.HOST_USER):
+            measures.append(levels.HOST_USER)
         figures += [levels.draw_curve(summary, workload, m, variants) for m in measures]
         shown.append(
             tables.tabulate_levels(campaign, workload, tables.CPU, "CPU and context switches")
@@ -397,15 +404,16 @@ def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> S
     ]
     if few:
         figures += [
-            levels.draw_curve(summary, workload, levels.RSS_PEAK, variants)
+            levels.draw_curve(summary, workload, measure, variants)
             for workload in e.workloads
+            for measure in (levels.RSS_PEAK, levels.VSZ_PEAK)
         ]
         shown += [
-            tables.tabulate_levels(campaign, w, tables.PEAK, "Peak RSS by level")
+            tables.tabulate_levels(campaign, w, tables.PEAK, "Peak RSS and VSZ by level")
             for w in e.workloads
         ]
     else:
-        shown.append(tables.tabulate_all_levels(campaign, tables.PEAK, "Peak RSS by level"))
+        shown.append(tables.tabulate_all_levels(campaign, tables.PEAK, "Peak RSS and VSZ by level"))
     text = [_SOLO]
     if e.levels == "rising":
         text.append(

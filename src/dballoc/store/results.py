@@ -40,6 +40,8 @@ class TrialRecord:
     step_counters: list[Row] = field(default_factory=list)
     slice_counters: list[Row] = field(default_factory=list)
     replicas: list[Row] = field(default_factory=list)
+    host_samples: list[Row] = field(default_factory=list)
+    host_steps: list[Row] = field(default_factory=list)
 
 
 class Results:
@@ -254,6 +256,8 @@ class Results:
             ("step_counter", record.step_counters),
             ("slice_counter", record.slice_counters),
             ("replica", record.replicas),
+            ("host_sample", record.host_samples),
+            ("host_step", record.host_steps),
         ):
             _insert(self._db, table, [{"trial": number, **row} for row in self._fit(table, rows)])
 

@@ -130,6 +130,34 @@ CREATE TABLE sample (
   PRIMARY KEY (trial, t)
 ) WITHOUT ROWID;
 
+-- What the whole host did, with every sample of a solo trial: CPU seconds of all its CPUs, and context switches, since its boot
+-- (/proc/stat). Results of before this was measured have neither of these tables.
+CREATE TABLE host_sample (
+  trial    INTEGER NOT NULL REFERENCES trial,
+  step     INTEGER NOT NULL,
+  t        REAL NOT NULL,
+  user     REAL NOT NULL,           -- with nice
+  system   REAL NOT NULL,           -- with interrupts
+  idle     REAL NOT NULL,
+  iowait   REAL NOT NULL,
+  steal    REAL NOT NULL,
+  switches INTEGER NOT NULL,
+  PRIMARY KEY (trial, t)
+) WITHOUT ROWID;
+
+-- The same over a step's window.
+CREATE TABLE host_step (
+  trial    INTEGER NOT NULL REFERENCES trial,
+  step     INTEGER NOT NULL,
+  user     REAL NOT NULL,
+  system   REAL NOT NULL,
+  idle     REAL NOT NULL,
+  iowait   REAL NOT NULL,
+  steal    REAL NOT NULL,
+  switches INTEGER NOT NULL,
+  PRIMARY KEY (trial, step)
+) WITHOUT ROWID;
+
 -- The load's own report, one a second.
 CREATE TABLE interval (
   trial      INTEGER NOT NULL REFERENCES trial,

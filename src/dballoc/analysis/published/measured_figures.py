@@ -10,9 +10,9 @@ from dballoc.analysis.published.published_figures import Level
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.experiment import scale
 
-# Measures of a whole trial: RSS and VSZ in bytes; peak_to_pool: peak RSS ÷ the engine's cache. A
-# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`, and vsz_peak: the highest VSZ
-# without reserved address space.
+# Measures of a whole trial: RSS and VSZ in bytes, VSZ as ps(1) shows it, which is what posts have
+# (:mod:`dballoc.analysis.tables.virtual_size`); peak_to_pool: peak RSS ÷ the engine's cache. A
+# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
 # Further measures of a level: what the whole host did, by query, where posts count queries; of which
@@ -54,8 +54,6 @@ class MeasuredFigures:
         if workload is None:
             return _select_blocks(self._trials, variant, measure)
         rows = self._levels.filter(pl.col("workload") == workload)
-        if measure not in rows.columns:
-            return {}  # the post has it, and dballoc does not measure it
         if threads == "best":
             best = rows.group_by("block", "variant").agg(pl.col(measure).max())
             return _select_blocks(best, variant, measure)
@@ -91,7 +89,8 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     return (
         memory_growth.build_trial_table(campaign)
-        .rename({"peak": "rss_peak"})
+        .drop("vsz_growth")
+        .rename({"peak": "rss_peak", "virtual_growth": "vsz_growth"})
         .join(pool, on="variant", how="left")
         .with_columns(peak_to_pool=pl.col("rss_peak") / pl.col("pool"))
         .group_by("block", "variant", "role")
@@ -102,32 +101,17 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
 
 
 def _average_levels(campaign: Campaign) -> pl.DataFrame:
-    steps = (
-        campaign.of(campaign.step)
-        .filter(pl.col("kind") == "level")
-        .select("trial", "step", "workload", "threads")
-    )
-    vsz = (
-        campaign.of(campaign.sample)
-        .join(steps, on=["trial", "step"], how="inner")
-        .group_by("trial", "workload", "threads", "block", "variant")
-        .agg(vsz_peak=(pl.col("vsz") - pl.col("reserved")).max())
-        .group_by(*_PLACE)
-        .agg(pl.col("vsz_peak").mean())
-    )
     means = (
         level_curves.compute_levels(campaign)
         .group_by(*_PLACE)
         .agg(pl.col(*level_curves.MEASURES).mean())
     )
-    return _divide_by_queries(means.join(vsz, on=_PLACE, how="left"))
+    return _divide_by_queries(means)
 
 
 def _divide_by_queries(levels: pl.DataFrame) -> pl.DataFrame:
-    """Add the measures of :data:`BY_QUERY` to levels that have those by operation."""
-    per_query = {
-        name: pl.col(by_operation) * pl.col("tps") / pl.col("qps")
+    """Add the measures of :data:`BY_QUERY` to levels."""
+    return levels.with_columns(
+        (pl.col(by_operation) * pl.col("tps") / pl.col("qps")).alias(name)
         for name, by_operation in BY_QUERY.items()
-        if by_operation in levels.columns
-    }
-    return levels.with_columns(**per_query)
+    )

@@ -4,7 +4,7 @@ Of each there are two files in catalogue/published/. NAME.toml:
 
 source, machine, server, method   where the figures are from and what they are of, in words
 cpus           of its server
-host_wide_cpu  true if its CPU figures are the whole host's, client included
+host_wide_cpu  true if its CPU figures are the whole host's, client included, and ours are not
 remarks        what its text says beside the figures
 [[table]]      name, title, caption; and
   across       "columns": figures of a row are compared with each other; "rows": those of a column

@@ -9,12 +9,20 @@ from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
+from dballoc.analysis.tables.virtual_size import add_virtual_size
 
 # Descriptive intervals, outside the declared family, are plain 95 % ones.
 CONFIDENCE = 0.95
 
-# What is averaged over blocks for a level. cpu_share: of one CPU; per_op in microseconds of the
-# server's CPU.
+# What the whole host did, clients included; results of before it was measured have no such figures.
+HOST_MEASURES = (
+    "host_user",
+    "host_system",
+    "host_cpu_per_operation",
+    "context_switches_per_operation",
+)
+
+# What is averaged over blocks for a level.
 MEASURES = (
     "tps",
     "qps",
@@ -28,6 +36,8 @@ MEASURES = (
     "switches_per_op",
     "rss_peak",
     "rss_mean",
+    "vsz_peak",
+    *HOST_MEASURES,
 )
 
 
@@ -35,21 +45,56 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
     """Return one row a trial and level: block, variant, role, workload, threads and
     :data:`MEASURES`.
 
-    ``user`` and ``system`` in % of one CPU, ``cpu_per_op`` in µs of the server's CPU, latencies in
-    ms, RSS in bytes.
+    Of the server alone: ``user`` and ``system`` in % of one CPU, ``cpu_per_op`` in µs of CPU,
+    ``switches_per_op``, RSS and VSZ (``vsz_peak``, as
+    :func:`dballoc.analysis.tables.virtual_size.add_virtual_size` has it) in bytes. Of the whole
+    host: ``host_user`` and ``host_system`` in % of all CPUs, ``host_cpu_per_operation`` in µs of
+    user and system time, ``context_switches_per_operation``. Latencies in ms.
     """
     window, events = pl.col("window"), pl.col("window_events")
     return (
         campaign.of(campaign.step)
         .filter(pl.col("kind") == "level")
+        .join(_find_highest_vsz(campaign), on=["trial", "step"], how="left", maintain_order="left")
+        .join(_share_host_time(campaign), on=["trial", "step"], how="left", maintain_order="left")
         .with_columns(
             user=pl.col("cpu_user") / window * 100,
             system=pl.col("cpu_system") / window * 100,
             cpu_per_op=pl.col("cpu") / events * 1e6,
             switches_per_op=(pl.col("voluntary") + pl.col("involuntary")) / events,
             rss_peak=pl.col("rss_peak").cast(pl.Float64),
+            host_cpu_per_operation=pl.col("host_busy") / events * 1e6,
+            context_switches_per_operation=pl.col("host_switches") / events,
         )
         .select("block", "variant", "role", "workload", "threads", *MEASURES)
+    )
+
+
+def _find_highest_vsz(campaign: Campaign) -> pl.DataFrame:
+    return (
+        add_virtual_size(campaign.sample)
+        .group_by("trial", "step")
+        .agg(vsz_peak=pl.col("virtual").max().cast(pl.Float64))
+    )
+
+
+def _share_host_time(campaign: Campaign) -> pl.DataFrame:
+    """Return what the host did in each step's window: its CPU time in % of all CPUs, ``host_busy``
+    in seconds of CPU, ``host_switches`` (null where its kernel does not count them).
+    """
+    busy = pl.col("user") + pl.col("system")
+    total = busy + pl.col("idle") + pl.col("iowait") + pl.col("steal")
+    return (
+        campaign.host_step.with_columns(total=total)
+        .filter(pl.col("total") > 0)
+        .select(
+            "trial",
+            "step",
+            host_user=pl.col("user") / pl.col("total") * 100,
+            host_system=pl.col("system") / pl.col("total") * 100,
+            host_busy=busy,
+            host_switches=pl.when(pl.col("switches") > 0).then(pl.col("switches")),
+        )
     )
 
 

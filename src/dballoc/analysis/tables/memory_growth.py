@@ -3,16 +3,20 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables.virtual_size import add_virtual_size
 
 # What is averaged over a variant's trials.
-_MEANS = ["start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_growth"]
+_MEANS = [
+    "start", "peak", "load_mean", "idle", "pss", "anon_huge", "growth", "vsz_peak", "vsz_growth",
+]  # fmt: skip
 
 
 def build_memory_table(campaign: Campaign) -> pl.DataFrame:
     """Return one row a variant, in bytes, means over its good trials: ``start``, ``peak``,
-    ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_growth``
-    (without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``,
-    ``anon_huge`` (both at the end of the load), ``n`` trials.
+    ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_peak`` (as
+    :func:`dballoc.analysis.tables.virtual_size.add_virtual_size` has VSZ), ``vsz_growth`` (of VSZ
+    without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``, ``anon_huge``
+    (both at the end of the load), ``n`` trials.
     """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     rows = (
@@ -35,10 +39,10 @@ def build_memory_table(campaign: Campaign) -> pl.DataFrame:
 
 
 def build_trial_table(campaign: Campaign) -> pl.DataFrame:
-    """Return one row a good trial: block, variant, role, the columns of :func:`table` except
-    ``peak_to_pool`` and ``n``, and ``vsz_peak``.
+    """Return one row a good trial: block, variant, role, the columns of :func:`build_memory_table`
+    except ``peak_to_pool`` and ``n``, and ``virtual_growth``: of VSZ as ``vsz_peak`` has it.
     """
-    samples = campaign.of(campaign.sample)
+    samples = add_virtual_size(campaign.of(campaign.sample))
     levels = campaign.of(campaign.step).filter(pl.col("kind") == "level").select("trial", "step")
     load = samples.join(levels, on=["trial", "step"], how="semi")
     usable = pl.col("vsz") - pl.col("reserved")
@@ -48,10 +52,13 @@ def build_trial_table(campaign: Campaign) -> pl.DataFrame:
             load_mean=pl.col("rss").mean(),
             load_end=pl.col("rss").sort_by("t").last(),
             usable_end=usable.sort_by("t").last(),
+            virtual_end=pl.col("virtual").sort_by("t").last(),
         )
         .join(
             samples.group_by("trial").agg(
-                usable_start=usable.sort_by("t").first(), vsz_peak=usable.max()
+                usable_start=usable.sort_by("t").first(),
+                virtual_start=pl.col("virtual").sort_by("t").first(),
+                vsz_peak=pl.col("virtual").max(),
             ),
             on="trial",
         )
@@ -65,6 +72,7 @@ def build_trial_table(campaign: Campaign) -> pl.DataFrame:
         .with_columns(
             growth=pl.col("load_end") - pl.col("start"),
             vsz_growth=pl.col("usable_end") - pl.col("usable_start"),
+            virtual_growth=pl.col("virtual_end") - pl.col("virtual_start"),
         )
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables.virtual_size import add_virtual_size
 
 # A line needs no more points than this; longer trials are averaged over wider bins.
 POINTS = 300
@@ -15,6 +16,7 @@ POINTS = 300
 _SHORTEST_GAP = 0.5
 
 _STEP = ["start", "step"]
+_PLACE = ["trial", "variant", "start", "step"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,10 @@ class TimeSeries:
     of fresh levels follow one another.
 
     ``series``: one row a variant, measure and bin, means over trials: ``second`` on the clock of
-    ``steps``, ``value``. Measures: ``tps``; ``user`` in % of one CPU; ``rss`` and ``usable`` (VSZ
-    less reserved address space) in bytes.
+    ``steps``, ``value``. Measures: ``tps`` and ``qps``; ``user`` in % of one CPU; ``host_user`` in
+    % of all CPUs of the host; in bytes ``rss``, ``vsz``
+    (:func:`dballoc.analysis.tables.virtual_size.add_virtual_size`) and ``usable`` (VSZ without any
+    reserved address space).
     """
 
     steps: pl.DataFrame
@@ -40,7 +44,13 @@ def build_time_series(campaign: Campaign) -> TimeSeries:
     steps = _lay_out_steps(all_steps)
     length = steps["end"].max() if steps.height else 0.0
     width = max(1.0, float(length or 0.0) / POINTS)  # type: ignore[arg-type]
-    points = pl.concat([_collect_throughput(campaign), _collect_server_samples(campaign)])
+    points = pl.concat(
+        [
+            _collect_throughput(campaign),
+            _collect_server_samples(campaign),
+            _collect_host_samples(campaign),
+        ]
+    )
     begun = all_steps.select("trial", "step", began="t")
     good = _number_starts(campaign, campaign.good, "level", "workload").select("variant", "start")
     trials = good.group_by("variant", "start").agg(trials=pl.len())
@@ -100,38 +110,57 @@ def _lay_out_steps(all_steps: pl.DataFrame) -> pl.DataFrame:
 def _collect_throughput(campaign: Campaign) -> pl.DataFrame:
     # sysbench may end with a report of a few milliseconds, whose rate says nothing.
     intervals = _join_trials(campaign, campaign.interval).filter(pl.col("seconds") > _SHORTEST_GAP)
-    return intervals.select(
-        "trial",
-        "variant",
-        "start",
-        "step",
-        measure=pl.lit("tps"),
-        t=pl.col("t") - pl.col("seconds") / 2,
-        value=pl.col("events") / pl.col("seconds"),
+    return pl.concat(
+        intervals.select(
+            *_PLACE,
+            measure=pl.lit(measure),
+            t=pl.col("t") - pl.col("seconds") / 2,
+            value=pl.col(counted) / pl.col("seconds"),
+        )
+        for measure, counted in (("tps", "events"), ("qps", "queries"))
     )
 
 
 def _collect_server_samples(campaign: Campaign) -> pl.DataFrame:
+    samples = add_virtual_size(_join_trials(campaign, campaign.sample)).sort("trial", "t")
+    user = _find_rates(samples, "user", used=pl.col("cpu_user"))
+    sizes = {"rss": "rss", "vsz": "virtual", "usable": pl.col("vsz") - pl.col("reserved")}
+    return pl.concat(
+        [
+            user,
+            *(
+                samples.with_columns(value=size).select(
+                    *_PLACE, measure=pl.lit(measure), t="t", value=pl.col("value").cast(pl.Float64)
+                )
+                for measure, size in sizes.items()
+            ),
+        ]
+    )
+
+
+def _collect_host_samples(campaign: Campaign) -> pl.DataFrame:
+    samples = _join_trials(campaign, campaign.host_sample).sort("trial", "t")
+    times = ("user", "system", "idle", "iowait", "steal")
+    return _find_rates(
+        samples, "host_user", used=pl.col("user"), of=pl.sum_horizontal(*times)
+    )
+
+
+def _find_rates(
+    samples: pl.DataFrame, measure: str, used: pl.Expr, of: pl.Expr | None = None
+) -> pl.DataFrame:
+    """Return how fast a counter goes from sample to sample of a step, in %: of the seconds between
+    them, or of the counter ``of``.
+    """
     within = ["trial", "step"]
-    samples = (
-        _join_trials(campaign, campaign.sample)
-        .sort("trial", "t")
-        .with_columns(
-            gap=pl.col("t").diff().over(within), used=pl.col("cpu_user").diff().over(within)
-        )
+    between = samples.with_columns(
+        gap=pl.col("t").diff().over(within),
+        used=used.diff().over(within),
+        of=(pl.col("t") if of is None else of).diff().over(within),
     )
-    place = ["trial", "variant", "start", "step"]
-    user = samples.filter(pl.col("gap") > _SHORTEST_GAP).select(
-        *place,
-        measure=pl.lit("user"),
+    return between.filter((pl.col("gap") > _SHORTEST_GAP) & (pl.col("of") > 0)).select(
+        *_PLACE,
+        measure=pl.lit(measure),
         t=pl.col("t") - pl.col("gap") / 2,
-        value=pl.col("used") / pl.col("gap") * 100,
+        value=pl.col("used") / pl.col("of") * 100,
     )
-    rss = samples.select(*place, measure=pl.lit("rss"), t="t", value=pl.col("rss").cast(pl.Float64))
-    usable = samples.select(
-        *place,
-        measure=pl.lit("usable"),
-        t="t",
-        value=(pl.col("vsz") - pl.col("reserved")).cast(pl.Float64),
-    )
-    return pl.concat([user, rss, usable])

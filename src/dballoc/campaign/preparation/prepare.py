@@ -24,12 +24,13 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import LOAD, Design, Experiment
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
+from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import hammerdb_command, sysbench_command, workload
 from dballoc.measure.server_counters import Countable, find_countable
-from dballoc.servers.private import data_template
+from dballoc.servers.private import binary_log, data_template
 
 # Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each
 # connection.
@@ -146,7 +147,7 @@ class PreparedCampaign:
     @property
     def disk_needed(self) -> int:
         """Bytes needed in the cache directory: the templates still to be made, and the largest
-        copies that exist at once.
+        copies that exist at once, with the logs that servers write beside them.
         """
         missing = {r.key for r in self._all_recipes() if data_template.find(r) is None}
         sizes = self._data_bytes()
@@ -155,9 +156,32 @@ class PreparedCampaign:
             if LOAD in self.experiment.workloads
             else 0
         )
+        logs = max(p.redo_bytes + self._estimate_binary_log(p) for p in self.variants.values())
         return (
-            sum(sizes[key] for key in missing) + self.copies_at_once * max(sizes.values()) + loaded
+            sum(sizes[key] for key in missing)
+            + self.copies_at_once * (max(sizes.values()) + logs)
+            + loaded
         )
+
+    def _estimate_binary_log(self, prepared: PreparedVariant) -> int:
+        """Estimate the bytes of a server's binary log when it is longest: in a solo trial at the
+        end of a step, after which it is emptied; in a duet at the end.
+        """
+        experiment = self.experiment
+        works = [self.sysbench.workload(name) for name in experiment.loads]
+        if not binary_log.writes_binary_log(prepared.options) or not any(
+            w.writes or w.file is not None for w in works
+        ):
+            return 0
+        time = experiment.time
+        seconds = max(time.warmup, time.level) if "solo" in self.designs else 0.0
+        if self.duet:
+            each = experiment.duet_warmup + time.level
+            seconds = max(seconds, len(experiment.workloads) * each)
+        cpus = len(prepared.server_cpus or list_available_cpus())
+        written = int(seconds * cpus * binary_log.BYTES_PER_CPU_SECOND)
+        filled = data_template.tables_bytes(experiment.data) if LOAD in experiment.workloads else 0
+        return max(written, filled)
 
     def _all_recipes(self) -> list[data_template.Recipe]:
         return [r for p in self.variants.values() for r in self.data_recipes(p)]

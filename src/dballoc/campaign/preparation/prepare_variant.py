@@ -28,7 +28,7 @@ from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
 from dballoc.servers.private import command_line as server_options
-from dballoc.servers.private import data_template, option_check, replication
+from dballoc.servers.private import binary_log, data_template, option_check, replication
 
 # The most clients that dballoc gives a duet by itself.
 MOST_DUET_CLIENTS = 64
@@ -40,7 +40,8 @@ _POOL_DEFAULTS = {"innodb-buffer-pool-size": 128 * 2**20, "rocksdb-block-cache-s
 class PreparedVariant:
     """A variant as it will run on this machine. ``programs``: what its workloads run beside
     sysbench, by workload; ``wrappers``: libraries preloaded ahead of the allocator, which may
-    answer for it (:func:`dballoc.campaign.preparation.variant_malloc.find_wrappers`).
+    answer for it (:func:`dballoc.campaign.preparation.variant_malloc.find_wrappers`);
+    ``redo_bytes``: of the redo log that its options ask for.
     """
 
     variant: Variant
@@ -58,6 +59,7 @@ class PreparedVariant:
     settings: tuple[VariantSetting, ...] = ()
     programs: dict[str, Path] = field(default_factory=dict)
     wrappers: tuple[str, ...] = ()
+    redo_bytes: int = 0
 
     def make_row(self) -> dict[str, Any]:
         """Return the variant's row of table ``variant``."""
@@ -144,7 +146,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
             build=build,
             engine=server.engine,
             data=experiment.data,
-            init_options=server.init_options,
+            init_options=_choose_init_options(server, build),
             content=inputs.contents.identity,
             size=inputs.contents.size,
             directory=inputs.contents.directory,
@@ -155,6 +157,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
         settings=malloc.settings,
         programs=programs,
         wrappers=malloc.wrappers,
+        redo_bytes=_count_redo_bytes(build, options),
     )
 
 
@@ -197,6 +200,8 @@ def _find_build(where: str, server: Server, user: ServerUser) -> Build:
         )
     for options in (server.options, server.init_options):
         server_options.check(options, where)
+    if any(server_options.bare(name) == binary_log.OPTION for name in server.init_options):
+        raise UsageError(f"{where}: server.init_options: log_bin belongs into server.options")
     return build
 
 
@@ -212,7 +217,40 @@ def _make_server_options(
         **server.init_options,
         **server.options,
     }
-    return {server_options.normal(name): value for name, value in options.items()}
+    return binary_log.settle_binary_log(
+        {server_options.normal(name): value for name, value in options.items()}
+    )
+
+
+def _choose_init_options(server: Server, build: Build) -> dict[str, str]:
+    """Return the options with which the data are made: the experiment's, and those of the server's
+    options that this build cannot change afterwards.
+    """
+    fixed = {
+        name: value
+        for name, value in server.options.items()
+        if server_options.normal(name) in build.entry["fixed"]
+    }
+    return fixed | server.init_options
+
+
+def _count_redo_bytes(build: Build, options: dict[str, str]) -> int:
+    """Return the bytes of the redo log that a server makes in its data directory, where its options
+    say how large it is; else 0, as the data's template has one of the usual size.
+    """
+    capacity = _parse_bytes(options.get("innodb-redo-log-capacity", ""))
+    each = _parse_bytes(options.get("innodb-log-file-size", ""))
+    files = options.get("innodb-log-files-in-group", "")
+    number = int(files) if files.isdigit() else build.entry["redo_files"]
+    return max(capacity, each * min(number, 100))
+
+
+def _parse_bytes(text: str) -> int:
+    """Return a size in bytes; 0 for what is not one, which the server itself will refuse."""
+    try:
+        return int(text) if text.isdigit() else parse_size(text)
+    except ValueError:
+        return 0
 
 
 def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | None:

@@ -243,7 +243,7 @@ class _Duet:
                 with side.note_faults(sql):
                     samples: list[Sample] = []
                     try:
-                        with sample_in_background(side.life.sampler) as samples:
+                        with sample_in_background(side.life.sampler.sample) as samples:
                             side.life.running.admin.scan(sql)
                     except pymysql.Error as error:
                         side.life.record.trial["rss_peak"] = max(

@@ -173,7 +173,7 @@ class Replica:
         if not self._read_state(when).applying:
             raise Fault("replication", f"{when}: the replica stopped applying without a message")
 
-    def finish_load(self, progress: ReplicaStep, when: str, sample: Callable[[], None]) -> None:
+    def finish_load(self, progress: ReplicaStep, when: str, sample: Callable[[], object]) -> None:
         """Note how far the replica is at the load's end, then wait until it has applied all, or for
         as long as the experiment says; ``sample`` is called once a second meanwhile.
         """

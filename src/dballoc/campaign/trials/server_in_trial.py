@@ -38,8 +38,8 @@ from dballoc.measure.process_sampler import ProcessSampler
 from dballoc.measure.server_counters import Reading, ServerCounters
 from dballoc.process_memory import malloc_bindings as running_process
 from dballoc.process_memory import process_snapshot
+from dballoc.servers.private import binary_log, private_server
 from dballoc.servers.private import command_line as server_options
-from dballoc.servers.private import private_server
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
@@ -279,6 +279,17 @@ class ServerLife:
             )
         except Failure:
             pass  # the host forbids it (ptrace_scope); the report says that there is no ledger
+
+    def empty_binary_log(self, when: str) -> None:
+        """Empty the server's binary log, where it has one, so that the disk has to hold one step's
+        alone. Fault, which names the moment ``when``, if the server does not answer.
+        """
+        if not binary_log.writes_binary_log(self.prepared.options):
+            return
+        try:
+            self.running.admin.empty_binary_log()
+        except pymysql.Error as error:
+            raise self.explain_refusal(error, when, "PURGE BINARY LOGS") from None
 
     def write_status(self, name: str, when: str) -> None:
         """Write SHOW GLOBAL STATUS to a raw file. Fault, which names the moment ``when``, if the

@@ -25,6 +25,8 @@ from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, s
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
+from dballoc.measure import host_sampler
+from dballoc.measure.host_sampler import HostSample
 from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
 from dballoc.measure.server_counters import Reading
@@ -74,12 +76,13 @@ def _run_and_clean_up(trial: "_Trial") -> TrialRecord:
 
 @dataclass
 class _Series:
-    """The samples of the server, readings of its counters and the reports of the client in one
-    step, so far.
+    """The samples of the server and of the host, readings of the server's counters and the reports
+    of the client in one step, so far.
     """
 
-    samples: list[Sample]
-    readings: list[Reading]
+    samples: list[Sample] = field(default_factory=list)
+    host: list[HostSample] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
 
 
@@ -168,9 +171,9 @@ class _Trial:
         self.life.write_status(f"{step.number:02}-before", step.title)
         started = time.monotonic()
         thread_time = time.thread_time()
-        series = _Series(
-            samples=[sampler.sample(every_thread=True)], readings=self.life.read_counters()
-        )
+        series = _Series()
+        self._take_sample(series, every_thread=True)
+        series.readings += self.life.read_counters()
         result: client.Result | None = None
         try:
             match step.kind:
@@ -182,7 +185,7 @@ class _Trial:
                     self._stay_idle(step, series)
                 case _:
                     result = self._run_load(step, series)
-            series.samples.append(sampler.sample(every_thread=True))
+            self._take_sample(series, every_thread=True)
         except (Fault, ProcessGone):
             # The last samples are what one wants to know of a server that was killed.
             self._keep_series(step, series)
@@ -202,6 +205,7 @@ class _Trial:
             histogram=histogram,
             rss_peak=peak,
             readings=series.readings,
+            host=series.host,
         )
         self._keep_step(measurements, series)
         self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
@@ -210,28 +214,33 @@ class _Trial:
             self.life.keep_ledger()
         if step.kind == "idle" and self.life.mark:
             self.record.trial["rss_idle"] = self.life.mark.rss
+        self.life.empty_binary_log(step.title)
+
+    def _take_sample(self, series: _Series, every_thread: bool = False) -> Sample:
+        """Take a sample of the server and one of the host, and return the server's."""
+        sample = self.life.sampler.sample(every_thread)
+        series.samples.append(sample)
+        series.host.append(host_sampler.take_host_sample())
+        return sample
 
     def _run_query(self, step: Step, series: _Series) -> None:
         assert step.sql
         before = self.life.sampler.cost
-        samples: list[Sample] = []
         try:
-            with sample_in_background(self.life.sampler) as samples:
+            with sample_in_background(lambda: self._take_sample(series)):
                 self.life.running.admin.scan(step.sql)
             self.sampler_cost += self.life.sampler.cost - before
         except pymysql.Error as error:
             raise self.life.explain_refusal(error, step.sql, "warmup_sql") from None
-        finally:
-            series.samples += samples
 
     def _stay_idle(self, step: Step, series: _Series) -> None:
         end = time.monotonic() + step.seconds
         while (remaining := end - time.monotonic()) > 0:
             self.life.check_alive(step.title)
             self.life.running.child.wait(min(1.0, remaining))
-            series.samples.append(self.life.sampler.sample())
+            rss = self._take_sample(series).rss
             self.context.observer.tick(
-                Tick(series.samples[-1].rss, step.seconds - max(0.0, end - time.monotonic()))
+                Tick(rss, step.seconds - max(0.0, end - time.monotonic()))
             )
 
     def _settle(self, step: Step, series: _Series) -> None:
@@ -301,7 +310,7 @@ class _Trial:
         self, step: Step, series: _Series, running: client.Client, progress: ReplicaStep | None
     ) -> None:
         """Take a sample for every report of the client that has come, and when the last is old."""
-        samples, intervals = series.samples, series.intervals
+        intervals = series.intervals
         for report in running.reports():
             interval = report
             if self.replica and progress:
@@ -311,18 +320,18 @@ class _Trial:
             # The counters' window lies between the first report and the last. A load that
             # ends by itself (seconds 0) may end with any of them.
             edge = len(intervals) == 1 or interval.elapsed > step.seconds - 1
-            samples.append(self.life.sampler.sample(every_thread=edge))
+            sample = self._take_sample(series, every_thread=edge)
             series.readings += self.life.read_counters()
             self.context.observer.tick(
                 Tick(
-                    samples[-1].rss,
+                    sample.rss,
                     interval.elapsed,
                     interval.tps,
                     milliseconds(interval.latency),
                 )
             )
-        if time.monotonic() - samples[-1].clock > _LONGEST_GAP:
-            samples.append(self.life.sampler.sample())
+        if time.monotonic() - series.samples[-1].clock > _LONGEST_GAP:
+            self._take_sample(series)
 
     def _explain_client(self, step: Step, error: client.ClientFailed) -> Exception:
         """Return why the load failed: a fault of the server, or a failure of its primary."""
@@ -335,9 +344,7 @@ class _Trial:
     ) -> client.Result:
         """Wait for the replica, and return the result of its step: what it applied."""
         assert self.replica
-        self.replica.finish_load(
-            progress, step.title, lambda: series.samples.append(self.life.sampler.sample())
-        )
+        self.replica.finish_load(progress, step.title, lambda: self._take_sample(series))
         row = make_replica_row(step.number, progress, result.total)
         self.record.replicas.append(row)
         if step.kind == "level" and (sentence := describe_lag(row)):
@@ -347,6 +354,7 @@ class _Trial:
     def _keep_step(self, measurements: StepMeasurements, series: _Series) -> None:
         step = measurements.step
         self.record.steps.append(trial_rows.make_step_row(measurements, self.life.t0))
+        self.record.host_steps += trial_rows.make_host_step_rows(measurements)
         self._keep_series(step, series)
         if step.kind == "level":
             self.record.step_counters += trial_rows.make_step_counter_rows(
@@ -362,6 +370,9 @@ class _Trial:
         assert mark
         self.record.samples += [
             trial_rows.make_sample_row(step.number, s, mark, t0) for s in series.samples
+        ]
+        self.record.host_samples += [
+            trial_rows.make_host_sample_row(step.number, s, t0) for s in series.host
         ]
         self.record.intervals += [
             trial_rows.make_interval_row(step.number, i, t0) for i in series.intervals

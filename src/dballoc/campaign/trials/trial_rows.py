@@ -9,6 +9,7 @@ from dballoc.experiment.trial_steps import Step
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.load.client_output import Interval, Total, milliseconds, percentile
 from dballoc.measure import memory_marks
+from dballoc.measure.host_sampler import HostSample
 from dballoc.measure.memory_marks import Mark
 from dballoc.measure.process_sampler import Sample
 from dballoc.measure.server_counters import Reading, interpolate_reading, scale_counts
@@ -22,13 +23,15 @@ COUNTERS = (
     "minor_faults",
     "major_faults",
 )
+HOST_COUNTERS = ("user", "system", "idle", "iowait", "steal", "switches")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepMeasurements:
     """Everything measured in a finished step. ``started`` and ``ended`` are CLOCK_MONOTONIC;
     ``samples`` include one at each end; ``rss_peak`` is in bytes. ``readings``: of the server's
-    perf events, where the host counts them.
+    perf events, where the host counts them; ``host``: samples of the whole host, taken with those
+    of the server.
     """
 
     step: Step
@@ -40,9 +43,12 @@ class StepMeasurements:
     histogram: Sequence[tuple[float, int]]
     rss_peak: int
     readings: Sequence[Reading] = ()
+    host: Sequence[HostSample] = ()
 
 
-def interpolate_counter(samples: Sequence[Sample], clock: float, counter: str) -> float:
+def interpolate_counter(
+    samples: Sequence[Sample] | Sequence[HostSample], clock: float, counter: str
+) -> float:
     """Return a counter at the moment ``clock``: linear between the samples around it, the nearest
     sample's before the first and after the last.
     """
@@ -109,11 +115,32 @@ def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
     else:
         start, end, events = samples[0].clock, samples[-1].clock, 0
     row |= {"window": end - start, "window_events": events if window else None}
-    row |= {
+    return row | _count_between(samples, start, end, COUNTERS)
+
+
+def make_host_step_rows(step_data: StepMeasurements) -> list[dict[str, object]]:
+    """Return the row of table ``host_step``: the host's counters over the step's window. None for a
+    step in which the host was not sampled.
+    """
+    host = step_data.host
+    if not host:
+        return []
+    window = find_counter_window(step_data)
+    start, end = window[:2] if window else (host[0].clock, host[-1].clock)
+    return [{"step": step_data.step.number, **_count_between(host, start, end, HOST_COUNTERS)}]
+
+
+def _count_between(
+    samples: Sequence[Sample] | Sequence[HostSample],
+    start: float,
+    end: float,
+    counters: Sequence[str],
+) -> dict[str, object]:
+    """Return how far each counter went from the moment ``start`` to ``end``."""
+    return {
         name: interpolate_counter(samples, end, name) - interpolate_counter(samples, start, name)
-        for name in COUNTERS
+        for name in counters
     }
-    return row
 
 
 def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) -> dict[str, object]:
@@ -168,6 +195,15 @@ def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[st
         "swap": sample.swap,
         "threads": sample.threads,
         **{name: getattr(sample, name) for name in COUNTERS},
+    }
+
+
+def make_host_sample_row(step: int, sample: HostSample, t0: float) -> dict[str, object]:
+    """Return the row of table ``host_sample``."""
+    return {
+        "step": step,
+        "t": sample.clock - t0,
+        **{name: getattr(sample, name) for name in HOST_COUNTERS},
     }
 
 

@@ -41,6 +41,7 @@ class Measure:
 
 
 TPS = Measure(key="tps", name="Throughput", title="transactions per second")
+QPS = Measure(key="qps", name="Queries", title="queries per second")
 P95 = Measure(
     key="p95", name="Response time, p95", title="p95 response time, ms", may_be_logarithmic=True
 )
@@ -48,6 +49,9 @@ P99 = Measure(
     key="p99", name="Response time, p99", title="p99 response time, ms", may_be_logarithmic=True
 )
 USER = Measure(key="user", name="User CPU", title="user CPU of the server, % of one CPU")
+HOST_USER = Measure(
+    key="host_user", name="User CPU of the host", title="user CPU of the whole host, % of all CPUs"
+)
 SYSTEM = Measure(key="system", name="System CPU", title="system CPU of the server, % of one CPU")
 CPU_PER_OP = Measure(
     key="cpu_per_op", name="CPU per operation (cpu/o)", title="server CPU per transaction, µs"
@@ -60,6 +64,12 @@ SWITCHES_PER_OP = Measure(
 RSS_PEAK = Measure(
     key="rss_peak", name="Peak RSS", title="peak RSS of the level, MiB", scale=2.0**-20
 )
+VSZ_PEAK = Measure(
+    key="vsz_peak", name="Peak VSZ", title="peak VSZ of the level, MiB", scale=2.0**-20
+)
+
+# A transaction of more queries than this has a chart of its own for queries.
+_ONE_QUERY = 1.05
 
 
 def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
@@ -68,6 +78,17 @@ def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
         summary.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height
         > 0
     )
+
+
+def has_many_queries(summary: pl.DataFrame, workload: str) -> bool:
+    """Whether a transaction is more than one query, so that QPS is another figure than TPS."""
+    means = {
+        measure: summary.filter(
+            (pl.col("measure") == measure) & (pl.col("workload") == workload)
+        )["mean"].sum()
+        for measure in ("tps", "qps")
+    }
+    return means["qps"] > _ONE_QUERY * means["tps"]
 
 
 def draw_curve(

@@ -1,11 +1,13 @@
 """Throughput, CPU and memory over the trial's time, with the borders of its steps."""
 
+from statistics import median
 from typing import Any
 
 import altair as alt
 import polars as pl
 
 from dballoc.analysis.tables.time_series import TimeSeries
+from dballoc.numbers import duration
 from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 _HEIGHT = 240
@@ -16,52 +18,134 @@ _LINE = 18
 # More levels, or more letters of workloads' names, than these have no room above the frame.
 _MOST, _LETTERS = 16, 80
 
+# Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
+_BROKEN = frozenset({"qps", "host_user", "user"})
+
 # key: (name, axis, factor, what to know)
 _MEASURES = {
-    "tps": ("Throughput over time", "transactions per second", 1.0, ""),
+    "qps": ("Queries over time", "queries per second", 1.0, ""),
+    "host_user": (
+        "User CPU over time",
+        "user CPU of the whole host, % of all CPUs",
+        1.0,
+        " Of all that ran on the host, the clients included.",
+    ),
     "user": ("User CPU over time", "user CPU of the server, % of one CPU", 1.0, ""),
     "rss": ("RSS over time", "RSS, MiB", 2.0**-20, ""),
-    "usable": (
+    "vsz": (
         "VSZ over time",
-        "VSZ without reserved address space, MiB",
+        "VSZ, MiB",
         2.0**-20,
-        " Address space that is reserved but cannot be touched is left out: it costs nothing and "
-        "would hide the rest.",
+        " The whole address space, as ps shows it, whether it was touched or not; without what a "
+        "server reserves by the terabyte when it starts.",
     ),
 }
 
 
 def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = True) -> list[Figure]:
-    """Draw a chart for each measure; of throughput one for each workload if ``each``, as their
-    transactions differ in size.
+    """Draw queries, user CPU, RSS and VSZ over time: if ``each``, a chart for each workload with
+    its levels side by side, and RSS over the whole trial; otherwise, as for very many workloads,
+    charts over the whole trial alone, and none of queries, as statements differ in size.
     """
-    workloads = (
-        over_time.steps["workload"].drop_nulls().unique(maintain_order=True).to_list()
-        if each
-        else []
-    )
-    speed = [
-        _draw_measure(_select_workload(over_time, w), "tps", variants, f"-{w}", f", {w}")
-        for w in workloads
+    # Of results of before the host was measured: the server's.
+    user = "host_user" if "host_user" in set(over_time.series["measure"]) else "user"
+    if not each:
+        return [_draw_whole_trial(over_time, key, variants) for key in (user, "rss", "vsz")]
+    measured_steps = over_time.steps.filter(pl.col("kind") == "level")
+    workloads = measured_steps["workload"].unique(maintain_order=True).to_list()
+    levels = [
+        _draw_levels(over_time, key, variants, workload)
+        for workload in workloads
+        for key in ("qps", user, "rss", "vsz")
     ]
-    return [*speed, *(_draw_measure(over_time, key, variants) for key in ("user", "rss", "usable"))]
+    return [*levels, _draw_whole_trial(over_time, "rss", variants)]
 
 
-def _select_workload(over_time: TimeSeries, workload: str) -> TimeSeries:
-    steps = over_time.steps.filter(pl.col("workload") == workload)
-    return TimeSeries(steps, over_time.series.join(steps, on=["start", "step"], how="semi"))
-
-
-def _draw_measure(
-    over_time: TimeSeries, key: str, variants: Variants, suffix: str = "", of: str = ""
-) -> Figure:
+def _draw_levels(over_time: TimeSeries, key: str, variants: Variants, workload: str) -> Figure:
+    """Draw a measure in each level of a workload: a panel a level, all with the same axes."""
     name, title, scale, remark = _MEASURES[key]
-    # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
-    broken = key in ("tps", "user")
+    panels = _lay_out_panels(over_time.steps, workload)
+    offsets = {(p["start"], p["step"]): p["second"] - p["begin"] for p in panels}
+    rows = [
+        {
+            "variant": r["variant"],
+            "second": r["second"] + offsets[r["start"], r["step"]],
+            "value": r["value"] * scale,
+            "run": f"{r['start']}.{r['step']}",
+        }
+        for r in over_time.series.filter(pl.col("measure") == key).iter_rows(named=True)
+        if (r["start"], r["step"]) in offsets
+    ]
+    end = panels[-1]["until"] if panels else 1.0
+    length = median(p["until"] - p["second"] for p in panels) if panels else 0.0
+    x = alt.X(
+        "second:Q",
+        title=f"time in each level, {duration(length)} from border to border",
+        axis=alt.Axis(grid=False, labels=False, ticks=False),
+        scale=alt.Scale(domain=[0, end], nice=False),
+    )
+    caption = f"Mean over trials. A panel a level; numbers on top are client threads.{remark}"
+    line = _draw_lines(rows, x, title, variants, alt.Legend(offset=6 + _LINE))
+    chart = alt.layer(*_make_panel_layers(panels, x), line).properties(height=_HEIGHT)
+    return Figure(f"time-{key.replace('_', '-')}-{workload}", f"{name}, {workload}", caption, chart)
+
+
+def _lay_out_panels(steps: pl.DataFrame, workload: str) -> list[dict[str, Any]]:
+    """Return a workload's levels one beside the other, from 0 on: each from ``second`` to
+    ``until``.
+    """
+    levels = steps.filter((pl.col("workload") == workload) & (pl.col("kind") == "level"))
+    panels, second = [], 0.0
+    for step in levels.sort("start", "step").iter_rows(named=True):
+        until = second + step["end"] - step["begin"]
+        panels.append({**step, "second": second, "until": until})
+        second = until
+    return panels
+
+
+def _make_panel_layers(panels: list[dict[str, Any]], x: alt.X) -> list[alt.Chart]:
+    """Return the borders between panels, and the numbers of client threads on top. Where there are
+    more panels than have room, every second or third has its number.
+    """
+    borders = [{"second": p["second"]} for p in panels]
+    numbers = [
+        {"second": (p["second"] + p["until"]) / 2, "text": str(p["threads"])}
+        for p in panels[:: max(1, -(-len(panels) // _MOST))]
+    ]
+    return [
+        alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
+        alt.Chart(make_chart_data(numbers))
+        .mark_text(style="note", baseline="bottom")
+        .encode(x=x, y=alt.value(-5), text="text:N"),
+    ]
+
+
+def _draw_lines(
+    rows: list[dict[str, Any]], x: alt.X, title: str, variants: Variants, legend: alt.Legend
+) -> alt.Chart:
+    y = alt.Y(
+        "value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5)
+    )
+    return (
+        alt.Chart(make_chart_data(rows))
+        .mark_line(strokeWidth=1.7)
+        .encode(
+            x=x,
+            y=y,
+            color=variants.encode_color(legend),
+            strokeDash=variants.encode_dash(legend),
+            detail="run:N",
+        )
+    )
+
+
+def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Figure:
+    """Draw a measure from the trial's first step to its last, warm-up and idle time included."""
+    name, title, scale, remark = _MEASURES[key]
     rows = [
         {
             "variant": r["variant"], "second": r["second"], "value": r["value"] * scale,
-            "run": f"{r['start']}.{r['step']}" if broken else str(r["start"]),
+            "run": f"{r['start']}.{r['step']}" if key in _BROKEN else str(r["start"]),
         }
         for r in over_time.series.filter(pl.col("measure") == key).iter_rows(named=True)
     ]  # fmt: skip
@@ -74,23 +158,9 @@ def _draw_measure(
         axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
         scale=alt.Scale(domain=[min(ends), max(ends)], nice=False),
     )
-    y = alt.Y(
-        "value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5)
-    )
     borders = _make_step_layers(over_time.steps, x)
     # Above the frame stand the levels, and the workloads where there are several.
     legend = alt.Legend(offset=6 + _LINE * max(0, len(borders) - 2))
-    line = (
-        alt.Chart(make_chart_data(rows))
-        .mark_line(strokeWidth=1.7)
-        .encode(
-            x=x,
-            y=y,
-            color=variants.encode_color(legend),
-            strokeDash=variants.encode_dash(legend),
-            detail="run:N",
-        )
-    )
     on_top = (
         "Numbers on top are client threads; grey"
         if _has_room_for_levels(over_time.steps)
@@ -99,8 +169,11 @@ def _draw_measure(
     if over_time.steps["start"].n_unique() > 1:
         remark = f" The starts of the levels are drawn one after the other.{remark}"
     caption = f"Mean over trials, on a common clock. {on_top} is warm-up and idle time.{remark}"
+    line = _draw_lines(rows, x, title, variants, legend)
     chart = alt.layer(*borders, line).properties(height=_HEIGHT)
-    return Figure(f"time-{key}{suffix}", name + of, caption, chart)
+    return Figure(
+        f"time-{key.replace('_', '-')}", f"{name}, from start to end", caption, chart
+    )
 
 
 def _has_room_for_levels(steps: pl.DataFrame) -> bool:

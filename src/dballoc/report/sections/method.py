@@ -45,8 +45,9 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
         f"A collapse is a level whose throughput is below {percent(COLLAPSE_SHARE, 0)} of the "
         "best at a "
         "lower level.",
-        "CPU, context switches and memory are the server's own. Context switches are voluntary and "
-        "involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
+        "CPU, context switches and memory are the server's own, unless they are called the host's: "
+        "those are of everything that ran on it, the clients included. The server's context "
+        "switches are voluntary and involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
         "before each step: the highest of one start, after the seconds of load that its steps "
         "have. It does not say what a server grows to in hours.",
         *describe_counters(campaign),

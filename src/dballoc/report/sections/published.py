@@ -15,6 +15,8 @@ from dballoc.analysis.published.published_comparison import (
 )
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
+from dballoc.analysis.tables.level_curves import HOST_MEASURES
+from dballoc.analysis.tables.virtual_size import reserves_terabytes
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
 from dballoc.report.sections.scaled_down import list_stand_ins
@@ -300,7 +302,13 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     reasons += [
         f"{stand_in} stands for {original}." for stand_in, original in list_stand_ins(campaign)
     ]
-    if published.host_wide_cpu:
+    measures = {c.measure for t in published.tables for c in t.cells}
+    if measures & set(HOST_MEASURES):
+        reasons.append(
+            "CPU and context switches of the host are those of all that ran on it, there and here; "
+            "here the clients run on it too."
+        )
+    elif published.host_wide_cpu:
         reasons.append(
             "The post's CPU figures are the whole host's, client included; ours are the server's "
             "alone."
@@ -310,9 +318,9 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             f"The post's figures have no intervals; ours are of {count(len(blocks), 'block')} in "
             "random order."
         )
-    if any(c.measure.startswith("vsz") for t in published.tables for c in t.cells):
+    if reserves_terabytes(campaign.sample) and any(m.startswith("vsz") for m in measures):
         reasons.append(
-            "VSZ counts address space that was never used; ours leaves out what is reserved but "
-            "cannot be touched."
+            "Our VSZ leaves out the terabytes of address space that this server reserves for its "
+            "buffer pool when it starts."
         )
     return reasons

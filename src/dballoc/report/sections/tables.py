@@ -28,14 +28,23 @@ from dballoc.report.wording.ratios_as_text import (
 )
 
 # The measures of a level: column heading, and what its numbers are multiplied with.
-SPEED = {"tps": ("transactions/s", 1.0), "p95": ("p95, ms", 1.0), "p99": ("p99, ms", 1.0)}
+SPEED = {
+    "tps": ("transactions/s", 1.0),
+    "qps": ("queries/s", 1.0),
+    "p95": ("p95, ms", 1.0),
+    "p99": ("p99, ms", 1.0),
+}
 CPU = {
     "user": ("user, % of one CPU", 1.0),
     "system": ("system, % of one CPU", 1.0),
     "cpu_per_op": ("cpu/o, µs", 1.0),
     "switches_per_op": ("cs/o", 1.0),
+    "host_user": ("host: user, % of all CPUs", 1.0),
+    "host_system": ("host: system, % of all CPUs", 1.0),
+    "host_cpu_per_operation": ("host: cpu/o, µs", 1.0),
+    "context_switches_per_operation": ("host: cs/o", 1.0),
 }
-PEAK = {"rss_peak": ("peak RSS, MiB", 2.0**-20)}
+PEAK = {"rss_peak": ("peak RSS, MiB", 2.0**-20), "vsz_peak": ("peak VSZ, MiB", 2.0**-20)}
 # A table of more columns than this is turned round.
 _WIDEST = 12
 CHANGES = {
@@ -128,9 +137,13 @@ def tabulate_levels(
     """Return levels × variants, means with their 95 % intervals over blocks. ``summary``: of the
     campaign, where it is at hand.
     """
-    rows_of_workload = (
-        level_curves.average_levels(campaign) if summary is None else summary
-    ).filter(pl.col("workload") == workload)
+    if summary is None:
+        summary = level_curves.average_levels(campaign)
+    # Results of an earlier version have no figures of the host, and some clients no response times.
+    measured = set(summary["measure"])
+    if measured:
+        measures = {key: heading for key, heading in measures.items() if key in measured}
+    rows_of_workload = summary.filter(pl.col("workload") == workload)
     cells = {
         (threads, variant, measure): (mean, low, high)
         for variant, threads, measure, mean, low, high in rows_of_workload.select(
@@ -240,6 +253,7 @@ def tabulate_memory(campaign: Campaign) -> Table:
                 "load_mean",
                 "idle",
                 "growth",
+                "vsz_peak",
                 "vsz_growth",
                 "pss",
                 "anon_huge",
@@ -255,17 +269,18 @@ def tabulate_memory(campaign: Campaign) -> Table:
                 ]
             )
         rows += [
-            [*place_cells, name, NOTHING, words, *[NOTHING] * 7, _format_survived(part, name, 0)]
+            [*place_cells, name, NOTHING, words, *[NOTHING] * 8, _format_survived(part, name, 0)]
             for name, words in _list_variants_without_survivor(part)
         ]
     columns = [
-        *heads, "variant", "start", "peak", "load mean", "idle", "growth", "VSZ growth",
-        "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
+        *heads, "variant", "start", "peak", "load mean", "idle", "growth", "peak VSZ",
+        "VSZ growth", "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
     ]  # fmt: skip
     caption = (
         "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less "
-        "the start; VSZ growth leaves reserved address space out. PSS and AnonHugePages: at the "
-        "end of the load."
+        "the start. VSZ is the whole address space, as ps shows it, without what a server reserves "
+        "by the terabyte when it starts; VSZ growth leaves all reserved address space out. PSS and "
+        "AnonHugePages: at the end of the load."
     )
     return Table(title="Memory", columns=columns, rows=rows, caption=caption, heads=len(heads) + 1)
 

@@ -90,6 +90,14 @@ class Admin:
         """Return SHOW GLOBAL VARIABLES by name."""
         return {str(name): str(value) for name, value in self.rows("SHOW GLOBAL VARIABLES")}
 
+    def empty_binary_log(self) -> None:
+        """Begin a new file of the server's binary log, and remove all before it. pymysql.Error as
+        it comes.
+        """
+        self.rows("FLUSH BINARY LOGS")
+        current = self.rows("SHOW BINARY LOGS")[-1][0]
+        self.rows(f"PURGE BINARY LOGS TO '{current}'")
+
     def close(self) -> None:
         """Close the connection without an error, because the server may be gone."""
         try:

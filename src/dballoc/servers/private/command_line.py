@@ -7,6 +7,7 @@ from pathlib import Path
 from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.servers.build import Build
+from dballoc.servers.private import binary_log
 
 # The options that keep a private server private; a user's option must not undo them.
 RESERVED = (
@@ -24,7 +25,6 @@ RESERVED = (
     "bootstrap",
     "initialize",
     "initialize-insecure",
-    "log-bin",
     "log-bin-index",
     "defaults-file",
     "defaults-extra-file",
@@ -60,7 +60,7 @@ CACHES = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-s
 # Servers accept an option with any of these prefixes, and under any abbreviation that fits no other
 # option.
 _PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
-_OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages")
+_OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages", binary_log.OPTION)
 _NAME = re.compile(r"[a-z][a-z0-9.:-]*")
 
 
@@ -79,7 +79,7 @@ def normal(option: str) -> str:
 
 def check(options: dict[str, str], where: str) -> None:
     """Refuse an option that dballoc sets itself, however it is spelled, an impossible option name,
-    and an option with a secret. UsageError.
+    an option with a secret, and a binary log elsewhere than in the data directory. UsageError.
     """
     for option in options:
         if not is_name(option):
@@ -91,6 +91,8 @@ def check(options: dict[str, str], where: str) -> None:
                 f"{where}: option {option!r} is set by dballoc itself, so that the server stays "
                 "private"
             )
+        if bare(option) == binary_log.OPTION:
+            binary_log.check_binary_log(normal(option), options[option], where)
 
 
 def check_secrets(options: dict[str, str], where: str) -> None:
@@ -144,6 +146,8 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
     if build.plugins:
         fixed["plugin-dir"] = build.plugins
     merged = {normal(k): v for k, v in {**build.entry["options"], **options}.items()}
+    if binary_log.writes_binary_log(merged):
+        merged.pop(binary_log.SWITCHED_OFF, None)
     argv = [str(build.executable), "--no-defaults", *(f"--{k}={v}" for k, v in fixed.items())]
     argv += arguments(merged)
     if address.port is None:

@@ -1,0 +1,183 @@
+"""Figures of the whole host, and VSZ: from the store's rows to tables, charts and CSV."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from dballoc import catalogue
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.published import published_figures
+from dballoc.analysis.published.measured_figures import MeasuredFigures
+from dballoc.analysis.published.published_comparison import compare_published
+from dballoc.analysis.tables import level_curves, memory_growth
+from dballoc.analysis.tables.time_series import POINTS, build_time_series
+from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.report import write_report_outputs
+from dballoc.report.charts.overtime import draw_time_series
+from dballoc.report.charts.variant_marks import Variants
+from dballoc.report.report_content import gather_report
+from dballoc.report.sections.published import make_published_section
+from dballoc.report.sections.tables import Table
+from dballoc.store.open_database import ADDED
+
+Make = Callable[..., Path]
+TIB, GIB = 2**40, 2**30
+# What results of before the host was measured are like.
+WITHOUT_HOST = tuple(f"DROP TABLE {name}" for name in ADDED if name.startswith("host_"))
+
+
+def tables_of(directory: Path, section: str) -> list[Table]:
+    content = gather_report(load_campaign(directory))
+    [found] = [s for s in content.sections if s.key == section]
+    return list(found.tables)
+
+
+def test_figures_of_a_level(make: Make) -> None:
+    rows = level_curves.compute_levels(load_campaign(make("r", blocks=2, threads=[4])))
+    assert rows.height == 8
+    for row in rows.iter_rows(named=True):
+        assert row["host_user"] == pytest.approx(60)
+        assert row["host_system"] == pytest.approx(20)
+        # 1.6 s of CPU and 5,000 switches a second.
+        assert row["host_cpu_per_operation"] == pytest.approx(1.6e6 / row["tps"], rel=1e-3)
+        assert row["context_switches_per_operation"] == pytest.approx(5000 / row["tps"], rel=1e-3)
+        assert row["vsz_peak"] == pytest.approx(9 * row["rss_peak"])
+
+
+def test_a_host_without_time_or_switches_has_no_figures(make: Make) -> None:
+    still = "UPDATE host_step SET user = 0, system = 0, idle = 0, iowait = 0, steal = 0"
+    rows = level_curves.compute_levels(load_campaign(make("a", blocks=2, sql=(still,))))
+    assert all(rows[measure].null_count() == rows.height for measure in level_curves.HOST_MEASURES)
+    silent = ("UPDATE host_step SET switches = 0",)
+    rows = level_curves.compute_levels(load_campaign(make("b", blocks=2, sql=silent)))
+    assert rows["context_switches_per_operation"].null_count() == rows.height
+    assert rows["host_user"].null_count() == 0
+
+
+def test_the_report_sets_the_host_beside_the_server(make: Make) -> None:
+    [table] = tables_of(make("r", blocks=2), "cpu")
+    headings = [column for column in table.columns if column.startswith("host: ")]
+    assert headings == [
+        "host: user, % of all CPUs",
+        "host: system, % of all CPUs",
+        "host: cpu/o, µs",
+        "host: cs/o",
+    ]
+    assert len(table.columns) == len(table.rows[0]) == 10
+    assert table.rows[0][table.columns.index(headings[0])].startswith("60.0")
+
+
+def test_results_of_before_the_host_was_measured(make: Make) -> None:
+    directory = make("r", blocks=2, sql=WITHOUT_HOST)
+    [table] = tables_of(directory, "cpu")
+    assert not [column for column in table.columns if column.startswith("host")]
+    page = write_report_outputs(directory)
+    charts = {path.stem for path in (page.parent / "charts").glob("*.svg")}
+    assert "time-user-oltp_read_only" in charts
+    assert not [name for name in charts if "host" in name]
+
+
+def test_charts_over_time_have_a_panel_a_level(make: Make) -> None:
+    workloads = ["oltp_read_only", "oltp_read_write"]
+    campaign = load_campaign(make("r", blocks=2, workloads=workloads, threads=[1, 4, 16]))
+    figures = draw_time_series(build_time_series(campaign), Variants(campaign.names))
+    keys = [figure.key for figure in figures]
+    assert keys == [
+        *(f"time-{m}-{w}" for w in workloads for m in ("qps", "host-user", "rss", "vsz")),
+        "time-rss",
+    ]
+    assert len({figure.title for figure in figures}) == len(figures)
+    chart = figures[0].chart.to_dict(validate=False)
+    numbers = [r["text"] for r in chart["layer"][1]["data"]["values"]]
+    assert numbers == ["1", "4", "16"]
+    borders = [r["second"] for r in chart["layer"][0]["data"]["values"]]
+    assert borders == [0.0, 3.0, 6.0]
+    lines = chart["layer"][-1]["data"]["values"]
+    assert {r["variant"] for r in lines} == set(campaign.names)
+    assert 0 < min(r["second"] for r in lines) < max(r["second"] for r in lines) < 9.0
+    for figure in figures:
+        spec = figure.chart.to_dict(validate=False)["layer"][-1]
+        unit = {"qps": "per second", "user": "%", "rss": "MiB", "vsz": "MiB"}
+        axis = spec["encoding"]["y"]["title"]
+        assert next(v for k, v in unit.items() if k in figure.key) in axis
+        assert len(spec["data"]["values"]) <= len(campaign.names) * POINTS
+
+
+def test_many_levels_have_numbers_as_far_as_there_is_room(make: Make) -> None:
+    campaign = load_campaign(make("r", blocks=2, threads=list(range(1, 41))))
+    [figure, *_] = draw_time_series(build_time_series(campaign), Variants(campaign.names))
+    numbers = figure.chart.to_dict(validate=False)["layer"][1]["data"]["values"]
+    assert [n["text"] for n in numbers][:3] == ["1", "4", "7"]
+    assert len(numbers) <= 16
+
+
+def test_what_only_warms_up_has_no_chart(make: Make) -> None:
+    campaign = load_campaign(make("r", blocks=2, warm=["oltp_point_select"]))
+    figures = draw_time_series(build_time_series(campaign), Variants(campaign.names))
+    assert not [figure.key for figure in figures if "point" in figure.key]
+
+
+def test_queries_have_a_chart_where_a_transaction_has_many(make: Make) -> None:
+    def list_keys(directory: Path) -> set[str]:
+        return {figure.key for figure in gather_report(load_campaign(directory)).figures}
+
+    assert "qps-oltp_read_only" in list_keys(make("many", blocks=2))
+    one = list_keys(make("one", blocks=2, sql=("UPDATE step SET qps = tps",)))
+    assert "qps-oltp_read_only" not in one
+    assert {"host-user-oltp_read_only", "vsz-peak-oltp_read_only"} <= one
+
+
+def samples(**columns: list[Any]) -> pl.DataFrame:
+    return pl.DataFrame({"trial": 1, "t": [0.0, 1.0, 2.0], **columns})
+
+
+def test_vsz_is_what_ps_shows() -> None:
+    # Arenas are reserved as they come: they are the malloc's.
+    arenas = samples(vsz=[GIB, 2 * GIB, 9 * GIB], reserved=[0, GIB, 8 * GIB])
+    assert add_virtual_size(arenas)["virtual"].to_list() == [GIB, 2 * GIB, 9 * GIB]
+
+
+def test_what_a_server_reserves_by_the_terabyte_is_left_out() -> None:
+    both = samples(
+        vsz=[8 * TIB + GIB, 8 * TIB + 3 * GIB, 8 * TIB + 3 * GIB],
+        reserved=[8 * TIB, 8 * TIB + GIB, 8 * TIB],
+    )
+    assert add_virtual_size(both)["virtual"].to_list() == [GIB, 3 * GIB, 3 * GIB]
+
+
+def test_peak_vsz_is_in_the_ordinary_memory_table(make: Make) -> None:
+    directory = make("r", blocks=2)
+    campaign = load_campaign(directory)
+    memory = memory_growth.build_memory_table(campaign)
+    assert memory["vsz_peak"].to_list() == pytest.approx([9 * peak for peak in memory["peak"]])
+    table = next(t for t in tables_of(directory, "memory") if t.title == "Memory")
+    assert "peak VSZ" in table.columns
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_posts_are_compared_in_vsz_as_they_have_it(make: Make) -> None:
+    # The last sample of the load has another GiB, which is reserved.
+    grown = f"UPDATE sample SET vsz = vsz + {GIB}, reserved = reserved + {GIB} WHERE step > 2"
+    campaign = load_campaign(make("r", blocks=2, threads=[4], sql=(grown,)))
+    growth = MeasuredFigures(campaign).find_blocks("jemalloc", "vsz_growth", None, None)
+    assert set(growth) == {1, 2}
+    assert all(value == pytest.approx(GIB) for value in growth.values())
+    assert memory_growth.build_memory_table(campaign)["vsz_growth"].to_list() == [0, 0, 0]
+
+
+def test_chinaunixs_user_cpu_is_compared_with_the_hosts(make: Make) -> None:
+    campaign = load_campaign(
+        make("r", blocks=3, workloads=["oltp_read_only", "oltp_read_write"], threads=[4])
+    )
+    published = published_figures.parse_published(
+        "chinaunix-2013", *catalogue.published()["chinaunix-2013"]
+    )
+    [table] = compare_published(campaign, published)
+    for row in ("read only, CPU user", "read write, CPU user"):
+        assert table.figures[row, "jemalloc-3.4.0"].value == pytest.approx(1)
+    text = " ".join(make_published_section(campaign, published).text)
+    assert "those of all that ran on it, there and here; here the clients run on it too" in text
+    assert "ours are the server's alone" not in text
