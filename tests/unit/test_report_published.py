@@ -136,7 +136,7 @@ def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
     assert "48 CPUs there, 2 here" in text
     assert "Scaled to 0.01" in text
     assert "MariaDB 10.11.1 stands for Facebook's MySQL 8.0.32." in text
-    assert "client included; ours are the server's alone" in text
+    assert "here the clients run on it too" in text
     assert "3 blocks in random order" in text
     columns = list(found.tables[0].columns)
     assert columns == ["row", "shape", "tcmalloc: published", "ours", "jemalloc: published", "ours"]

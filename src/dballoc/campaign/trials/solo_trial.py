@@ -249,7 +249,9 @@ class _Trial:
         admin, engine = self.life.running.admin, self.prepared.server.engine
         count = self.experiment.data.tables if self.context.setting.contents.tables else 0
         try:
-            before = begin_settling(admin, engine, [f"sbtest{n}" for n in range(1, count + 1)])
+            with sample_in_background(lambda: self._take_sample(series)):
+                tables = [f"sbtest{n}" for n in range(1, count + 1)]
+                before = begin_settling(admin, engine, tables)
             remaining = max(0.0, end - time.monotonic())
             self._stay_idle(replace(step, seconds=remaining), series)
             end_settling(admin, before)
