@@ -268,3 +268,4 @@ def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> Non
     ]
     assert max(caches) + small.threads[-1] * 2 * 2**20 < 4 * 2**30
     assert small.time.level <= 40
+    assert small.time.settle <= 10

@@ -16,7 +16,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
 from dballoc.experiment.fewer_cpus import describe_missing_cpus, fit_cpus
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, Time
 
 Table = dict[str, Any]
 
@@ -122,11 +122,7 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     table["data"] = table.get("data", {}) | {
         "rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))
     }
-    table["time"] = table.get("time", {}) | {
-        key: format_duration(max(least, getattr(experiment.time, key) * factor))
-        for key, least in SHORTEST.items()
-        if getattr(experiment.time, key) and (key != "settle" or experiment.settles)
-    }
+    table["time"] = table.get("time", {}) | _shrink_times(experiment, factor)
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
     _add_rocksdb_defaults(experiment, table)
@@ -140,6 +136,20 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
         if size := getattr(experiment.fit, key):
             table["fit"][key] = _shrink_size(size, factor, least)
     return fit_cpus(table, cpus)
+
+
+def _shrink_times(experiment: Experiment, factor: float) -> Table:
+    """Return the shorter times. That of settling is the default's where nothing says that the
+    server settles: experiments of before it could are scaled to what they were.
+    """
+    times = {key: getattr(experiment.time, key) for key in SHORTEST}
+    if not experiment.settles and times["settle"] == Time().settle:
+        del times["settle"]
+    return {
+        key: format_duration(max(SHORTEST[key], seconds * factor))
+        for key, seconds in times.items()
+        if seconds
+    }
 
 
 def _describe_original(experiment: Experiment, factor: float, cpus: Collection[int]) -> Table:
