@@ -78,9 +78,10 @@ def test_what_fit_searches_shrinks_with_its_memory(experiment: Make) -> None:
         64 * 2**20,
     )
     # Where the file leaves them out, they still follow from the memory.
-    assert scale.scale_experiment(
-        experiment(limits={"memory": "120G"}), 1 / 64, TWO, "x"
-    ).fit.start is None
+    assert (
+        scale.scale_experiment(experiment(limits={"memory": "120G"}), 1 / 64, TWO, "x").fit.start
+        is None
+    )
 
 
 def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:

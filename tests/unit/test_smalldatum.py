@@ -7,9 +7,9 @@ import pytest
 from dballoc import catalogue
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.published_figures import Published, Table
+from dballoc.cli.shared import experiment_from_flags
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment
-from dballoc.cli.shared import experiment_from_flags
 
 # github.com/mdcallag/mytools, bench/arc/apr25.c48.malloc/25apr.c48.inno.conf and …fbmy.conf, but for paths (datadir, tmpdir,
 # innodb_data_home_dir, innodb_data_file_path, innodb_log_group_home_dir, rocksdb_wal_dir, that of log_bin), server_id, and

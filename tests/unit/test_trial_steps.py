@@ -85,9 +85,7 @@ def test_with_a_warmup_for_all_only_what_runs_before_is_left(experiment) -> None
         "idle",
     ]
     # It belongs to its workload, in a start of its own too.
-    slot = Slot(
-        block=1, attempt=0, position=1, variant="glibc", role="A1", workload="oltp_insert"
-    )
+    slot = Slot(block=1, attempt=0, position=1, variant="glibc", role="A1", workload="oltp_insert")
     assert "settle" not in titles(model, slot)
 
 

@@ -312,10 +312,10 @@ class Experiment(_Table):
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
     warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
-    of its own warm-up: workloads, and :data:`SETTLE`. ``published``: the published figures of the catalogue that it repeats. ``profile``:
-    what each variant is profiled for, once, after it was measured. ``counters``: what is counted
-    of the server by perf_event_open(2), where the host can. ``small``: the factor that ``--scale
-    small`` stands for.
+    of its own warm-up: workloads, and :data:`SETTLE`. ``published``: the published figures of the
+    catalogue that it repeats. ``profile``: what each variant is profiled for, once, after it was
+    measured. ``counters``: what is counted of the server by perf_event_open(2), where the host can.
+    ``small``: the factor that ``--scale small`` stands for.
     """
 
     name: Name = "experiment"

@@ -39,8 +39,8 @@ class Step:
 def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """Plan the steps of a trial: the load of the tables where there is one, the warm-up SQL, then
     for each workload a warm-up (or one for all, or what is to run before it, where the experiment
-    says so) and its rising levels, then idle; after all that, unmeasured, the loads once more for a profile. ``tables``:
-    whether sysbench's tables are there.
+    says so) and its rising levels, then idle; after all that, unmeasured, the loads once more for a
+    profile. ``tables``: whether sysbench's tables are there.
 
     Warm-ups run at the lowest level: a higher one would raise the memory that the first levels
     show.

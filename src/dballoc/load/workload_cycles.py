@@ -10,8 +10,8 @@ Table = dict[str, Any]
 
 
 def expand(table: Table) -> Table:
-    """Return an experiment's table with every cycle replaced by its workloads, its warm-ups and what
-    runs before single workloads, unless the table has its own.
+    """Return an experiment's table with every cycle replaced by its workloads, by its warm-ups and
+    by what runs before single workloads, unless the table has its own.
     """
     names = table.get("workloads")
     if not isinstance(names, list) or not any(isinstance(n, str) and n in cycles() for n in names):

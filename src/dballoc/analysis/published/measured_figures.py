@@ -15,8 +15,8 @@ from dballoc.experiment import scale
 # level has :data:`dballoc.analysis.tables.level_curves.MEASURES`.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
-# Further measures of a level: what the whole host did, by query, where posts count queries; of which
-# measure by operation each is made. An operation is a transaction here, which may have many
+# Further measures of a level: what the whole host did by query, as some posts have it, and the
+# measure by operation that each is made of. An operation is a transaction, of any number of
 # queries.
 BY_QUERY = {
     "host_cpu_per_query": "host_cpu_per_operation",

@@ -27,8 +27,8 @@ from dballoc.profile.heap import probe_launch
 from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
-from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import binary_log, data_template, option_check, replication
+from dballoc.servers.private import command_line as server_options
 
 # The most clients that dballoc gives a duet by itself.
 MOST_DUET_CLIENTS = 64

@@ -239,9 +239,7 @@ class _Trial:
             self.life.check_alive(step.title)
             self.life.running.child.wait(min(1.0, remaining))
             rss = self._take_sample(series).rss
-            self.context.observer.tick(
-                Tick(rss, step.seconds - max(0.0, end - time.monotonic()))
-            )
+            self.context.observer.tick(Tick(rss, step.seconds - max(0.0, end - time.monotonic())))
 
     def _settle(self, step: Step, series: _Series) -> None:
         """Let the server do what it owes after writes, for the step's time at least."""
