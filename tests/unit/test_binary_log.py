@@ -159,9 +159,7 @@ def room(experiment: Experiment, options: dict[str, str], redo_bytes: int = 0) -
         sysbench=Sysbench(Path("/s"), "1.0", Path("/s")),
         contents=nothing,
     )
-    tables = (
-        data_template.tables_bytes(experiment.data) if "load" in experiment.workloads else 0
-    )
+    tables = data_template.tables_bytes(experiment.data) if "load" in experiment.workloads else 0
     return campaign.disk_needed - MIB - tables
 
 

@@ -39,9 +39,7 @@ def test_rounding_never_makes_others_negative() -> None:
 
 def test_no_time_between_readings_is_no_division_by_zero() -> None:
     assert (
-        disturbed_block.compute_block_noise(
-            host(100, 40, 0), host(100, 40, 0), 0, (1, 1)
-        ).steal
+        disturbed_block.compute_block_noise(host(100, 40, 0), host(100, 40, 0), 0, (1, 1)).steal
         == 0
     )
 

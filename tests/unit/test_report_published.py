@@ -129,7 +129,7 @@ def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
     found = make_published_section(load_campaign(small), post("smalldatum-2025-myrocks"))
     text = " ".join(found.text)
     assert (
-        "Of 107 rows, 5 were measured here: the shape agrees in 3, differs in 2 and is open in 0."
+        "Of 107 rows, 9 were measured here: the shape agrees in 6, differs in 3 and is open in 0."
         in text
     )
     assert "It differs in point-query_range=100 (Relative QPS)" in text

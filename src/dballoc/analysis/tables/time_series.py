@@ -141,9 +141,7 @@ def _collect_server_samples(campaign: Campaign) -> pl.DataFrame:
 def _collect_host_samples(campaign: Campaign) -> pl.DataFrame:
     samples = _join_trials(campaign, campaign.host_sample).sort("trial", "t")
     times = ("user", "system", "idle", "iowait", "steal")
-    return _find_rates(
-        samples, "host_user", used=pl.col("user"), of=pl.sum_horizontal(*times)
-    )
+    return _find_rates(samples, "host_user", used=pl.col("user"), of=pl.sum_horizontal(*times))
 
 
 def _find_rates(

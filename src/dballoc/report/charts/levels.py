@@ -83,9 +83,9 @@ def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
 def has_many_queries(summary: pl.DataFrame, workload: str) -> bool:
     """Whether a transaction is more than one query, so that QPS is another figure than TPS."""
     means = {
-        measure: summary.filter(
-            (pl.col("measure") == measure) & (pl.col("workload") == workload)
-        )["mean"].sum()
+        measure: summary.filter((pl.col("measure") == measure) & (pl.col("workload") == workload))[
+            "mean"
+        ].sum()
         for measure in ("tps", "qps")
     }
     return means["qps"] > _ONE_QUERY * means["tps"]

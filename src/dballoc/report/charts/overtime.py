@@ -171,9 +171,7 @@ def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Fi
     caption = f"Mean over trials, on a common clock. {on_top} is warm-up and idle time.{remark}"
     line = _draw_lines(rows, x, title, variants, legend)
     chart = alt.layer(*borders, line).properties(height=_HEIGHT)
-    return Figure(
-        f"time-{key.replace('_', '-')}", f"{name}, from start to end", caption, chart
-    )
+    return Figure(f"time-{key.replace('_', '-')}", f"{name}, from start to end", caption, chart)
 
 
 def _has_room_for_levels(steps: pl.DataFrame) -> bool:

@@ -47,9 +47,9 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
         "lower level.",
         "CPU, context switches and memory are the server's own, unless they are called the host's: "
         "those are of everything that ran on it, the clients included. The server's context "
-        "switches are voluntary and involuntary ones of all its threads. Peak RSS is the kernel's high-water mark, reset "
-        "before each step: the highest of one start, after the seconds of load that its steps "
-        "have. It does not say what a server grows to in hours.",
+        "switches are voluntary and involuntary ones of all its threads. Peak RSS is the kernel's "
+        "high-water mark, reset before each step: the highest of one start, after the seconds of "
+        "load that its steps have. It does not say what a server grows to in hours.",
         *describe_counters(campaign),
         "A trial counts only if the server is proved to use the allocator asked for: by the "
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
