@@ -59,6 +59,7 @@ innodb_max_purge_lag_delay=1000000
 MYROCKS = """
 slow_query_log=OFF
 binlog_checksum=crc32
+default_storage_engine=rocksdb
 skip_innodb=
 transaction_isolation=READ-COMMITTED
 rocksdb_flush_log_at_trx_commit=2
