@@ -124,14 +124,16 @@ def _collect_throughput(campaign: Campaign) -> pl.DataFrame:
 def _collect_server_samples(campaign: Campaign) -> pl.DataFrame:
     samples = add_virtual_size(_join_trials(campaign, campaign.sample)).sort("trial", "t")
     user = _find_rates(samples, "user", used=pl.col("cpu_user"))
-    sizes = {"rss": "rss", "vsz": "virtual", "usable": pl.col("vsz") - pl.col("reserved")}
+    sizes = {
+        "rss": pl.col("rss"),
+        "vsz": pl.col("virtual"),
+        "usable": pl.col("vsz") - pl.col("reserved"),
+    }
     return pl.concat(
         [
             user,
             *(
-                samples.with_columns(value=size).select(
-                    *_PLACE, measure=pl.lit(measure), t="t", value=pl.col("value").cast(pl.Float64)
-                )
+                samples.select(*_PLACE, measure=pl.lit(measure), t="t", value=size.cast(pl.Float64))
                 for measure, size in sizes.items()
             ),
         ]

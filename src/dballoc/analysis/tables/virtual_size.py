@@ -14,8 +14,8 @@ def add_virtual_size(samples: pl.DataFrame) -> pl.DataFrame:
     reserved when it had started is left out.
     """
     at_start = pl.col("reserved").sort_by("t").first().over("trial")
-    own = pl.when(at_start >= _OF_THE_SERVER).then(at_start).otherwise(0)
-    return samples.with_columns(virtual=(pl.col("vsz") - own).clip(0))
+    of_server = pl.when(at_start >= _OF_THE_SERVER).then(at_start).otherwise(0)
+    return samples.with_columns(virtual=(pl.col("vsz") - of_server).clip(0))
 
 
 def reserves_terabytes(samples: pl.DataFrame) -> bool:
