@@ -15,6 +15,7 @@ from pydantic import (
 
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.durations_and_sizes import Duration, Size
+from dballoc.experiment.post import Post
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
@@ -313,8 +314,9 @@ class Experiment(_Table):
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
     warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
     of its own warm-up: workloads, and :data:`SETTLE`. ``published``: the published figures of the
-    catalogue that it repeats. ``profile``: what each variant is profiled for, once, after it was
-    measured. ``counters``: what is counted of the server by perf_event_open(2), where the host can.
+    catalogue that it repeats; ``post``: what their post states of its set-up, which decides nothing
+    of the campaign. ``profile``: what each variant is profiled for, once, after it was measured.
+    ``counters``: what is counted of the server by perf_event_open(2), where the host can.
     ``small``: the factor that ``--scale small`` stands for.
     """
 
@@ -349,6 +351,7 @@ class Experiment(_Table):
     fit: Fit = Fit()
     noise: Noise = Noise()
     workload: dict[Name, Workload] = {}
+    post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]
 
     @field_validator("threads", "workloads", "warm", "counters")
