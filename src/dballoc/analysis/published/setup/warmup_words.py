@@ -37,7 +37,7 @@ def _describe_start(experiment: Experiment, workload: str | None) -> Iterator[st
         level=experiment.threads[0] if experiment.levels == "fresh" else None,
         workload=workload,
     )
-    steps = [s for s in plan_steps(experiment, slot) if s.kind in ("sql", "warmup")]
+    steps = [s for s in plan_steps(experiment, slot) if s.kind in ("sql", "warmup", "settle")]
     scans = [step for step in steps if _is_scan(step)]
     for step in steps:
         if _is_scan(step):
@@ -45,6 +45,8 @@ def _describe_start(experiment: Experiment, workload: str | None) -> Iterator[st
                 yield SCAN
         elif step.kind == "sql":
             yield step.sql or ""
+        elif step.kind == "settle":
+            yield f"settling for {format_duration(step.seconds)}"
         else:
             yield f"{step.workload} for {format_duration(step.seconds)}"
 
