@@ -17,6 +17,7 @@ from harness import Cli, Experiment, rows
 from dballoc import catalogue
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
+from dballoc.campaign.trials.settling import begin_settling, end_settling
 from dballoc.experiment import experiment_file, model
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
@@ -231,6 +232,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_the_published_set_is_what_is_tested() -> None:
     assert {*PUBLISHED, "load"} == set(catalogue.cycles()["microbenchmarks"]["workloads"])
+
+
+def test_a_server_gets_its_settings_back_after_settling(served: Served) -> None:
+    names = ("innodb_max_dirty_pages_pct", "innodb_max_dirty_pages_pct_lwm")
+
+    def read() -> list[float]:
+        return [float(served.admin.rows(f"SELECT @@GLOBAL.{name}")[0][0]) for name in names]
+
+    first = read()
+    before = begin_settling(served.admin, "innodb", ["sbtest1", "sbtest2"])
+    # MariaDB has no third one.
+    assert sorted(name for name, _ in before) == sorted(names)
+    assert read() == [1, 1]
+    end_settling(served.admin, before)
+    assert read() == first
 
 
 # Without these none of the set is left out.

@@ -88,6 +88,17 @@ def test_what_is_written_is_read_back(model: Experiment) -> None:
     assert experiment_file.compute_identity(again) == experiment_file.compute_identity(model)
 
 
+def test_what_runs_before_is_read_back(experiment) -> None:
+    model = experiment(
+        before={"oltp_read_only": ["settle", "oltp_insert"]}, time={"settle": "1m30s"}
+    )
+    text = experiment_file.format_experiment(model)
+    assert tomllib.loads(text)["time"]["settle"] == "1m30s"
+    assert experiment_file.build_experiment(tomllib.loads(text), "here") == model
+    assert model.loads == ["oltp_read_only", "oltp_insert"]
+    assert model.settles
+
+
 def test_every_shipped_experiment_is_valid(tmp_path: Path) -> None:
     for name, text in catalogue.experiments().items():
         path = tmp_path / f"{name}.toml"
@@ -105,6 +116,8 @@ def test_identity_tells_experiments_apart(experiment) -> None:
         {"blocks": 3},
         {"variant": [{"name": "glibc"}]},
         {"counters": []},
+        {"before": {"oltp_read_only": ["settle"]}},
+        {"time": {"settle": "20s"}},
     ]
     for change in changes:
         assert experiment_file.compute_identity(

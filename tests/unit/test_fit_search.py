@@ -4,6 +4,7 @@ files.
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.cli.shared import experiment_from_flags
+from dballoc.cli.verbs import fit as verb
 from dballoc.errors import UsageError
-from dballoc.experiment import cache_size_search
+from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
 from dballoc.report import fit_report as said
@@ -135,6 +137,30 @@ def test_the_answer(fitted) -> None:
     assert answer.variants[0].text == (
         "innodb_buffer_pool_size = 384M: peak RSS 504 MiB, 1.31 times the cache; 400M was killed, at 511 MiB of RSS"
     )
+
+
+def print_experiment(capsys: pytest.CaptureFixture, **arguments: Any) -> Experiment:
+    """The experiment that ``dballoc fit --print`` shows."""
+    verb.fit(**arguments, print_=True)
+    return experiment_file.build_experiment(tomllib.loads(capsys.readouterr().out), "printed")
+
+
+def test_a_shipped_experiment_by_name_and_smaller(capsys: pytest.CaptureFixture) -> None:
+    name = "smalldatum-2025-myrocks-fit"
+    small = print_experiment(capsys, named=name, scale="small", tolerance="8M")
+    assert (small.name, small.data.rows) == (name, 250_000)
+    assert small.limits.memory == 614 * MIB
+    assert (small.fit.start, small.fit.tolerance) == (205 * MIB, 8 * MIB)
+    assert print_experiment(capsys).name == "fit"
+
+
+def test_of_file_and_name_there_is_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give an experiment file or --experiment NAME, not both"):
+        verb.fit(experiment=tmp_path / "x.toml", named="fit", print_=True)
+    with pytest.raises(UsageError, match="experiment fit: --scale small needs the key small"):
+        verb.fit(scale="small", print_=True)
+    with pytest.raises(UsageError, match="--scale: '' is neither small nor a number"):
+        verb.fit(scale="", print_=True)
 
 
 def test_every_kind_of_end(fitted) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 from example_results import SIZES
 
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.published import published_figures
+from dballoc.analysis.published import measured_figures, published_figures
 from dballoc.analysis.published.published_comparison import compare_published
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import Shape
@@ -56,7 +57,7 @@ def small(make: Make) -> Path:
 
 
 def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
-    qps, memory = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
+    qps, memory, *_ = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
     figure = qps.figures["hot-points_range=100", "jemalloc"]
     assert (figure.cell.value, figure.blocks) == (1.00, 3)
     assert figure.value == pytest.approx(1, abs=0.01)
@@ -65,14 +66,14 @@ def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
     assert qps.figures["insert_range=100", "jemalloc"].value is None
     rss = memory.figures["glibc", "peak RSS, GB"]
     assert rss.cell.value == 36.2
-    assert rss.value == pytest.approx(160 * 2**20 / 1e9, rel=0.02)
+    assert rss.value == pytest.approx(160 * 2**20 / 2**30, rel=0.02)
     assert memory.figures["glibc", "peak RSS ÷ block cache"].value == pytest.approx(
         160 / 128, rel=0.02
     )
 
 
 def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
-    qps, memory = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
+    qps, memory, *_ = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
     # 1.00 in the post, 1.00 here; tcmalloc was not run.
     assert qps.shapes["hot-points_range=100"] is Shape.AGREES
     # 1.04 in the post, 1.00 here.
@@ -89,6 +90,33 @@ def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
     assert pair.measured_ratio.high < 1
 
 
+def test_what_is_not_measured_here_has_the_posts_figure_alone(small: Path) -> None:
+    post_tables = post("smalldatum-2025-myrocks")
+    tables = {t.title: t for t in make_published_section(load_campaign(small), post_tables).tables}
+    title = "CPU of the whole host per query, µs"
+    rows = {row[0]: row for row in tables[title].rows}
+    # Warm-ups of the post are no workloads here, and a scan's thousand rows no operation.
+    for name in ("point-query.pre_range=100", "points-covered-si.warm_range=100", "scan_range=100"):
+        assert rows[name][1] == "–"
+        assert rows[name][3::2] == ["–", "–", "–"]
+        assert float(rows[name][2].replace(",", "")) > 100
+
+
+def test_a_query_has_its_share_of_a_transaction() -> None:
+    levels = pl.DataFrame(
+        {
+            "tps": [100.0],
+            "qps": [1600.0],
+            "host_cpu_per_operation": [320.0],
+            "context_switches_per_operation": pl.Series([None], dtype=pl.Float64),
+        }
+    )
+    [row] = measured_figures._divide_by_queries(levels).to_dicts()
+    assert row["host_cpu_per_query"] == pytest.approx(20)
+    # Nothing is made of what was not measured.
+    assert row["context_switches_per_query"] is None
+
+
 def test_one_block_decides_nothing(make: Make) -> None:
     path = make(
         "one", blocks=1, workloads=POINTS, threads=[256], published="smalldatum-2025-myrocks"
@@ -101,14 +129,14 @@ def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
     found = make_published_section(load_campaign(small), post("smalldatum-2025-myrocks"))
     text = " ".join(found.text)
     assert (
-        "Of 35 rows, 5 were measured here: the shape agrees in 3, differs in 2 and is open in 0."
+        "Of 107 rows, 9 were measured here: the shape agrees in 6, differs in 3 and is open in 0."
         in text
     )
     assert "It differs in point-query_range=100 (Relative QPS)" in text
     assert "48 CPUs there, 2 here" in text
     assert "Scaled to 0.01" in text
     assert "MariaDB 10.11.1 stands for Facebook's MySQL 8.0.32." in text
-    assert "client included; ours are the server's alone" in text
+    assert "here the clients run on it too" in text
     assert "3 blocks in random order" in text
     columns = list(found.tables[0].columns)
     assert columns == ["row", "shape", "tcmalloc: published", "ours", "jemalloc: published", "ours"]
@@ -175,7 +203,7 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
 def test_the_tables_are_there_as_csv(small: Path) -> None:
     found = collect_published_tables(load_campaign(small), post("smalldatum-2025-myrocks"))
     assert set(found) == {"published", "published-shape"}
-    assert found["published"].height == 32 * 2 + 3 * 3
+    assert found["published"].height == 32 * 2 + 3 * 3 + 2 * 36 * 3
     assert set(found["published-shape"]["shape"]) == {"agrees", "differs", "undecided"}
 
 

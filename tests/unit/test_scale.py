@@ -31,6 +31,7 @@ def test_rows_memory_times_and_levels_shrink_together(experiment: Make) -> None:
     assert (small.time.warmup, small.time.level, small.time.idle) == (6.0, 12.0, 0.0)
     was = small.scaled
     assert was is not None
+    assert "settle" not in experiment_file.format_experiment(small)
     assert (was.factor, was.rows, was.threads, was.level, was.memory) == (
         0.01,
         50_000_000,
@@ -49,6 +50,38 @@ def test_what_cannot_be_measured_or_started_is_not_made(experiment: Make) -> Non
     assert (tiny.time.warmup, tiny.time.level, tiny.time.idle, tiny.budget) == (1.0, 3.0, 0.0, 60.0)
     assert tiny.limits.memory == 512 * 2**20
     assert tiny.threads == [1, 2, 8]
+
+
+def test_settling_shrinks_like_the_times(experiment: Make) -> None:
+    long = {
+        "before": {"oltp_read_only": ["settle"]},
+        "time": {"warmup": "0s", "settle": "10m", "level": "10m"},
+    }
+    assert scale.scale_experiment(experiment(**long), 0.01, TWO, "x").time.settle == 6
+    assert scale.scale_experiment(experiment(**long), 0.0001, TWO, "x").time.settle == 1
+
+
+def test_a_log_shrinks_and_is_no_cache(experiment: Make) -> None:
+    options = {"innodb_buffer_pool_size": "8G", "innodb_redo_log_capacity": "100G"}
+    small = scale.scale_experiment(experiment(server={"options": options}), 0.01, TWO, "x")
+    assert small.server.options["innodb_redo_log_capacity"] == "1G"
+    assert small.scaled is not None
+    assert small.scaled.memory == 8 * 2**30
+
+
+def test_what_fit_searches_shrinks_with_its_memory(experiment: Make) -> None:
+    searched = {"limits": {"memory": "120G"}, "fit": {"start": "80G", "tolerance": "4G"}}
+    small = scale.scale_experiment(experiment(**searched), 1 / 64, TWO, "x")
+    assert (small.limits.memory, small.fit.start, small.fit.tolerance) == (
+        1920 * 2**20,
+        1280 * 2**20,
+        64 * 2**20,
+    )
+    # Where the file leaves them out, they still follow from the memory.
+    assert (
+        scale.scale_experiment(experiment(limits={"memory": "120G"}), 1 / 64, TWO, "x").fit.start
+        is None
+    )
 
 
 def test_a_variants_own_cache_shrinks_too(experiment: Make) -> None:
@@ -236,3 +269,4 @@ def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> Non
     ]
     assert max(caches) + small.threads[-1] * 2 * 2**20 < 4 * 2**30
     assert small.time.level <= 40
+    assert small.time.settle <= 10

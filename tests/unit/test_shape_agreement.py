@@ -7,10 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc import catalogue
-from dballoc.analysis.published import published_figures
+from dballoc.analysis.published import measured_figures, published_figures
 from dballoc.analysis.published.shape_agreement import BAND, Shape, combine_shapes, judge_shape
+from dballoc.analysis.tables import level_curves
 from dballoc.experiment import experiment_file
 
+# What a published figure can be of.
+MEASURES = {
+    *measured_figures.OF_TRIAL,
+    *level_curves.MEASURES,
+    *measured_figures.BY_QUERY,
+    *measured_figures.BY_QUERY.values(),
+}
 A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
 
 
@@ -76,6 +84,7 @@ def test_every_published_figure_has_its_place_in_the_shipped_experiment(name: st
             assert table.baseline in table.columns
         for cell in table.cells:
             assert cell.value > 0
+            assert cell.measure in MEASURES
             if "microbenchmarks" not in experiment.workloads:
                 assert cell.workload is None or cell.workload in experiment.workloads
             if isinstance(cell.threads, int):

@@ -37,6 +37,58 @@ def test_every_workload_has_its_own_warmup(experiment) -> None:
     ]
 
 
+def test_what_runs_before_a_workload_takes_the_place_of_its_own_warmup(experiment) -> None:
+    model = experiment(
+        workloads=["load", "oltp_insert", "oltp_read_only", "oltp_delete"],
+        before={
+            "oltp_insert": ["settle", "oltp_point_select"],
+            "oltp_read_only": ["settle", "oltp_read_only"],
+        },
+        threads=[2, 4],
+        time=TIMES | {"settle": "7s"},
+        warmup_sql=[],
+    )
+    steps = plan_steps(model, ONE_START)
+    assert [s.title for s in steps] == [
+        "level load 4",
+        "settle",
+        "warmup oltp_point_select 2",
+        "level oltp_insert 2",
+        "level oltp_insert 4",
+        "settle",
+        "warmup oltp_read_only 2",
+        "level oltp_read_only 2",
+        "level oltp_read_only 4",
+        "warmup oltp_delete 2",
+        "level oltp_delete 2",
+        "level oltp_delete 4",
+        "idle",
+    ]
+    # Two settlings, three warm-ups, six levels, idling.
+    assert sum_planned_seconds(steps) == 2 * 7 + 3 * 5 + 6 * 10 + 3
+    assert [s.stored_kind for s in steps[:3]] == ["level", "sql", "warmup"]
+
+
+def test_with_a_warmup_for_all_only_what_runs_before_is_left(experiment) -> None:
+    model = experiment(
+        workloads=["oltp_insert", "oltp_delete"],
+        warm=["oltp_read_only"],
+        before={"oltp_delete": ["settle"]},
+        threads=[2],
+        time=TIMES,
+    )
+    assert titles(model) == [
+        "warmup oltp_read_only 2",
+        "level oltp_insert 2",
+        "settle",
+        "level oltp_delete 2",
+        "idle",
+    ]
+    # It belongs to its workload, in a start of its own too.
+    slot = Slot(block=1, attempt=0, position=1, variant="glibc", role="A1", workload="oltp_insert")
+    assert "settle" not in titles(model, slot)
+
+
 def test_a_fresh_start_runs_its_own_level_alone(experiment) -> None:
     model = experiment(threads=[1, 8], levels="fresh", time=TIMES, warmup_sql=[])
     assert titles(

@@ -61,8 +61,11 @@ def test_the_published_set_is_whole() -> None:
 def test_a_cycle_stands_for_its_workloads() -> None:
     table = expand({"workloads": ["microbenchmarks", "tpcc"]})
     assert table["workloads"] == [*MICRO["workloads"], "tpcc"]
-    assert table["warm"] == ["point-query_range=100", "scan_range=100"]
-    assert expand({"workloads": ["microbenchmarks"], "warm": []})["warm"] == []
+    assert table["warm"] == ["point-query_range=100"]
+    assert table["before"] == MICRO["before"]
+    own = expand({"workloads": ["microbenchmarks"], "warm": [], "before": {}})
+    assert own["warm"] == []
+    assert own["before"] == {}
     for other in ({"workloads": ["tpcc"]}, {}, {"workloads": 1}, {"workloads": [1]}):
         assert expand(other) == other
 
@@ -70,8 +73,12 @@ def test_a_cycle_stands_for_its_workloads() -> None:
 def test_a_cycle_on_the_command_line() -> None:
     model = experiment_from_flags.experiment(None, None, {"workloads": ["microbenchmarks"]})
     assert (model.workloads, model.warm) == (MICRO["workloads"], MICRO["warm"])
+    assert model.before == MICRO["before"]
     # Other workloads on the command line have nothing to do with what warms up for the file's.
-    assert experiment_from_flags.experiment(None, None, {"workloads": ["oltp_insert"]}).warm == []
+    other = experiment_from_flags.experiment(
+        None, "smalldatum-2025-innodb", {"workloads": ["oltp_insert"]}
+    )
+    assert (other.warm, other.before) == ([], {})
 
 
 def test_a_workload_with_other_options(experiment) -> None:
@@ -112,6 +119,11 @@ def test_what_an_own_workload_cannot_be(experiment, own, message) -> None:
         ({"workloads": ["oltp_insert", "load"]}, "load comes first"),
         ({"workloads": ["load"], "data": {"sql": ["/x.sql"]}}, "it cannot fill data of your own"),
         ({"workloads": ["oltp_insert"], "warm": ["load"]}, "load is not a warm-up"),
+        ({"before": {"oltp_insert": ["settle"]}}, "before: 'oltp_insert' is not among"),
+        ({"before": {"oltp_read_only": ["load"]}}, "before: load comes first"),
+        ({"before": {"oltp_read_only": []}}, "at least 1 item"),
+        ({"workloads": ["settle"]}, "settle is a step of before, not a workload"),
+        ({"warm": ["settle"]}, "settle is a step of before, not a workload"),
         ({"workload": {"x": {"use": "tpcc", "sql": "/x.sql"}}}, "give exactly one of script"),
     ],
 )

@@ -87,7 +87,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
 
 
 def _check_loads(experiment: Experiment, tables: Tables) -> None:
-    workloads = {*experiment.workloads, *experiment.warm}
+    workloads = set(experiment.loads)
     for table in ("trial", "step", "slice", "slice_counter"):
         _check_values(
             tables[table]["workload"].drop_nulls(),

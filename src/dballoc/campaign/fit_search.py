@@ -27,10 +27,11 @@ from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import LOAD, Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.measure.server_counters import Countable
 from dballoc.servers.private import command_line as server_options
+from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import KIND, Results, TrialRecord
 
@@ -175,6 +176,8 @@ class _Fit:
 
     def _warn_about_small_data(self, templates: dict[str, Template]) -> None:
         smallest = min(template.size for template in templates.values())
+        if LOAD in self.experiment.workloads:
+            smallest = max(smallest, data_template.tables_bytes(self.experiment.data))
         if smallest < self.sizes.memory:
             self.observer.notice(
                 f"the data take {smallest / _MIB:,.0f} MiB, but the memory limit is "

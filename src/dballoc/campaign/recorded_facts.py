@@ -81,7 +81,7 @@ def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
     experiment = setting.experiment
     load = experiment.load
     workloads = {}
-    for name in dict.fromkeys([*experiment.workloads, *experiment.warm]):
+    for name in experiment.loads:
         work = setting.sysbench.workload(name)
         workloads[name] = {
             "title": work.title,

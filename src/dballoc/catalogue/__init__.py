@@ -49,6 +49,11 @@ def cycles() -> Entries:
     return _read("cycles")
 
 
+def settling() -> Entries:
+    """What an engine does while its server settles; see settling.toml."""
+    return _read("settling")
+
+
 def foreign_options() -> dict[str, Any]:
     """What of another server's options is left out or moved; see options.toml."""
     return _read("options")

@@ -14,7 +14,7 @@ from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import sweep
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.experiment.model import USUAL_DISCARD, Experiment, Replica, Variant
+from dballoc.experiment.model import USUAL_DISCARD, Experiment, Replica, Time, Variant
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -72,6 +72,8 @@ def format_experiment(experiment: Experiment) -> str:
     for section in ("server", "data", "time"):
         table[section] = getattr(experiment, section).model_dump(mode="json", exclude_none=True)
         table[section] = {k: v for k, v in table[section].items() if v not in ({}, [])}
+    if experiment.time.settle == Time().settle:
+        del table["time"]["settle"]
     scalars = {k: v for k, v in table.items() if not isinstance(v, dict) and k != "variant"}
     tables = {k: v for k, v in table.items() if isinstance(v, dict)}
     variants = [_format_array_item("variant", entry) for entry in table["variant"]]
@@ -86,8 +88,10 @@ def _format_array_item(name: str, entry: dict[str, Any]) -> str:
 
 
 def compute_identity(experiment: Experiment) -> str:
-    """Return a short hash; two experiments with the same one may share a results directory."""
-    table = experiment.model_dump(mode="json")
+    """Return a short hash; two experiments with the same one may share a results directory. What a
+    post states decides nothing of a campaign, so it does not count.
+    """
+    table = experiment.model_dump(mode="json", exclude={"post"})
     _drop_later_keys(table)
     text = json.dumps(table, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -101,6 +105,10 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["counters"]
     if table["replica"] == Replica().model_dump(mode="json"):
         del table["replica"]
+    if not table["before"]:
+        del table["before"]
+    if table["time"]["settle"] == format_duration(Time().settle):
+        del table["time"]["settle"]
     for workload in table["workload"].values():
         if not workload["replica"]:
             del workload["replica"]

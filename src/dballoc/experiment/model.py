@@ -15,6 +15,7 @@ from pydantic import (
 
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.durations_and_sizes import Duration, Size
+from dballoc.experiment.post import Post
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
@@ -38,6 +39,9 @@ BUILTIN = "builtin"
 # The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no
 # time and no warm-up, and what runs after it in the same server start uses the tables it filled.
 LOAD = "load"
+
+# In ``before``: no workload, but a wait for what the server owes after writes.
+SETTLE = "settle"
 
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
 MOST_CLIENTS = 1_000_000
@@ -181,9 +185,12 @@ class Load(_Table):
 
 
 class Time(_Table):
-    """How long each step lasts, and how long a server may take to start or stop."""
+    """How long each step lasts, and how long a server may take to start or stop. ``settle``: of a
+    step ``settle`` in ``before``.
+    """
 
     warmup: Duration = 10.0
+    settle: Duration = 10.0
     level: Duration = 30.0
     idle: Duration = 10.0
     start: Duration = 120.0
@@ -305,10 +312,12 @@ class Experiment(_Table):
     not possible.
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
-    warm-up. ``published``: the published figures of the catalogue that it repeats. ``profile``:
-    what each variant is profiled for, once, after it was measured. ``counters``: what is counted
-    of the server by perf_event_open(2), where the host can. ``small``: the factor that ``--scale
-    small`` stands for.
+    warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
+    of its own warm-up: workloads, and :data:`SETTLE`. ``published``: the published figures of the
+    catalogue that it repeats; ``post``: what their post states of its set-up, which decides nothing
+    of the campaign. ``profile``: what each variant is profiled for, once, after it was measured.
+    ``counters``: what is counted of the server by perf_event_open(2), where the host can.
+    ``small``: the factor that ``--scale small`` stands for.
     """
 
     name: Name = "experiment"
@@ -320,6 +329,7 @@ class Experiment(_Table):
     levels: Literal["rising", "fresh"] = "rising"
     sequence: Literal["cycle", "fresh"] = "cycle"
     warm: list[str] = []
+    before: dict[str, Annotated[list[str], Field(min_length=1, max_length=100)]] = {}
     design: Literal["solo", "duet", "both"] | None = None
     warmup_sql: list[str] | None = None
     blocks: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -341,6 +351,7 @@ class Experiment(_Table):
     fit: Fit = Fit()
     noise: Noise = Noise()
     workload: dict[Name, Workload] = {}
+    post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]
 
     @field_validator("threads", "workloads", "warm", "counters")
@@ -388,6 +399,28 @@ class Experiment(_Table):
         if self.sequence == "cycle" and self.workloads[0] != LOAD:
             raise ValueError(f"workloads: {LOAD} comes first: the others use the tables it fills")
         return self
+
+    @model_validator(mode="after")
+    def _check_before(self) -> Self:
+        for workload, names in self.before.items():
+            if workload not in self.workloads:
+                raise ValueError(f"before: {workload!r} is not among the workloads")
+            if LOAD in (workload, *names):
+                raise ValueError(f"before: {LOAD} comes first; nothing can run before it")
+        if SETTLE in (*self.workloads, *self.warm, *self.workload):
+            raise ValueError(f"{SETTLE} is a step of before, not a workload")
+        return self
+
+    @property
+    def loads(self) -> list[str]:
+        """Every workload that runs, measured or not, each once."""
+        before = (name for names in self.before.values() for name in names if name != SETTLE)
+        return list(dict.fromkeys([*self.workloads, *self.warm, *before]))
+
+    @property
+    def settles(self) -> bool:
+        """Whether there is a step in which the server settles."""
+        return any(SETTLE in names for names in self.before.values())
 
     @property
     def duet_warmup(self) -> float:

@@ -16,7 +16,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
 from dballoc.experiment.fewer_cpus import describe_missing_cpus, fit_cpus
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, Time
 
 Table = dict[str, Any]
 
@@ -54,10 +54,11 @@ LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
 LEAST_CACHE = 16 * 2**20
 LEAST_LIMIT = 512 * 2**20
+LEAST_TOLERANCE = 2**20
 LEAST_FILE = 2**20
 
 # Seconds below which a time is not shortened; 0 stays 0.
-SHORTEST = {"warmup": 1.0, "level": 3.0, "idle": 1.0}
+SHORTEST = {"warmup": 1.0, "settle": 1.0, "level": 3.0, "idle": 1.0}
 SHORTEST_BUDGET = 60.0
 
 SMALL = "small"
@@ -121,11 +122,7 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     table["data"] = table.get("data", {}) | {
         "rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))
     }
-    table["time"] = table.get("time", {}) | {
-        key: format_duration(max(least, getattr(experiment.time, key) * factor))
-        for key, least in SHORTEST.items()
-        if getattr(experiment.time, key)
-    }
+    table["time"] = table.get("time", {}) | _shrink_times(experiment, factor)
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
     _add_rocksdb_defaults(experiment, table)
@@ -135,7 +132,24 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
                 holder["server"] = holder["server"] | {key: _shrink_options(options, factor)}
     if limit := experiment.limits.memory:
         table["limits"] = {"memory": _shrink_size(limit, factor, LEAST_LIMIT)}
+    for key, least in (("start", LEAST_CACHE), ("tolerance", LEAST_TOLERANCE)):
+        if size := getattr(experiment.fit, key):
+            table["fit"][key] = _shrink_size(size, factor, least)
     return fit_cpus(table, cpus)
+
+
+def _shrink_times(experiment: Experiment, factor: float) -> Table:
+    """Return the shorter times. That of settling is the default's where nothing says that the
+    server settles: experiments of before it could are scaled to what they were.
+    """
+    times = {key: getattr(experiment.time, key) for key in SHORTEST}
+    if not experiment.settles and times["settle"] == Time().settle:
+        del times["settle"]
+    return {
+        key: format_duration(max(SHORTEST[key], seconds * factor))
+        for key, seconds in times.items()
+        if seconds
+    }
 
 
 def _describe_original(experiment: Experiment, factor: float, cpus: Collection[int]) -> Table:

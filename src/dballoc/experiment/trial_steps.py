@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dballoc.experiment.model import LOAD, Experiment
+from dballoc.experiment.model import LOAD, SETTLE, Experiment
 from dballoc.experiment.schedule import Slot
 
-Kind = Literal["sql", "warmup", "level", "idle", "slices", "profile"]
+Kind = Literal["sql", "warmup", "settle", "level", "idle", "slices", "profile"]
 
 # Seconds that are profiled, if the levels are that long.
 LONGEST_PROFILE = 10.0
@@ -30,12 +30,17 @@ class Step:
         """The step in words for the display and the raw files: ``level oltp_read_only 16``."""
         return " ".join(str(p) for p in (self.kind, self.workload, self.threads) if p is not None)
 
+    @property
+    def stored_kind(self) -> str:
+        """The kind in the results: settling is stored as what it begins with, statements."""
+        return "sql" if self.kind == "settle" else self.kind
+
 
 def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """Plan the steps of a trial: the load of the tables where there is one, the warm-up SQL, then
-    for each workload a warm-up (or one for all, where the experiment says which) and its rising
-    levels, then idle; after all that, unmeasured, the loads once more for a profile. ``tables``:
-    whether sysbench's tables are there.
+    for each workload a warm-up (or one for all, or what is to run before it, where the experiment
+    says so) and its rising levels, then idle; after all that, unmeasured, the loads once more for a
+    profile. ``tables``: whether sysbench's tables are there.
 
     Warm-ups run at the lowest level: a higher one would raise the memory that the first levels
     show.
@@ -47,7 +52,9 @@ def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[
         steps.append(Step(number=len(steps) + 1, kind=kind, **more))  # type: ignore[arg-type]
 
     def add_warm_up(workload: str) -> None:
-        if experiment.time.warmup:
+        if workload == SETTLE:
+            add_step("settle", seconds=experiment.time.settle)
+        elif experiment.time.warmup:
             add_step("warmup", seconds=experiment.time.warmup, workload=workload, threads=levels[0])
 
     workloads = experiment.runs(slot.workload)
@@ -59,8 +66,8 @@ def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[
         for workload in experiment.warm:
             add_warm_up(workload)
         for workload in timed:
-            if not experiment.warm:
-                add_warm_up(workload)
+            for name in experiment.before.get(workload, [] if experiment.warm else [workload]):
+                add_warm_up(name)
             for threads in levels:
                 add_step("level", seconds=experiment.time.level, workload=workload, threads=threads)
     if experiment.time.idle:

@@ -90,8 +90,7 @@ def settle(experiment: model.Experiment) -> dict[str, Workload]:
             raise UsageError(
                 f"workload.{name}: dballoc has a workload of that name; choose another"
             )
-    names = dict.fromkeys([*experiment.workloads, *experiment.warm])
-    works = {n: _settle(n, experiment) for n in names}
+    works = {n: _settle(n, experiment) for n in experiment.loads}
     _check_replicas(list(works.values()))
     return works
 

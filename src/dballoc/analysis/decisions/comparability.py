@@ -184,8 +184,10 @@ def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
         ("workloads", _join(a.workloads), _join(b.workloads)),
         ("sequence", a.sequence, b.sequence),
         ("warm-up workloads", _join(a.warm), _join(b.warm)),
+        ("before workloads", _join_before(a), _join_before(b)),
         ("clients", _join(a.threads), _join(b.threads)),
         ("warm-up, s", a.time.warmup, b.time.warmup),
+        *([("settling, s", a.time.settle, b.time.settle)] if a.settles and b.settles else []),
         ("level, s", a.time.level, b.time.level),
     ]
     return _list_differences(pairs)
@@ -284,6 +286,10 @@ def _format_value(value: Any) -> str:
 
 def _join(values: Any) -> str:
     return ", ".join(map(str, values))
+
+
+def _join_before(experiment: Experiment) -> str:
+    return "; ".join(f"{w}: {_join(names)}" for w, names in experiment.before.items())
 
 
 def _format_options(options: Mapping[str, str]) -> str:

@@ -15,6 +15,14 @@ from dballoc.experiment import scale
 # level has :data:`dballoc.analysis.tables.level_curves.MEASURES`.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
+# Further measures of a level: what the whole host did by query, as some posts have it, and the
+# measure by operation that each is made of. An operation is a transaction, of any number of
+# queries.
+BY_QUERY = {
+    "host_cpu_per_query": "host_cpu_per_operation",
+    "context_switches_per_query": "context_switches_per_operation",
+}
+
 # One value a block.
 Blocks = Mapping[int, float]
 
@@ -93,8 +101,17 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
 
 
 def _average_levels(campaign: Campaign) -> pl.DataFrame:
-    return (
+    means = (
         level_curves.compute_levels(campaign)
         .group_by(*_PLACE)
         .agg(pl.col(*level_curves.MEASURES).mean())
+    )
+    return _divide_by_queries(means)
+
+
+def _divide_by_queries(levels: pl.DataFrame) -> pl.DataFrame:
+    """Add the measures of :data:`BY_QUERY` to levels."""
+    return levels.with_columns(
+        (pl.col(by_operation) * pl.col("tps") / pl.col("qps")).alias(name)
+        for name, by_operation in BY_QUERY.items()
     )

@@ -4,7 +4,6 @@ Of each there are two files in catalogue/published/. NAME.toml:
 
 source, machine, server, method   where the figures are from and what they are of, in words
 cpus           of its server
-host_wide_cpu  true if its CPU figures are the whole host's, client included, and ours are not
 remarks        what its text says beside the figures
 [[table]]      name, title, caption; and
   across       "columns": figures of a row are compared with each other; "rows": those of a column
@@ -80,7 +79,6 @@ class Published:
     cpus: int
     server: str
     method: str
-    host_wide_cpu: bool
     remarks: tuple[str, ...]
     tables: tuple[Table, ...]
 
@@ -94,10 +92,8 @@ def parse_published(name: str, text: str, figures: str) -> Published:
     tables = [Table(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")]
     if cells:
         raise ValueError(f"{name}: figures of tables that are not described: {', '.join(cells)}")
-    more: dict[str, Any] = {"host_wide_cpu": False} | top
-    return Published(
-        name=name, tables=tuple(tables), **{**more, "remarks": tuple(top.get("remarks", ()))}
-    )
+    more: dict[str, Any] = top | {"remarks": tuple(top.get("remarks", ()))}
+    return Published(name=name, tables=tuple(tables), **more)
 
 
 def _parse_cell(line: dict[str, str]) -> Cell:

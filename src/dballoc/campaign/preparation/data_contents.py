@@ -45,9 +45,7 @@ class DataContents:
 def inspect_data(experiment: Experiment, sysbench: Sysbench) -> DataContents:
     """Find out what the experiment's data consist of. UsageError for what cannot be used."""
     data = experiment.data
-    works = [
-        sysbench.workload(name) for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
-    ]
+    works = [sysbench.workload(name) for name in experiment.loads]
     makers = tuple(w for w in works if sysbench_command.makes_data(sysbench, w))
     if data.directory is not None:
         directory = Path(data.directory).absolute()

@@ -118,16 +118,16 @@ class PreparedCampaign:
     def reuses_data(self) -> bool:
         """Whether a server may start on the data that another one left: only if all workloads read
         sysbench's tables alone, in InnoDB, whose files a start and an orderly shutdown leave as
-        they were. Never where every workload is to have a fresh copy. What an own script does is
+        they were. Never where every workload is to have a fresh copy, or where the server settles,
+        which analyzes the tables. What an own script does is
         not known.
         """
         experiment = self.experiment
-        works = [
-            self.sysbench.workload(n) for n in dict.fromkeys(experiment.workloads + experiment.warm)
-        ]
+        works = [self.sysbench.workload(name) for name in experiment.loads]
         return (
             experiment.sequence == "cycle"
             and not experiment.warmup_sql
+            and not experiment.settles
             and not experiment.data.own
             and all(p.server.engine == "innodb" for p in self.variants.values())
             and not any(w.writes or w.brings or w.ends for w in works)
@@ -168,7 +168,7 @@ class PreparedCampaign:
         end of a step, after which it is emptied; in a duet at the end.
         """
         experiment = self.experiment
-        works = [self.sysbench.workload(n) for n in (*experiment.workloads, *experiment.warm)]
+        works = [self.sysbench.workload(name) for name in experiment.loads]
         if not binary_log.writes_binary_log(prepared.options) or not any(
             w.writes or w.file is not None for w in works
         ):

@@ -42,6 +42,10 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
                 f"{name}: a duet has a half of the CPUs for a server with its client, but a "
                 "replica has a primary too; use --design solo"
             )
+    if experiment.before:
+        raise UsageError(
+            "before: a duet has nothing but its load between two workloads; use --design solo"
+        )
     if experiment.sequence == "fresh":
         raise UsageError(
             "sequence: a duet runs all workloads in one server start; use --design solo for a "

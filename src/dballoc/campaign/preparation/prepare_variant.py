@@ -120,10 +120,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     malloc = _prepare_malloc(where, inputs, build, variant)
     _check_thp(where, variant)
     server_cpus, client_cpus = _choose_cpus(experiment, variant)
-    works = [
-        inputs.sysbench.workload(name)
-        for name in dict.fromkeys([*experiment.workloads, *experiment.warm])
-    ]
+    works = [inputs.sysbench.workload(name) for name in experiment.loads]
     clients = count_most_clients(experiment)
     statements = max(
         sysbench_command.statements(w, clients, experiment.data.tables, experiment.load)

@@ -47,7 +47,7 @@ def rehearse(
     """
     named = [
         setting.sysbench.workload(name)
-        for name in setting.experiment.workloads
+        for name in setting.experiment.loads
         if name in setting.experiment.workload
     ]
     works = [work for work in named if not (work.program or work.backup)]

@@ -1,7 +1,7 @@
 """One solo trial: start the server, run the steps, stop it. A fault is a result, not an error."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pymysql
@@ -18,6 +18,7 @@ from dballoc.campaign.trials.replica import (
     make_total,
 )
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
+from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
 from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
@@ -178,6 +179,8 @@ class _Trial:
             match step.kind:
                 case "sql":
                     self._run_query(step, series)
+                case "settle":
+                    self._settle(step, series)
                 case "idle":
                     self._stay_idle(step, series)
                 case _:
@@ -237,6 +240,23 @@ class _Trial:
             self.life.running.child.wait(min(1.0, remaining))
             rss = self._take_sample(series).rss
             self.context.observer.tick(Tick(rss, step.seconds - max(0.0, end - time.monotonic())))
+
+    def _settle(self, step: Step, series: _Series) -> None:
+        """Let the server do what it owes after writes, for the step's time at least."""
+        end = time.monotonic() + step.seconds
+        admin, engine = self.life.running.admin, self.prepared.server.engine
+        count = self.experiment.data.tables if self.context.setting.contents.tables else 0
+        try:
+            with sample_in_background(lambda: self._take_sample(series)):
+                tables = [f"sbtest{n}" for n in range(1, count + 1)]
+                before = begin_settling(admin, engine, tables)
+            remaining = max(0.0, end - time.monotonic())
+            self._stay_idle(replace(step, seconds=remaining), series)
+            end_settling(admin, before)
+        except SettlingFailed as failure:
+            error = failure.__cause__
+            assert isinstance(error, pymysql.Error)
+            raise self.life.explain_refusal(error, step.title, failure.statement) from None
 
     def _start_client(self, step: Step, seconds: float) -> client.Client:
         """Start the client of a step; it runs for ``seconds``."""

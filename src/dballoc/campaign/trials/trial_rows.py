@@ -78,7 +78,7 @@ def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
     step, samples = step_data.step, step_data.samples
     row: dict[str, object] = {
         "step": step.number,
-        "kind": step.kind,
+        "kind": step.stored_kind,
         "workload": step.workload,
         "threads": step.threads,
         "t": step_data.started - t0,

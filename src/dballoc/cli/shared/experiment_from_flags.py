@@ -9,6 +9,7 @@ from typing import Any
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment import scale as scaling
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import Experiment
 from dballoc.host.resources import cpus
@@ -71,6 +72,18 @@ def experiment(
     return model
 
 
+def make_scale_layer(scale: str, file: Path | None, name: str) -> Callable[[Table], Table]:
+    """Return the layer that makes an experiment smaller, as ``--scale`` asks for: the experiment of
+    ``file``, else the shipped one of that ``name``.
+    """
+    return partial(
+        scaling.scale_table,
+        text=scale,
+        cpus=cpus.list_available_cpus(),
+        origin=str(file or f"experiment {name}"),
+    )
+
+
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     """Return ``table`` with the flags in it. Dotted names are keys of sections; ``allocators``
     replaces the variants.
@@ -89,7 +102,9 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     if "blocks" in flags and "budget" not in flags:
         result.pop("budget", None)
     if "workloads" in flags:
-        result.pop("warm", None)  # the file's warm-ups are for its workloads
+        # The file's warm-ups are for its workloads.
+        result.pop("warm", None)
+        result.pop("before", None)
     if any(map(_another_script, flags.get("workloads", []))):
         # Options for the file's scripts do not apply to other scripts.
         result.get("load", {}).pop("options", None)

@@ -6,6 +6,22 @@ from typing import Annotated, Literal
 import typer
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="An experiment file (TOML).")]
+Named = Annotated[
+    str | None,
+    typer.Option(
+        "--experiment",
+        metavar="NAME",
+        help="A shipped experiment; see dballoc list experiments.",
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="small|SHARE",
+        help="Make the experiment smaller: this share of rows and memory, shorter times, fewer "
+        "clients, and this machine's CPUs.",
+    ),
+]
 Server = Annotated[
     str | None, typer.Option(metavar="NAME[@VERSION]", help="Server; see dballoc list servers.")
 ]

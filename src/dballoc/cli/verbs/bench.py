@@ -1,7 +1,6 @@
 """``dballoc bench``: run the comparison."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,28 +24,10 @@ from dballoc.cli.shared.size_and_duration_flags import duration
 from dballoc.cli.verbs.report import Prefer
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
-from dballoc.experiment import scale as scaling
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.model import Experiment
-from dballoc.host.resources import cpus as host_cpus
 from dballoc.report.outputs import terminal
 
-Named = Annotated[
-    str | None,
-    typer.Option(
-        "--experiment",
-        metavar="NAME",
-        help="A shipped experiment; see dballoc list experiments.",
-    ),
-]
-Scale = Annotated[
-    str | None,
-    typer.Option(
-        metavar="small|SHARE",
-        help="Make the experiment smaller: this share of rows and memory, shorter times, fewer "
-        "clients, and this machine's CPUs.",
-    ),
-]
 Like = Annotated[
     int | None,
     typer.Option(
@@ -157,8 +138,8 @@ DryRun = Annotated[
 
 def bench(
     experiment: flags.File = None,
-    named: Named = None,
-    scale: Scale = None,
+    named: flags.Named = None,
+    scale: flags.Scale = None,
     allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
     like: Like = None,
@@ -260,13 +241,7 @@ def _read_experiment(arguments: dict[str, Any]) -> Experiment:
         arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
     )
     if scale is not None:
-        origin = str(file or f"experiment {shipped or 'demo'}")
-        layers.insert(
-            0,
-            partial(
-                scaling.scale_table, text=scale, cpus=host_cpus.list_available_cpus(), origin=origin
-            ),
-        )
+        layers.insert(0, experiment_from_flags.make_scale_layer(scale, file, shipped or "demo"))
     return experiment_from_flags.experiment(file, shipped, changes, layers)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from dballoc.cli.shared.safe_output import Console, say
 from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 
@@ -57,6 +58,8 @@ DryRun = Annotated[
 
 def fit(
     experiment: flags.File = None,
+    named: flags.Named = None,
+    scale: flags.Scale = None,
     memory: Memory = None,
     allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
@@ -87,9 +90,7 @@ def fit(
     Every trial runs a server in a memory cgroup; the search needs as few trials as possible. The
     same command resumes it.
     """
-    arguments = locals()
-    changes = experiment_from_flags.changes_of(arguments)
-    model = experiment_from_flags.experiment(experiment, None if experiment else "fit", changes)
+    model = _read_experiment(locals())
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
@@ -114,6 +115,17 @@ def fit(
         raise Failure(
             "every search ended in faults; the report has each server's and client's message"
         )
+
+
+def _read_experiment(arguments: dict[str, Any]) -> Experiment:
+    """Return the experiment that the verb's arguments describe; ``fit`` where they name none."""
+    file, named, scale = (arguments[name] for name in ("experiment", "named", "scale"))
+    name = named or (None if file else "fit")
+    layers = []
+    if scale is not None:
+        layers.append(experiment_from_flags.make_scale_layer(scale, file, name or "fit"))
+    changes = experiment_from_flags.changes_of(arguments)
+    return experiment_from_flags.experiment(file, name, changes, layers)
 
 
 def _show(

@@ -131,13 +131,14 @@ _STARTS = {
 def _describe_solo(campaign: Campaign, procedure: Procedure) -> str:
     e = campaign.experiment
     starts = _STARTS[e.levels, e.sequence if len(e.workloads) > 1 else None]
+    settling = f"settling {format_duration(e.time.settle)}, " if e.settles else ""
     return (
         f"Solo design, {count(procedure.looks[-1], 'block')} planned. One server at a time has the "
         f"machine. A block runs every variant once and the baseline, {e.baseline}, twice (A1 and "
         f"A2), in an order drawn anew for each block from seed {e.seed}, so that drift hits all "
         f"alike. Every trial is a new server on the same data, on a fresh copy wherever anything "
         f"may have written; {starts}. Steps: warm-up "
-        f"{format_duration(e.time.warmup)}, level {format_duration(e.time.level)}, idle "
+        f"{format_duration(e.time.warmup)}, {settling}level {format_duration(e.time.level)}, idle "
         f"{format_duration(e.time.idle)}. Estimate: per block d = ln(variant) − mean ln(A1, A2); "
         "the ratio is exp(mean d), its interval Student's t on the d of the blocks. Seconds, "
         "levels and steps inside a start are not replicates."

@@ -308,11 +308,6 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             "CPU and context switches of the host are those of all that ran on it, there and here; "
             "here the clients run on it too."
         )
-    elif published.host_wide_cpu:
-        reasons.append(
-            "The post's CPU figures are the whole host's, client included; ours are the server's "
-            "alone."
-        )
     if blocks := set(campaign.block["block"]):
         reasons.append(
             f"The post's figures have no intervals; ours are of {count(len(blocks), 'block')} in "
