@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dballoc import catalogue, readers
 from dballoc import report as room
 from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
@@ -36,8 +37,18 @@ Margin = Annotated[
 
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench or fit.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A results directory of dballoc bench, fit, aa or import."
+        ),
     ],
+    post: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="With --published: which published figures, where the results do not say it.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")
     ] = None,
@@ -50,7 +61,9 @@ def report(
         bool,
         typer.Option(
             "--published",
-            help="Show the figures of the post that the experiment repeats beside ours.",
+            help="Show the figures of the post that the experiment repeats beside ours; of "
+            "--published NAME for imported results. Those that were imported with --published "
+            "have them anyway.",
         ),
     ] = False,
     as_json: Annotated[
@@ -65,6 +78,12 @@ def report(
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
     alone; print the answer.
     """
+    if post is not None and not published:
+        raise UsageError(
+            f"{readers.shown(post)}: report takes one directory; for published figures: dballoc "
+            f"report {directory} --published NAME"
+        )
+    directory, post = order_arguments(directory, post)
     preference = replace(parse_preference(prefer), margin=parse_margin(margin))
     of_fit = is_fit(directory)
     for value, flag, why in (
@@ -74,9 +93,8 @@ def report(
     ):
         if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
-    page = room.write_report_outputs(
-        directory, out, redact, preference, published_posts.of(directory) if published else None
-    )
+    figures = None if of_fit else published_posts.find(directory, post, published)
+    page = room.write_report_outputs(directory, out, redact, preference, figures)
     if as_json:
         print(
             page.with_name("fit.json" if of_fit else "recommendation.json").read_text(
@@ -91,3 +109,12 @@ def report(
     else:
         terminal.print_answer(console, directory, preference)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def order_arguments(directory: Path, post: str | None) -> tuple[Path, str | None]:
+    """Return the directory and the name of the published figures, which ``--published NAME DIR``
+    gives the other way round.
+    """
+    if post is None or directory.exists() or str(directory) not in catalogue.published():
+        return directory, post
+    return Path(post), str(directory)
