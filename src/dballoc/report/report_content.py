@@ -139,7 +139,7 @@ def gather_report(
     else:
         subtitle = _make_subtitle(campaign)
         sections = [
-            *([post.make_published_section(campaign, published)] if published else []),
+            *([post.make_published_section(campaign, published, profiles)] if published else []),
             *_make_sections(campaign, comparisons, recommendation, profiles),
         ]
     return Content(

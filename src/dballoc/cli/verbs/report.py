@@ -74,9 +74,8 @@ def report(
     ):
         if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
-    page = room.write_report_outputs(
-        directory, out, redact, preference, published_posts.of(directory) if published else None
-    )
+    post = published_posts.of(directory) if published else None
+    page = room.write_report_outputs(directory, out, redact, preference, post)
     if as_json:
         print(
             page.with_name("fit.json" if of_fit else "recommendation.json").read_text(
@@ -90,4 +89,6 @@ def report(
         terminal.print_fit(console, directory)
     else:
         terminal.print_answer(console, directory, preference)
+        if post:
+            terminal.print_published(console, directory, post)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)

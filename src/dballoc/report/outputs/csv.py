@@ -52,7 +52,7 @@ def write_csv(
     that fails.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    beside = post.collect_published_tables(campaign, published) if published else {}
+    beside = post.collect_published_tables(campaign, published, profiles) if published else {}
     profiled: dict[str, pl.DataFrame] = {}
     if profiles:
         profiled = (
