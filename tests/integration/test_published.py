@@ -37,6 +37,28 @@ def test_what_ran_is_the_small_one(measured: Path) -> None:
     assert pool["pool_bytes"] == 16 << 20
 
 
+def test_its_waits_are_watched_where_the_post_watched_them(measured: Path) -> None:
+    # 512 clients are not among the levels asked for, so it is the highest.
+    profiles = sorted(p.name for p in measured.glob("trials/*/contention-*"))
+    assert profiles
+    assert {name.partition(".")[0].removesuffix("-wakeups") for name in profiles} == {
+        "contention-oltp_read_only"
+    }
+    assert len({p.parent for p in measured.glob("trials/*/contention-*")}) == 3
+    [limits] = rows(measured, "SELECT command FROM variant WHERE name = 'nt-heap-small-blocks'")
+    for option in (
+        "--max-connections=10000",
+        "--max-prepared-stmt-count=1000000",
+        "--thread-handling=pool-of-threads",
+        "--query-alloc-block-size=8192",
+        "--query-prealloc-size=8192",
+    ):
+        assert option in limits["command"]
+    assert "sort-buffer-size" not in limits["command"]
+    [variables] = measured.glob("trials/*-A1-oltp_read_only/variables.tsv")
+    assert "max_connections\t10000\n" in variables.read_text(encoding="utf-8")
+
+
 def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: Cli) -> None:
     done = run_cli("report", measured, "--published")
     assert done.status == 0, done.text
@@ -49,14 +71,19 @@ def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: C
     cells = [c.strip() for c in line.strip("|").split("|")]
     assert cells[4] == "4,718"
     assert float(cells[3].replace(",", "")) > 10
-    assert "<h2>Published beside measured</h2>" in (measured / "report.html").read_text(
-        encoding="utf-8"
-    )
+    page = (measured / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Published beside measured</h2>" in page
+    assert "Inclusive frames of the context switches" in page
     with (measured / "csv" / "published.csv").open(newline="", encoding="utf-8") as f:
         figures = {(r["table"], r["row"], r["column"]): r for r in csv.DictReader(f)}
     assert float(figures["oltp_read_only", "8", "nt-heap"]["ours"]) > 10
     assert figures["oltp_read_only", "1024", "nt-heap"]["ours"] == ""
     assert figures["oltp_read_only", "1024", "nt-heap"]["published"] == "523.21"
+    assert "Whether the post's collapse is seen here was not measured" in text
+    assert "Whether the post's collapse is seen here was not measured" in done.stdout
+    assert "Inclusive frames of the context switches, oltp_read_only, 512 clients" in done.stdout
+    [frame] = [x for x in text.splitlines() if x.startswith("| ntdll.dll!RtlFreeHeap |")]
+    assert "| 17.09 % |" in frame
 
 
 REFUSED = [

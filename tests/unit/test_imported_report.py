@@ -101,13 +101,21 @@ def test_the_post_stands_beside_what_was_imported_for_it(windows: Path) -> None:
     directory = windows / "out"
     post = published_posts.find(directory, None, False)
     assert post is not None
-    section = gather_report(load_campaign(directory), published=post).sections[0]
+    campaign = load_campaign(directory)
+    profiled = load_imported_profiles(directory, campaign)
+    section = gather_report(campaign, published=post, profiles=profiled).sections[0]
     assert section.title == "Published beside measured"
     table = next(t for t in section.tables if t.title.startswith("oltp_read_only, trans"))
     row = next(r for r in table.rows if r[0] == "512")
     assert row[3] == "400"
     text = " ".join(section.text)
     assert "Ours were imported: dballoc does not know on which machine" in text
+    frames = next(t for t in section.tables if t.title.startswith("Inclusive frames"))
+    assert frames.title.endswith("512 clients (ours: 512)")
+    cells = {r[0]: r[1:5] for r in frames.rows}
+    assert cells["ucrtbase.dll!_malloc_base"][:2] == ["51.51 %", "48.13 %"]  # of 107 stacks
+    assert cells["ntdll.dll!RtlFreeHeap"][:2] == ["17.09 %", "6.54 %"]
+    assert "the stacks that the imported files count" in frames.caption
     write_report_outputs(directory, published=post)
     rows = pl.read_csv(directory / "csv" / "published.csv")
     assert rows.columns[0] == "machine"

@@ -101,6 +101,11 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["counters"]
     if table["replica"] == Replica().model_dump(mode="json"):
         del table["replica"]
+    if table["profile_at"] is None:
+        del table["profile_at"]
+    for variant in table["variant"]:
+        if not variant["not_settable"]:
+            del variant["not_settable"]
     for workload in table["workload"].values():
         if not workload["replica"]:
             del workload["replica"]

@@ -141,9 +141,10 @@ def gather_report(
         )
     else:
         subtitle = _make_subtitle(campaign)
+        measured = None if isinstance(profiles, ImportedProfiles) else profiles
         sections = [
-            *([post.make_published_section(campaign, published)] if published else []),
-            *_make_sections(campaign, comparisons, recommendation, profiles),
+            *([post.make_published_section(campaign, published, measured)] if published else []),
+            *_make_sections(campaign, comparisons, recommendation, measured),
         ]
     return Content(
         title=f"dballoc: {campaign.experiment.name}",
@@ -177,7 +178,7 @@ def _make_sections(
     campaign: Campaign,
     comparisons: Comparisons,
     recommendation: Recommendation,
-    profiles: Contention | Heaps | ImportedProfiles | None,
+    profiles: Contention | Heaps | None,
 ) -> list[Section]:
     """Return the sections of a campaign of our own, in the report's order."""
     variants = Variants(campaign.names)

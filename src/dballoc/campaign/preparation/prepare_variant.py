@@ -154,7 +154,9 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
         ),
         bindings=malloc.bindings,
         pool_bytes=_find_pool_bytes(server.engine, options, where),
-        nofile=server_options.open_files(clients, experiment.data.tables),
+        nofile=server_options.open_files(
+            clients, experiment.data.tables, options["max-connections"]
+        ),
         settings=malloc.settings,
         programs=programs,
         wrappers=malloc.wrappers,

@@ -108,6 +108,8 @@ def report(
         terminal.print_fit(console, directory)
     else:
         terminal.print_answer(console, directory, preference)
+        if figures:
+            terminal.print_published(console, directory, figures)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
 
 

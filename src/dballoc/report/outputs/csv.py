@@ -55,13 +55,12 @@ def write_csv(
     """
     directory.mkdir(parents=True, exist_ok=True)
     beside: dict[str, pl.DataFrame] = {}
-    if published:
-        collect = (
-            imported_results.collect_published_tables
-            if campaign.imported
-            else post.collect_published_tables
-        )
-        beside = collect(campaign, published)
+    if published and campaign.imported:
+        of_import = profiles if isinstance(profiles, ImportedProfiles) else None
+        beside = imported_results.collect_published_tables(campaign, published, of_import)
+    elif published:
+        measured = None if isinstance(profiles, ImportedProfiles) else profiles
+        beside = post.collect_published_tables(campaign, published, measured)
     profiled = _collect_profile_tables(profiles)
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
         # Opened here, as polars takes no path that is not UTF-8.

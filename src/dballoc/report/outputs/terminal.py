@@ -7,7 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
+from dballoc.analysis.published.collapse_seen import find_collapses_here
+from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.tables.profiles.contention import load_contention
 from dballoc.report.wording.answer import Answer, AnswerTable
+from dballoc.report.wording.published_collapse import describe_collapse
 
 
 def print_answer(console: Console, directory: Path, preference: Preference = LEAST_MEMORY) -> None:
@@ -19,6 +23,34 @@ def print_answer(console: Console, directory: Path, preference: Preference = LEA
 
     campaign = write_report.read_campaign(directory)
     _print_parts(console, report_content.judge_campaign(campaign, preference, directory)[2])
+
+
+def print_published(console: Console, directory: Path, published: Published) -> None:
+    """Print what became here of the post's collapse, and the frames of its profile beside ours;
+    nothing for a post that has neither. UsageError if there is nothing to report.
+    """
+    from dballoc.report import write_report  # imports Altair, as do sections
+    from dballoc.report.sections import published_frames
+
+    campaign = write_report.read_campaign(directory)
+    if campaign.imported:
+        return
+    if collapse := describe_collapse(find_collapses_here(campaign, published)):
+        console.print("", Text(collapse), sep="\n")
+    if published.frames is None:
+        return
+    measured = published_frames.measure_published_frames(
+        published.frames, load_contention(directory, campaign)
+    )
+    shown = published_frames.tabulate_frames(published.frames, measured)
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in shown.columns[:-1]:  # what stands for a frame is in the report
+        table.add_column(column, overflow="fold", justify="left" if not table.columns else "right")
+    for row in shown.rows:
+        table.add_row(*map(Text, row[:-1]))
+    console.print("", Text(shown.title, style="bold"), table, sep="\n")
+    for line in (*published_frames.describe_frame_order(published.frames, measured), shown.caption):
+        console.print(Text(line, style="dim"))
 
 
 def _print_parts(console: Console, answer: Answer) -> None:

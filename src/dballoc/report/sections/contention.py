@@ -8,7 +8,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
-from dballoc.numbers import NOTHING, number, percent
+from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
 from dballoc.profile.contention.waits import PREEMPTED
 from dballoc.profile.contention.waits_below_malloc import (
@@ -26,8 +26,8 @@ from dballoc.report.sections.tables import Table
 _MUTEXES = 6
 
 _TEXT = (
-    "After the levels and the idle time of the first block's trials the same load ran once more at "
-    "the highest level, unmeasured, and was profiled: it contributes to no other figure of this "
+    "After the levels and the idle time of the first block's trials the load ran once more with "
+    "{clients}, unmeasured, and was profiled: it contributes to no other figure of this "
     "report. A wait is a context switch by which a thread gives up its CPU because it cannot go "
     "on; a preempted thread could have gone on. Below malloc: the call stack leads through malloc, "
     "free or a related function. A wait ends when the thread runs again, so its time includes "
@@ -48,7 +48,11 @@ def make_contention_section(campaign: Campaign, profiled: Contention) -> Section
         embeds += make_flame_graphs(watched, workload, after)
     if profiled.mutexes:
         tables.append(_tabulate_mutexes(profiled))
-    text = [_TEXT, *dict.fromkeys(describe_method(w) for w in profiled.watched if w.switches)]
+    clients = count(campaign.experiment.profiled_level, "client")
+    text = [
+        _TEXT.format(clients=clients),
+        *dict.fromkeys(describe_method(w) for w in profiled.watched if w.switches),
+    ]
     text += [
         f"No profile of {w.variant} under {w.workload}: {w.missing}."
         for w in profiled.watched

@@ -7,6 +7,7 @@ from collections import Counter
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.published.collapse_seen import find_collapses_here
 from dballoc.analysis.published.published_comparison import (
     CollapseComparison,
     Figure,
@@ -15,11 +16,20 @@ from dballoc.analysis.published.published_comparison import (
 )
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
+from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
+from dballoc.report.sections.published_frames import (
+    collect_frame_table,
+    describe_frame_order,
+    measure_published_frames,
+    tabulate_frames,
+)
 from dballoc.report.sections.scaled_down import list_stand_ins
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
+from dballoc.report.wording.published_collapse import describe_collapse
 from dballoc.report.wording.ratios_as_text import format_change, format_ratio
 
 _RULE = (
@@ -30,8 +40,12 @@ _RULE = (
 )
 
 
-def make_published_section(campaign: Campaign, published: Published) -> Section:
-    """Return the section that sets the post's figures beside ours."""
+def make_published_section(
+    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+) -> Section:
+    """Return the section that sets the post's figures beside ours. ``profiles``: of our own, for
+    the post's table of frames.
+    """
     compared_tables = compare_published(campaign, published)
     tables = []
     for compared in compared_tables:
@@ -42,9 +56,17 @@ def make_published_section(campaign: Campaign, published: Published) -> Section:
         )
         if compared.falls:
             tables.append(_tabulate_collapses(compared))
+    order: list[str] = []
+    if published.frames:
+        measured = measure_published_frames(published.frames, profiles)
+        tables.append(tabulate_frames(published.frames, measured))
+        order = describe_frame_order(published.frames, measured)
+    collapse = describe_collapse(find_collapses_here(campaign, published))
     text = [
         f"{published.source}: {published.machine}; {published.server}; {published.method}.",
         *published.remarks,
+        *([collapse] if collapse else []),
+        *order,
         _describe_agreement(compared_tables),
         _RULE,
         *_list_missing_measures(compared_tables, campaign),
@@ -53,8 +75,12 @@ def make_published_section(campaign: Campaign, published: Published) -> Section:
     return Section(key="published", title="Published beside measured", text=text, tables=tables)
 
 
-def collect_published_tables(campaign: Campaign, published: Published) -> dict[str, pl.DataFrame]:
-    """Return the tables for csv/: the figures, and every pair of them that was compared."""
+def collect_published_tables(
+    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+) -> dict[str, pl.DataFrame]:
+    """Return the tables for csv/: the figures, every pair of them that was compared, and the frames
+    of the post's profile where it has one.
+    """
     figures, pairs = [], []
     for compared in compare_published(campaign, published):
         figures += [
@@ -90,6 +116,11 @@ def collect_published_tables(campaign: Campaign, published: Published) -> dict[s
     return {
         "published": pl.DataFrame(figures, schema=_FIGURES, orient="row"),
         "published-shape": pl.DataFrame(pairs, schema=_PAIRS, orient="row"),
+        **(
+            {"published-frames": collect_frame_table(frames, profiles)}
+            if (frames := published.frames)
+            else {}
+        ),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
 from dballoc.errors import UsageError
 from dballoc.profile.formats.profile_file import load_profile
 from dballoc.profile.model import Profile
@@ -44,6 +45,41 @@ class ImportedProfiles:
             for p in self.profiles
             if (p.machine, p.workload, p.threads) == place and p.counts == counts and p.profile
         }
+
+    def of_machine(self, machine: str, level: int | None = None) -> Contention:
+        """Return the waits and wake-ups of a machine in the form that our own have: of each
+        workload those at ``level``, or, where it has none there, at its highest.
+        """
+        levels: dict[str, int] = {}
+        for of, workload, threads in self.places:
+            if of == machine and level not in (threads, levels.get(workload)):
+                levels[workload] = max(levels.get(workload, 0), threads)
+            elif of == machine and threads == level:
+                levels[workload] = threads
+        return Contention(
+            [
+                watched
+                for workload, threads in levels.items()
+                for watched in self.list_waits((machine, workload, threads))
+            ],
+            {},
+        )
+
+    def list_waits(self, place: tuple[str, str, int]) -> list[ContentionProfiles]:
+        """Return the waits of one of :attr:`places`, counted or, where they were not, timed; with
+        the wake-ups.
+        """
+        waits = self.of(place, "waited") | self.of(place, "waits")
+        wakeups = self.of(place, "wakeups")
+        return [
+            ContentionProfiles(
+                variant=variant,
+                workload=place[1],
+                switches=profile,
+                wakeups=wakeups.get(variant),
+            )
+            for variant, profile in waits.items()
+        ]
 
 
 def load_imported_profiles(directory: Path, campaign: Campaign) -> ImportedProfiles | None:

@@ -3,10 +3,10 @@ the tables of functions, a flame graph of each.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import polars as pl
 
-from dballoc.analysis.tables.profiles.contention import ContentionProfiles
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.waits_below_malloc import split_waits
@@ -37,14 +37,16 @@ def make_imported_profiles_section(profiled: ImportedProfiles) -> Section:
     for number, place in enumerate(profiled.places, 1):
         name = _name_place(place)
         after = f", {name}" if several else ""
-        watched = _collect_waits(profiled, place)
+        watched = {w.variant: w for w in profiled.list_waits(place)}
         if watched:
             tables += [
                 contention.tabulate_split(watched, after),
                 *contention.tabulate_frames(watched, after),
             ]
             embeds += contention.make_flame_graphs(watched, f"imported-{number}", after)
-            text += [contention.describe_method(w) for w in watched.values()]
+            text += [
+                contention.describe_method(replace(w, workload=name)) for w in watched.values()
+            ]
         for counts, (noun, title) in _NOUNS.items():
             # Wake-ups stand beside the waits where there are some.
             others = {} if counts == "wakeups" and watched else profiled.of(place, counts)
@@ -65,24 +67,6 @@ def make_imported_profiles_section(profiled: ImportedProfiles) -> Section:
 def _name_place(place: tuple[str, str, int]) -> str:
     machine, workload, threads = place
     return f"{workload} at {threads}" + (f" on {machine}" if machine else "")
-
-
-def _collect_waits(
-    profiled: ImportedProfiles, place: tuple[str, str, int]
-) -> dict[str, ContentionProfiles]:
-    """Return the waits by variant, counted or, where they were not, timed; with the wake-ups."""
-    _, workload, threads = place
-    waits = profiled.of(place, "waited") | profiled.of(place, "waits")
-    wakeups = profiled.of(place, "wakeups")
-    return {
-        variant: ContentionProfiles(
-            variant=variant,
-            workload=f"{workload} at {threads}",
-            switches=profile,
-            wakeups=wakeups.get(variant),
-        )
-        for variant, profile in waits.items()
-    }
 
 
 def _tabulate_others(others: Mapping[str, Profile], noun: str, after: str) -> list[Table]:
@@ -131,11 +115,11 @@ def collect_imported_profile_tables(profiled: ImportedProfiles) -> dict[str, pl.
     waits: list[tuple[object, ...]] = []
     frames: list[tuple[object, ...]] = []
     for place in profiled.places:
-        for variant, watch in _collect_waits(profiled, place).items():
+        for watch in profiled.list_waits(place):
             assert watch.switches
             split = split_waits(watch.switches)
             waits += [
-                (*place, variant, where, group, split.share(cost))
+                (*place, watch.variant, where, group, split.share(cost))
                 for where, groups in (
                     ("malloc", split.malloc),
                     ("elsewhere", split.elsewhere),

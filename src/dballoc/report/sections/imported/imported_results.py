@@ -17,6 +17,7 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.collapses import find_collapses
+from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
@@ -116,7 +117,7 @@ def make_imported_sections(
     several = len(machines) > 1
     return [
         *(
-            _make_published_section(m, number, several, published)
+            _make_published_section(m, _mark_machine(m, number, several), published, profiled)
             for number, m in enumerate(machines, 1)
             if published is not None
         ),
@@ -131,11 +132,24 @@ def make_imported_sections(
 
 
 def _make_published_section(
-    machine: Machine, number: int, several: bool, published: Published
+    machine: Machine,
+    marks: tuple[str, str],
+    published: Published,
+    profiled: ImportedProfiles | None,
 ) -> Section:
-    section = post.make_published_section(machine.campaign, published)
-    key, whose = _mark_machine(machine, number, several)
-    return replace(section, key=f"{section.key}{key}", title=f"{section.title}{whose}")
+    section = post.make_published_section(
+        machine.campaign, published, _select_profiles(machine, published, profiled)
+    )
+    return replace(section, key=section.key + marks[0], title=section.title + marks[1])
+
+
+def _select_profiles(
+    machine: Machine, published: Published, profiled: ImportedProfiles | None
+) -> Contention | None:
+    """Return a machine's profiles, at the level of the post's."""
+    if profiled is None:
+        return None
+    return profiled.of_machine(machine.name, published.frames and published.frames.threads)
 
 
 def _mark_machine(machine: Machine, number: int, several: bool) -> tuple[str, str]:
@@ -151,10 +165,17 @@ def compare_first_machine(campaign: Campaign) -> Comparisons:
     return compare_with_baseline(split_by_machine(campaign)[0].campaign)
 
 
-def collect_published_tables(campaign: Campaign, published: Published) -> dict[str, pl.DataFrame]:
+def collect_published_tables(
+    campaign: Campaign, published: Published, profiled: ImportedProfiles | None = None
+) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ of the post's figures beside every machine's."""
     compared = [
-        (m, post.collect_published_tables(m.campaign, published))
+        (
+            m,
+            post.collect_published_tables(
+                m.campaign, published, _select_profiles(m, published, profiled)
+            ),
+        )
         for m in split_by_machine(campaign)
     ]
     return {
