@@ -65,7 +65,12 @@ def parse_profile(text: str, file: StackFile, rules: Rules) -> Profile:
         title=f"{file.variant}, {file.workload} at {file.threads}: {value.title.lower()}",
         values=(value,),
         samples=samples,
-        facts={"method": method},
+        facts={
+            "method": method,
+            "workload": file.workload,
+            "clients": str(file.threads),
+            "imported": file.path.name,
+        },
     )
 
 
