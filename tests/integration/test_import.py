@@ -139,7 +139,9 @@ def test_windows_profiles_and_runs_beside_the_post(run_cli: Cli, home: Path, out
     (directory / "import.toml").write_text(
         "workload = 'oltp_read_only'\nthreads = 512\n[[stacks]]\nfiles = '{variant}.collapsed'\n"
     )
-    stack = "ntdll.dll!RtlUserThreadStart;ucrtbase.dll!_malloc_base;ntdll.dll!RtlEnterCriticalSection"
+    stack = (
+        "ntdll.dll!RtlUserThreadStart;ucrtbase.dll!_malloc_base;ntdll.dll!RtlEnterCriticalSection"
+    )
     (directory / "nt-heap.collapsed").write_bytes(f"{stack} 51.5\r\nmain 48.5\r\n".encode("utf-16"))
     figures = home / "first.csv"
     lines = FIGURES.read_text(encoding="utf-8").splitlines()
@@ -152,7 +154,6 @@ def test_windows_profiles_and_runs_beside_the_post(run_cli: Cli, home: Path, out
     text = (out / "report.md").read_text(encoding="utf-8").replace("\\", "")
     assert text.index("## Published beside measured") < text.index("## Throughput")
     assert "| _malloc_base | malloc | ucrtbase.dll | 51.50 % |" in text
-    assert run_cli("report", "--published", "mdev-38369", out).status == 0
     refused = run_cli("report", out, "mdev-38369")
     assert (refused.status, refused.stderr.count("\n")) == (2, 1)
 

@@ -94,21 +94,18 @@ COOKED = r"""#TYPE Microsoft.PowerShell.Commands.GetCounter.PerformanceCounterSa
 "\\host\process v2(mariadbd:4711)\working set";"mariadbd:4711";"209715200";"21.03.2025"
 "\\host\process v2(mariadbd:4711)\private bytes";"mariadbd:4711";"314572800";"21.03.2025"
 """
-SHOWN = (
-    """
+SHOWN = """
 Timestamp                 CounterSamples
 ---------                 --------------
-"""
-    + "".join(
-        rf"""3/21/2025 10:11:12 AM     \\host\process(mariadbd)\working set :
+""" + "".join(
+    rf"""3/21/2025 10:11:12 AM     \\host\process(mariadbd)\working set :
                           {rss * MIB}
 
                           \\host\process(mariadbd)\private bytes :
                           {private * MIB}
 
 """
-        for rss, private in ((100, 200), (300, 400), (200, 300))
-    )
+    for rss, private in ((100, 200), (300, 400), (200, 300))
 )
 OWN = "rss_mib,private_gib\n100,0.1953125\n300,0.390625\n200,0.29296875\n"
 LAYOUTS = {

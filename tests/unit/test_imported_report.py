@@ -13,8 +13,9 @@ from dballoc.cli.shared import published_posts
 from dballoc.cli.verbs import report as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.intake.import_results import Imported, import_results
-from dballoc.report import write_report_outputs
 from dballoc.report.report_content import gather_report
+from dballoc.report.sections.imported import imported_results
+from dballoc.report.sections.imported.imported_profiles import collect_imported_profile_tables
 from dballoc.store.results import Results
 
 FIGURES = """workload,threads,variant,tps
@@ -61,27 +62,52 @@ def bring(windows: Path, published: str | None = None) -> Imported:
 def test_the_report_has_the_profiles_as_it_has_ours(windows: Path) -> None:
     imported = bring(windows)
     assert (imported.figures, imported.profiles, imported.series) == (4, 4, 1)
-    page = write_report_outputs(windows / "out").read_text()
-    assert page.count('class="flame-chart"') == 4
-    text = (windows / "out" / "report.md").read_text()
-    lines = [line.replace("\\", "") for line in text.splitlines()]
-    assert "| _malloc_base | malloc | ucrtbase.dll | 51.50 % | 2.25 % |" in lines
-    assert "| RtlEnterCriticalSection | ntdll.dll | 51.50 % | – |" in lines  # exclusive
-    assert "| _malloc_base | ucrtbase.dll | 51.50 % | 2.25 % |" in lines  # entry
-    assert "| all below malloc |  | 51.50 % | 2.25 % |" in lines
-    split = next(line for line in lines if line.startswith("| nt-heap | – | 51.5 %"))
-    assert "| 51.5 % | 51.5 % | 0.0 % |" in split
-    assert split.endswith("| 48.5 % | – | – |")
-    assert "imported from nt-heap.collapsed: collapsed stacks, 2 different stacks" in text.replace(
-        "\\", ""
+    campaign = load_campaign(windows / "out")
+    profiled = load_imported_profiles(windows / "out", campaign)
+    assert profiled is not None
+    sections = {s.key: s for s in gather_report(campaign, profiles=profiled).sections}
+    section = sections["contention"]
+    assert [e.key for e in section.embeds] == [
+        "contention-own-waits-imported-1",
+        "contention-waits-imported-1",
+        "contention-wakeups-imported-1",
+        "contention-imported-cpu-1",
+    ]
+    tables = {t.title: t.rows for t in section.tables}
+    inclusive = ["_malloc_base", "malloc", "ucrtbase.dll", "51.50 %", "2.25 %"]
+    assert inclusive in tables["Dominant inclusive frames"]
+    exclusive = ["RtlEnterCriticalSection", "ntdll.dll", "51.50 %", "–"]
+    assert exclusive in tables["Exclusive frames"]
+    assert tables["First allocator frame"] == [
+        ["_malloc_base", "ucrtbase.dll", "51.50 %", "2.25 %"],
+        ["all below malloc", "", "51.50 %", "2.25 %"],
+    ]
+    assert "Exclusive frames, CPU samples" in tables
+    split = tables["What the threads wait for"][0]
+    assert split[:5] == ["nt-heap", "–", "51.5 %", "51.5 %", "0.0 %"]
+    assert split[-3:] == ["48.5 %", "–", "–"]
+    text = " ".join(section.text)
+    assert "All are of oltp_read_only at 512." in text
+    assert "imported from nt-heap.collapsed: collapsed stacks, 2 different stacks" in text
+
+
+def test_the_numbers_of_profiles_are_in_csv_files(windows: Path) -> None:
+    bring(windows)
+    profiled = load_imported_profiles(windows / "out", load_campaign(windows / "out"))
+    assert profiled is not None
+    tables = collect_imported_profile_tables(profiled)
+    shares = (
+        tables["contention-frames"]
+        .filter((pl.col("function") == "_malloc_base") & (pl.col("counts") == "waits"))
+        .select("variant", "share")
     )
-    frames = pl.read_csv(windows / "out" / "csv" / "contention-frames.csv")
-    shares = frames.filter(
-        (pl.col("function") == "_malloc_base") & (pl.col("counts") == "waits")
-    ).select("variant", "share")
     assert dict(shares.iter_rows()) == pytest.approx({"nt-heap": 0.515, "segment-heap": 0.0225})
-    waits = pl.read_csv(windows / "out" / "csv" / "contention-waits.csv")
-    assert waits.filter(pl.col("place") == "malloc")["threads"].unique().to_list() == [512]
+    locks = tables["contention-waits"].filter(
+        (pl.col("place") == "malloc") & (pl.col("for") == "lock")
+    )
+    assert locks.select("threads", "variant", "share").rows() == [
+        (512, "nt-heap", pytest.approx(0.515))
+    ]
 
 
 def test_working_set_is_rss_and_private_bytes_have_their_own_table(windows: Path) -> None:
@@ -116,8 +142,9 @@ def test_the_post_stands_beside_what_was_imported_for_it(windows: Path) -> None:
     assert cells["ucrtbase.dll!_malloc_base"][:2] == ["51.51 %", "48.13 %"]  # of 107 stacks
     assert cells["ntdll.dll!RtlFreeHeap"][:2] == ["17.09 %", "6.54 %"]
     assert "the stacks that the imported files count" in frames.caption
-    write_report_outputs(directory, published=post)
-    rows = pl.read_csv(directory / "csv" / "published.csv")
+    tables = imported_results.collect_published_tables(campaign, post, profiled)
+    assert tables["published-frames"]["ours"].drop_nulls().len() > 0
+    rows = tables["published"]
     assert rows.columns[0] == "machine"
     assert rows["ours"].drop_nulls().to_list().count(4600.0) == 1
 
@@ -177,7 +204,9 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
 
 
 def test_memory_that_is_given_twice_is_refused(windows: Path) -> None:
-    (windows / "figures.csv").write_text(FIGURES.replace("tps\n", "tps,rss_mib\n", 1).replace("00\n", "00,5\n"))
+    (windows / "figures.csv").write_text(
+        FIGURES.replace("tps\n", "tps,rss_mib\n", 1).replace("00\n", "00,5\n")
+    )
     with pytest.raises(UsageError, match="the RSS of nt-heap, oltp_read_only at level 512 is alr"):
         bring(windows)
 
@@ -185,7 +214,7 @@ def test_memory_that_is_given_twice_is_refused(windows: Path) -> None:
 @pytest.mark.parametrize(
     ("published", "message"),
     [
-        ("mdev", "no published figures 'mdev'; did you mean 'mdev-38369'?"),
+        ("mdev-3836", "no published figures 'mdev-3836'; did you mean 'mdev-38369'?"),
         ("percona-2012", "--published percona-2012: no variant of its figures ("),
     ],
 )

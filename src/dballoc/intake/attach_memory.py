@@ -21,9 +21,7 @@ def attach_memory(figures: Sequence[Figure], files: Sequence[MemoryFile]) -> lis
     places = {figure.identity: i for i, figure in enumerate(figures)}
     attached = list(figures)
     for file in files:
-        machine = choose_machine(
-            figures, file.variant, file.workload, file.machine, str(file.path)
-        )
+        machine = choose_machine(figures, file.variant, file.workload, file.machine, str(file.path))
         place = places.get((machine, file.workload, file.threads, file.variant, file.block))
         if place is None:
             raise UsageError(

@@ -42,9 +42,8 @@ def read_figures(path: Path) -> list[Figure]:
 
 def parse_figures(text: str, origin: str) -> list[Figure]:
     """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
-    table = delimited_text.parse_delimited(text, origin)
+    table = delimited_text.parse_delimited(text, origin, _check_heading)
     heading = [name.lower() for name in table.heading]
-    _check_heading(heading, f"{origin}:{table.line}")
     numbers = [i for i, name in enumerate(heading) if name in _REALS or name in SIZES]
     mark = delimited_text.find_decimal_mark(table.delimiter, table.list_cells(numbers, origin))
     figures = [
@@ -66,7 +65,8 @@ def parse_figures(text: str, origin: str) -> list[Figure]:
     return figures
 
 
-def _check_heading(heading: list[str], place: str) -> None:
+def _check_heading(names: list[str], place: str) -> None:
+    heading = [name.lower() for name in names]
     for name in heading:
         if heading.count(name) > 1:
             raise UsageError(f"{place}: column {name!r} appears twice")

@@ -6,7 +6,7 @@ Pure.
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,9 +45,12 @@ class Delimited:
                 yield f"{origin}:{row.line}", row.cells[number]
 
 
-def parse_delimited(text: str, origin: str) -> Delimited:
-    """Return the table. Lines without any text are left out. UsageError, ``FILE:LINE: …``, if it is
-    not delimited text, or if a line has more or fewer cells than the heading.
+def parse_delimited(
+    text: str, origin: str, check_heading: Callable[[list[str], str], None] | None = None
+) -> Delimited:
+    """Return the table. Lines without any text are left out. ``check_heading`` is called with the
+    heading and its place before lines are read. UsageError, ``FILE:LINE: …``, if it is not
+    delimited text, or if a line has more or fewer cells than the heading.
     """
     table = text.lstrip("\n")
     skipped = len(text) - len(table)
@@ -61,6 +64,8 @@ def parse_delimited(text: str, origin: str) -> Delimited:
         heading = [name.strip() for name in next(reader, [])]
         if len(heading) > _MOST_COLUMNS:
             raise UsageError(f"{origin}:{skipped + 1}: more than {_MOST_COLUMNS:,} columns")
+        if check_heading is not None:
+            check_heading(heading, f"{origin}:{skipped + 1}")
         for raw in reader:
             cells = [cell.strip() for cell in raw]
             line = reader.line_num + skipped

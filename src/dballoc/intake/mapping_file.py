@@ -133,7 +133,7 @@ def _describe(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        models = {"stacks": StackFiles, "memory": MemoryFiles}
+        models: dict[str, type[_Table]] = {"stacks": StackFiles, "memory": MemoryFiles}
         model = models.get(str(first["loc"][0]), Mapping) if len(first["loc"]) > 1 else Mapping
         return f"unknown key {key}; known here: {', '.join(model.model_fields)}"
     text = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"].lower()

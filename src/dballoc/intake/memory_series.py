@@ -42,7 +42,9 @@ _COUNTERS = {"working set": RSS, "private bytes": PRIVATE}
 _COUNTER = re.compile(
     r"(?:\\\\[^\\]+)?\\process(?: v2)?\(([^()]{1,260})\)\\([^\\]{1,200})", re.IGNORECASE
 )
-_PRINTED_COUNTER = re.compile(r"(?:^|\s)(\\\\[^\\\s]+\\process[^\\]*\\[^\\]+?)\s*:\s*", re.IGNORECASE)
+_PRINTED_COUNTER = re.compile(
+    r"(?:^|\s)(\\\\[^\\\s]+\\process[^\\]*\\[^\\]+?)\s*:\s*", re.IGNORECASE
+)
 _PRINTED_HEADING = re.compile(r"(?:^|[ \t])WS\((K|M)\)(?:$|[ \t])")
 _UNITS = {"K": 2**10, "M": 2**20}
 _WHOLE = re.compile(r"\d{1,20}", re.ASCII)
@@ -256,4 +258,3 @@ def _parse_printed(text: str) -> float | None:
     if not _PRINTED.fullmatch(text):
         return None
     return int(re.sub(r"[^0-9]", "", text)) / 100
-

@@ -187,8 +187,9 @@ def _read_figures(words: dict[str, Any], path: Path, mapping_path: Path) -> list
         names = _require(
             {**words, "threads": threads}, mapping_path, ("workload", "variant", "threads")
         )
-        repeats[threads] += 1
-        block = words["block"] or repeats[threads]
+        level: int = names["threads"]
+        repeats[level] += 1
+        block = words["block"] or repeats[level]
         figures.append(_make_figure({**names, "block": block}, totals, path))
     return figures
 

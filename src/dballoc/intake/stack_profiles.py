@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from dballoc import catalogue, readers
 from dballoc.errors import UsageError

@@ -45,7 +45,9 @@ _WAITS = re.compile(r"waits \((s|ms|us|\u00b5s|\u03bcs|ns)\)")
 _MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "\u00b5s": 1.0, "\u03bcs": 1.0, "ns": 1e-3}
 
 _DUMP = re.compile(
-    r"^[ \t]*(?:BeginHeader|(?:CSwitch|ReadyThread|SampledProfile|Stack)[ \t]*,)", re.MULTILINE
+    r"^[ \t]*(?:BeginHeader$"
+    r"|(?:CSwitch|ReadyThread|SampledProfile|Stack)[ \t]*,[ \t]*(?:TimeStamp|\d+)[ \t]*,)",
+    re.MULTILINE,
 )
 _BEGINNING = 65_536
 _PROCESS = re.compile(r"\s*(.*?)\s*\(\s*(\d{1,10})\s*\)\s*")

@@ -54,10 +54,9 @@ def write_campaign_report(
     Failure.
     """
     campaign = read_campaign(directory)
-    profiles: Contention | Heaps | ImportedProfiles | None = (
-        contention.load_contention(directory, campaign)
-        or heap_profiles.load_heap_profiles(directory, campaign)
-    )
+    profiles: Contention | Heaps | ImportedProfiles | None = contention.load_contention(
+        directory, campaign
+    ) or heap_profiles.load_heap_profiles(directory, campaign)
     shown = redacted(campaign) if redact else campaign
     if campaign.imported:
         # The names of machines in it are those that the report shows.

@@ -34,21 +34,30 @@ Margin = Annotated[
     ),
 ]
 
+Directory = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="A results directory of dballoc bench, fit, aa or import."),
+]
+Post = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="With --published: which published figures, where the results do not say it.",
+    ),
+]
+WithPublished = Annotated[
+    bool,
+    typer.Option(
+        "--published",
+        help="Show the figures of the post that the experiment repeats beside ours. For imported "
+        "results, give the post's NAME; those that were imported with --published have it anyway.",
+    ),
+]
+
 
 def report(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="A results directory of dballoc bench, fit, aa or import."
-        ),
-    ],
-    post: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="With --published: which published figures, where the results do not say it.",
-        ),
-    ] = None,
+    directory: Directory,
+    post: Post = None,
     out: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")
     ] = None,
@@ -57,15 +66,7 @@ def report(
     ] = False,
     prefer: Prefer = None,
     margin: Margin = None,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published",
-            help="Show the figures of the post that the experiment repeats beside ours; of "
-            "--published NAME for imported results. Those that were imported with --published "
-            "have them anyway.",
-        ),
-    ] = False,
+    published: WithPublished = False,
     as_json: Annotated[
         bool,
         typer.Option(

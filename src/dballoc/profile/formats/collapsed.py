@@ -18,10 +18,10 @@ _SCALE = {"seconds": 1e6}
 # A stack has at most so many frames, and all different stacks of a file together.
 MOST_FRAMES_OF_STACK = 2_000
 _MOST_FRAMES = 10_000_000
-# Beyond it sums become infinite.
-_LARGEST = 1e15
+# Beyond it sums of samples could become infinite; that of our profile files too.
+_LARGEST = 1e30
 
-_NUMBER = re.compile(r"(\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?)%?")
+_NUMBER = re.compile(r"(\d{1,40}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?)%?")
 _SECOND_NUMBER = re.compile(r".* \d+(?:\.\d+)?", re.DOTALL)
 
 # Functions, the outermost first.

@@ -42,5 +42,5 @@ def _parse_function(function: str, module: str, text: str) -> Frame:
 
 
 def is_truncation(frame: Frame) -> bool:
-    """Whether a stack's first frame only says that outer ones are missing, as our own exports do."""
+    """Whether a stack's first frame only says that outer ones are missing, as in our exports."""
     return frame.function == TRUNCATED.function

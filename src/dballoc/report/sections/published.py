@@ -378,7 +378,9 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             f"The post's figures have no intervals; ours are of {count(len(blocks), 'block')} in "
             "random order."
         )
-    if not campaign.imported and any(c.measure.startswith("vsz") for t in published.tables for c in t.cells):
+    if not campaign.imported and any(
+        c.measure.startswith("vsz") for t in published.tables for c in t.cells
+    ):
         reasons.append(
             "VSZ counts address space that was never used; ours leaves out what is reserved but "
             "cannot be touched."

@@ -208,10 +208,18 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
         for m in machines
     ]
     return {
-        "trials": pl.concat(_mark_rows(m.campaign.trial.drop("log_tail", "proof"), m) for m in machines),
-        "levels": pl.concat(_mark_rows(frame, m) for frame, m in zip(measured, machines, strict=True)),
-        "relative": pl.concat(_mark_rows(frame, m) for frame, m in zip(changed, machines, strict=True)),
-        "collapses": pl.concat(_mark_rows(frame, m) for frame, m in zip(fallen, machines, strict=True)),
+        "trials": pl.concat(
+            _mark_rows(m.campaign.trial.drop("log_tail", "proof"), m) for m in machines
+        ),
+        "levels": pl.concat(
+            _mark_rows(frame, m) for frame, m in zip(measured, machines, strict=True)
+        ),
+        "relative": pl.concat(
+            _mark_rows(frame, m) for frame, m in zip(changed, machines, strict=True)
+        ),
+        "collapses": pl.concat(
+            _mark_rows(frame, m) for frame, m in zip(fallen, machines, strict=True)
+        ),
         "variants": campaign.variant.select("name"),
         **_collect_private_bytes(campaign),
     }
@@ -350,7 +358,9 @@ def _tabulate_private_bytes(campaign: Campaign, workload: str) -> list[Table]:
         .group_by("threads", "variant")
         .agg(pl.col("private").mean())
     )
-    cells = {(n, v): size for n, v, size in rows.select("threads", "variant", "private").iter_rows()}
+    cells = {
+        (n, v): size for n, v, size in rows.select("threads", "variant", "private").iter_rows()
+    }
     if not cells:
         return []
     return [
