@@ -270,7 +270,17 @@ def test_the_terminal_has_them_too(campaign: Path) -> None:
     print_published(console, campaign, post())
     printed = " ".join(console.export_text().split())
     assert COLLAPSE in printed
-    assert "ntdll.dll!RtlEnterCriticalSection 28.68 % 60.00 %" in printed
+    assert "RtlEnterCriticalSection 28.68 60.00 30.30 – 0.42 60.00" in printed
+    narrow = Console(width=80, record=True)
+    print_published(narrow, campaign, post())
+    lines = narrow.export_text().splitlines()
+    assert any(
+        x.split() == ["RtlpHpVsSlotAllocate", "–", "–", "–", "–", "0.80", "–"] for x in lines
+    )
+    assert any(
+        x.split() == ["RtlpHpAllocVirtBlockCommitFirst", "13.73", "–", "14.55", "–", "–", "–"]
+        for x in lines
+    )
 
 
 @pytest.mark.parametrize(
