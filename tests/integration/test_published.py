@@ -51,7 +51,7 @@ def test_its_options_reach_the_server(measured: Path) -> None:
     ):
         assert option in limits["command"]
     assert "sort-buffer-size" not in limits["command"]
-    [variables] = measured.glob("trials/b001-*-A1-oltp_read_only/variables.tsv")
+    [variables] = measured.glob("trials/b001-p*-A1-oltp_read_only/variables.tsv")
     text = variables.read_text(encoding="utf-8")
     assert "max_connections\t10000\n" in text
     assert "thread_handling\tpool-of-threads\n" in text
