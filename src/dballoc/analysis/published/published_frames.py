@@ -49,7 +49,7 @@ def parse_frames(table: Mapping[str, Any], lines: list[dict[str, str]]) -> Frame
     """
     shares: dict[str, dict[str, float]] = {}
     for line in lines:
-        shares.setdefault(line["row"], {})[line["column"]] = float(line["value"]) / 100
+        shares.setdefault(line["row"], {})[line["column"]] = round(float(line["value"]) / 100, 6)
     frames = tuple(
         PublishedFrame(
             name=entry["name"],

@@ -2,8 +2,15 @@
 
 from collections.abc import Sequence
 
-from dballoc.analysis.published.collapse_seen import CollapseHere
+from dballoc.analysis.published.collapse_seen import CollapseHere, Outcome, VariantShares
 from dballoc.numbers import listing, percent
+
+_VERDICTS = {
+    Outcome.SEEN: "is seen here",
+    Outcome.ABSENT: "is not seen here",
+    Outcome.SHARED: "cannot be told from another cause here, as others fall too",
+    Outcome.NOT_MEASURED: "was not looked for with enough clients",
+}
 
 
 def describe_collapse(collapses: Sequence[CollapseHere]) -> str:
@@ -12,33 +19,46 @@ def describe_collapse(collapses: Sequence[CollapseHere]) -> str:
     """
     if not collapses:
         return ""
-    collapsing = [c.workload for c in collapses if c.collapses]
-    steady = [c.workload for c in collapses if c.measured and not c.collapses]
-    if not collapsing and not steady:
-        few = listing([f"{c.workload} at {_format_clients(c.needed)}" for c in collapses])
+    workloads: dict[Outcome, list[str]] = {}
+    for collapse in collapses:
+        workloads.setdefault(collapse.outcome, []).append(collapse.workload)
+    if set(workloads) == {Outcome.NOT_MEASURED}:
+        few = listing([f"{c.workload} with {_format_clients(c.needed)}" for c in collapses])
         return f"Whether the post's collapse is seen here was not measured: it takes {few}."
-    if collapsing and steady:
-        verdict = f"is seen here in {listing(collapsing)}, not in {listing(steady)}"
+    if len(workloads) == 1:
+        verdict = _VERDICTS[collapses[0].outcome]
     else:
-        verdict = "is seen here" if collapsing else "is not seen here"
-    shares = "; ".join(_describe_share(c) for c in collapses)
-    return f"The post's collapse under many clients {verdict}: {shares}."
+        verdict = "; ".join(
+            f"in {listing(names)} it {_VERDICTS[outcome]}" for outcome, names in workloads.items()
+        )
+    measured = [c for c in collapses if c.baseline.measured]
+    shares = "; ".join(map(_describe_shares, measured))
+    noise = " (one block, so noise may do the same)" if min(c.blocks for c in measured) < 2 else ""
+    colon = "" if len(workloads) == 1 else ":"
+    return f"The post's collapse under many clients{colon} {verdict}{noise}: {shares}."
 
 
-def _describe_share(collapse: CollapseHere) -> str:
-    """Return ``nt-heap keeps 93 % of its best oltp_read_only throughput with 576 clients (the post:
-    11 % with 1,024)``.
+def _describe_shares(collapse: CollapseHere) -> str:
+    """Return ``of its best oltp_read_only throughput nt-heap keeps 93 % with 576 clients (the post:
+    11 % with 1,024), segment-heap 95 % (the post: 82 %)``.
     """
-    post = collapse.published
-    published = f"(the post: {percent(post.share, 0)} with {post.threads:,})"
-    if collapse.measured is None:
-        clients = _format_clients(collapse.needed)
-        return f"{collapse.workload} was not measured with {clients} {published}"
-    return (
-        f"{collapse.variant} keeps {percent(collapse.measured.share, 0)} of its best "
-        f"{collapse.workload} throughput with {_format_clients(collapse.measured.threads)} "
-        f"{published}"
+    baseline = collapse.baseline
+    assert baseline.measured
+    post = f"{percent(baseline.published.share, 0)} with {baseline.published.threads:,}"
+    return "".join(
+        [
+            f"of its best {collapse.workload} throughput {baseline.variant} keeps "
+            f"{percent(baseline.measured.share, 0)} with "
+            f"{_format_clients(baseline.measured.threads)} (the post: {post})",
+            *(_describe_other(other) for other in collapse.others if other.measured),
+        ]
     )
+
+
+def _describe_other(other: VariantShares) -> str:
+    assert other.measured
+    published = percent(other.published.share, 0)
+    return f", {other.variant} {percent(other.measured.share, 0)} (the post: {published})"
 
 
 def _format_clients(number: int) -> str:
