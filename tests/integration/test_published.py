@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from harness import Cli, rows
 
+from dballoc.profile.formats.profile_file import load_profile
+
 
 @pytest.fixture(scope="module")
 def measured(run_cli: Cli, fresh_directory) -> Path:
     """MDEV-38369 at a hundredth, of it one workload at one level."""
     out = fresh_directory() / "mdev"
     asked = ("--workloads", "oltp_read_only", "--threads", "3", "--level", "2s", "--blocks", "1")
+    asked += ("--profile", "none")
     done = run_cli("bench", "--experiment", "mdev-38369", "--scale", "0.01", *asked, "--out", out)
     assert done.status == 0, done.text
     answer = " ".join(done.stdout.split())
@@ -34,7 +37,24 @@ def test_what_ran_is_the_small_one(measured: Path) -> None:
     assert {r["variant"] for r in levels} == {"nt-heap", "segment-heap", "nt-heap-small-blocks"}
     assert {(r["workload"], r["threads"]) for r in levels} == {("oltp_read_only", 3)}
     [pool] = rows(measured, "SELECT DISTINCT pool_bytes FROM variant")
-    assert pool["pool_bytes"] == 16 << 20
+    assert pool["pool_bytes"] == 102 << 20
+
+
+def test_its_options_reach_the_server(measured: Path) -> None:
+    [limits] = rows(measured, "SELECT command FROM variant WHERE name = 'nt-heap-small-blocks'")
+    for option in (
+        "--max-connections=10000",
+        "--max-prepared-stmt-count=1000000",
+        "--thread-handling=pool-of-threads",
+        "--query-alloc-block-size=8192",
+        "--query-prealloc-size=8192",
+    ):
+        assert option in limits["command"]
+    assert "sort-buffer-size" not in limits["command"]
+    [variables] = measured.glob("trials/b001-p*-A1-oltp_read_only/variables.tsv")
+    text = variables.read_text(encoding="utf-8")
+    assert "max_connections\t10000\n" in text
+    assert "thread_handling\tpool-of-threads\n" in text
 
 
 def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: Cli) -> None:
@@ -48,14 +68,69 @@ def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: C
     cells = [c.strip() for c in line.strip("|").split("|")]
     assert cells[4] == "4,718"
     assert float(cells[3].replace(",", "")) > 10
-    assert "<h2>Published beside measured</h2>" in (measured / "report.html").read_text(
-        encoding="utf-8"
-    )
+    page = (measured / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Published beside measured</h2>" in page
     with (measured / "csv" / "published.csv").open(newline="", encoding="utf-8") as f:
         figures = {(r["table"], r["row"], r["column"]): r for r in csv.DictReader(f)}
     assert float(figures["oltp_read_only", "8", "nt-heap"]["ours"]) > 10
     assert figures["oltp_read_only", "1024", "nt-heap"]["ours"] == ""
     assert figures["oltp_read_only", "1024", "nt-heap"]["published"] == "523.21"
+    assert "Whether the post's collapse is seen here was not measured" in text
+    assert "Whether the post's collapse is seen here was not measured" in done.stdout
+    assert "there is no contention profile with call stacks of nt-heap" in text
+    [frame] = [x for x in text.splitlines() if x.startswith("| ntdll.dll!RtlFreeHeap |")]
+    assert "| 17.09 % |" in frame
+
+
+WATCHED = """
+name = "watched"
+baseline = "nt-heap"
+published = "mdev-38369"
+workloads = ["oltp_read_only"]
+threads = [2, 8]
+sequence = "fresh"
+warmup_sql = []
+design = "solo"
+blocks = 1
+profile = "contention"
+profile_at = { workload = "oltp_read_only", threads = 2 }
+[server]
+use = "mariadb"
+options = { innodb_buffer_pool_size = "32M" }
+[data]
+tables = 1
+rows = 1000
+[time]
+warmup = "0s"
+level = "2s"
+idle = "0s"
+[noise]
+repeats = 0
+[[variant]]
+name = "nt-heap"
+tunables = { arena_max = "1" }
+"""
+
+
+def test_the_posts_frames_stand_beside_the_measured_ones(run_cli: Cli, out: Path) -> None:
+    file = out.parent / "watched.toml"
+    file.write_text(WATCHED)
+    done = run_cli("bench", file, "--no-report", "--out", out)
+    assert done.status == 0, done.text
+    [profile] = out.glob("trials/*-A1-oltp_read_only/contention-oltp_read_only.profile.json.gz")
+    facts = load_profile(profile).facts
+    assert facts["clients"] == "2"
+    done = run_cli("report", out, "--published")
+    assert done.status == 0, done.text
+    assert "oltp_read_only, 512 clients (ours: 2)" in " ".join(done.stdout.split())
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Inclusive frames of the context switches" in page
+    with (out / "csv" / "published-frames.csv").open(newline="", encoding="utf-8") as f:
+        ours = [float(r["ours"]) for r in csv.DictReader(f) if r["ours"]]
+    if not facts["method"].startswith("perf"):
+        pytest.skip(f"needs perf and its permission: {facts['method']}")
+    assert ours
+    assert all(0 < share <= 1 for share in ours)
 
 
 REFUSED = [

@@ -95,6 +95,9 @@ def test_limits_are_wide_enough() -> None:
     assert int(limits["max-prepared-stmt-count"]) > 100_000
     assert int(limits["table-open-cache"]) >= 8 * 1024
     assert command_line.open_files(1024, 8) > int(limits["table-open-cache"]) + 1024
+    # A server that may not open as many files as its connections need lowers their limit.
+    assert command_line.open_files(3, 8, "10000") == 4096 + 10_000 - 151
+    assert command_line.open_files(3, 8, "10G") == command_line.open_files(3, 8) == 4096
     # Never below the server's own defaults.
     assert {int(v) for v in command_line.capacity(1, 0, 1).values()} == {151, 16_382, 2_000, 80}
 

@@ -49,6 +49,9 @@ def test_the_options_of_a_run() -> None:
         )["db-ps-mode"]
         == "disable"
     )
+    micro = of_catalogue("point-query_range=100")  # which sends text by itself
+    assert micro.prepares(Load(prepared_statements="auto")) is True
+    assert micro.prepares(Load()) is False
 
 
 def test_the_password_is_in_a_file_of_ours_alone(tmp_path: Path) -> None:

@@ -55,9 +55,8 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
             f"{format_size(sizes.memory)}; lower it, or leave it out"
         )
     # Only one server at a time, and one start for all levels.
-    setting = prepare.prepare_campaign(
-        experiment.model_copy(update={"design": "solo", "levels": "rising", "profile": None})
-    )
+    once = {"design": "solo", "levels": "rising", "profile": None, "profile_at": None}
+    setting = prepare.prepare_campaign(experiment.model_copy(update=once))
     # It looks for kills, and compares no costs.
     setting = replace(setting, countable=Countable())
     for name, prepared in setting.variants.items():

@@ -109,6 +109,11 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["before"]
     if table["time"]["settle"] == format_duration(Time().settle):
         del table["time"]["settle"]
+    if table["profile_at"] is None:
+        del table["profile_at"]
+    for variant in table["variant"]:
+        if not variant["not_settable"]:
+            del variant["not_settable"]
     for workload in table["workload"].values():
         if not workload["replica"]:
             del workload["replica"]

@@ -9,6 +9,9 @@ from dballoc.experiment.model import Cpu, Experiment
 
 Table = dict[str, Any]
 
+# Keys of a variant that change nothing of what runs.
+_WORDS = ("name", "stands_for", "not_settable")
+
 
 def fit_cpus(table: Table, available: Collection[int]) -> Table:
     """Return an experiment's table with CPUs taken from ``available`` where it asks for others.
@@ -72,7 +75,7 @@ def _drop_identical_variants(table: Table) -> Table:
     stays = {}
     for variant in table["variant"]:
         definition = json.dumps(
-            {k: v for k, v in variant.items() if k not in ("name", "stands_for")}, sort_keys=True
+            {k: v for k, v in variant.items() if k not in _WORDS}, sort_keys=True
         )
         stays[variant["name"]] = kept.setdefault(definition, variant)["name"]
     return table | {"variant": list(kept.values()), "baseline": stays[table["baseline"]]}

@@ -175,11 +175,12 @@ class Workload(_Table):
 class Load(_Table):
     """How sysbench queries. What sysbench leaves to its defaults is set explicitly here.
 
-    ``prepared_statements`` None: as each workload has it.
+    ``prepared_statements`` None: as each workload has it; "auto": what sysbench does by itself
+    (``--db-ps-mode=auto``), which is to prepare whatever the server can, so the same as true.
     """
 
     random: Literal["uniform", "gaussian", "special", "pareto"] = "uniform"
-    prepared_statements: bool | None = None
+    prepared_statements: bool | Literal["auto"] | None = None
     percentile: Annotated[int, Field(ge=1, le=99)] = 95
     options: Options = {}
 
@@ -270,15 +271,26 @@ class Noise(_Table):
     repeats: Annotated[int, Field(ge=0, le=1000)] = 2
 
 
+class ProfileAt(_Table):
+    """Where each variant is profiled: under which workload (None: under each), at which level
+    (None: the highest).
+    """
+
+    workload: str | None = None
+    threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
+
+
 class Variant(_Table):
     """One column of the tables: an allocator with its settings on a server.
 
     ``preload`` without ``allocator`` is an allocator by path; with one, libraries that are
-    preloaded before it. ``stands_for``: the unavailable allocator that it replaces.
+    preloaded before it. ``stands_for``: the unavailable allocator that it replaces;
+    ``not_settable``: what the original changes and nothing here can, each in words.
     """
 
     name: Name
     stands_for: str | None = None
+    not_settable: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=50)] = []
     allocator: str | None = None
     preload: list[str] = []
     env: Options = {}
@@ -315,9 +327,10 @@ class Experiment(_Table):
     warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
     of its own warm-up: workloads, and :data:`SETTLE`. ``published``: the published figures of the
     catalogue that it repeats; ``post``: what their post states of its set-up, which decides nothing
-    of the campaign. ``profile``: what each variant is profiled for, once, after it was measured.
-    ``counters``: what is counted of the server by perf_event_open(2), where the host can.
-    ``small``: the factor that ``--scale small`` stands for.
+    of the campaign. ``profile``: what each variant is profiled for, once, after it was measured;
+    ``profile_at``: where (None: under every workload at the highest level). ``counters``: what is
+    counted of the server by perf_event_open(2), where the host can. ``small``: the factor that
+    ``--scale small`` stands for.
     """
 
     name: Name = "experiment"
@@ -337,6 +350,7 @@ class Experiment(_Table):
     seed: int = 1
     published: Name | None = None
     profile: Profiled | None = None
+    profile_at: ProfileAt | None = None
     counters: Annotated[list[CounterName], Field(max_length=5)] = ["instructions", "cycles"]
     small: Share | None = None
     scaled: Scaled | None = None
@@ -387,6 +401,21 @@ class Experiment(_Table):
         return self
 
     @model_validator(mode="after")
+    def _check_profile_place(self) -> Self:
+        if self.profile_at is None:
+            return self
+        if self.profile is None:
+            raise ValueError(
+                'profile_at: nothing is profiled; say what, like profile = "contention"'
+            )
+        if self.profiled_level not in self.threads:
+            raise ValueError(
+                f"profile_at.threads: {self.profiled_level} is not one of the levels, "
+                f"{', '.join(map(str, self.threads))}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_load_order(self) -> Self:
         if LOAD in self.warm:
             raise ValueError(f"warm: {LOAD} is not a warm-up; put it first among workloads")
@@ -426,6 +455,19 @@ class Experiment(_Table):
     def duet_warmup(self) -> float:
         """The seconds of load before a duet's first slice."""
         return self.time.warmup if self.duet.warmup is None else self.duet.warmup
+
+    @property
+    def profiled_level(self) -> int:
+        """The clients under which variants are profiled."""
+        named = self.profile_at.threads if self.profile_at else None
+        return self.threads[-1] if named is None else named
+
+    def list_profiled(self, workload: str | None) -> list[str]:
+        """Return the workloads under which a server start is profiled: of those that it runs, see
+        :meth:`runs`.
+        """
+        wanted = self.profile_at.workload if self.profile_at else None
+        return [w for w in self.runs(workload) if w != LOAD and wanted in (None, w)]
 
     def runs(self, workload: str | None) -> list[str]:
         """Return the workloads of one server start, in their order: that one alone, or all for

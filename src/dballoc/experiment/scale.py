@@ -50,6 +50,9 @@ SIZES_OF_FILES = {
 }
 SORTS = {"rocksdb_merge_buf_size": "64M", "rocksdb_merge_combine_read_size": "1G"}
 
+# The option of a load whose tables are not sysbench's that says how many rows they have (tpcc).
+WAREHOUSES = "warehouses"
+
 LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
 LEAST_CACHE = 16 * 2**20
@@ -119,12 +122,16 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     table.pop(SMALL, None)
     table["scaled"] = _describe_original(experiment, factor, cpus)
     table["threads"] = sorted({scale_level(n, factor) for n in experiment.threads})
+    if experiment.profile_at and experiment.profile_at.threads:
+        level = scale_level(experiment.profile_at.threads, factor)
+        table["profile_at"] = table["profile_at"] | {"threads": level}
     table["data"] = table.get("data", {}) | {
         "rows": max(FEWEST_ROWS, round(experiment.data.rows * factor))
     }
     table["time"] = table.get("time", {}) | _shrink_times(experiment, factor)
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
+    _shrink_warehouses(table, factor)
     _add_rocksdb_defaults(experiment, table)
     for holder in (table, *table["variant"]):
         for key in ("options", "init_options"):
@@ -150,6 +157,15 @@ def _shrink_times(experiment: Experiment, factor: float) -> Table:
         for key, seconds in times.items()
         if seconds
     }
+
+
+def _shrink_warehouses(table: Table, factor: float) -> None:
+    """Shrink the warehouses that the load's options, or a workload's, ask for: one at least."""
+    for holder in (table.get("load", {}), *table.get("workload", {}).values()):
+        value = holder.get("options", {}).get(WAREHOUSES, "")
+        if re.fullmatch("[0-9]{1,9}", value):
+            fewer = str(max(1, round(int(value) * factor)))
+            holder["options"] = holder["options"] | {WAREHOUSES: fewer}
 
 
 def _describe_original(experiment: Experiment, factor: float, cpus: Collection[int]) -> Table:

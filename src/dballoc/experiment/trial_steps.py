@@ -39,8 +39,8 @@ class Step:
 def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """Plan the steps of a trial: the load of the tables where there is one, the warm-up SQL, then
     for each workload a warm-up (or one for all, or what is to run before it, where the experiment
-    says so) and its rising levels, then idle; after all that, unmeasured, the loads once more for a
-    profile. ``tables``: whether sysbench's tables are there.
+    says so) and its rising levels, then idle; after all that, unmeasured, the loads that are
+    profiled once more. ``tables``: whether sysbench's tables are there.
 
     Warm-ups run at the lowest level: a higher one would raise the memory that the first levels
     show.
@@ -79,9 +79,15 @@ def plan_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[
 
 def plan_probe_steps(experiment: Experiment, slot: Slot, tables: bool = True) -> list[Step]:
     """Plan the steps of a start for the heap profile, which measures nothing: what fills the
-    server, then for each workload a warm-up and the load that is profiled, at the highest level.
+    server, then for each workload that is profiled a warm-up and its load, at that level.
     """
-    once = experiment.model_copy(update={"threads": [experiment.threads[-1]]})
+    profiled = experiment.list_profiled(None)
+    once = experiment.model_copy(
+        update={
+            "threads": [experiment.profiled_level],
+            "workloads": [w for w in experiment.workloads if w == LOAD or w in profiled],
+        }
+    )
     steps = [
         s
         for s in plan_steps(once, slot, tables)
@@ -92,26 +98,30 @@ def plan_probe_steps(experiment: Experiment, slot: Slot, tables: bool = True) ->
 
 
 def _plan_profiles(experiment: Experiment, slot: Slot, after: int) -> list[Step]:
-    """Plan a profile of each workload at the highest level; numbers go on after ``after``."""
+    """Plan a profile of each workload that has one; numbers go on after ``after``."""
     seconds = min(LONGEST_PROFILE, experiment.time.level)
-    timed = [w for w in experiment.runs(slot.workload) if w != LOAD]
     return [
         Step(
             number=n,
             kind="profile",
             seconds=seconds,
             workload=workload,
-            threads=experiment.threads[-1],
+            threads=experiment.profiled_level,
         )
-        for n, workload in enumerate(timed, after + 1)
+        for n, workload in enumerate(experiment.list_profiled(slot.workload), after + 1)
     ]
 
 
 def is_profiled(experiment: Experiment, slot: Slot) -> bool:
-    """Whether a trial is profiled: those of the first solo block at the highest level, each variant
-    once.
+    """Whether a trial is profiled: those of the first solo block with the workload and at the level
+    that are profiled, each variant once.
     """
-    return slot.block == 1 and slot.role != "A2" and slot.level in (None, experiment.threads[-1])
+    return (
+        slot.block == 1
+        and slot.role != "A2"
+        and slot.level in (None, experiment.profiled_level)
+        and bool(experiment.list_profiled(slot.workload))
+    )
 
 
 def list_warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:

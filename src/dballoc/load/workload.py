@@ -50,7 +50,8 @@ class Workload:
 
     def prepares(self, load: model.Load) -> bool:
         """Whether its statements are prepared in the server, instead of sent as text."""
-        return not self.text if load.prepared_statements is None else load.prepared_statements
+        prepared = load.prepared_statements
+        return not self.text if prepared is None else prepared in (True, "auto")
 
 
 def of_catalogue(name: str) -> Workload:
@@ -90,9 +91,21 @@ def settle(experiment: model.Experiment) -> dict[str, Workload]:
             raise UsageError(
                 f"workload.{name}: dballoc has a workload of that name; choose another"
             )
+    _check_profiled(experiment)
     works = {n: _settle(n, experiment) for n in experiment.loads}
     _check_replicas(list(works.values()))
     return works
+
+
+def _check_profiled(experiment: model.Experiment) -> None:
+    """UsageError for a profile of a workload that does not run, or ends by itself."""
+    workload = experiment.profile_at.workload if experiment.profile_at else None
+    timed = [name for name in experiment.workloads if name != model.LOAD]
+    if workload is not None and workload not in timed:
+        raise UsageError(
+            f"profile_at.workload: {workload!r} is not among the workloads that can be profiled: "
+            f"{', '.join(timed) or 'none'}"
+        )
 
 
 def _check_replicas(works: list[Workload]) -> None:

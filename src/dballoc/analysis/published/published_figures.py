@@ -11,6 +11,7 @@ remarks        what its text says beside the figures
   change       show Δ % against the column ``baseline`` too
   collapse     a table of collapses follows
   units        by measure, what a figure is multiplied with to give our unit (bytes, 1/s)
+[frames]       its profile, see :mod:`dballoc.analysis.published.published_frames`
 
 NAME.csv has a line a figure: ``table``; ``row`` and ``column``, as the post has them; ``workload``
 and ``threads`` (a number; "best" or "largest" for those over all levels; empty for a figure of the
@@ -24,6 +25,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from dballoc.analysis.published.published_frames import FRAMES, FrameTable, parse_frames
 
 Level = int | Literal["best", "largest"] | None
 
@@ -81,19 +84,24 @@ class Published:
     method: str
     remarks: tuple[str, ...]
     tables: tuple[Table, ...]
+    frames: FrameTable | None = None
 
 
 def parse_published(name: str, text: str, figures: str) -> Published:
     """Parse the texts of both files. KeyError and ValueError if they do not match the module."""
     top = tomllib.loads(text)
+    lines = list(csv.DictReader(io.StringIO(figures)))
     cells: dict[str, list[Cell]] = {}
-    for line in csv.DictReader(io.StringIO(figures)):
-        cells.setdefault(line["table"], []).append(_parse_cell(line))
+    for line in lines:
+        if line["table"] != FRAMES:
+            cells.setdefault(line["table"], []).append(_parse_cell(line))
+    profiled = [line for line in lines if line["table"] == FRAMES]
+    frames = parse_frames(top.pop(FRAMES), profiled) if profiled else None
     tables = [Table(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")]
     if cells:
         raise ValueError(f"{name}: figures of tables that are not described: {', '.join(cells)}")
     more: dict[str, Any] = top | {"remarks": tuple(top.get("remarks", ()))}
-    return Published(name=name, tables=tuple(tables), **more)
+    return Published(name=name, tables=tuple(tables), frames=frames, **more)
 
 
 def _parse_cell(line: dict[str, str]) -> Cell:

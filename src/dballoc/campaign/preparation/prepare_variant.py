@@ -4,6 +4,7 @@ server options, all checked before the first start. Whatever is wrong is one Usa
 
 import json
 import os
+import resource
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -153,7 +154,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
         ),
         bindings=malloc.bindings,
         pool_bytes=_find_pool_bytes(server.engine, options, where),
-        nofile=server_options.open_files(clients, experiment.data.tables),
+        nofile=_limit_open_files(clients, experiment.data.tables, options["max-connections"]),
         settings=malloc.settings,
         programs=programs,
         wrappers=malloc.wrappers,
@@ -251,6 +252,17 @@ def _parse_bytes(text: str) -> int:
         return int(text) if text.isdigit() else parse_size(text)
     except ValueError:
         return 0
+
+
+def _limit_open_files(clients: int, tables: int, max_connections: str) -> int:
+    """Return the server's limit of open files: what its options allow to connect, as far as our own
+    hard limit goes, and what the load needs in any case.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    wanted = server_options.open_files(clients, tables, max_connections)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    return max(wanted, server_options.open_files(clients, tables))
 
 
 def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | None:

@@ -21,6 +21,9 @@ Table = dict[str, Any]
 # A variant's name, the setting's, its values.
 Sweep = tuple[str | None, str, list[str]]
 
+# The word of --profile for no profile.
+NO_PROFILE = "none"
+
 _SWEEP = re.compile(r"(?:(?P<variant>[^:]+):)?(?P<name>[A-Za-z_][\w.-]*)=(?P<values>.+)")
 
 
@@ -105,6 +108,11 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
         # The file's warm-ups are for its workloads.
         result.pop("warm", None)
         result.pop("before", None)
+    _drop_profile_place(result, flags)
+    if flags.get("profile") == NO_PROFILE:
+        flags.pop("profile")
+        result.pop("profile", None)
+        result.pop("profile_at", None)
     if any(map(_another_script, flags.get("workloads", []))):
         # Options for the file's scripts do not apply to other scripts.
         result.get("load", {}).pop("options", None)
@@ -124,6 +132,19 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
             place = place.setdefault(section, {})
         place[key] = {**place.get(key, {}), **value} if isinstance(value, dict) else value
     return result
+
+
+def _drop_profile_place(table: Table, flags: Table) -> None:
+    """Drop the file's workload or level of a profile where the flags' workloads or levels do not
+    have it: then it is what it would be by default.
+    """
+    if not isinstance(place := table.get("profile_at"), dict):
+        return
+    for key, flag in (("workload", "workloads"), ("threads", "threads")):
+        if key in place and flag in flags and place[key] not in flags[flag]:
+            del place[key]
+    if not place:
+        del table["profile_at"]
 
 
 def _with_sweep(table: Table, target: Any, name: str, values: list[str]) -> list[Any]:
@@ -182,6 +203,22 @@ def numbers(text: str | None, flag: str) -> list[int] | None:
         raise UsageError(
             f"{flag}: {text!r} is not a list of numbers; write it like 1,16,64"
         ) from None
+
+
+def profile_place(text: str | None) -> Table | None:
+    """Parse ``WORKLOAD:CLIENTS``, of which either may be missing. UsageError for another form."""
+    if text is None:
+        return None
+    workload, colon, clients = text.rpartition(":") if ":" in text else (text, "", "")
+    if (colon and not re.fullmatch("[0-9]{1,9}", clients)) or not text:
+        raise UsageError(
+            f"--profile-at: {text!r} is not of the form [WORKLOAD][:CLIENTS], like "
+            "oltp_read_only:512, oltp_read_only or :512"
+        )
+    return {
+        **({"workload": workload} if workload else {}),
+        **({"threads": int(clients)} if clients else {}),
+    }
 
 
 def pairs(texts: list[str] | None, flag: str) -> dict[str, str] | None:
@@ -243,6 +280,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "client_cpus": ("cpu.client", _as_it_is),
     "memory": ("limits.memory", _as_it_is),
     "profile": ("profile", _as_it_is),
+    "profile_at": ("profile_at", profile_place),
     "no_counters": ("counters", _no_counters),
     "start": ("fit.start", _as_it_is),
     "tolerance": ("fit.tolerance", _as_it_is),

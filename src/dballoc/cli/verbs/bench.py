@@ -98,10 +98,19 @@ Memory = Annotated[
     typer.Option(metavar="SIZE", help="Memory limit of each server (a cgroup), like 2G."),
 ]
 Profiled = Annotated[
-    Literal["contention", "heap"] | None,
+    Literal["contention", "heap", "none"] | None,
     typer.Option(
         help="Also profile each variant once, outside what is measured. contention: what its "
-        "threads wait for. heap: which code holds its memory, and how long its mallocs take."
+        "threads wait for. heap: which code holds its memory, and how long its mallocs take. none: "
+        "nothing, whatever the experiment says."
+    ),
+]
+ProfileAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[WORKLOAD][:CLIENTS]",
+        help="Profile under this workload and level alone, like oltp_read_only:512; without it, "
+        "under every workload at the highest level.",
     ),
 ]
 NoCounters = Annotated[
@@ -170,6 +179,7 @@ def bench(
     client_cpus: ClientCpus = None,
     memory: Memory = None,
     profile: Profiled = None,
+    profile_at: ProfileAt = None,
     no_counters: NoCounters = False,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,

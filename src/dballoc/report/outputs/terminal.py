@@ -1,6 +1,8 @@
 """The answer on the terminal: a sentence or two and one small table."""
 
 from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
@@ -8,7 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
+from dballoc.analysis.published.collapse_seen import find_collapses_here
+from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.tables.profiles.contention import load_contention
 from dballoc.report.wording.answer import Answer, AnswerTable
+from dballoc.report.wording.published_collapse import describe_collapse
+
+if TYPE_CHECKING:
+    from dballoc.report.sections.tables import Table as FrameTable
+
+# The width of a heading above numbers.
+_NARROW = 9
 
 
 def print_answer(console: Console, directory: Path, preference: Preference = LEAST_MEMORY) -> None:
@@ -20,6 +32,45 @@ def print_answer(console: Console, directory: Path, preference: Preference = LEA
 
     campaign = write_report.read_campaign(directory)
     _print_parts(console, report_content.judge_campaign(campaign, preference, directory)[2])
+
+
+def print_published(console: Console, directory: Path, published: Published) -> None:
+    """Print what became here of the post's collapse, and the frames of its profile beside ours;
+    nothing for a post that has neither. UsageError if there is nothing to report.
+    """
+    from dballoc.report import write_report  # imports Altair, as do sections
+    from dballoc.report.sections import published_frames
+
+    campaign = write_report.read_campaign(directory)
+    if campaign.imported:
+        return
+    if collapse := describe_collapse(find_collapses_here(campaign, published)):
+        console.print("", Text(collapse), sep="\n")
+    if published.frames is None:
+        return
+    measured = published_frames.measure_published_frames(
+        published.frames, load_contention(directory, campaign)
+    )
+    shown = published_frames.tabulate_frames(published.frames, measured)
+    console.print("", Text(shown.title, style="bold"), _lay_out_frames(shown), sep="\n")
+    order = published_frames.describe_frame_order(published.frames, measured)
+    for line in (*order, f"Per cent. {shown.caption}"):
+        console.print(Text(line, style="dim"))
+
+
+def _lay_out_frames(shown: "FrameTable") -> Table:
+    """Return the table of frames in 80 columns: without the files of the post's functions, without
+    the unit, and without what stands for them here, which the report has.
+    """
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1, 0, 0))
+    table.add_column(shown.columns[0], no_wrap=True)
+    for heading in shown.columns[1:-1]:
+        words = wrap(heading.removesuffix(": published"), _NARROW)
+        table.add_column("\n".join(words), justify="right", vertical="bottom")
+    for frame, *shares in shown.rows:
+        values = (share.removesuffix(" %") for share in shares[:-1])
+        table.add_row(Text(frame.rpartition("!")[2]), *map(Text, values))
+    return table
 
 
 def _print_parts(console: Console, answer: Answer) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps, VariantHeap
-from dballoc.numbers import NOTHING, mebibytes, number, percent
+from dballoc.numbers import NOTHING, count, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.heap_holders import sum_by_holder
 from dballoc.profile.profile_tables import VARIANCE
@@ -28,7 +28,7 @@ _GRAPHS = (
 
 _TEXT = (
     "Every variant was started once more with the heap probe in front of its malloc, on a copy of "
-    "the same data, warmed up, and profiled at the highest level: that start contributes to no "
+    "the same data, warmed up, and profiled with {clients}: that start contributes to no "
     "other figure of this report. The probe samples one allocation in so many bytes and times one "
     "call in about a thousand; figures are estimates, with one standard error where it is given. "
     "Live memory is what malloc's callers hold, not what malloc takes from the system for it."
@@ -48,7 +48,7 @@ def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> S
         figures += latency.draw_call_times(watched, workload, variants, after)
         embeds += _make_flame_graphs(watched, workload, after)
     text = [
-        _TEXT,
+        _TEXT.format(clients=count(campaign.experiment.profiled_level, "client")),
         *(
             f"No heap profile of {s.variant} under {s.workload}: {s.missing}."
             for s in heaps.profiles

@@ -7,6 +7,7 @@ from collections import Counter
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.published.collapse_seen import find_collapses_here
 from dballoc.analysis.published.published_comparison import (
     CollapseComparison,
     Figure,
@@ -16,12 +17,21 @@ from dballoc.analysis.published.published_comparison import (
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.analysis.tables.level_curves import HOST_MEASURES
+from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.virtual_size import reserves_terabytes
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
+from dballoc.report.sections.published_frames import (
+    collect_frame_table,
+    describe_frame_order,
+    measure_published_frames,
+    tabulate_frames,
+)
 from dballoc.report.sections.scaled_down import list_stand_ins
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
+from dballoc.report.wording.published_collapse import describe_collapse
 from dballoc.report.wording.ratios_as_text import format_change, format_ratio
 
 _RULE = (
@@ -32,8 +42,12 @@ _RULE = (
 )
 
 
-def make_published_section(campaign: Campaign, published: Published) -> Section:
-    """Return the section that sets the post's figures beside ours."""
+def make_published_section(
+    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+) -> Section:
+    """Return the section that sets the post's figures beside ours. ``profiles``: of our own, for
+    the post's table of frames.
+    """
     compared_tables = compare_published(campaign, published)
     tables = []
     for compared in compared_tables:
@@ -44,18 +58,31 @@ def make_published_section(campaign: Campaign, published: Published) -> Section:
         )
         if compared.falls:
             tables.append(_tabulate_collapses(compared))
+    order: list[str] = []
+    if published.frames:
+        measured = measure_published_frames(published.frames, profiles)
+        tables.append(tabulate_frames(published.frames, measured))
+        order = describe_frame_order(published.frames, measured)
+    collapse = describe_collapse(find_collapses_here(campaign, published))
     text = [
         f"{published.source}: {published.machine}; {published.server}; {published.method}.",
         *published.remarks,
+        *([collapse] if collapse else []),
+        *order,
         _describe_agreement(compared_tables),
         _RULE,
+        *_list_missing_measures(compared_tables, campaign),
         f"Why it may differ: {' '.join(_list_differences(campaign, published))}",
     ]
     return Section(key="published", title="Published beside measured", text=text, tables=tables)
 
 
-def collect_published_tables(campaign: Campaign, published: Published) -> dict[str, pl.DataFrame]:
-    """Return the tables for csv/: the figures, and every pair of them that was compared."""
+def collect_published_tables(
+    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+) -> dict[str, pl.DataFrame]:
+    """Return the tables for csv/: the figures, every pair of them that was compared, and the frames
+    of the post's profile where it has one.
+    """
     figures, pairs = [], []
     for compared in compare_published(campaign, published):
         figures += [
@@ -91,6 +118,11 @@ def collect_published_tables(campaign: Campaign, published: Published) -> dict[s
     return {
         "published": pl.DataFrame(figures, schema=_FIGURES, orient="row"),
         "published-shape": pl.DataFrame(pairs, schema=_PAIRS, orient="row"),
+        **(
+            {"published-frames": collect_frame_table(frames, profiles)}
+            if (frames := published.frames)
+            else {}
+        ),
     }
 
 
@@ -279,9 +311,45 @@ def _format_collapse_shape(fall: CollapseComparison) -> str:
     return "open" if fall.shape is Shape.UNDECIDED else fall.shape.value
 
 
+def _list_missing_measures(compared_tables: list[TableComparison], campaign: Campaign) -> list[str]:
+    """Return a sentence on what the post has and imported figures do not tell."""
+    if not campaign.imported:
+        return []
+    figures = [f for compared in compared_tables for f in compared.figures.values()]
+    present = {f.cell.measure for f in figures if f.value is not None}
+    missing = dict.fromkeys(f.cell.measure for f in figures if f.cell.measure not in present)
+    if not missing:
+        return []
+    names = listing([_MEASURES.get(measure, measure) for measure in missing])
+    return [f"The post has figures that were not imported, so they are not compared: {names}."]
+
+
+# The measures of published figures, in words.
+_MEASURES = {
+    "tps": "transactions per second",
+    "qps": "queries per second",
+    "p95": "the 95th percentile of response time",
+    "p99": "the 99th percentile of response time",
+    "rss_peak": "peak RSS",
+    "vsz_peak": "peak VSZ",
+    "growth": "growth of RSS",
+    "vsz_growth": "growth of VSZ",
+    "peak_to_pool": "peak RSS ÷ cache",
+    "cpu_per_op": "CPU per operation",
+    "switches_per_op": "context switches per operation",
+    "user": "CPU in user mode",
+    "system": "CPU in the kernel",
+}
+
+
 def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     """Return a sentence for each thing that is different here."""
     e, reasons = campaign.experiment, []
+    if campaign.imported:
+        reasons.append(
+            "Ours were imported: dballoc does not know on which machine, server, options and data "
+            "they were measured, so what differs from the post is not listed."
+        )
     if (cpus := campaign.environment.get("cpus")) and cpus != published.cpus:
         reasons.append(
             f"{published.cpus} CPUs there, {cpus} here: less contention, and fewer arenas where "
@@ -313,7 +381,11 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             f"The post's figures have no intervals; ours are of {count(len(blocks), 'block')} in "
             "random order."
         )
-    if reserves_terabytes(campaign.sample) and any(m.startswith("vsz") for m in measures):
+    if (
+        not campaign.imported
+        and reserves_terabytes(campaign.sample)
+        and any(m.startswith("vsz") for m in measures)
+    ):
         reasons.append(
             "Our VSZ leaves out the terabytes of address space that this server reserves for its "
             "buffer pool when it starts."

@@ -10,7 +10,11 @@ def list_scaling_notes(campaign: Campaign) -> list[str]:
     """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
     for. What a post states is left out: the note on the post has it (:mod:`..wording.post_note`).
     """
-    return [*_describe_scaling(campaign), *_describe_stand_ins(campaign)]
+    return [
+        *_describe_scaling(campaign),
+        *_describe_stand_ins(campaign),
+        *_describe_not_settable(campaign),
+    ]
 
 
 def _describe_scaling(campaign: Campaign) -> list[str]:
@@ -70,6 +74,15 @@ def _describe_stand_ins(campaign: Campaign) -> list[str]:
         return []
     replacements = [f"{stand_in} for {original}" for stand_in, original in list_stand_ins(campaign)]
     return [f"Stand-ins for what cannot be had: {listing(replacements)}."] if replacements else []
+
+
+def _describe_not_settable(campaign: Campaign) -> list[str]:
+    """Return a sentence for each variant that leaves out something of its original."""
+    return [
+        f"{variant.name} is without what no option here sets: {listing(variant.not_settable)}."
+        for variant in campaign.experiment.variant
+        if variant.not_settable
+    ]
 
 
 def list_stand_ins(campaign: Campaign) -> list[tuple[str, str]]:

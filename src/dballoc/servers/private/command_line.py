@@ -57,6 +57,9 @@ EMPTY = ("''", '""')
 # By engine: the option with the size of its cache.
 CACHES = {"innodb": "innodb-buffer-pool-size", "rocksdb": "rocksdb-block-cache-size"}
 
+# The most that any server accepts for max_connections.
+MOST_CONNECTIONS = 100_000
+
 # Servers accept an option with any of these prefixes, and under any abbreviation that fits no other
 # option.
 _PREFIXES = ("loose-", "skip-", "disable-", "enable-", "maximum-")
@@ -193,6 +196,11 @@ def check_capacity(options: dict[str, str], clients: int, statements: int, where
             )
 
 
-def open_files(clients: int, tables: int) -> int:
-    """Return how many file descriptors such a server needs: for connections, tables, and itself."""
-    return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500)
+def open_files(clients: int, tables: int, max_connections: str = "") -> int:
+    """Return how many file descriptors such a server needs: for connections, tables, and itself.
+    ``max_connections``: the option's value; a server that cannot open as many files lowers it.
+    """
+    limit = int(max_connections) if re.fullmatch("[0-9]{1,9}", max_connections) else 0
+    usual = int(capacity(clients, 0, tables)["max-connections"])
+    beyond = max(0, min(limit, MOST_CONNECTIONS) - usual)
+    return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500) + beyond

@@ -7,7 +7,6 @@ import polars as pl
 
 from dballoc import readers
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.experiment.model import LOAD
 
 # The characters of a note that are shown.
 _LONGEST = 2000
@@ -19,14 +18,15 @@ def list_profiled_trials(campaign: Campaign) -> list[tuple[dict[str, Any], list[
     """
     rows = campaign.trial.filter(
         pl.col("counted") & (pl.col("block") == 1) & (pl.col("role") != "A2")
-        & pl.col("level").is_in([None, campaign.experiment.threads[-1]], nulls_equal=True)
+        & pl.col("level").is_in([None, campaign.experiment.profiled_level], nulls_equal=True)
     )  # fmt: skip
     ordered = sorted(
         rows.iter_rows(named=True), key=lambda row: campaign.names.index(row["variant"])
     )
     return [
-        (row, [name for name in campaign.experiment.runs(row["workload"]) if name != LOAD])
+        (row, workloads)
         for row in ordered
+        if (workloads := campaign.experiment.list_profiled(row["workload"]))
     ]
 
 
