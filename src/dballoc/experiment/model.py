@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.durations_and_sizes import Duration, Size
+from dballoc.experiment.durations_and_sizes import Duration, Size, parse_huge_page_size
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
@@ -28,6 +28,10 @@ Text = Annotated[
 Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
+# Whether a page fault may wait for the kernel to make a huge page, and whether one size of them is
+# used (``inherit``: as the mode says): Documentation/admin-guide/mm/transhuge.rst.
+ThpDefrag = Literal["always", "defer", "defer+madvise", "madvise", "never"]
+ThpSizeMode = Literal["always", "inherit", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
 CounterName = Literal["instructions", "cycles", "task-clock", "page-faults", "context-switches"]
@@ -38,6 +42,9 @@ BUILTIN = "builtin"
 # The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no
 # time and no warm-up, and what runs after it in the same server start uses the tables it filled.
 LOAD = "load"
+
+# What ``warmup_sql`` says for a scan of each of sysbench's tables.
+SCAN = "scan"
 
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
 MOST_CLIENTS = 1_000_000
@@ -268,6 +275,9 @@ class Variant(_Table):
 
     ``preload`` without ``allocator`` is an allocator by path; with one, libraries that are
     preloaded before it. ``stands_for``: the unavailable allocator that it replaces.
+
+    ``thp``, ``thp_defrag``, ``thp_sizes`` (a mode for each size of huge pages): what the host has
+    while it runs; what is left out stays as the host has it.
     """
 
     name: Name
@@ -277,8 +287,38 @@ class Variant(_Table):
     env: Options = {}
     tunables: Options = {}
     thp: ThpMode | None = None
+    thp_defrag: ThpDefrag | None = None
+    thp_sizes: dict[str, ThpSizeMode] = {}
     server: ServerOverride = ServerOverride()
     cpu: Cpu | None = None
+
+    @field_validator("thp_sizes")
+    @classmethod
+    def _write_sizes_alike(cls, value: dict[str, ThpSizeMode]) -> dict[str, ThpSizeMode]:
+        sizes = {parse_huge_page_size(text): mode for text, mode in value.items()}
+        if len(sizes) < len(value):
+            raise ValueError("the same size twice")
+        return sizes
+
+    @property
+    def host_settings(self) -> dict[str, str]:
+        """What the host must have while it runs, by :mod:`dballoc.host.settings`' names."""
+        return {
+            **({"thp": self.thp} if self.thp else {}),
+            **({"thp_defrag": self.thp_defrag} if self.thp_defrag else {}),
+            **{f"thp_{size}": mode for size, mode in self.thp_sizes.items()},
+        }
+
+    @property
+    def wants_huge_pages(self) -> bool:
+        """Whether its server must not switch THP off for itself: what it asks of the host would
+        have no effect.
+        """
+        if self.thp in ("always", "madvise"):
+            return True
+        if any(mode in ("always", "madvise") for mode in self.thp_sizes.values()):
+            return True
+        return self.thp is None and bool(self.thp_defrag or self.thp_sizes)
 
 
 # The factor of --scale.
@@ -305,7 +345,10 @@ class Experiment(_Table):
     not possible.
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
-    warm-up. ``published``: the published figures of the catalogue that it repeats. ``profile``:
+    warm-up. ``warmup_sql``: statements before them; "scan": a scan of every table; None: that too,
+    unless there is something else to warm the server up. ``published``: the published figures of
+    the catalogue that it repeats; ``no_stand_in``: what these have of which nothing can be had that
+    would stand for it, by name, and why. ``profile``:
     what each variant is profiled for, once, after it was measured. ``counters``: what is counted
     of the server by perf_event_open(2), where the host can. ``small``: the factor that ``--scale
     small`` stands for.
@@ -321,11 +364,12 @@ class Experiment(_Table):
     sequence: Literal["cycle", "fresh"] = "cycle"
     warm: list[str] = []
     design: Literal["solo", "duet", "both"] | None = None
-    warmup_sql: list[str] | None = None
+    warmup_sql: Literal["scan"] | list[str] | None = None
     blocks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     budget: Duration | None = None
     seed: int = 1
     published: Name | None = None
+    no_stand_in: dict[str, str] = {}
     profile: Profiled | None = None
     counters: Annotated[list[CounterName], Field(max_length=5)] = ["instructions", "cycles"]
     small: Share | None = None
@@ -350,6 +394,14 @@ class Experiment(_Table):
             raise ValueError("the same value twice")
         return value
 
+    @field_validator("warmup_sql", mode="before")
+    @classmethod
+    def _check_warmup_sql(cls, value: object) -> object:
+        statements = isinstance(value, list) and all(isinstance(text, str) for text in value)
+        if value is None or value == SCAN or statements:
+            return value
+        raise ValueError(f'give a list of statements, or "{SCAN}"')
+
     @field_validator("threads")
     @classmethod
     def _sort_levels(cls, value: list[int]) -> list[int]:
@@ -372,6 +424,15 @@ class Experiment(_Table):
         if self.profile and self.design == "duet":
             raise ValueError(
                 "profile: variants are profiled in solo trials; set design to both, not duet"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_scan(self) -> Self:
+        if self.warmup_sql == SCAN and self.data.own:
+            raise ValueError(
+                f'warmup_sql: "{SCAN}" is a scan of sysbench\'s tables; give the statements for '
+                "data of your own"
             )
         return self
 
