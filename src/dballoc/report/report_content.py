@@ -14,7 +14,13 @@ from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.tables import collapses, level_curves, memory_ledger, speed_metric
+from dballoc.analysis.tables import (
+    collapses,
+    cpu_scaling,
+    level_curves,
+    memory_ledger,
+    speed_metric,
+)
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.profiles.contention import Contention
@@ -32,7 +38,7 @@ from dballoc.report.charts import (
     speed_against_memory,
 )
 from dballoc.report.charts import ledger as pieces
-from dballoc.report.charts.variant_marks import Variants
+from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import (
     contention,
@@ -330,7 +336,14 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
             for m in (levels.TPS, levels.P95, levels.P99)
             if levels.has_measure(summary, workload, m)
         ]
-        figures += [levels.draw_curve(summary, workload, m, variants) for m in speed]
+        over_cpus = _draw_over_cpus(campaign, workload)
+        shown_there = [levels.TPS] if over_cpus else []
+        figures += over_cpus
+        figures += [
+            levels.draw_curve(summary, workload, m, variants)
+            for m in speed
+            if m not in shown_there
+        ]
         figures.append(levels.draw_relative_curve(qps, workload, variants))
         shown += [
             tables.tabulate_levels(
@@ -348,6 +361,37 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
         figures=figures,
         tables=shown,
     )
+
+
+def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
+    """Draw throughput against CPUs, at each number's best level and at the highest; and against
+    threads for each number of CPUs. Nothing unless the variants have several numbers.
+    """
+    counts = cpu_scaling.group_by_cpus(campaign.experiment)
+    if not counts:
+        return []
+    highest = campaign.experiment.threads[-1]
+    figures = [
+        levels.draw_cpu_curve(
+            cpu_scaling.average_throughput(campaign, level), workload, title, f"cpus-{key}"
+        )
+        for level, title, key in (
+            (cpu_scaling.BEST, "Throughput against CPUs, at the best level", "best"),
+            (highest, f"Throughput against CPUs, with {count(highest, 'client')}", "highest"),
+        )
+    ]
+    summary = level_curves.average_levels(campaign)
+    for cpus, names in counts.items():
+        of_count = summary.filter(pl.col("variant").is_in(names))
+        figure = levels.draw_curve(of_count, workload, levels.TPS, Variants(names))
+        figures.append(
+            replace(
+                figure,
+                key=f"tps-{cpus}-cpus-{workload}",
+                title=f"Throughput on {count(cpus, 'CPU')}, {workload}",
+            )
+        )
+    return figures
 
 
 def _make_all_levels_section(campaign: Campaign) -> Section:

@@ -17,7 +17,7 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
-from dballoc.report.sections.scaled_down import list_stand_ins
+from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.ratios_as_text import format_change, format_ratio
@@ -300,6 +300,7 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     reasons += [
         f"{stand_in} stands for {original}." for stand_in, original in list_stand_ins(campaign)
     ]
+    reasons += list_missing(e)
     if published.host_wide_cpu:
         reasons.append(
             "The post's CPU figures are the whole host's, client included; ours are the server's "

@@ -1,7 +1,10 @@
-"""What was made smaller, and what stands for what: said at the top of every report."""
+"""What was made smaller, what stands for what, and what has no stand-in: said at the top of every
+report.
+"""
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
 
 
@@ -9,7 +12,11 @@ def list_scaling_notes(campaign: Campaign) -> list[str]:
     """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
     for.
     """
-    return [*_describe_scaling(campaign), *_describe_stand_ins(campaign)]
+    return [
+        *_describe_scaling(campaign),
+        *_describe_stand_ins(campaign),
+        *list_missing(campaign.experiment),
+    ]
 
 
 def _describe_scaling(campaign: Campaign) -> list[str]:
@@ -51,6 +58,11 @@ def _format_cpus(campaign: Campaign) -> str:
 def _describe_stand_ins(campaign: Campaign) -> list[str]:
     replacements = [f"{stand_in} for {original}" for stand_in, original in list_stand_ins(campaign)]
     return [f"Stand-ins for what cannot be had: {listing(replacements)}."] if replacements else []
+
+
+def list_missing(experiment: Experiment) -> list[str]:
+    """Return a sentence for each thing of the published comparison that nothing stands for."""
+    return [f"Nothing stands for {name}: {why}." for name, why in experiment.no_stand_in.items()]
 
 
 def list_stand_ins(campaign: Campaign) -> list[tuple[str, str]]:
