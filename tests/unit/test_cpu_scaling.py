@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_report_write import SIZES
 
@@ -60,12 +60,13 @@ def test_without_several_numbers_there_is_nothing_to_draw(experiment, variants: 
     assert cpu_scaling.group_by_cpus(model) == {}
 
 
+@settings(max_examples=40)
 @given(
     st.dictionaries(
         st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True),
         st.tuples(st.sampled_from(["glibc", "jemalloc"]), st.integers(min_value=1, max_value=64)),
         min_size=1,
-        max_size=8,
+        max_size=5,
     )
 )
 def test_no_two_lines_have_one_name(experiment, variants: dict[str, tuple[str, int]]) -> None:
@@ -123,4 +124,5 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tps-oltp_read_only" not in keys
     drawn = section.figures[0].chart.to_dict()
     assert drawn["layer"][0]["encoding"]["x"]["title"] == "CPUs (log scale)"
-    assert {row["variant"] for row in drawn["layer"][0]["data"]["values"]} == {"glibc", "je"}
+    [points] = drawn["datasets"].values()
+    assert {row["variant"] for row in points} == {"glibc", "je"}

@@ -208,9 +208,7 @@ def test_thp_is_the_hosts(of: Callable[[str], Deployment], directory: Path) -> N
     assert "transparent huge pages" not in render(of("jemalloc"), FORMS, {}, directory)
 
 
-def test_all_that_was_asked_of_huge_pages(
-    of: Callable[[str], Deployment], directory: Path
-) -> None:
+def test_all_that_was_asked_of_huge_pages(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("je-64K"), FORMS, {}, directory)
     assert 'with the host at "never, defrag defer+madvise, 64K always, 1M never"' in text
     root = "/sys/kernel/mm/transparent_hugepage"

@@ -68,10 +68,7 @@ def test_what_the_host_has(host: Path) -> None:
         "thp_2M": "inherit",
     }
     assert thp.read_mode() == "madvise"
-    assert (
-        thp.describe_host(thp.read_host())
-        == "madvise, defrag madvise; never: 64K; inherit: 2M"
-    )
+    assert thp.describe_host(thp.read_host()) == "madvise, defrag madvise; never: 64K; inherit: 2M"
     assert kernel.check_huge_pages().text.endswith("; defrag madvise; never: 64K; inherit: 2M")
     (host / "enabled").unlink()
     assert thp.read_mode() is None

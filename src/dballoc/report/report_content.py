@@ -340,9 +340,7 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
         shown_there = [levels.TPS] if over_cpus else []
         figures += over_cpus
         figures += [
-            levels.draw_curve(summary, workload, m, variants)
-            for m in speed
-            if m not in shown_there
+            levels.draw_curve(summary, workload, m, variants) for m in speed if m not in shown_there
         ]
         figures.append(levels.draw_relative_curve(qps, workload, variants))
         shown += [

@@ -1,10 +1,10 @@
-"""Compute throughput against the number of CPUs, for experiments whose variants differ in it: a line
-is the variants that are the same but for their CPUs.
+"""Compute throughput against the number of CPUs, for experiments whose variants differ in it. A
+line is the variants that are the same but for their CPUs.
 """
 
 import json
-import os
 import string
+from itertools import takewhile
 
 import polars as pl
 
@@ -38,12 +38,17 @@ def name_lines(experiment: Experiment) -> dict[str, str]:
     names: dict[str, str] = {}
     for members in lines.values():
         # Of x1 and x16 the common beginning has a digit of the numbers of CPUs.
-        common = os.path.commonprefix(members).rstrip(string.digits).rstrip("._+=@-")
-        taken = {v.name for v in experiment.variant} - set(members) | set(names.values())
-        if len(members) == 1 or not common or common in taken:
+        common = _find_common_beginning(members).rstrip(string.digits).rstrip("._+=@-")
+        other_names = {v.name for v in experiment.variant} - set(members) | set(names.values())
+        if len(members) == 1 or not common or common in other_names:
             common = members[0]
         names |= dict.fromkeys(members, common)
     return names
+
+
+def _find_common_beginning(names: list[str]) -> str:
+    places = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in places)
 
 
 def _describe_but_cpus(variant: Variant) -> str:
@@ -77,5 +82,6 @@ def average_throughput(campaign: Campaign, level: int | str) -> pl.DataFrame:
             line=pl.col("variant").replace_strict(lines, return_dtype=pl.String),
         )
         .sort("workload", "place")
-        .select("workload", "cpus", "threads", "mean", "low", "high", "n", variant="line")
+        .drop("variant", "place", "measure")
+        .rename({"line": "variant"})
     )

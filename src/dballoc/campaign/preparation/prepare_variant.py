@@ -248,9 +248,7 @@ def _prepare_malloc(
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     allocator = malloc.allocator
-    before = (
-        (_find_thp_shim(),) if variant.wants_huge_pages else ()
-    ) + malloc.preloaded_before
+    before = ((_find_thp_shim(),) if variant.wants_huge_pages else ()) + malloc.preloaded_before
     probe = (probe_launch.find_probe_library(),) if experiment.profile == "heap" else ()
     for library in (*before, *allocator.libraries, *probe):
         if blocked := inputs.user.blocked_at(library):

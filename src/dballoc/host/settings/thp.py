@@ -129,7 +129,7 @@ def _find_file_of_mapped_size() -> str:
 
 
 def describe_host(host: Settings) -> str:
-    """Describe all settings of a host: ``madvise, defrag madvise; never: 16K, 32K; inherit: 2M``."""
+    """Describe all settings of a host: ``madvise, defrag madvise; never: 64K; inherit: 2M``."""
     by_mode: dict[str, list[str]] = {}
     for size in _list_sizes(host):
         by_mode.setdefault(host[_SIZE + size], []).append(size)
