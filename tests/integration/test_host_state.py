@@ -122,11 +122,25 @@ def switched(other: str) -> bool:
     return f"[{other}]" in thp_mode()
 
 
+def ask_for_another_host(mode: str) -> tuple[dict[str, object], dict[str, str]]:
+    """Return a variant's keys that ask for that mode, another ``defrag``, and another mode of a
+    size where the kernel has switches of sizes; and the host's settings that are these.
+    """
+    host = thp.read_host()
+    settings = {"thp": mode, "thp_defrag": "never" if host["thp_defrag"] != "never" else "always"}
+    keys: dict[str, object] = dict(settings)
+    if "thp_64K" in host and SHIM.exists():
+        settings["thp_64K"] = "madvise" if host["thp_64K"] != "madvise" else "always"
+        keys["thp_sizes"] = {"64K": settings["thp_64K"]}
+    return keys, settings
+
+
 def test_two_campaigns_at_once_do_not_meet(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str
 ) -> None:
-    before = thp_mode()
-    variants = [{"name": "glibc"}, {"name": "other", "thp": other_mode}]
+    before = thp.read_host()
+    keys, settings = ask_for_another_host(other_mode)
+    variants = [{"name": "glibc"}, {"name": "other", **keys}]
     first = run_cli.start("bench", tiny_experiment(variant=variants), "--out", out)
     wait_until(lambda: switched(other_mode) or first.poll() is not None)
     # One that switches too, and one that would merely be measured in the wrong mode.
@@ -145,34 +159,14 @@ def test_two_campaigns_at_once_do_not_meet(
     # "madvise, switched off by the process", where a server does that.
     modes = {(r["variant"], r["thp"].partition(",")[0]) for r in rows(out, "SELECT * FROM trial")}
     assert modes == {("glibc", thp.read_mode()), ("other", other_mode)}
-    assert thp_mode() == before
-    assert not list(machine_lock.THIS_MACHINE.directory.glob("holder-*"))
-
-
-@pytest.mark.skipif(not SHIM.exists(), reason="needs the native parts")
-def test_defrag_and_sizes_are_their_variants_alone(
-    run_cli: Cli, tiny_experiment: Experiment, out: Path
-) -> None:
-    before = thp.read_host()
-    if thp.DEFRAG not in before:
-        pytest.skip("this kernel has no THP")
-    asks = {thp.DEFRAG: "never" if before[thp.DEFRAG] != "never" else "always"}
-    keys: dict[str, object] = {"thp_defrag": asks[thp.DEFRAG]}
-    if "thp_64K" in before:
-        asks["thp_64K"] = "madvise" if before["thp_64K"] != "madvise" else "always"
-        keys["thp_sizes"] = {"64K": asks["thp_64K"]}
-    variants = [{"name": "glibc"}, {"name": "other", **keys}]
-    file = tiny_experiment(variant=variants, time={"idle": "0s"}, warmup_sql=[])
-    done = run_cli("bench", file, "--out", out)
-    assert done.status == 0, done.text
-    modes = {r["variant"]: r["thp"] for r in rows(out, "SELECT variant, thp FROM trial")}
-    assert modes["other"] == f"{before['thp']}, {thp.describe_settings(asks)}"
-    assert "defrag" not in modes["glibc"]
+    words = {r["variant"]: r["thp"] for r in rows(out, "SELECT variant, thp FROM trial")}
+    assert f"defrag {settings['thp_defrag']}" in words["other"]
+    assert ("64K" in words["other"]) == ("thp_sizes" in keys)
+    assert "defrag" not in words["glibc"]
     [asked] = rows(out, "SELECT thp FROM variant WHERE name = 'other'")
-    assert asked["thp"] == thp.describe_settings(asks)
+    assert asked["thp"] == thp.describe_settings(settings)
     assert thp.read_host() == before
-    done = run_cli("deploy", out, "other")
-    assert f"echo {asks[thp.DEFRAG]} > /sys/kernel/mm/transparent_hugepage/defrag" in done.stdout
+    assert not list(machine_lock.THIS_MACHINE.directory.glob("holder-*"))
 
 
 @pytest.mark.parametrize("who", ["doctor", "bench"])
