@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from harness import Cli, Experiment, processes_of, rows, server_pid, thp_mode, w
 
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.writable_settings import HostSetting, read_setting
+
+SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("needs_root")]
 
@@ -30,14 +33,15 @@ from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings.writable_settings import HostSetting
 
 home = Path(sys.argv[1])
-stand_in = machine_lock.Machine(home / "run", {"thp": HostSetting(str(home / "enabled"), ("always", "madvise", "never"))})
+values = ("always", "madvise", "never")
+stand_in = machine_lock.Machine(home / "run", {n: HostSetting(str(home / n), values) for n in ("thp", "thp_defrag")})
 hold = machine_lock.hold(stand_in, exclusive=True, purpose="a test")
 try:
     with Custody(hold=hold, adopt=True) as custody:
         custody.set("thp", "never")
         print(custody._process.pid, flush=True)
         while True:
-            custody.set("thp", random.choice(["never", "madvise"]))
+            custody.set(random.choice(["thp", "thp_defrag"]), random.choice(["never", "madvise"]))
             if random.random() < 0.3:
                 custody.restore()
 except Failure:
@@ -56,18 +60,25 @@ def has_ended(pid: int) -> bool:
 @pytest.mark.parametrize(
     "victims", [("dballoc",), ("guardian",), ("dballoc", "guardian"), ("guardian", "dballoc")]
 )
-def test_killed_at_any_moment_the_setting_is_put_back(
+def test_killed_at_any_moment_the_settings_are_put_back(
     tmp_path: Path, package_path: Path, victims: tuple[str, ...]
 ) -> None:
     seed = int(os.environ.get("DBALLOC_TEST_SEED", random.randrange(10**6)))
     print(f"DBALLOC_TEST_SEED={seed}")
     chance = random.Random(seed)
-    enabled = tmp_path / "enabled"
-    enabled.write_text("always")
+    paths = [tmp_path / name for name in ("thp", "thp_defrag")]
+    for path in paths:
+        path.write_text("always")
     stand_in = machine_lock.Machine(
-        tmp_path / "run", {"thp": HostSetting(str(enabled), ("always", "madvise", "never"))}
+        tmp_path / "run",
+        {path.name: HostSetting(str(path), ("always", "madvise", "never")) for path in paths},
     )
-    left: Counter[str] = Counter()
+
+    def values() -> tuple[str, ...]:
+        return tuple(read_setting(str(path)) for path in paths)
+
+    unchanged = ("always", "always")
+    left: Counter[tuple[str, ...]] = Counter()
     for _ in range(12):
         with subprocess.Popen(
             [sys.executable, "-c", SWITCHING, tmp_path],
@@ -82,19 +93,17 @@ def test_killed_at_any_moment_the_setting_is_put_back(
                 os.kill(pids[victim], signal.SIGKILL)
         # Who comes next waits for a guardian that cleans up, and puts back what nobody else has.
         wait_until(lambda guardian=pids["guardian"]: has_ended(guardian))
-        left[read_setting(str(enabled))] += 1
+        left[values()] += 1
         if len(victims) == 1:
-            assert read_setting(str(enabled)) == "always", (
-                "the one that was not killed has put it back"
-            )
+            assert values() == unchanged, "the one that was not killed has put them back"
         held = machine_lock.hold(stand_in, exclusive=chance.random() < 0.5, purpose="the next")
         assert held
         held.release()
-        assert read_setting(str(enabled)) == "always"
+        assert values() == unchanged
     assert sum(left.values()) == 12
     if len(victims) == 2:
-        assert left["never"] + left["madvise"] > 0, (
-            "not one kill struck while it was changed: the test has shown nothing"
+        assert left[unchanged] < 12, (
+            "not one kill struck while one was changed: the test has shown nothing"
         )
 
 
@@ -113,11 +122,25 @@ def switched(other: str) -> bool:
     return f"[{other}]" in thp_mode()
 
 
+def ask_for_another_host(mode: str) -> tuple[dict[str, object], dict[str, str]]:
+    """Return a variant's keys that ask for that mode, another ``defrag``, and another mode of a
+    size where the kernel has switches of sizes; and the host's settings that are these.
+    """
+    host = thp.read_host()
+    settings = {"thp": mode, "thp_defrag": "never" if host["thp_defrag"] != "never" else "always"}
+    keys: dict[str, object] = dict(settings)
+    if "thp_64K" in host and SHIM.exists():
+        settings["thp_64K"] = "madvise" if host["thp_64K"] != "madvise" else "always"
+        keys["thp_sizes"] = {"64K": settings["thp_64K"]}
+    return keys, settings
+
+
 def test_two_campaigns_at_once_do_not_meet(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str
 ) -> None:
-    before = thp_mode()
-    variants = [{"name": "glibc"}, {"name": "other", "thp": other_mode}]
+    before = thp.read_host()
+    keys, settings = ask_for_another_host(other_mode)
+    variants = [{"name": "glibc"}, {"name": "other", **keys}]
     first = run_cli.start("bench", tiny_experiment(variant=variants), "--out", out)
     wait_until(lambda: switched(other_mode) or first.poll() is not None)
     # One that switches too, and one that would merely be measured in the wrong mode.
@@ -136,7 +159,13 @@ def test_two_campaigns_at_once_do_not_meet(
     # "madvise, switched off by the process", where a server does that.
     modes = {(r["variant"], r["thp"].partition(",")[0]) for r in rows(out, "SELECT * FROM trial")}
     assert modes == {("glibc", thp.read_mode()), ("other", other_mode)}
-    assert thp_mode() == before
+    words = {r["variant"]: r["thp"] for r in rows(out, "SELECT variant, thp FROM trial")}
+    assert f"defrag {settings['thp_defrag']}" in words["other"]
+    assert ("64K" in words["other"]) == ("thp_sizes" in keys)
+    assert "defrag" not in words["glibc"]
+    [asked] = rows(out, "SELECT thp FROM variant WHERE name = 'other'")
+    assert asked["thp"] == thp.describe_settings(settings)
+    assert thp.read_host() == before
     assert not list(machine_lock.THIS_MACHINE.directory.glob("holder-*"))
 
 

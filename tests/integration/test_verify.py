@@ -12,6 +12,7 @@ from harness import A_USER, Cli, StartServer
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
+from dballoc.host.settings import thp
 
 pytestmark = pytest.mark.unprivileged
 
@@ -65,6 +66,8 @@ def test_a_server_under_another_malloc(
         in done.stdout
     )
     assert "because:  LD_PRELOAD in its environment\n" in done.stdout
+    if host := thp.read_host():
+        assert f"host THP: {host['thp']}, defrag {host['thp_defrag']}" in done.stdout
     assert f"settings: {variable}={value}\n" in done.stdout
     assert "warning" not in done.stdout
     found = json.loads(run_cli("verify", pid, "--json").stdout)

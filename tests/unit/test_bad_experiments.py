@@ -179,6 +179,36 @@ BAD = [
         "variant \"jemalloc\": thp: 'on' is not known; use 'always', 'madvise' or 'never'",
     ),
     (
+        'allocator = "jemalloc"',
+        'thp_sizes = { 63K = "always" }',
+        "variant \"jemalloc\": thp_sizes: '63K' is not a size of huge pages; they are powers of two from 16K to 512M",
+    ),
+    (
+        'allocator = "jemalloc"',
+        'thp_sizes = { 1M = "always", 1024K = "never" }',
+        'variant "jemalloc": thp_sizes: the same size twice',
+    ),
+    (
+        'allocator = "jemalloc"',
+        'thp_sizes = { 64K = "on" }',
+        "variant \"jemalloc\": thp_sizes.64K: 'on' is not known; use 'always', 'inherit', 'madvise' or 'never'",
+    ),
+    (
+        "[server]",
+        'warmup_sql = "scan"\n[data]\nsql = ["x.sql"]\n[server]',
+        'warmup_sql: "scan" is a scan of sysbench\'s tables; give the statements for data of your own',
+    ),
+    (
+        "[server]",
+        'warmup_sql = "sacn"\n[server]',
+        'warmup_sql: give a list of statements, or "scan"',
+    ),
+    (
+        "[server]",
+        "warmup_sql = [1]\n[server]",
+        'warmup_sql: give a list of statements, or "scan"',
+    ),
+    (
         "[server]",
         '[server]\nengine = "toku"',
         "server.engine: 'toku' is not known; use 'innodb', 'rocksdb', 'aria' or 'myisam'",

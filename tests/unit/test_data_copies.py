@@ -99,6 +99,7 @@ READ_ONLY: dict[str, Any] = {
         ({"sequence": "fresh"}, "innodb", False),
         ({"warmup_sql": ["DELETE FROM sbtest1"]}, "innodb", False),
         ({"warmup_sql": []}, "innodb", True),
+        ({"warmup_sql": "scan", "warm": ["oltp_read_only"]}, "innodb", True),
         ({}, "rocksdb", False),
         ({"data": {"sql": ["mine.sql"]}}, "innodb", False),
         ({"workloads": ["load"]}, "innodb", False),

@@ -20,6 +20,7 @@ from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.host.settings import thp
 from dballoc.store.results import Results
 
 LIB = "/lib/x86_64-linux-gnu"
@@ -36,6 +37,13 @@ VARIANTS: list[dict[str, Any]] = [
     {"name": "tbb", "allocator": "tbbmalloc"},
     {"name": "scudo", "allocator": "scudo"},
     {"name": "je-thp", "allocator": "jemalloc", "thp": "always"},
+    {
+        "name": "je-64K",
+        "allocator": "jemalloc",
+        "thp": "never",
+        "thp_defrag": "defer+madvise",
+        "thp_sizes": {"64K": "always", "1M": "never"},
+    },
     {"name": "calm", "thp": "never", "server": {"options": {"innodb_buffer_pool_size": "1G"}}},
     {"name": "old", "allocator": "jemalloc@5.2.1"},
     {"name": "libc", "allocator": "glibc@2.41"},
@@ -56,6 +64,7 @@ LIBRARIES = {
     "je-tuned": [f"{LIB}/libjemalloc.so.2"],
     "tbb": [f"{LIB}/libtbbmalloc_proxy.so.2", f"{LIB}/libtbbmalloc.so.2"],
     "scudo": ["/usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.scudo_standalone-x86_64.so"],
+    "je-64K": ["/venv/dballoc/_native/libdballoc_keep_thp.so", f"{LIB}/libjemalloc.so.2"],
     "je-thp": ["/venv/dballoc/_native/libdballoc_keep_thp.so", f"{LIB}/libjemalloc.so.2"],
     "own": ["/opt/my malloc/libmy.so"],
     "google": ["/var/lib/dballoc/google-tcmalloc@2025-06-16/lib/libgoogle_tcmalloc.so"],
@@ -77,7 +86,7 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
                 "allocator_version": "5.3.0",
                 "libraries": libraries,
                 "environment": json.dumps(ENVIRONMENTS.get(v.name, {})),
-                "thp": v.thp,
+                "thp": thp.describe_settings(v.host_settings) or None,
             }
         )
     Results.create(tmp_path, facts(chosen, 6, ["solo"]), rows).close()
@@ -231,6 +240,28 @@ def test_thp_is_the_hosts(of: Callable[[str], Deployment], directory: Path) -> N
     assert "there the host may stay as it is" in text
     assert "[mysqld]\n  innodb_buffer_pool_size = 1G" in text
     assert "transparent huge pages" not in render(of("jemalloc"), FORMS, {}, directory)
+
+
+def test_all_that_was_asked_of_huge_pages(of: Callable[[str], Deployment], directory: Path) -> None:
+    text = render(of("je-64K"), FORMS, {}, directory)
+    assert 'with the host at "never, defrag defer+madvise, 64K always, 1M never"' in text
+    root = "/sys/kernel/mm/transparent_hugepage"
+    for path, value in {
+        f"{root}/enabled": "never",
+        f"{root}/defrag": "defer+madvise",
+        f"{root}/hugepages-64kB/enabled": "always",
+        f"{root}/hugepages-1024kB/enabled": "never",
+    }.items():
+        assert f"  echo {value} > {path} " in text
+        assert f"  echo 'w {path} - - - - {value}' >" in text
+    # The first line makes the file, the others are added to it.
+    assert text.count("' > /etc/tmpfiles.d/thp.conf") == 1
+    assert text.count("' >> /etc/tmpfiles.d/thp.conf") == 3
+    assert "Older kernels lack some of these files" in text
+    # Huge pages of 64K are wanted, whatever the mode.
+    assert "The campaign preloaded dballoc's shim" in text
+    assert "and THP never, defrag defer+madvise, 64K always, 1M never." in text
+    assert "Older kernels" not in render(of("je-thp"), FORMS, {}, directory)
 
 
 def test_a_library_that_is_not_here_is_said(

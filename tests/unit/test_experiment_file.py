@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dballoc import catalogue
 from dballoc.experiment import experiment_file
+from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
 from dballoc.experiment.model import Experiment
 from dballoc.store.results import Results
 
@@ -42,7 +43,16 @@ def experiments(draw: st.DrawFn) -> Experiment:
             ),
             **draw(
                 st.fixed_dictionaries(
-                    {}, optional={"thp": st.sampled_from(["always", "madvise", "never"])}
+                    {},
+                    optional={
+                        "thp": st.sampled_from(["always", "madvise", "never"]),
+                        "thp_defrag": st.sampled_from(["defer", "defer+madvise", "never"]),
+                        "thp_sizes": st.dictionaries(
+                            st.sampled_from(HUGE_PAGE_SIZES),
+                            st.sampled_from(["always", "inherit", "madvise", "never"]),
+                            max_size=2,
+                        ),
+                    },
                 )
             ),
         }
@@ -66,7 +76,8 @@ def experiments(draw: st.DrawFn) -> Experiment:
                 st.fixed_dictionaries(
                     {},
                     optional={
-                        "warmup_sql": st.lists(TEXTS, max_size=2),
+                        "warmup_sql": st.lists(TEXTS, max_size=2) | st.just("scan"),
+                        "no_stand_in": st.dictionaries(TEXTS, TEXTS, max_size=2),
                         "budget": DURATIONS,
                         "blocks": st.integers(min_value=1, max_value=40),
                         "levels": st.just("fresh"),
@@ -118,6 +129,12 @@ def test_identity_tells_experiments_apart(experiment) -> None:
         {"counters": []},
         {"before": {"oltp_read_only": ["settle"]}},
         {"time": {"settle": "20s"}},
+        {"warmup_sql": "scan"},
+        {"no_stand_in": {"x": "y"}},
+        *(
+            {"variant": [{"name": "glibc"}, {"name": "jemalloc", **keys}, {"name": "tuned"}]}
+            for keys in ({"thp_defrag": "never"}, {"thp_sizes": {"64K": "never"}})
+        ),
     ]
     for change in changes:
         assert experiment_file.compute_identity(

@@ -12,6 +12,7 @@ import pytest
 
 from dballoc.doctor import host_settings
 from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
 from dballoc.host.settings import machine_lock, settings_journal
 from dballoc.host.settings.machine_lock import Hold, Machine
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting, read_setting
@@ -353,6 +354,38 @@ def test_one_that_cannot_be_put_back_stays_in_the_journal(
 
 
 def test_only_the_kernels_own_files_are_set() -> None:
-    assert {name: s.path for name, s in HOST_SETTINGS.items()} == {
-        "thp": "/sys/kernel/mm/transparent_hugepage/enabled"
-    }
+    directory = "/sys/kernel/mm/transparent_hugepage"
+    paths = {name: s.path for name, s in HOST_SETTINGS.items()}
+    assert paths["thp"] == f"{directory}/enabled"
+    assert paths["thp_defrag"] == f"{directory}/defrag"
+    assert paths["thp_16K"] == f"{directory}/hugepages-16kB/enabled"
+    assert paths["thp_2M"] == f"{directory}/hugepages-2048kB/enabled"
+    assert list(paths) == ["thp", "thp_defrag", *(f"thp_{size}" for size in HUGE_PAGE_SIZES)]
+    kernels = re.compile(rf"{directory}/(enabled|defrag|hugepages-[0-9]+kB/enabled)")
+    assert all(kernels.fullmatch(path) for path in paths.values())
+
+
+def test_of_several_settings_all_are_put_back(tmp_path: Path) -> None:
+    """Also those behind one that cannot be, and what somebody else has set since stays."""
+    files = {name: tmp_path / name for name in ("thp", "thp_defrag", "thp_64K", "thp_2M")}
+    for path in files.values():
+        path.write_text("always")
+    settings = {name: HostSetting(str(path), VALUES) for name, path in files.items()}
+    machine = Machine(tmp_path / "run", settings)
+    held = take(machine, exclusive=True)
+    for name in files:
+        settings_journal.change_setting(held.directory, settings, name, "never")
+    held.release()
+    files["thp_2M"].write_text("madvise")
+    kept = files["thp"].rename(tmp_path / "kept")
+    with pytest.raises(UsageError, match="cannot restore what an earlier run changed: cannot put"):
+        machine_lock.put_back_leftovers(machine)
+    assert [files[n].read_text().strip() for n in ("thp_defrag", "thp_64K", "thp_2M")] == [
+        "always",
+        "always",
+        "madvise",
+    ]
+    kept.rename(files["thp"])
+    assert [was.path for was in machine_lock.put_back_leftovers(machine)] == [str(files["thp"])]
+    assert files["thp"].read_text().strip() == "always"
+    assert not (machine.directory / "journal").exists()

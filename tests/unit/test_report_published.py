@@ -200,6 +200,52 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
     assert top.change.estimate == pytest.approx(5)
 
 
+def test_what_nothing_stands_for_is_said_at_the_top(make: Make) -> None:
+    path = make(
+        "percona",
+        blocks=2,
+        published="percona-2012",
+        no_stand_in={"lockless": "it is in no package registry"},
+    )
+    sentence = "Nothing stands for lockless: it is in no package registry."
+    campaign = load_campaign(path)
+    assert sentence in gather_report(campaign).answer.notes
+    [why] = [
+        text
+        for text in make_published_section(campaign, post("percona-2012")).text
+        if text.startswith("Why it may differ")
+    ]
+    assert sentence in why
+
+
+def test_glibc_after_its_drop_is_compared_at_that_level(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On 8 CPUs its figure is that of 128 clients, not its best."""
+    names = ["glibc_8cpu", "jemalloc_8cpu"]
+    for name in names:
+        monkeypatch.setitem(SIZES, name, 2**27)
+    path = make(
+        "vcpus",
+        blocks=2,
+        workloads=["oltp_read_only"],
+        threads=[8, 128],
+        published="percona-2013",
+        baseline="glibc_8cpu",
+        variant=[{"name": name, "cpu": {"count": 8}} for name in names],
+        sql=(
+            "UPDATE step SET tps = 5000 WHERE kind = 'level'",
+            "UPDATE step SET tps = 3600 WHERE kind = 'level' AND threads = 128 AND trial IN "
+            "(SELECT trial FROM trial WHERE variant = 'glibc_8cpu')",
+        ),
+    )
+    tps, _ = compare_published(load_campaign(path), post("percona-2013"))
+    row = "oltp_read_only, 8 CPUs, 128 clients"
+    assert tps.figures[row, "glibc"].value == 3600
+    assert tps.figures[row, "jemalloc"].value == 5000
+    assert tps.shapes == {row: Shape.AGREES}
+
+
 def test_the_tables_are_there_as_csv(small: Path) -> None:
     found = collect_published_tables(load_campaign(small), post("smalldatum-2025-myrocks"))
     assert set(found) == {"published", "published-shape"}

@@ -142,6 +142,28 @@ def test_the_load_comes_first_and_ends_by_itself(experiment) -> None:
     assert [s.seconds for s in plan_steps(model, ONE_START) if s.workload == "load"] == [0]
 
 
+def test_a_scan_and_then_what_warms_the_server_up_once(experiment) -> None:
+    model = experiment(
+        workloads=["oltp_read_only", "oltp_point_select"],
+        warm=["oltp_read_only"],
+        warmup_sql="scan",
+        threads=[8, 64],
+        time=TIMES,
+        data={"tables": 2},
+    )
+    assert titles(model) == [
+        "sql",
+        "sql",
+        "warmup oltp_read_only 8",
+        "level oltp_read_only 8",
+        "level oltp_read_only 64",
+        "level oltp_point_select 8",
+        "level oltp_point_select 64",
+        "idle",
+    ]
+    assert titles(model.model_copy(update={"warmup_sql": None}))[0] == "warmup oltp_read_only 8"
+
+
 def test_the_experiment_says_what_warms_the_server_up(experiment) -> None:
     model = experiment(
         workloads=["oltp_insert", "oltp_delete"], warm=["oltp_read_only"], threads=[4], time=TIMES

@@ -140,10 +140,10 @@ def _hold_host_settings(setting: PreparedCampaign, out: Path) -> Iterator[machin
         machine_lock.THIS_MACHINE, exclusive=setting.switches_thp, purpose=f"results in {out}"
     )
     try:
-        if thp.read_mode() != setting.thp:
+        if switched := thp.find_switched(setting.thp):
             raise UsageError(
-                f"{thp.ENABLED}: somebody switched it from {setting.thp} to {thp.read_mode()} just "
-                "now; run the same command again"
+                f"{switched.path}: somebody switched it from {switched.expected} to "
+                f"{switched.value} just now; run the same command again"
             )
         yield hold
     finally:

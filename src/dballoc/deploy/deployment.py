@@ -14,9 +14,12 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import baseline_comparison
 from dballoc.catalogue import allocators
 from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import parse_size
 
 # The shim that keeps a server from switching THP off for itself (native/thp).
 _SHIM = "libdballoc_keep_thp.so"
+
+_THP = "/sys/kernel/mm/transparent_hugepage"
 
 # The only directories, without their subdirectories, from which MySQL's mysqld_safe loads a library
 # (5.5.52, 5.6.33, 5.7.15 and later; the same list in 8.0). MariaDB's takes any absolute path that
@@ -36,9 +39,11 @@ STEERING = ("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_CONF")
 class Deployment:
     """What a variant needs. ``libraries``: in the order of LD_PRELOAD; ``settings``: the other
     environment variables; ``packages``: alternatives, the preferred first; ``options``: the
-    server's options that differ from the baseline's; ``shim``: the one of ``libraries`` that is
-    dballoc's own; ``rseq``: which value of glibc.pthread.rseq it needs on which kernel, in words;
-    ``faults``: (k, n) of its trials.
+    server's options that differ from the baseline's; ``thp``: what it asks of the host, value by
+    file of the kernel's; ``thp_words``: the same in words; ``wants_huge_pages``: whether the server
+    must not switch THP off for itself; ``shim``: the one of ``libraries`` that is dballoc's own;
+    ``rseq``: which value of glibc.pthread.rseq it needs on which kernel, in words; ``faults``:
+    (k, n) of its trials.
     """
 
     variant: str
@@ -54,7 +59,9 @@ class Deployment:
     packages: tuple[str, ...]
     tuned: bool
     options: dict[str, str]
-    thp: str | None
+    thp: dict[str, str]
+    thp_words: str
+    wants_huge_pages: bool
     shim: str | None
     rseq: tuple[str, ...]
     faults: tuple[int, int] | None
@@ -72,7 +79,12 @@ class Deployment:
     @property
     def plain(self) -> bool:
         """Whether the server runs like this without any setting."""
-        return not self.environment and self.thp is None
+        return not self.environment and not self.thp
+
+    @property
+    def needs_newer_kernel(self) -> bool:
+        """Whether it asks more of THP than every kernel's mode."""
+        return any(path != f"{_THP}/enabled" for path in self.thp)
 
     @property
     def refused(self) -> list[str]:
@@ -132,11 +144,28 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         packages=tuple(entry.get("packages", [])) if entry and not at else (),
         tuned=bool(variant.tunables or settings),
         options={k: v for k, v in server.options.items() if common.options.get(k) != v},
-        thp=row["thp"],
+        thp={_find_thp_file(setting): v for setting, v in variant.host_settings.items()},
+        thp_words=row["thp"] or "",
+        wants_huge_pages=variant.wants_huge_pages,
         shim=next((p for p in libraries if p.endswith(_SHIM)), None),
         rseq=tuple(host_requirements.describe_rseq(entry or {})),
         faults=baseline_comparison.count_faults(campaign).get(name),
     )
+
+
+def _find_thp_file(setting: str) -> str:
+    """Return the kernel's file of a setting of THP: ``thp``, ``thp_defrag``, ``thp_64K``
+    (Documentation/admin-guide/mm/transhuge.rst).
+    """
+    _, _, detail = setting.partition("_")
+    match detail:
+        case "":
+            name = "enabled"
+        case "defrag":
+            name = detail
+        case size:
+            name = f"hugepages-{parse_size(size) // 1024}kB/enabled"
+    return f"{_THP}/{name}"
 
 
 def _resolve_merged_usr(path: str) -> str:

@@ -19,15 +19,16 @@ _CLIENTS, _TABLES = 256, 8
 
 
 def check_huge_pages() -> Finding:
-    """Check the host's THP mode, and whether variants may have another."""
+    """Check the host's THP settings, and whether variants may have others."""
     name = "transparent huge pages"
-    mode = thp.read_mode()
-    if mode is None:
+    host = thp.read_host()
+    if thp.SETTING not in host:
         return Finding(name, "note", "this kernel has none: variants with thp cannot run")
+    mode, _, others = thp.describe_host(host).partition(", ")
     if not os.access(thp.ENABLED, os.W_OK):
         text = f"{mode}, and this user cannot switch it: variants with another thp cannot run"
-        return Finding(name, "note", text, "run as root")
-    return Finding(name, "ok", f"{mode}, can be switched")
+        return Finding(name, "note", f"{text}; {others}", "run as root")
+    return Finding(name, "ok", f"{mode}, can be switched; {others}")
 
 
 def check_memory_cgroup() -> Finding:

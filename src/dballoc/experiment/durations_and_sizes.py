@@ -63,6 +63,27 @@ def format_size(size: int) -> str:
     return f"{size / _BYTES['K']}K"
 
 
+# The sizes of huge pages for which Linux may have a switch of its own, on any architecture:
+# Documentation/admin-guide/mm/transhuge.rst, "hugepages-<size>kB". The kernel has a few of them.
+HUGE_PAGE_SIZES = tuple(format_size(2**exponent) for exponent in range(14, 30))
+
+
+def parse_huge_page_size(text: str) -> str:
+    """Return a size of huge pages as :data:`HUGE_PAGE_SIZES` has it, ``"1M"`` of ``"1024K"``.
+    ValueError for anything else.
+    """
+    try:
+        size = format_size(parse_size(text))
+    except ValueError:
+        size = ""
+    if size not in HUGE_PAGE_SIZES:
+        raise ValueError(
+            f"{text!r} is not a size of huge pages; they are powers of two from "
+            f"{HUGE_PAGE_SIZES[0]} to {HUGE_PAGE_SIZES[-1]}"
+        )
+    return size
+
+
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),

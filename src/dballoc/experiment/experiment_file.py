@@ -117,6 +117,12 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
     for workload in table["workload"].values():
         if not workload["replica"]:
             del workload["replica"]
+    for variant in table["variant"]:
+        for key in ("thp_defrag", "thp_sizes"):
+            if not variant[key]:
+                del variant[key]
+    if not table["no_stand_in"]:
+        del table["no_stand_in"]
     if table["duet"]["discard"] is None:
         table["duet"]["discard"] = format_duration(USUAL_DISCARD)
 

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.durations_and_sizes import Duration, Size
+from dballoc.experiment.durations_and_sizes import Duration, Size, parse_huge_page_size
 from dballoc.experiment.post import Post
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
@@ -29,6 +29,10 @@ Text = Annotated[
 Options = dict[str, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
+# Whether a page fault may wait for the kernel to make a huge page, and whether one size of them is
+# used (``inherit``: as the mode says): Documentation/admin-guide/mm/transhuge.rst.
+ThpDefrag = Literal["always", "defer", "defer+madvise", "madvise", "never"]
+ThpSizeMode = Literal["always", "inherit", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
 CounterName = Literal["instructions", "cycles", "task-clock", "page-faults", "context-switches"]
@@ -42,6 +46,8 @@ LOAD = "load"
 
 # In ``before``: no workload, but a wait for what the server owes after writes.
 SETTLE = "settle"
+# What ``warmup_sql`` says for a scan of each of sysbench's tables.
+SCAN = "scan"
 
 # A load's clients are threads of one process; Linux has 4,194,304 of all at most.
 MOST_CLIENTS = 1_000_000
@@ -286,6 +292,9 @@ class Variant(_Table):
     ``preload`` without ``allocator`` is an allocator by path; with one, libraries that are
     preloaded before it. ``stands_for``: the unavailable allocator that it replaces;
     ``not_settable``: what the original changes and nothing here can, each in words.
+
+    ``thp``, ``thp_defrag``, ``thp_sizes`` (a mode for each size of huge pages): what the host has
+    while it runs; what is left out stays as the host has it.
     """
 
     name: Name
@@ -296,8 +305,38 @@ class Variant(_Table):
     env: Options = {}
     tunables: Options = {}
     thp: ThpMode | None = None
+    thp_defrag: ThpDefrag | None = None
+    thp_sizes: dict[str, ThpSizeMode] = {}
     server: ServerOverride = ServerOverride()
     cpu: Cpu | None = None
+
+    @field_validator("thp_sizes")
+    @classmethod
+    def _write_sizes_alike(cls, value: dict[str, ThpSizeMode]) -> dict[str, ThpSizeMode]:
+        sizes = {parse_huge_page_size(text): mode for text, mode in value.items()}
+        if len(sizes) < len(value):
+            raise ValueError("the same size twice")
+        return sizes
+
+    @property
+    def host_settings(self) -> dict[str, str]:
+        """What the host must have while it runs, by :mod:`dballoc.host.settings`' names."""
+        return {
+            **({"thp": self.thp} if self.thp else {}),
+            **({"thp_defrag": self.thp_defrag} if self.thp_defrag else {}),
+            **{f"thp_{size}": mode for size, mode in self.thp_sizes.items()},
+        }
+
+    @property
+    def wants_huge_pages(self) -> bool:
+        """Whether its server must not switch THP off for itself: what it asks of the host would
+        have no effect.
+        """
+        if self.thp in ("always", "madvise"):
+            return True
+        if any(mode in ("always", "madvise") for mode in self.thp_sizes.values()):
+            return True
+        return self.thp is None and bool(self.thp_defrag or self.thp_sizes)
 
 
 # The factor of --scale.
@@ -325,12 +364,14 @@ class Experiment(_Table):
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
     warm-up. ``before``: of a workload, what runs unmeasured right before its first level, instead
-    of its own warm-up: workloads, and :data:`SETTLE`. ``published``: the published figures of the
-    catalogue that it repeats; ``post``: what their post states of its set-up, which decides nothing
-    of the campaign. ``profile``: what each variant is profiled for, once, after it was measured;
-    ``profile_at``: where (None: under every workload at the highest level). ``counters``: what is
-    counted of the server by perf_event_open(2), where the host can. ``small``: the factor that
-    ``--scale small`` stands for.
+    of its own warm-up: workloads, and :data:`SETTLE`. ``warmup_sql``: statements before them;
+    "scan": a scan of every table; None: that too, unless there is something else to warm the server
+    up. ``published``: the published figures of the catalogue that it repeats; ``no_stand_in``: what
+    these have of which nothing can be had that would stand for it, by name, and why; ``post``: what
+    their post states of its set-up, which decides nothing of the campaign. ``profile``: what each
+    variant is profiled for, once, after it was measured; ``profile_at``: where (None: under every
+    workload at the highest level). ``counters``: what is counted of the server by
+    perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
     """
 
     name: Name = "experiment"
@@ -344,11 +385,12 @@ class Experiment(_Table):
     warm: list[str] = []
     before: dict[str, Annotated[list[str], Field(min_length=1, max_length=100)]] = {}
     design: Literal["solo", "duet", "both"] | None = None
-    warmup_sql: list[str] | None = None
+    warmup_sql: Literal["scan"] | list[str] | None = None
     blocks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     budget: Duration | None = None
     seed: int = 1
     published: Name | None = None
+    no_stand_in: dict[str, str] = {}
     profile: Profiled | None = None
     profile_at: ProfileAt | None = None
     counters: Annotated[list[CounterName], Field(max_length=5)] = ["instructions", "cycles"]
@@ -374,6 +416,14 @@ class Experiment(_Table):
         if len(set(value)) != len(value):
             raise ValueError("the same value twice")
         return value
+
+    @field_validator("warmup_sql", mode="before")
+    @classmethod
+    def _check_warmup_sql(cls, value: object) -> object:
+        statements = isinstance(value, list) and all(isinstance(text, str) for text in value)
+        if value is None or value == SCAN or statements:
+            return value
+        raise ValueError(f'give a list of statements, or "{SCAN}"')
 
     @field_validator("threads")
     @classmethod
@@ -412,6 +462,15 @@ class Experiment(_Table):
             raise ValueError(
                 f"profile_at.threads: {self.profiled_level} is not one of the levels, "
                 f"{', '.join(map(str, self.threads))}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_scan(self) -> Self:
+        if self.warmup_sql == SCAN and self.data.own:
+            raise ValueError(
+                f'warmup_sql: "{SCAN}" is a scan of sysbench\'s tables; give the statements for '
+                "data of your own"
             )
         return self
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dballoc.experiment.model import LOAD, SETTLE, Experiment
+from dballoc.experiment.model import LOAD, SCAN, SETTLE, Experiment
 from dballoc.experiment.schedule import Slot
 
 Kind = Literal["sql", "warmup", "settle", "level", "idle", "slices", "profile"]
@@ -129,16 +129,17 @@ def list_warmup_statements(experiment: Experiment, tables: bool = True) -> list[
     they are there), as the 2012 comparison had it.
 
     There is no scan of the user's own data, or of data that a script of the user's may make: their
-    tables are not known here. Nor is there one where the experiment says what warms the server up.
+    tables are not known here. Nor is there one where the experiment says what warms the server up,
+    unless it asks for both.
     """
-    if experiment.warmup_sql is not None:
+    if isinstance(experiment.warmup_sql, list):
         return experiment.warmup_sql
     workloads = [
         experiment.workload[name] for name in experiment.workloads if name in experiment.workload
     ]
     if (
         not tables
-        or experiment.warm
+        or (experiment.warm and experiment.warmup_sql != SCAN)
         or experiment.data.own
         or any(w.script is not None for w in workloads)
     ):

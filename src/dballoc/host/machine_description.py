@@ -15,6 +15,7 @@ from dballoc.host.settings import thp
 def describe_machine() -> dict[str, Any]:
     """Return names and sizes that do not change while a campaign runs."""
     uname = os.uname()
+    unusual_sizes = thp.list_unusual_sizes(thp.read_host())
     return {
         "host": socket.gethostname(),
         "user": psutil.Process().username(),
@@ -31,6 +32,7 @@ def describe_machine() -> dict[str, Any]:
         "governor": _read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "thp": thp.read_mode(),
         "thp_defrag": _read_text("/sys/kernel/mm/transparent_hugepage/defrag"),
+        "thp_sizes": thp.describe_settings(unusual_sizes) or None,
         "aslr": _read_text("/proc/sys/kernel/randomize_va_space"),
         "overcommit": _read_text("/proc/sys/vm/overcommit_memory"),
         "libc": " ".join(platform.libc_ver()),

@@ -13,15 +13,21 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
+from dballoc.analysis.decisions.two_speeds import find_two_speeds
 from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.tables import collapses, level_curves, memory_ledger, speed_metric
+from dballoc.analysis.tables import (
+    collapses,
+    cpu_scaling,
+    level_curves,
+    memory_ledger,
+    speed_metric,
+)
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
-from dballoc.analysis.tables.two_speeds import find_two_speeds
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
 from dballoc.report.charts import (
@@ -34,7 +40,7 @@ from dballoc.report.charts import (
     speed_against_memory,
 )
 from dballoc.report.charts import ledger as pieces
-from dballoc.report.charts.variant_marks import Variants
+from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import (
     contention,
@@ -355,7 +361,12 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
             if levels.has_measure(summary, workload, m)
             and (m is not levels.QPS or levels.has_many_queries(summary, workload))
         ]
-        figures += [levels.draw_curve(summary, workload, m, variants) for m in speed]
+        over_cpus = _draw_over_cpus(campaign, workload)
+        shown_there = [levels.TPS] if over_cpus else []
+        figures += over_cpus
+        figures += [
+            levels.draw_curve(summary, workload, m, variants) for m in speed if m not in shown_there
+        ]
         figures.append(levels.draw_relative_curve(qps, workload, variants))
         shown += [
             tables.tabulate_levels(
@@ -373,6 +384,37 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
         figures=figures,
         tables=shown,
     )
+
+
+def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
+    """Draw throughput against CPUs, at each number's best level and at the highest; and against
+    threads for each number of CPUs. Nothing unless the variants have several numbers.
+    """
+    counts = cpu_scaling.group_by_cpus(campaign.experiment)
+    if not counts:
+        return []
+    highest = campaign.experiment.threads[-1]
+    figures = [
+        levels.draw_cpu_curve(
+            cpu_scaling.average_throughput(campaign, level), workload, title, f"cpus-{key}"
+        )
+        for level, title, key in (
+            (cpu_scaling.BEST, "Throughput against CPUs, at the best level", "best"),
+            (highest, f"Throughput against CPUs, with {count(highest, 'client')}", "highest"),
+        )
+    ]
+    summary = level_curves.average_levels(campaign)
+    for cpus, names in counts.items():
+        of_count = summary.filter(pl.col("variant").is_in(names))
+        figure = levels.draw_curve(of_count, workload, levels.TPS, Variants(names))
+        figures.append(
+            replace(
+                figure,
+                key=f"tps-{cpus}-cpus-{workload}",
+                title=f"Throughput on {count(cpus, 'CPU')}, {workload}",
+            )
+        )
+    return figures
 
 
 def _make_all_levels_section(campaign: Campaign) -> Section:

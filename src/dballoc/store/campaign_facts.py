@@ -87,6 +87,7 @@ class _Environment(_Form):
     governor: str | None = None
     thp: str | None = None
     thp_defrag: str | None = None
+    thp_sizes: str | None = None
     aslr: str | None = None
     overcommit: str | None = None
     libc: str | None = None

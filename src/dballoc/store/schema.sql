@@ -19,7 +19,7 @@ CREATE TABLE variant (
   engine            TEXT NOT NULL,
   command           TEXT NOT NULL,  -- JSON: argv with placeholders for the paths of a trial
   pool_bytes        INTEGER,        -- the engine's cache, for peak / pool
-  thp               TEXT            -- the mode asked for; NULL: as the host has it
+  thp               TEXT            -- what was asked for: mode, defrag, sizes; NULL: as the host has it
 ) WITHOUT ROWID;
 
 -- One attempt at a block. A noisy one is followed by the next attempt, which counts instead.

@@ -23,6 +23,7 @@ _STATE = (
     "libc",
     "thp",
     "thp_defrag",
+    "thp_sizes",
     "governor",
     "aslr",
     "overcommit",

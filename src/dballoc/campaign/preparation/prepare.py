@@ -5,6 +5,7 @@ Whatever is wrong is one UsageError, and nothing was started.
 """
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
@@ -21,7 +22,7 @@ from dballoc.campaign.preparation.prepare_variant import (
     suggest_small_scale,
 )
 from dballoc.errors import UsageError
-from dballoc.experiment.model import LOAD, Design, Experiment
+from dballoc.experiment.model import LOAD, SCAN, Design, Experiment
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
@@ -41,7 +42,7 @@ _CONNECTION_MEMORY = 2 * 2**20
 @dataclass(frozen=True, kw_only=True)
 class PreparedCampaign:
     """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might
-    have a duet has none; ``thp``: the host's own mode, None where the kernel has no THP;
+    have a duet has none; ``thp``: the host's own THP settings, empty where the kernel has none;
     ``put_back``: settings that an earlier run had left changed; ``countable``: which of the
     experiment's counters the host counts; ``margin``: the share that a variant may lose, where the
     user named one.
@@ -54,15 +55,25 @@ class PreparedCampaign:
     contents: DataContents
     duet: PreparedDuet | None = None
     no_duet: str | None = None
-    thp: str | None = None
+    thp: Mapping[str, str] = field(default_factory=dict)
     put_back: tuple[PutBack, ...] = ()
     countable: Countable = field(default_factory=Countable)
     margin: float | None = None
 
     @property
+    def thp_settings(self) -> list[str]:
+        """The names of the host's THP settings that any variant asks."""
+        asks = [p.variant.host_settings for p in self.variants.values()]
+        return list(dict.fromkeys(name for settings in asks for name in settings))
+
+    @property
     def switches_thp(self) -> bool:
-        """Whether any variant needs another THP mode than the host's."""
-        return any(p.variant.thp not in (None, self.thp) for p in self.variants.values())
+        """Whether any variant needs other THP settings than the host's."""
+        return any(
+            self.thp.get(name) != value
+            for p in self.variants.values()
+            for name, value in p.variant.host_settings.items()
+        )
 
     @property
     def designs(self) -> list[str]:
@@ -126,7 +137,7 @@ class PreparedCampaign:
         works = [self.sysbench.workload(name) for name in experiment.loads]
         return (
             experiment.sequence == "cycle"
-            and not experiment.warmup_sql
+            and experiment.warmup_sql in (None, SCAN, [])
             and not experiment.settles
             and not experiment.data.own
             and all(p.server.engine == "innodb" for p in self.variants.values())
@@ -197,7 +208,7 @@ class PreparedCampaign:
 
 def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
-    # First of all: everything below takes the present THP mode for the host's own.
+    # First of all: everything below takes the present THP settings for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
     _refuse_builds_from_source(experiment)
     missing_fetches.check_missing_fetches(experiment)
@@ -223,7 +234,7 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
             user=user,
             sysbench=sysbench,
             contents=contents,
-            thp=thp.read_mode(),
+            thp=thp.read_host(),
             put_back=put_back,
             countable=find_countable(experiment.counters),
         )

@@ -2,11 +2,12 @@
 which variants.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dballoc.campaign.preparation.prepare_variant import MOST_DUET_CLIENTS
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, Variant
 from dballoc.host.resources import cpu_halves
 from dballoc.host.settings import thp
 from dballoc.load.sysbench_command import Sysbench
@@ -16,16 +17,25 @@ _CLIENTS_PER_CPU = 4
 
 
 @dataclass(frozen=True)
+class SharedHost:
+    """What two servers at once have of the host: its ``settings`` that are set
+    (:mod:`dballoc.host.settings.thp`), and whether THP is switched off for the baseline and for the
+    partner.
+    """
+
+    settings: Mapping[str, str]
+    switched_off: tuple[bool, bool]
+
+
+@dataclass(frozen=True)
 class PreparedDuet:
-    """The duets of a campaign on this machine. ``thp``: for each partner the host's mode, and
-    whether THP is switched off for the baseline and for the partner
-    (:func:`dballoc.host.settings.thp.combine_modes`); ``left_out``: variants that cannot be in a
-    duet, and why.
+    """The duets of a campaign on this machine. ``thp``: what each partner shares with the baseline;
+    ``left_out``: variants that cannot be in a duet, and why.
     """
 
     halves: cpu_halves.Halves
     threads: int
-    thp: dict[str, tuple[str | None, bool, bool]]
+    thp: dict[str, SharedHost]
     left_out: dict[str, str]
 
 
@@ -62,19 +72,37 @@ def prepare_duet(experiment: Experiment, sysbench: Sysbench) -> PreparedDuet:
     return PreparedDuet(halves, threads, modes, left_out)
 
 
-def _choose_thp_modes(
-    experiment: Experiment,
-) -> tuple[dict[str, tuple[str | None, bool, bool]], dict[str, str]]:
+def _choose_thp_modes(experiment: Experiment) -> tuple[dict[str, SharedHost], dict[str, str]]:
     """Return the fields ``thp`` and ``left_out`` of :class:`PreparedDuet`."""
     baseline = experiment.find(experiment.baseline)
-    modes: dict[str, tuple[str | None, bool, bool]] = {}
+    shared: dict[str, SharedHost] = {}
     left_out: dict[str, str] = {}
     for variant in experiment.variant:
-        modes_together = thp.combine_modes(baseline.thp, variant.thp, thp.read_mode())
-        if modes_together is None:
-            left_out[variant.name] = "the host cannot have THP always and madvise at once"
+        together = share_host(baseline, variant, thp.read_mode())
+        if isinstance(together, str):
+            left_out[variant.name] = together
         elif variant.cpu is not None or baseline.cpu is not None:
             left_out[variant.name] = "it has CPUs of its own"
         else:
-            modes[variant.name] = modes_together
-    return modes, left_out
+            shared[variant.name] = together
+    return shared, left_out
+
+
+def share_host(baseline: Variant, partner: Variant, mode: str | None) -> SharedHost | str:
+    """Return what both have of the host when they run at once, or why they cannot. ``mode``: the
+    host's own. Pure.
+    """
+    modes = thp.combine_modes(baseline.thp, partner.thp, mode)
+    if modes is None:
+        return "the host cannot have THP always and madvise at once"
+    details = [
+        {name: value for name, value in variant.host_settings.items() if name != thp.SETTING}
+        for variant in (baseline, partner)
+    ]
+    if details[0] != details[1]:
+        return "it has another thp_defrag or other thp_sizes than the baseline; the host has one"
+    together, *switched_off = modes
+    if baseline.thp_sizes and any(switched_off):
+        return "it has another THP mode than the baseline; the host has one, with thp_sizes"
+    settings = ({} if together is None else {thp.SETTING: together}) | details[0]
+    return SharedHost(settings, (switched_off[0], switched_off[1]))

@@ -84,7 +84,7 @@ class PreparedVariant:
                 server_options.command(self.build, Path("DATA"), address, self.options)
             ),
             "pool_bytes": self.pool_bytes,
-            "thp": self.variant.thp,
+            "thp": thp.describe_settings(self.variant.host_settings) or None,
         }
 
 
@@ -295,9 +295,7 @@ def _prepare_malloc(
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     allocator = malloc.allocator
-    before = (
-        (_find_thp_shim(),) if variant.thp in ("always", "madvise") else ()
-    ) + malloc.preloaded_before
+    before = ((_find_thp_shim(),) if variant.wants_huge_pages else ()) + malloc.preloaded_before
     probe = (probe_launch.find_probe_library(),) if experiment.profile == "heap" else ()
     for library in (*before, *allocator.libraries, *probe):
         if blocked := inputs.user.blocked_at(library):
@@ -377,16 +375,9 @@ def _find_thp_shim() -> Path:
 
 
 def _check_thp(where: str, variant: Variant) -> None:
-    """UsageError if the variant's THP mode cannot be had on this host."""
-    if variant.thp is None or variant.thp == (now := thp.read_mode()):
-        return
-    if now is None:
-        raise UsageError(f"{where}: thp: this kernel has no transparent huge pages")
-    if not os.access(thp.ENABLED, os.W_OK):
-        raise UsageError(
-            f"{where}: thp: the host is at {now!r} and only root can switch it to {variant.thp!r}; "
-            "run as root"
-        )
+    """UsageError if the variant's THP settings cannot be had on this host."""
+    if obstacle := thp.find_obstacle(variant.host_settings):
+        raise UsageError(f"{where}: {obstacle}")
 
 
 def _choose_cpus(

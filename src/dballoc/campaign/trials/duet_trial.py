@@ -180,10 +180,14 @@ class _Duet:
         self.slices = slices
         self.experiment = context.setting.experiment
         names = self.experiment.baseline, pairing.variant
-        self.thp, *switched_off = duet.thp[pairing.variant]
+        self.shared_host = duet.thp[pairing.variant]
         self.sides: list[_Side] = []
         for name, template, off, side in zip(
-            names, templates, switched_off, ("baseline", "partner"), strict=True
+            names,
+            templates,
+            self.shared_host.switched_off,
+            ("baseline", "partner"),
+            strict=True,
         ):
             raw = directory / side
             raw.mkdir()
@@ -204,7 +208,7 @@ class _Duet:
 
     def run(self) -> tuple[TrialRecord, TrialRecord]:
         try:
-            host_thp = switch_thp(self.context, self.thp)
+            host_thp = switch_thp(self.context, self.shared_host.settings)
             for side in self.sides:
                 side.life.host_thp = host_thp
             for side in self.order:

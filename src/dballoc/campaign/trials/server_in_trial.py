@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,8 @@ class ServerLife:
         # Under the heap probe nothing is measured.
         self._counted_events = () if probed else context.setting.countable.events
         self._asked_to_stop = 0.0
-        # The THP mode that the host must have while this server runs; None where any will do.
-        self.host_thp: str | None = None
+        # The THP settings that the host must have while this server runs.
+        self.host_thp: Mapping[str, str] = {}
         self._copy = context.copies.take(template, self.prepared)
         self.scratch = self._copy.scratch
         self.run_directory = directories.make_run_directory(context.custody.scratch)
@@ -221,7 +221,9 @@ class ServerLife:
         self.record.trial["proof"] = json.dumps(
             proof_of_use.summarize_proof(self.prepared.bindings, live, reported)
         )
-        self.record.trial["thp"] = thp.describe_process_mode(running.pid)
+        self.record.trial["thp"] = thp.describe_process_mode(
+            running.pid, self.prepared.variant.host_settings
+        )
         self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
         try:
             if live:
@@ -243,7 +245,8 @@ class ServerLife:
                 reported_tunables.read_running_settings(self.prepared.allocator, running.pid)
             )
         if (
-            self.prepared.variant.thp in ("always", "madvise")
+            self.prepared.variant.wants_huge_pages
+            and not self._thp_disable
             and thp.is_thp_allowed(running.pid) is False
         ):
             raise Fault(
@@ -308,12 +311,12 @@ class ServerLife:
         return Fault("client", f"{when}: {statement}: {error.args[-1]}")
 
     def check_host_thp(self) -> None:
-        """Failure if the host's THP mode was switched meanwhile; only dballoc respects our lock."""
-        if self.host_thp is not None and (now := thp.read_mode()) != self.host_thp:
+        """Failure if THP was switched on the host meanwhile; only dballoc respects our lock."""
+        if switched := thp.find_switched(self.host_thp):
             raise Failure(
-                f"{thp.ENABLED}: somebody else switched it from {self.host_thp} to {now}, so the "
-                "trial under way is lost; stop whoever switches it, then run the same command to "
-                "resume"
+                f"{switched.path}: somebody else switched it from {switched.expected} to "
+                f"{switched.value}, so the trial under way is lost; stop whoever switches it, then "
+                "run the same command to resume"
             )
 
     def check_alive(self, when: str) -> None:
@@ -400,8 +403,8 @@ class ServerLife:
             self.ended = self._running.child.poll() or self._running.child.stop(signal.SIGTERM, 20)
 
     def finish(self) -> TrialRecord:
-        """Return the record, complete but for what the design adds. Failure if the host's THP mode
-        is no longer the one that the trial needs.
+        """Return the record, complete but for what the design adds. Failure if the host's THP
+        settings are no longer those that the trial needs.
         """
         self.check_host_thp()
         row = self.record.trial
@@ -440,15 +443,19 @@ class ServerLife:
         )
 
 
-def switch_thp(context: TrialContext, wanted: str | None) -> str | None:
-    """Switch the host's THP mode for the servers started next, back to its own for None. Returns
-    the mode that it is in then.
+def switch_thp(context: TrialContext, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Switch the host's THP settings for the servers started next; those that are not wanted go
+    back to the host's own. Returns all settings that the host has then.
     """
-    if wanted is None:
+    if not wanted:
         context.custody.restore()
-    elif thp.read_mode() != wanted:
-        context.custody.set(thp.SETTING, wanted)
-    return wanted or context.setting.thp
+        return dict(context.setting.thp)
+    settings = {**context.setting.thp, **wanted}
+    host = thp.read_host()
+    for name in context.setting.thp_settings:
+        if host.get(name) != settings[name]:
+            context.custody.set(name, settings[name])
+    return settings
 
 
 def _write_variables(path: Path, pairs: dict[str, Any]) -> None:

@@ -125,7 +125,7 @@ class _Trial:
     def run(self) -> TrialRecord:
         when = "its start"
         try:
-            self.life.host_thp = switch_thp(self.context, self.prepared.variant.thp)
+            self.life.host_thp = switch_thp(self.context, self.prepared.variant.host_settings)
             self._start_servers()
             for step in self.steps:
                 when = step.title

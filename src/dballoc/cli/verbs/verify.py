@@ -8,6 +8,7 @@ import typer
 
 from dballoc.cli.shared.safe_output import clean, say
 from dballoc.errors import Failure
+from dballoc.host.settings import thp
 from dballoc.process_memory import identify_malloc
 from dballoc.process_memory.malloc_bindings import UnreadableProcess
 
@@ -24,7 +25,7 @@ def verify(
     except UnreadableProcess as error:
         raise Failure(str(error)) from None
     if as_json:
-        print(json.dumps(dataclasses.asdict(malloc), indent=1))
+        print(json.dumps({**dataclasses.asdict(malloc), "host_thp": thp.read_host()}, indent=1))
         return
     malloc = clean(malloc)
     say(
@@ -37,6 +38,8 @@ def verify(
         f"{', '.join(f'{k}={v}' for k, v in malloc.settings.items()) or 'none in its environment'}"
     )
     say(f"THP:      {malloc.thp}")
+    if host := thp.read_host():
+        say(f"host THP: {thp.describe_host(host)}")
     for symbol, library in malloc.mixed.items():
         say(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
     for variable, why in malloc.idle.items():

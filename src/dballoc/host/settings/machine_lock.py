@@ -285,25 +285,29 @@ def _put_back_alone(held: Hold) -> list[PutBack]:
     except BadJournal as error:
         raise UsageError(
             f"{held.machine.directory / settings_journal.JOURNAL}: cannot be read: {error}; an "
-            "earlier run may have left "
-            f"{' or '.join(s.path for s in held.machine.settings.values())} changed: restore them, "
-            "and remove the file"
+            f"earlier run may have left settings in {_find_directory(held.machine)} changed: "
+            "restore them, and remove the file"
         ) from None
     finally:
         os.close(turn)
+
+
+def _find_directory(machine: Machine) -> str:
+    """Return the directory that all settings are in."""
+    return os.path.commonpath([os.path.dirname(s.path) for s in machine.settings.values()])
 
 
 def _format_refusal(alive: list[Holder], exclusive: bool) -> str:
     names = " and ".join(holder.words for holder in alive)
     pids = " ".join(str(holder.pid) for holder in alive)
     if exclusive:
-        why = "this campaign switches the machine's THP mode, under which others are being measured"
+        why = "this campaign switches the machine's THP, under which others are being measured"
         return (
             f"{why}: {names}; wait until they end, stop them (kill {pids}), or leave out the "
             "variants with thp"
         )
     return (
-        f"{names} switches this machine's THP mode, under which this campaign would be measured; "
+        f"{names} switches this machine's THP, under which this campaign would be measured; "
         f"wait, or stop it (kill {pids})"
     )
 

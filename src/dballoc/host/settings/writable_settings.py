@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+_THP = "/sys/kernel/mm/transparent_hugepage"
+
 
 class HostSetting(NamedTuple):
     """A file of the kernel's, and the values that may be written to it."""
@@ -14,10 +16,28 @@ class HostSetting(NamedTuple):
     values: tuple[str, ...]
 
 
+def _list_huge_page_sizes() -> dict[str, HostSetting]:
+    """Return the switch of each size of huge pages, ``thp_64K``: from the smallest on a kernel with
+    pages of 4 KiB to the largest on one with pages of 64 KiB. A kernel has some of them (6.8 and
+    later), and those for pages in memory alone have a file ``enabled``.
+    """
+    modes = ("always", "inherit", "madvise", "never")
+    sizes = [2**exponent for exponent in range(4, 20)]  # KiB
+    return {
+        f"thp_{kib}K" if kib < 1024 else f"thp_{kib // 1024}M": HostSetting(
+            f"{_THP}/hugepages-{kib}kB/enabled", modes
+        )
+        for kib in sizes
+    }
+
+
+# By name: ``thp``, the mode; ``thp_defrag``; and the switch of each size.
 HOST_SETTINGS: Mapping[str, HostSetting] = {
-    "thp": HostSetting(
-        "/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise", "never")
+    "thp": HostSetting(f"{_THP}/enabled", ("always", "madvise", "never")),
+    "thp_defrag": HostSetting(
+        f"{_THP}/defrag", ("always", "defer", "defer+madvise", "madvise", "never")
     ),
+    **_list_huge_page_sizes(),
 }
 
 

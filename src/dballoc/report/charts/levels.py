@@ -1,4 +1,4 @@
-"""Curves over the number of client threads, each with its intervals."""
+"""Curves over the number of client threads, or of CPUs, each with its intervals."""
 
 import math
 from dataclasses import dataclass
@@ -39,6 +39,19 @@ class Measure:
     scale: float = 1.0
     may_be_logarithmic: bool = False
 
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """What a curve is drawn against, a field of its rows; ``tip``: more fields that a point tells
+    of itself.
+    """
+
+    field: str
+    title: str
+    tip: tuple[str, ...] = ()
+
+
+THREADS = Axis(field="threads", title="client threads (log scale)")
 
 TPS = Measure(key="tps", name="Throughput", title="transactions per second")
 QPS = Measure(key="qps", name="Queries", title="queries per second")
@@ -128,6 +141,33 @@ def draw_curve(
     )
 
 
+def draw_cpu_curve(points: pl.DataFrame, workload: str, title: str, key: str) -> Figure:
+    """Draw throughput against CPUs, a line for each allocator, from
+    :func:`dballoc.analysis.tables.cpu_scaling.average_throughput`. ``title``: at which level.
+    """
+    rows = [
+        {k: r[k] for k in ("variant", "cpus", "n", "mean", "low", "high", "threads")}
+        for r in points.filter(pl.col("workload") == workload).iter_rows(named=True)
+    ]
+    highest = max((r["high"] or r["mean"] for r in rows), default=1.0)
+    top = min(highest, _CUT * max((r["mean"] for r in rows), default=1.0))
+    y = alt.Y(
+        "mean:Q",
+        title=TPS.title,
+        scale=alt.Scale(domain=[0, top], nice=True),
+        axis=alt.Axis(format=",~r", tickCount=6),
+    )
+    variants = Variants(list(dict.fromkeys(r["variant"] for r in rows)))
+    axis = Axis(field="cpus", title="CPUs (log scale)", tip=("threads:N",))
+    chart = alt.layer(*_make_curve_layers(rows, y, variants, axis)).properties(height=_HEIGHT)
+    caption = (
+        "A line is the variants that differ in their CPUs alone: mean over blocks with its 95 % "
+        "interval; the points of a number of CPUs are set a little apart."
+    )
+    caption += " Intervals that leave the frame are cut." if highest > top else ""
+    return Figure(f"{key}-{workload}", f"{title}, {workload}", caption, chart)
+
+
 def draw_relative_curve(
     ratios: pl.DataFrame, workload: str, variants: Variants, measure_name: str = "QPS"
 ) -> Figure:
@@ -172,23 +212,26 @@ def draw_relative_curve(
     )
 
 
-def _make_curve_layers(rows: list[dict[str, Any]], y: alt.Y, variants: Variants) -> list[alt.Chart]:
-    levels = sorted({r["threads"] for r in rows})
+def _make_curve_layers(
+    rows: list[dict[str, Any]], y: alt.Y, variants: Variants, axis: Axis = THREADS
+) -> list[alt.Chart]:
+    levels = sorted({r[axis.field] for r in rows})
     for r in rows:
-        r["x"] = r["threads"] * _compute_nudge(
+        r["x"] = r[axis.field] * _compute_nudge(
             levels, variants.names.index(r["variant"]), len(variants.names)
         )
         r["words"] = format_mean(r["mean"], r["low"], r["high"])
     ends = [levels[0] / 1.5, levels[-1] * 1.5] if levels else [1, 2]
     x = alt.X(
         "x:Q",
-        title="client threads (log scale)",
+        title=axis.title,
         scale=alt.Scale(type="log", base=2, domain=ends, nice=False),
         axis=alt.Axis(values=levels, format="d", grid=False),
     )
     tip = [
         alt.Tooltip("variant:N"),
-        alt.Tooltip("threads:Q"),
+        alt.Tooltip(f"{axis.field}:Q"),
+        *(alt.Tooltip(field) for field in axis.tip),
         alt.Tooltip("words:N", title="mean and interval"),
         alt.Tooltip("n:Q", title="blocks"),
     ]

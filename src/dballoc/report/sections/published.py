@@ -28,7 +28,7 @@ from dballoc.report.sections.published_frames import (
     measure_published_frames,
     tabulate_frames,
 )
-from dballoc.report.sections.scaled_down import list_stand_ins
+from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.published_collapse import describe_collapse
@@ -370,6 +370,7 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     reasons += [
         f"{stand_in} stands for {original}." for stand_in, original in list_stand_ins(campaign)
     ]
+    reasons += list_missing(e)
     measures = {c.measure for t in published.tables for c in t.cells}
     if measures & set(HOST_MEASURES):
         reasons.append(

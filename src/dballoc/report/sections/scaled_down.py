@@ -1,7 +1,10 @@
-"""What was made smaller, and what stands for what: said at the top of every report."""
+"""What was made smaller, what stands for what, and what has no stand-in: said at the top of every
+report.
+"""
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
 from dballoc.numbers import listing
 
@@ -14,6 +17,7 @@ def list_scaling_notes(campaign: Campaign) -> list[str]:
         *_describe_scaling(campaign),
         *_describe_stand_ins(campaign),
         *_describe_not_settable(campaign),
+        *list_missing(campaign.experiment),
     ]
 
 
@@ -83,6 +87,11 @@ def _describe_not_settable(campaign: Campaign) -> list[str]:
         for variant in campaign.experiment.variant
         if variant.not_settable
     ]
+
+
+def list_missing(experiment: Experiment) -> list[str]:
+    """Return a sentence for each thing of the published comparison that nothing stands for."""
+    return [f"Nothing stands for {name}: {why}." for name, why in experiment.no_stand_in.items()]
 
 
 def list_stand_ins(campaign: Campaign) -> list[tuple[str, str]]:

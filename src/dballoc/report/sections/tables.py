@@ -532,7 +532,11 @@ def tabulate_environment(campaign: Campaign) -> Table:
         ),
         ("system", f"{e.get('os')}, {e.get('libc')}"),
         ("kernel", f"{e.get('kernel')} {e.get('machine')}"),
-        ("THP", f"{e.get('thp')}, defrag: {e.get('thp_defrag')}"),
+        (
+            "THP",
+            f"{e.get('thp')}, defrag: {e.get('thp_defrag')}"
+            f"{', sizes: ' + e['thp_sizes'] if e.get('thp_sizes') else ''}",
+        ),
         ("ASLR, overcommit", f"{e.get('aslr')}, {e.get('overcommit')}"),
         ("started by", f"{e.get('user')}; servers ran as {facts.get('server_user')}"),
         (
