@@ -13,7 +13,6 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
-from dballoc.analysis.decisions.two_speeds import find_two_speeds
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
     collapses,
@@ -28,6 +27,7 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
 from dballoc.report.charts import (

@@ -1,6 +1,6 @@
 """Say which levels ran at two speeds, and why."""
 
-from dballoc.analysis.decisions.two_speeds import TwoSpeeds
+from dballoc.analysis.two_speeds import TwoSpeeds
 from dballoc.numbers import count, number, percent
 
 
