@@ -5,7 +5,6 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -110,7 +109,10 @@ def _print_notes(console: Console, answer: Answer) -> None:
 
 
 def _print_indented(console: Console, columns: int, text: str) -> None:
-    console.print(Padding(Text(text, style="dim"), (0, 0, 0, columns), expand=False))
+    """Print a text so many columns from the left, on as many lines as it takes."""
+    for line in Text(text, style="dim").wrap(console, max(20, console.width - columns)):
+        line.rstrip()
+        console.print(Text(" " * columns) + line)
 
 
 def _lay_out(shown: AnswerTable) -> Table:
