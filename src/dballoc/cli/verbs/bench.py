@@ -305,7 +305,9 @@ def _print_plan(setting: prepare.PreparedCampaign) -> None:
     for name, prepared in setting.variants.items():
         libraries = prepared.env.get("LD_PRELOAD", "no preload")
         title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        rseq = host_requirements.find_rseq_setting(prepared.env)
+        # What dballoc sets by itself, beside what the variant says.
+        by_variant = host_requirements.find_rseq_setting(prepared.variant.env)
+        rseq = None if by_variant else host_requirements.find_rseq_setting(prepared.env)
         values = {
             **prepared.variant.tunables,
             **prepared.variant.env,
