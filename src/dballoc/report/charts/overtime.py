@@ -80,7 +80,7 @@ def _draw_levels(over_time: TimeSeries, key: str, variants: Variants, workload: 
     length = median(p["until"] - p["second"] for p in panels) if panels else 0.0
     x = alt.X(
         "second:Q",
-        title=f"time in each level, {duration(length)} from border to border; client threads on top",
+        title=f"time in a level, {duration(length)} from border to border; client threads on top",
         axis=alt.Axis(grid=False, labels=False, ticks=False),
         scale=alt.Scale(domain=[0, end], nice=False),
     )
