@@ -1,17 +1,19 @@
 """Every shipped experiment that repeats a post, at small scale, to its report beside the post.
 
-    python benchmarks/published.py [--out DIR] [--scale SHARE] [NAME…]
+    python benchmarks/published.py [--out DIR] [--scale SHARE] [--bench FLAGS] [NAME…]
 
 Runs each with ``dballoc bench --scale small``, then ``dballoc report --published``, and prints its
-minutes, the report's path, and how many differences its note tells. The note is checked: all that
-the comparison of the set-up with the post's finds has to be in report.md. What an interrupted run
-left is resumed, and what is done is only reported again. An experiment that this host cannot run (a
-server that cannot be fetched) is told with the reason. The exit status is 1 if one failed or a note
+minutes, the report's path, and how many differences its note tells. ``--bench`` has more flags of
+the verb, like "--blocks 1 --level 2s", for a quicker look. The note is checked: all that the
+comparison of the set-up with the post's finds has to be in report.md. What an interrupted run left
+is resumed, and what is done is only reported again. An experiment that this host cannot run (a
+server that was not fetched) is told with the reason. The exit status is 1 if one failed or a note
 lacks something.
 """
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -60,10 +62,10 @@ def list_missing(campaign: Campaign, report: str) -> list[str]:
     return missing
 
 
-def measure(name: str, out: Path, scale: str) -> str | None:
+def measure(name: str, out: Path, flags: list[str]) -> str | None:
     """Run or resume one experiment, and print a line on it. Returns what is wrong."""
     started = time.monotonic()
-    bench = run_dballoc("bench", "--experiment", name, "--scale", scale, "--out", out)
+    bench = run_dballoc("bench", "--experiment", name, *flags, "--out", out)
     if bench.returncode:
         reason = (bench.stderr.strip() or bench.stdout.strip()).splitlines()[-1:]
         verb = "cannot run here" if bench.returncode == REFUSED else "failed"
@@ -97,6 +99,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/published"))
     parser.add_argument("--scale", default="small")
+    parser.add_argument("--bench", default="", metavar="FLAGS")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(list_names()):
@@ -108,10 +111,11 @@ def main() -> int:
     """Run all of them, and print."""
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    flags = ["--scale", arguments.scale, *shlex.split(arguments.bench)]
     wrong = {
         name: problem
         for name in arguments.names or list_names()
-        if (problem := measure(name, arguments.out / name, arguments.scale))
+        if (problem := measure(name, arguments.out / name, flags))
     }
     for name, problem in wrong.items():
         print(f"{name}: {problem}")

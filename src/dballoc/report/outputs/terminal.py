@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -59,7 +58,10 @@ def _print_notes(console: Console, answer: Answer) -> None:
 
 
 def _print_indented(console: Console, columns: int, text: str) -> None:
-    console.print(Padding(Text(text, style="dim"), (0, 0, 0, columns), expand=False))
+    """Print a text so many columns from the left, on as many lines as it takes."""
+    for line in Text(text, style="dim").wrap(console, max(20, console.width - columns)):
+        line.rstrip()
+        console.print(Text(" " * columns) + line)
 
 
 def _lay_out(shown: AnswerTable) -> Table:
