@@ -43,6 +43,17 @@ def fit(run_cli: Cli, tiny_experiment: Experiment) -> Callable[..., Any]:
     return start
 
 
+def test_the_load_of_the_tables_may_be_what_fills_the_cache(run_cli: Cli, fit, out: Path) -> None:
+    # One trial: the next one would not fit into the time.
+    flags = ("--workloads", "load", "--rows", "20000", "--budget", "1s", "--no-report")
+    done = run_cli.end(fit(out, *flags))
+    assert done.status == 0, done.text
+    [trial] = rows(out, "SELECT outcome, fault FROM trial")
+    assert trial == {"outcome": "ok", "fault": None}
+    [level] = rows(out, "SELECT workload, events FROM step WHERE kind = 'level'")
+    assert level == {"workload": "load", "events": 40_000}
+
+
 def test_it_finds_the_edge_and_can_be_stopped_on_the_way(
     run_cli: Cli, fit, out: Path, home: Path
 ) -> None:

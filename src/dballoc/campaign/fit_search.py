@@ -54,9 +54,15 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
             f"fit.tolerance: {format_size(sizes.tolerance)} is more than half of the memory limit, "
             f"{format_size(sizes.memory)}; lower it, or leave it out"
         )
-    # Only one server at a time, and one start for all levels.
-    once = {"design": "solo", "levels": "rising", "profile": None, "profile_at": None}
-    setting = prepare.prepare_campaign(experiment.model_copy(update=once))
+    # Only one server at a time, and one start for all workloads and levels.
+    changes = {
+        "design": "solo",
+        "levels": "rising",
+        "sequence": "cycle",
+        "profile": None,
+        "profile_at": None,
+    }
+    setting = prepare.prepare_campaign(experiment.model_copy(update=changes))
     # It looks for kills, and compares no costs.
     setting = replace(setting, countable=Countable())
     for name, prepared in setting.variants.items():
@@ -167,9 +173,8 @@ class _Fit:
             for slot, size in unfinished:
                 if self._budget_is_used_up():
                     return "budget"
-                self._try_size(
-                    slot, size, templates[self.setting.variants[slot.variant].recipe.key]
-                )
+                recipe = self.setting.data_recipe(self.setting.variants[slot.variant], None)
+                self._try_size(slot, size, templates[recipe.key])
             number += 1
         return "planned"
 

@@ -80,11 +80,11 @@ def _draw_levels(over_time: TimeSeries, key: str, variants: Variants, workload: 
     length = median(p["until"] - p["second"] for p in panels) if panels else 0.0
     x = alt.X(
         "second:Q",
-        title=f"time in each level, {duration(length)} from border to border",
+        title=f"time in a level, {duration(length)} from border to border; client threads on top",
         axis=alt.Axis(grid=False, labels=False, ticks=False),
         scale=alt.Scale(domain=[0, end], nice=False),
     )
-    caption = f"Mean over trials. A panel a level; numbers on top are client threads.{remark}"
+    caption = f"Mean over trials. A panel a level; all have the same axes.{remark}"
     line = _draw_lines(rows, x, title, variants, alt.Legend(offset=6 + _LINE))
     chart = alt.layer(*_make_panel_layers(panels, x), line).properties(height=_HEIGHT)
     return Figure(f"time-{key.replace('_', '-')}-{workload}", f"{name}, {workload}", caption, chart)
