@@ -10,8 +10,10 @@ from rich.text import Text
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.analysis.published.collapse_seen import find_collapses_here
+from dballoc.analysis.published.imported_machines import split_by_machine
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables.profiles.contention import load_contention
+from dballoc.analysis.tables.profiles.imported_profiles import load_imported_profiles
 from dballoc.report.wording.answer import Answer, AnswerTable
 from dballoc.report.wording.published_collapse import describe_collapse
 
@@ -41,15 +43,19 @@ def print_published(console: Console, directory: Path, published: Published) -> 
     from dballoc.report.sections import published_frames
 
     campaign = write_report.read_campaign(directory)
+    profiles = load_contention(directory, campaign)
     if campaign.imported:
-        return
+        # Of several machines the first stands here, as in the answer.
+        machine = split_by_machine(campaign)[0]
+        imported = load_imported_profiles(directory, campaign)
+        level = published.frames.threads if published.frames else None
+        profiles = imported.of_machine(machine.name, level) if imported else None
+        campaign = machine.campaign
     if collapse := describe_collapse(find_collapses_here(campaign, published)):
         console.print("", Text(collapse), sep="\n")
     if published.frames is None:
         return
-    measured = published_frames.measure_published_frames(
-        published.frames, load_contention(directory, campaign)
-    )
+    measured = published_frames.measure_published_frames(published.frames, profiles)
     shown = published_frames.tabulate_frames(published.frames, measured)
     console.print("", Text(shown.title, style="bold"), _lay_out_frames(shown), sep="\n")
     order = published_frames.describe_frame_order(published.frames, measured)

@@ -149,7 +149,8 @@ def _select_profiles(
     """Return a machine's profiles, at the level of the post's."""
     if profiled is None:
         return None
-    return profiled.of_machine(machine.name, published.frames.threads if published.frames else None)
+    level = published.frames.threads if published.frames else None
+    return profiled.of_machine(machine.name, level)
 
 
 def _mark_machine(machine: Machine, number: int, several: bool) -> tuple[str, str]:
