@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from harness import Cli, Experiment, rows, thp_mode
 
-from dballoc.analysis.statistics.variance_components import LENGTHS
 from dballoc.experiment.cpu_list import format_cpus
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
@@ -55,7 +54,7 @@ def test_the_pilot_settles_the_slices_and_the_report_shows_them(both: Path) -> N
     duet = json.loads(facts["duet"])
     plan, components = duet["plan"], duet["components"]["oltp_read_only"]
     assert plan["pairs"] == 1  # as asked
-    assert plan["slice"] in LENGTHS
+    assert plan["slice"] in (0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
     assert all(components[k] >= 0 for k in ("start", "slice", "piece", "halves"))
     [played] = rows(
         both,
@@ -284,7 +283,8 @@ def test_a_workload_that_waits_for_something_else_than_the_cpus(
         warmup_sql=[],
     )
     done = run_cli("bench", file, "--out", out, env=env)
-    if others := re.search(r"other processes used [\d.]+% of the CPUs", done.stdout):
+    others = re.search(r"other processes used [\d.]+% of the CPUs", done.stdout)
+    if done.status == 0 and others:
         pytest.skip(f"the CPUs were not idle: {others[0]}")
     assert done.status == 2, done.text
     assert re.fullmatch(

@@ -133,6 +133,31 @@ def test_what_it_cannot_be_used_for_is_one_line(
     assert "imported" in done.stderr or "does not reproduce a published post" in done.stderr
 
 
+def test_windows_profiles_and_runs_beside_the_post(run_cli: Cli, home: Path, out: Path) -> None:
+    directory = home / "windows"
+    directory.mkdir()
+    (directory / "import.toml").write_text(
+        "workload = 'oltp_read_only'\nthreads = 512\n[[stacks]]\nfiles = '{variant}.collapsed'\n"
+    )
+    stack = (
+        "ntdll.dll!RtlUserThreadStart;ucrtbase.dll!_malloc_base;ntdll.dll!RtlEnterCriticalSection"
+    )
+    (directory / "nt-heap.collapsed").write_bytes(f"{stack} 51.5\r\nmain 48.5\r\n".encode("utf-16"))
+    figures = home / "first.csv"
+    lines = FIGURES.read_text(encoding="utf-8").splitlines()
+    figures.write_text("\n".join([lines[0], *(x for x in lines if FIRST in x)]), encoding="utf-8")
+    done = run_cli("import", figures, directory, "--out", out, "--published", "mdev-38369")
+    assert done.status == 0, done.text
+    assert "1 profile" in done.stdout
+    said = run_cli("report", out)
+    assert said.status == 0, said.text
+    text = (out / "report.md").read_text(encoding="utf-8").replace("\\", "")
+    assert text.index("## Published beside measured") < text.index("## Throughput")
+    assert "| _malloc_base | malloc | ucrtbase.dll | 51.50 % |" in text
+    refused = run_cli("report", out, "mdev-38369")
+    assert (refused.status, refused.stderr.count("\n")) == (2, 1)
+
+
 def test_what_is_wrong_is_one_line_and_nothing_is_left(run_cli: Cli, home: Path, out: Path) -> None:
     bad = home / "bad.csv"
     bad.write_text(

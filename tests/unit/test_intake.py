@@ -16,7 +16,7 @@ from dballoc.intake import csv_figures, sysbench_totals
 from dballoc.intake.assemble_campaign import make_name
 from dballoc.intake.import_results import import_results
 from dballoc.report.report_content import gather_report
-from dballoc.report.sections import imported
+from dballoc.report.sections.imported import imported_results as imported
 
 GOOD = """workload,threads,variant,tps
 ro,1,nt-heap,100
@@ -242,7 +242,7 @@ def test_outputs_of_sysbench_become_figures(runs: Path, tmp_path: Path) -> None:
 
 
 def test_an_older_sysbenchs_output_is_read_too() -> None:
-    found = sysbench_totals.parse_totals(OLD, "x")
+    (found,) = sysbench_totals.parse_runs(OLD, "x")
     assert (found.threads, found.tps, found.qps, found.p95) == (
         8,
         999.39,
@@ -317,14 +317,15 @@ BAD_RUNS = [
     (
         "import.toml",
         None,
-        "import.toml: missing; a directory of sysbench's outputs needs it, see docs/import.md",
+        "import.toml: missing; a directory of files to import needs it, see docs/import.md",
     ),
     ("import.toml", "files = 1 2", "import.toml: not TOML: "),
-    ("import.toml", 'pattern = "x"', "import.toml: files: field required"),
+    ("import.toml", "", "import.toml: no pattern: give files (sysbench's outputs), [[stacks]] or"),
+    ("import.toml", 'pattern = "x"', "import.toml: unknown key pattern; known here: "),
     (
         "import.toml",
         'files = "x"\nfoo = 1',
-        "import.toml: unknown key foo; known here: files, workload, variant, machine,",
+        "import.toml: unknown key foo; known here: workload, variant, machine, threads, block, files,",
     ),
     (
         "import.toml",
@@ -412,6 +413,9 @@ def test_other_ways_to_go_wrong(runs: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=re.escape(message)):
             import_results(paths, out, **how)
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"binary\.csv: not UTF-16"):
+        import_results([tmp_path / "binary.csv"], out)
+    (tmp_path / "binary.csv").write_bytes(b"\xe9")
     with pytest.raises(UsageError, match=r"binary\.csv: not UTF-8"):
         import_results([tmp_path / "binary.csv"], out)
     assert not out.exists()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from example_results import SIZES
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from test_report_write import SIZES
 from test_waits import CLIENT, LOCK, UNLOCK, WORK, profile, stack
 
 from dballoc import catalogue

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_report_write import SIZES
+from example_results import SIZES
 
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
@@ -184,6 +184,6 @@ def test_an_experiment_that_repeats_no_post_is_one_line(make: Make) -> None:
         UsageError,
         match=r"own: its experiment does not reproduce a published post \(no key published\); those that do: chinaunix-2013",
     ):
-        published_posts.of(make("own", blocks=1))
+        published_posts.find(make("own", blocks=1), None, True)
     with pytest.raises(UsageError, match="no published figures 'nobody'"):
-        published_posts.of(make("other", blocks=1, published="nobody"))
+        published_posts.find(make("other", blocks=1, published="nobody"), None, True)

@@ -38,6 +38,7 @@ def check_tables(
         _check_loads(experiment, tables)
         if "imported" in facts:
             _check_machines(json.loads(facts["imported"]), tables["trial"])
+            _check_imported_profiles(json.loads(facts["imported"]), experiment)
         return {**tables, "variant": variant}
     except readers.Unfit as error:
         raise Failure(
@@ -111,6 +112,18 @@ def _check_machines(imported: Any, trials: pl.DataFrame) -> None:
         raise readers.Unfit("trial: the numbers of imported trials have gaps")
     if sum(machine["trials"] for machine in imported["machines"]) != len(numbers):
         raise readers.Unfit("campaign: imported: the machines' numbers of trials do not add up")
+
+
+def _check_imported_profiles(imported: Any, experiment: Experiment) -> None:
+    names, workloads = {v.name for v in experiment.variant}, set(experiment.workloads)
+    machines = {machine["name"] for machine in imported["machines"]}
+    for i, row in enumerate(imported.get("profiles", [])):
+        for key, present in (("variant", names), ("workload", workloads), ("machine", machines)):
+            if row[key] not in present:
+                raise readers.Unfit(
+                    f"campaign: imported.profiles.{i}: {key} {readers.shown(row[key])} is not in "
+                    "the results"
+                )
 
 
 def _check_values(values: pl.Series, is_allowed: Callable[[Any], bool], complaint: str) -> None:

@@ -2,11 +2,13 @@
 those of a campaign. Pure.
 """
 
+import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dballoc import catalogue
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
@@ -19,20 +21,27 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9._+=@-]+")
 _LONGEST = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Assembled:
     """An experiment and its trials. ``trials`` in the order of their machines; ``machines``: each
-    with the number of its trials.
+    with the number of its trials; ``private``: the most private bytes, by the number of the trial;
+    ``variants``, ``workloads``: their names by what the files call them.
     """
 
     experiment: Experiment
     trials: list[tuple[Slot, TrialRecord]]
     machines: list[tuple[str, int]]
+    private: Mapping[int, int]
+    variants: Mapping[str, str]
+    workloads: Mapping[str, str]
 
 
-def assemble_campaign(figures: Sequence[Figure], name: str, baseline: str | None) -> Assembled:
-    """Make each figure a trial of one level. ``baseline``: the first variant if None. UsageError if
-    names of variants or workloads become the same, or if there is no such baseline.
+def assemble_campaign(
+    figures: Sequence[Figure], name: str, baseline: str | None, published: str | None = None
+) -> Assembled:
+    """Make each figure a trial of one level. ``baseline``: the first variant if None;
+    ``published``: the published figures that they repeat. UsageError if names of variants or
+    workloads become the same, or if there is no such baseline, or no such published variant.
     """
     variants = _assign_names([f.variant for f in figures], "variant")
     workloads = _assign_names([f.workload for f in figures], "workload")
@@ -72,8 +81,36 @@ def assemble_campaign(figures: Sequence[Figure], name: str, baseline: str | None
             level=f.threads,
         )
         trials.append((slot, _build_record(f, workloads[f.workload])))
-    counts = [(m, sum(1 for f in figures if f.machine == m)) for m in machines]
-    return Assembled(experiment_file.build_experiment(table, "the figures"), trials, counts)
+    if published is not None:
+        check_published(published, set(variants.values()), set(workloads.values()))
+        table["published"] = published
+    return Assembled(
+        experiment=experiment_file.build_experiment(table, "the figures"),
+        trials=trials,
+        machines=[(m, sum(1 for f in figures if f.machine == m)) for m in machines],
+        private={i: f.private for i, f in enumerate(ordered, 1) if f.private is not None},
+        variants=variants,
+        workloads=workloads,
+    )
+
+
+def check_published(name: str, variants: set[str], workloads: set[str]) -> None:
+    """Check that published figures have some of the variants and workloads. UsageError, with all
+    the names, if not, or if there are no such figures.
+    """
+    _, figures = catalogue.look_up(catalogue.published(), name, "published figures")
+    cells = list(csv.DictReader(figures.splitlines()))
+    for column, kind, names in (
+        ("variant", "variant", variants),
+        ("workload", "workload", workloads),
+    ):
+        expected = {cell[column] for cell in cells if cell[column]}
+        if expected and not expected & names:
+            raise UsageError(
+                f"--published {name}: no {kind} of its figures ({', '.join(sorted(expected))}) is "
+                f"among the imported ({', '.join(sorted(names))}); give them these names, in the "
+                f"files or by [{kind}s] in import.toml"
+            )
 
 
 def make_name(text: str) -> str:
@@ -124,6 +161,7 @@ def _build_record(figure: Figure, workload: str) -> TrialRecord:
             "ended": seconds,
             "seconds_planned": seconds,
             "outcome": "ok",
+            "rss_start": figure.rss_start,
             "rss_peak": figure.rss,
             "sampler_cpu": 0.0,
             "samples": 0,
@@ -140,7 +178,10 @@ def _build_record(figure: Figure, workload: str) -> TrialRecord:
                 "qps": figure.qps,
                 "p95": figure.p95,
                 "p99": figure.p99,
+                "rss_start": figure.rss_start,
+                "rss_mean": figure.rss_mean,
                 "rss_peak": figure.rss,
+                "rss_end": figure.rss_end,
             }
         ],
     )

@@ -1,27 +1,32 @@
 """Read figures from a CSV file. Pure except for opening the file."""
 
-import csv
 import difflib
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.intake import delimited_text, powershell_text
 from dballoc.intake.imported_figure import HERE, Figure
 
-# The largest file, and the largest RSS, bytes.
-_LARGEST_FILE, _LARGEST_RSS = 64 * readers.MIB, 2**53
+# The largest file, and the largest size of memory, bytes.
+_LARGEST_FILE, _LARGEST_SIZE = 64 * readers.MIB, 2**53
 
 _LONGEST_NAME = 1000
 
 REQUIRED = ("workload", "threads", "variant", "tps")
 
-_SIZES = {"rss_bytes": 1, "rss_kib": 2**10, "rss_mib": 2**20, "rss_gib": 2**30}
+_UNITS = {"bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+# The columns of sizes: the figure's field, and what a number is multiplied with to give bytes.
+SIZES = {
+    f"{name}_{unit}": (name, factor)
+    for name in ("rss", "private")
+    for unit, factor in _UNITS.items()
+}
 _REALS = {"tps": "tps", "qps": "qps", "p95_ms": "p95", "p99_ms": "p99", "seconds": "seconds"}
 
-COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *_SIZES, "seconds")
+COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *SIZES, "seconds")
 
 
 def read_figures(path: Path) -> list[Figure]:
@@ -29,7 +34,7 @@ def read_figures(path: Path) -> list[Figure]:
     docs/import.md does not allow.
     """
     try:
-        text = readers.text(path, _LARGEST_FILE)
+        text = powershell_text.read_text(path, _LARGEST_FILE)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     return parse_figures(text, str(path))
@@ -37,75 +42,70 @@ def read_figures(path: Path) -> list[Figure]:
 
 def parse_figures(text: str, origin: str) -> list[Figure]:
     """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        _check_header(header, origin)
-        figures = [
-            _parse_figure(dict(zip(header, map(str.strip, cells), strict=True)), f"{origin}:{line}")
-            for line, cells in _iterate_rows(reader, len(header), origin)
-        ]
-        for figure in figures:
-            for name, text in (
-                ("variant", figure.variant),
-                ("workload", figure.workload),
-                ("machine", figure.machine),
-            ):
-                if "\0" in text or len(text) > _LONGEST_NAME:
-                    raise UsageError(
-                        f"{figure.place}: {name}: {readers.shown(text)} is not a valid name"
-                    )
-    except csv.Error as error:
-        raise UsageError(f"{origin}:{reader.line_num}: not CSV: {error}") from None
+    table = delimited_text.parse_delimited(text, origin, _check_heading)
+    heading = [name.lower() for name in table.heading]
+    numbers = [i for i, name in enumerate(heading) if name in _REALS or name in SIZES]
+    mark = delimited_text.find_decimal_mark(table.delimiter, table.list_cells(numbers, origin))
+    figures = [
+        _parse_figure(dict(zip(heading, row.cells, strict=True)), f"{origin}:{row.line}", mark)
+        for row in table.rows
+    ]
+    for figure in figures:
+        for name, word in (
+            ("variant", figure.variant),
+            ("workload", figure.workload),
+            ("machine", figure.machine),
+        ):
+            if "\0" in word or len(word) > _LONGEST_NAME:
+                raise UsageError(
+                    f"{figure.place}: {name}: {readers.shown(word)} is not a valid name"
+                )
     if not figures:
-        raise UsageError(f"{origin}:1: no figures below the heading")
+        raise UsageError(f"{origin}:{table.line}: no figures below the heading")
     return figures
 
 
-def _iterate_rows(reader: Any, columns: int, origin: str) -> Iterator[tuple[int, list[str]]]:
-    for cells in reader:
-        if any(cell.strip() for cell in cells):
-            if len(cells) != columns:
-                raise UsageError(
-                    f"{origin}:{reader.line_num}: {len(cells)} columns, but the heading has "
-                    f"{columns}"
-                )
-            yield reader.line_num, cells
-
-
-def _check_header(header: list[str], origin: str) -> None:
-    for name in header:
-        if header.count(name) > 1:
-            raise UsageError(f"{origin}:1: column {name!r} appears twice")
+def _check_heading(names: list[str], place: str) -> None:
+    heading = [name.lower() for name in names]
+    if heading and not set(heading) & set(REQUIRED):
+        raise UsageError(
+            f"{place}: not a table of figures: it has none of the columns {', '.join(REQUIRED)}; "
+            "outputs of sysbench, call stacks and readings of memory are imported as a directory "
+            "with an import.toml, see docs/import.md"
+        )
+    for name in heading:
+        if heading.count(name) > 1:
+            raise UsageError(f"{place}: column {name!r} appears twice")
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COLUMNS)}"
-            raise UsageError(f"{origin}:1: unknown column {name!r}; {hint}")
-    if missing := [name for name in REQUIRED if name not in header]:
+            raise UsageError(f"{place}: unknown column {readers.shown(name)}; {hint}")
+    if missing := [name for name in REQUIRED if name not in heading]:
         raise UsageError(
-            f"{origin}:1: column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}"
+            f"{place}: column {missing[0]!r} is missing; needed are {', '.join(REQUIRED)}"
         )
-    if len(sizes := [name for name in header if name in _SIZES]) > 1:
-        raise UsageError(f"{origin}:1: RSS is given twice, as {' and '.join(sizes)}")
+    for field, title in (("rss", "RSS is"), ("private", "private bytes are")):
+        if len(sizes := [name for name in heading if SIZES.get(name, ("",))[0] == field]) > 1:
+            raise UsageError(f"{place}: {title} given twice, as {' and '.join(sizes)}")
 
 
-def _parse_figure(line: dict[str, str], place: str) -> Figure:
+def _parse_figure(line: dict[str, str], place: str, mark: str) -> Figure:
     for name in ("workload", "variant"):
         if not line[name]:
             raise UsageError(f"{place}: {name} is empty")
     values: dict[str, Any] = {
-        field: _parse_number(line[name], name, place)
+        field: _parse_number(line[name], name, place, mark)
         for name, field in _REALS.items()
         if line.get(name)
     }
     if "tps" not in values:
         raise UsageError(f"{place}: tps is empty")
-    for name, unit in _SIZES.items():
+    for name, (field, unit) in SIZES.items():
         if line.get(name):
-            size = _parse_number(line[name], name, place) * unit
-            if size > _LARGEST_RSS:
+            size = _parse_number(line[name], name, place, mark) * unit
+            if size > _LARGEST_SIZE:
                 raise UsageError(f"{place}: {name}: {line[name]!r} is more than any machine has")
-            values["rss"] = round(size)
+            values[field] = round(size)
     if line.get("block"):
         values["block"] = _parse_count(line["block"], "block", place)
     threads = _parse_count(line["threads"], "threads", place)
@@ -119,12 +119,12 @@ def _parse_figure(line: dict[str, str], place: str) -> Figure:
     )
 
 
-def _parse_number(text: str, name: str, place: str) -> float:
+def _parse_number(text: str, name: str, place: str, mark: str) -> float:
     return _parse(
         text,
         f"{place}: {name}",
-        kind=float,
-        expected="a number like 1234.5",
+        kind=lambda written: delimited_text.parse_decimal(written, mark),
+        expected=f"a number like 1234{mark}5",
         is_valid=lambda v: v == 0 or 1e-12 <= v <= 1e15,
     )
 

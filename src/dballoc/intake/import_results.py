@@ -7,30 +7,62 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dballoc
+from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
-from dballoc.intake import csv_figures, output_mapping
+from dballoc.intake import csv_figures, output_mapping, stack_profiles
+from dballoc.intake import mapping_file as mapping_files
 from dballoc.intake.assemble_campaign import Assembled, assemble_campaign, list_variant_rows
-from dballoc.intake.imported_figure import Figure, check_figures
+from dballoc.intake.attach_memory import attach_memory
+from dballoc.intake.imported_figure import Figure, check_figures, choose_machine
+from dballoc.intake.output_mapping import MemoryFile, StackFile
+from dballoc.profile.formats import profile_file
+from dballoc.profile.model import Profile
+from dballoc.store.campaign_facts import IMPORTED_PROFILES
 from dballoc.store.results import Results
 
 # Below the results directory: copies of the files.
 KEPT = "imported"
 
+# Files of call stacks, and the bytes of all together.
+_MOST_PROFILES, _MOST_STACK_BYTES = 1000, 512 * readers.MIB
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What was imported. ``figures``: how many; ``unmatched``: files in directories that do not fit
-    the pattern.
+    """What was imported. ``figures``, ``profiles``, ``series``: how many figures, profiles of call
+    stacks, and series of memory; ``unmatched``: files in directories that do not fit a pattern.
     """
 
     assembled: Assembled
     figures: int
+    profiles: int
+    series: int
     unmatched: list[Path]
+
+
+@dataclass(kw_only=True)
+class _Gathered:
+    """What the paths hold. ``sources``: each file, and the name of its copy."""
+
+    figures: list[Figure] = field(default_factory=list)
+    stacks: list[StackFile] = field(default_factory=list)
+    memory: list[MemoryFile] = field(default_factory=list)
+    unmatched: list[Path] = field(default_factory=list)
+    sources: list[tuple[Path, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _StoredProfile:
+    """A profile, and its row of the fact ``imported``."""
+
+    profile: Profile
+    row: dict[str, Any]
 
 
 def import_results(
@@ -38,8 +70,10 @@ def import_results(
     out: Path,
     baseline: str | None = None,
     mapping_file: Path | None = None,
+    published: str | None = None,
 ) -> Imported:
-    """Read CSV files and directories of sysbench's outputs into the new results directory ``out``.
+    """Read CSV files and directories of sysbench's outputs, call stacks and readings of memory into
+    the new results directory ``out``. ``published``: the published figures that they repeat.
 
     UsageError in one line if something is wrong with them, Failure if ``out`` cannot be written;
     nothing is written then.
@@ -50,27 +84,84 @@ def import_results(
         raise UsageError(
             f"--mapping {mapping_file}: is for directories, and none of the paths is a directory"
         )
-    figures: list[Figure] = []
-    sources: list[tuple[Path, str]] = []
-    unmatched: list[Path] = []
+    gathered = _gather(paths, mapping_file)
+    check_figures(gathered.figures)
+    _check_sources(gathered.sources)
+    if not gathered.figures:
+        raise UsageError(
+            f"{paths[0]}: no transactions per second in it; call stacks and memory are imported "
+            "together with the figures that they belong to"
+        )
+    figures = attach_memory(gathered.figures, gathered.memory)
+    assembled = assemble_campaign(figures, out.name, baseline, published)
+    profiles = _read_profiles(gathered.stacks, figures, assembled)
+    _write_directory(out, assembled, gathered.sources, profiles)
+    return Imported(
+        assembled=assembled,
+        figures=len(figures),
+        profiles=len(profiles),
+        series=len(gathered.memory),
+        unmatched=gathered.unmatched,
+    )
+
+
+def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
+    gathered = _Gathered()
     for path in paths:
         if path.is_dir():
             outputs = output_mapping.read_outputs(path, mapping_file)
-            figures += outputs.figures
-            mapping = mapping_file or path / output_mapping.FILE
-            sources += [
+            gathered.figures += outputs.figures
+            gathered.stacks += outputs.stacks
+            gathered.memory += outputs.memory
+            gathered.unmatched += outputs.unmatched
+            mapping = mapping_file or path / mapping_files.FILE
+            gathered.sources += [
                 (p, os.path.join(path.name, os.path.relpath(p, path))) for p in outputs.files
             ]
-            sources.append((mapping, os.path.join(path.name, mapping.name)))
-            unmatched += outputs.unmatched
+            gathered.sources.append((mapping, os.path.join(path.name, mapping.name)))
         else:
-            figures += csv_figures.read_figures(path)
-            sources.append((path, path.name))
-    check_figures(figures)
-    _check_sources(sources)
-    assembled = assemble_campaign(figures, out.name, baseline)
-    _write_directory(out, assembled, sources)
-    return Imported(assembled, len(figures), unmatched)
+            gathered.figures += csv_figures.read_figures(path)
+            gathered.sources.append((path, path.name))
+    return gathered
+
+
+def _read_profiles(
+    stacks: Sequence[StackFile], figures: Sequence[Figure], assembled: Assembled
+) -> list[_StoredProfile]:
+    """Read the files of call stacks, each of another variant, level or count. UsageError in one
+    line.
+    """
+    size = 0
+    for file in stacks:
+        try:
+            size += file.path.stat().st_size
+        except OSError as error:
+            raise UsageError(f"{file.path}: cannot be read: {readers.reason(error)}") from None
+    if len(stacks) > _MOST_PROFILES or size > _MOST_STACK_BYTES:
+        raise UsageError(
+            f"{stacks[0].path.parent}: {len(stacks)} files of call stacks, "
+            f"{size // readers.MIB} MiB; import at most {_MOST_PROFILES:,} and "
+            f"{_MOST_STACK_BYTES // readers.MIB} MiB at once"
+        )
+    unique: dict[tuple[str, ...], Path] = {}
+    profiles = []
+    for file in stacks:
+        machine = choose_machine(figures, file.variant, file.workload, file.machine, str(file.path))
+        row = {
+            "machine": machine,
+            "variant": assembled.variants[file.variant],
+            "workload": assembled.workloads[file.workload],
+            "threads": file.threads,
+            "counts": file.counts,
+        }
+        first = unique.setdefault(tuple(map(str, row.values())), file.path)
+        if first != file.path:
+            raise UsageError(
+                f"{file.path}: {file.variant}, {file.workload} at level {file.threads}: {first} "
+                f'has its stacks of counts = "{file.counts}" already'
+            )
+        profiles.append(_StoredProfile(stack_profiles.read_profile(file), row))
+    return profiles
 
 
 def _check_sources(sources: list[tuple[Path, str]]) -> None:
@@ -81,7 +172,12 @@ def _check_sources(sources: list[tuple[Path, str]]) -> None:
         places[name] = path
 
 
-def _write_directory(out: Path, assembled: Assembled, sources: list[tuple[Path, str]]) -> None:
+def _write_directory(
+    out: Path,
+    assembled: Assembled,
+    sources: list[tuple[Path, str]],
+    profiles: Sequence[_StoredProfile],
+) -> None:
     """Write to a temporary directory beside ``out``, then rename it to ``out``."""
     partial: Path | None = None
     try:
@@ -95,7 +191,11 @@ def _write_directory(out: Path, assembled: Assembled, sources: list[tuple[Path, 
         (partial / "experiment.toml").write_text(
             experiment_file.format_experiment(assembled.experiment), encoding="utf-8"
         )
-        _write_database(partial, assembled, sources)
+        for number, stored in enumerate(profiles, 1):
+            path = partial / IMPORTED_PROFILES.format(number)
+            path.parent.mkdir(exist_ok=True)
+            profile_file.save_profile(stored.profile, path)
+        _write_database(partial, assembled, sources, [stored.row for stored in profiles])
         if out.exists():
             out.rmdir()
         partial.rename(out)
@@ -106,7 +206,12 @@ def _write_directory(out: Path, assembled: Assembled, sources: list[tuple[Path, 
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _write_database(directory: Path, assembled: Assembled, sources: list[tuple[Path, str]]) -> None:
+def _write_database(
+    directory: Path,
+    assembled: Assembled,
+    sources: list[tuple[Path, str]],
+    profiles: list[dict[str, Any]],
+) -> None:
     experiment = assembled.experiment
     imported = {
         "files": [
@@ -114,6 +219,8 @@ def _write_database(directory: Path, assembled: Assembled, sources: list[tuple[P
             for path, name in sources
         ],
         "machines": [{"name": name, "trials": trials} for name, trials in assembled.machines],
+        "private": [{"trial": n, "peak": peak} for n, peak in assembled.private.items()],
+        "profiles": profiles,
     }
     facts = {
         "dballoc": dballoc.__version__,

@@ -1,175 +1,210 @@
-"""Read a directory of sysbench's outputs, with the mapping file that tells which is which."""
+"""Read a directory of files that were made elsewhere: sysbench's outputs, call stacks, readings of
+memory; a mapping file tells which is which.
+"""
 
-import re
+from collections import Counter
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.intake import sysbench_totals
+from dballoc.intake import mapping_file, powershell_text, sysbench_totals
 from dballoc.intake.imported_figure import HERE, Figure
+from dballoc.intake.mapping_file import Counts, Mapping, MemoryFiles, StackFiles
+from dballoc.intake.sysbench_totals import Totals
 
-# The mapping file in the directory, unless another one is named.
-FILE = "import.toml"
-
-FIELDS = ("workload", "threads", "variant", "block", "machine")
-_NUMBERS = ("threads", "block")
-_PART = re.compile(r"\{([^{}]+)\}|(\*)|([^{}*]+)|([{}])")
-
-
-def _check_pattern(text: str) -> str:
-    for field, _, _, stray in _PART.findall(text):
-        if stray:
-            raise ValueError(f"unmatched {stray!r}")
-        if field and field not in FIELDS:
-            raise ValueError(f"unknown field {{{field}}}; known are {', '.join(FIELDS)}")
-    fields = [field for field, *_ in _PART.findall(text) if field]
-    if repeated := {f for f in fields if fields.count(f) > 1}:
-        raise ValueError(f"{{{repeated.pop()}}} appears twice")
-    return text
+_LARGEST_OUTPUT = 64 * readers.MIB
+# Files in the directory, matched or not.
+_MOST_FILES = 100_000
 
 
-class Mapping(BaseModel):
-    """The mapping file. ``files``: a pattern of file names below the directory, like
-    ``{variant}/{workload}-{threads}.txt``; ``*`` is any text without a slash. What the names do not
-    hold is given by the key of that name. ``variants``, ``workloads``, ``machines``: what the words
-    in file names stand for.
-    """
+@dataclass(frozen=True, kw_only=True)
+class StackFile:
+    """A file of call stacks, and what they are of; ``machine``: None where nothing says it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    files: Annotated[str, AfterValidator(_check_pattern)]
-    workload: str | None = None
-    variant: str | None = None
-    machine: str | None = None
-    threads: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    block: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    variants: dict[str, str] = {}
-    workloads: dict[str, str] = {}
-    machines: dict[str, str] = {}
+    path: Path
+    variant: str
+    workload: str
+    threads: int
+    machine: str | None
+    counts: Counts
+    process: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class MemoryFile:
+    """A file of readings of a server's memory, and of which figure they are."""
+
+    path: Path
+    variant: str
+    workload: str
+    threads: int
+    machine: str | None
+    block: int
+    process: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """``figures`` and the ``files`` that they are from; ``unmatched``: files that do not fit the
+    """What a directory holds. ``files``: all that were read; ``unmatched``: those that fit no
     pattern.
     """
 
     figures: list[Figure]
+    stacks: list[StackFile]
+    memory: list[MemoryFile]
     files: list[Path]
     unmatched: list[Path]
 
 
-def read_outputs(directory: Path, mapping_file: Path | None = None) -> Outputs:
-    """Read all outputs that fit the mapping's pattern. ``mapping_file``: default is import.toml in
-    the directory. UsageError, with FILE:LINE where it is about a line.
+# A file, what its name holds, and the table by whose pattern.
+_Match = tuple[Path, dict[str, str], Any]
+
+
+def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
+    """Read all sysbench outputs that fit the mapping's pattern, and list the other files that fit
+    theirs. ``mapping_path``: default is import.toml in the directory. UsageError, with FILE:LINE
+    where it is about a line.
     """
-    path = mapping_file or directory / FILE
-    mapping = _read_mapping(path)
+    path = mapping_path or directory / mapping_file.FILE
+    mapping = mapping_file.read_mapping(path)
+    paths = _list_files(directory, path)
+    matches = _match_files(mapping, directory, paths, path)
+    figures: list[Figure] = []
+    stacks: list[StackFile] = []
+    memory: list[MemoryFile] = []
+    for file, fields, table in matches:
+        words = mapping.resolve(table, fields)
+        if isinstance(table, StackFiles):
+            stacks.append(
+                StackFile(
+                    path=file,
+                    counts=table.counts,
+                    process=table.process,
+                    **_require(words, path, ("variant", "workload", "threads")),
+                )
+            )
+        elif isinstance(table, MemoryFiles):
+            memory.append(
+                MemoryFile(
+                    path=file,
+                    process=table.process,
+                    block=words["block"] or 1,
+                    **_require(words, path, ("variant", "workload", "threads")),
+                )
+            )
+        else:
+            figures += _read_figures(words, file, path)
+    matched = [file for file, *_ in matches]
+    return Outputs(
+        figures=figures,
+        stacks=stacks,
+        memory=memory,
+        files=matched,
+        unmatched=sorted(set(paths) - set(matched)),
+    )
+
+
+def _list_files(directory: Path, mapping_path: Path) -> list[Path]:
+    paths: list[Path] = []
     try:
-        paths = sorted(p for p in directory.rglob("*") if p.is_file() and p != path)
+        for path in directory.rglob("*"):
+            if path.is_file() and path != mapping_path:
+                paths.append(path)
+            if len(paths) > _MOST_FILES:
+                raise UsageError(f"{directory}: more than {_MOST_FILES:,} files in it")
     except OSError as error:
         raise UsageError(f"{error.filename or directory}: {error.strerror}") from None
     if not paths:
         raise UsageError(f"{directory}: empty: no output of sysbench in it")
-    pattern = _compile_pattern(mapping.files)
-    matches = {p: m for p in paths if (m := pattern.fullmatch(p.relative_to(directory).as_posix()))}
-    if not matches:
-        example = paths[0].relative_to(directory)
-        raise UsageError(
-            f"{path}: files: no file matches {mapping.files!r}; the first of {len(paths)} is "
-            f"{example}"
-        )
-    return Outputs(
-        figures=[_read_figure(mapping, p, match.groupdict(), path) for p, match in matches.items()],
-        files=list(matches),
-        unmatched=[p for p in paths if p not in matches],
-    )
+    return sorted(paths)
 
 
-def _read_mapping(path: Path) -> Mapping:
-    try:
-        if not path.exists():
+def _match_files(
+    mapping: Mapping, directory: Path, paths: list[Path], mapping_path: Path
+) -> list[_Match]:
+    """Return the files that fit a pattern. UsageError if a pattern fits none, or two fit one."""
+    matches: dict[Path, _Match] = {}
+    patterns: list[tuple[str, str, Any]] = [
+        *([("files", mapping.files, mapping)] if mapping.files is not None else []),
+        *((f"stacks.{i}.files", table.files, table) for i, table in enumerate(mapping.stacks)),
+        *((f"memory.{i}.files", table.files, table) for i, table in enumerate(mapping.memory)),
+    ]
+    keys: dict[Path, str] = {}
+    for key, text, table in patterns:
+        pattern = mapping_file.compile_pattern(text)
+        before = len(matches)
+        for path in paths:
+            match = pattern.fullmatch(path.relative_to(directory).as_posix())
+            if match is None:
+                continue
+            if path in matches:
+                raise UsageError(
+                    f"{mapping_path}: {keys[path]} and {key} both match "
+                    f"{path.relative_to(directory)}; make the patterns differ"
+                )
+            matches[path], keys[path] = (path, match.groupdict(), table), key
+        if len(matches) == before:
+            example = paths[0].relative_to(directory)
             raise UsageError(
-                f"{path}: missing; a directory of sysbench's outputs needs it, see docs/import.md"
+                f"{mapping_path}: {key}: no file matches {text!r}; the first of {len(paths)} is "
+                f"{example}"
             )
-        return Mapping.model_validate(readers.table(readers.text(path)))
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden":
-            raise UsageError(
-                f"{path}: unknown key {key}; known here: {', '.join(Mapping.model_fields)}"
-            ) from None
-        text = (
-            str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"].lower()
-        )
-        raise UsageError(f"{path}: {key}: {text}") from None
+    return list(matches.values())
 
 
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Return the pattern as a regular expression: fields match no slash, and as little as fits;
-    numbers match digits alone.
-    """
-    parts = []
-    for field, star, text, _ in _PART.findall(pattern):
-        if field:
-            parts.append(
-                rf"(?P<{field}>[0-9]{{1,9}})" if field in _NUMBERS else rf"(?P<{field}>[^/]+?)"
-            )
-        else:
-            parts.append("[^/]*" if star else re.escape(text))
-    return re.compile("".join(parts))
-
-
-def _read_figure(
-    mapping: Mapping, path: Path, fields: dict[str, str], mapping_file: Path
-) -> Figure:
-    """Return one output's figure. ``fields``: what its file name holds."""
-    try:
-        text = readers.text(path, 16 * readers.MIB, errors="replace")
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
-    totals = sysbench_totals.parse_totals(text, str(path))
-    mapped_threads = fields.get("threads") or mapping.threads
-    if mapped_threads and totals.threads and int(mapped_threads) != totals.threads:
+def _require(
+    words: Dictionary[str, Any], mapping_path: Path, needed: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return what is needed, and the machine. UsageError if something is not given."""
+    if missing := [name for name in needed if not words[name]]:
         raise UsageError(
-            f"{path}:1: thread count mismatch: {mapping_file} says {int(mapped_threads)}, "
-            f"sysbench's output says {totals.threads}"
-        )
-    threads = int(mapped_threads) if mapped_threads else totals.threads
-    words = {
-        "workload": mapping.workloads.get(
-            fields.get("workload", ""), fields.get("workload") or mapping.workload
-        ),
-        "variant": mapping.variants.get(
-            fields.get("variant", ""), fields.get("variant") or mapping.variant
-        ),
-    }
-    if missing := [field for field, value in {**words, "threads": threads}.items() if not value]:
-        raise UsageError(
-            f"{mapping_file}: {missing[0]}: neither the pattern nor a key gives it; "
+            f"{mapping_path}: {missing[0]}: neither the pattern nor a key gives it; "
             f"write {{{missing[0]}}} into files, or add a key {missing[0]}"
         )
-    assert words["workload"] and words["variant"] and threads
+    return {name: words[name] for name in (*needed, "machine")}
+
+
+def _read_figures(words: dict[str, Any], path: Path, mapping_path: Path) -> list[Figure]:
+    """Return the figure of each run in one file. Runs of the same level are repeats, numbered in
+    their order, unless the file's block is given.
+    """
+    try:
+        text = powershell_text.read_text(path, _LARGEST_OUTPUT, errors="replace")
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
+    repeats: Counter[int] = Counter()
+    figures = []
+    for totals in sysbench_totals.parse_runs(text, str(path)):
+        threads = words["threads"] or totals.threads
+        if totals.threads and totals.threads != threads:
+            raise UsageError(
+                f"{path}:{totals.line}: thread count mismatch: {mapping_path} says {threads}, "
+                f"sysbench's output says {totals.threads}"
+            )
+        names = _require(
+            {**words, "threads": threads}, mapping_path, ("workload", "variant", "threads")
+        )
+        level: int = names["threads"]
+        repeats[level] += 1
+        block = words["block"] or repeats[level]
+        figures.append(_make_figure({**names, "block": block}, totals, path))
+    return figures
+
+
+def _make_figure(words: dict[str, Any], totals: Totals, path: Path) -> Figure:
     return Figure(
-        place=f"{path}:1",
+        place=f"{path}:{totals.line}",
         workload=words["workload"],
-        threads=threads,
+        threads=words["threads"],
         variant=words["variant"],
         tps=totals.tps,
-        machine=mapping.machines.get(
-            fields.get("machine", ""), fields.get("machine") or mapping.machine or HERE
-        ),
-        block=int(fields.get("block") or mapping.block or 1),
+        machine=words["machine"] or HERE,
+        block=words["block"],
         qps=totals.qps,
         p95=totals.p95,
         p99=totals.p99,
-        rss=None,
         seconds=totals.seconds,
     )

@@ -24,7 +24,11 @@ _FUNCTIONS = re.compile(
     r"|malloc_trim|malloc_usable_size)|_int_(malloc|free|realloc|memalign)\w*|sys(malloc|trim)\w*|systrim\w*"
     r"|malloc_consolidate|unlink_chunk\w*|(tcache|arena)_\w+|heap_trim|munmap_chunk"
     r"|mremap_chunk|operator (new|delete)(\[\])?"
+    # Windows': the C library, and the heap in ntdll.dll.
+    r"|_(malloc|free|calloc|realloc|recalloc)_(base|dbg)|_aligned_(malloc|free|realloc)|Heap(Alloc|Free|ReAlloc)"
+    r"|Rtlp?(Allocate|Free|ReAllocate)Heap\w*|Rtlp(Allocate|Free)NTHeapInternal|Rtlp(Hp|LowFragHeap)\w+"
 )
+_LIBRARY = re.compile(r"(lib.*|ld-.*|.*\.so(\..*)?|.*\.dll)$", re.IGNORECASE)
 
 
 def is_malloc(label: str) -> bool:
@@ -42,4 +46,4 @@ def classify_frame(frame: Frame) -> str:
         return "unnamed"
     if is_malloc(cpp_names.shorten_name(frame.function)):
         return "malloc"
-    return "library" if re.match(r"(lib.*|ld-.*|.*\.so(\..*)?)$", frame.module) else "server"
+    return "library" if _LIBRARY.match(frame.module) else "server"

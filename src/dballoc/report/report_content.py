@@ -19,6 +19,7 @@ from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
+from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
@@ -39,7 +40,6 @@ from dballoc.report.sections import (
     counters,
     duet,
     heap,
-    imported,
     method,
     replica,
     scaled_down,
@@ -47,6 +47,7 @@ from dballoc.report.sections import (
     workload_groups,
 )
 from dballoc.report.sections import published as post
+from dballoc.report.sections.imported import imported_results
 from dballoc.report.sections.section import Listing, Section
 from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
@@ -77,12 +78,12 @@ def judge_campaign(
     what the preference asks.
     """
     if campaign.imported:
-        comparisons = imported.compare_first_machine(campaign)
+        comparisons = imported_results.compare_first_machine(campaign)
         nothing = Recommendation(
             ending=Ending.STAY, subject=None, variant=None, tie=False, excluded={}, faulty=[],
             preference=preference, standings={}, evidence=Evidence(),
         )  # fmt: skip
-        return comparisons, nothing, imported.compose_imported_answer(campaign)
+        return comparisons, nothing, imported_results.compose_imported_answer(campaign)
     check_preference(
         preference,
         campaign.names,
@@ -132,7 +133,7 @@ def _gather_evidence(
 
 def gather_report(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
-    profiles: Contention | Heaps | None = None, directory: Path | None = None,
+    profiles: Contention | Heaps | ImportedProfiles | None = None, directory: Path | None = None,
 ) -> Content:  # fmt: skip
     """Return everything that the report says of a campaign, and of the post that it repeats.
     UsageError as for :func:`judge`.
@@ -140,11 +141,14 @@ def gather_report(
     comparisons, recommendation, verdict_answer = judge_campaign(campaign, preference, directory)
     if campaign.imported:
         subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
-        sections = imported.make_imported_sections(campaign)
+        sections = imported_results.make_imported_sections(
+            campaign, published, profiles if isinstance(profiles, ImportedProfiles) else None
+        )
     else:
         subtitle = _make_subtitle(campaign)
+        waits = profiles if isinstance(profiles, Contention) else None
         sections = [
-            *([post.make_published_section(campaign, published, profiles)] if published else []),
+            *([post.make_published_section(campaign, published, waits)] if published else []),
             *_make_sections(campaign, comparisons, recommendation, profiles),
         ]
     return Content(
@@ -179,7 +183,7 @@ def _make_sections(
     campaign: Campaign,
     comparisons: Comparisons,
     recommendation: Recommendation,
-    profiles: Contention | Heaps | None,
+    profiles: Contention | Heaps | ImportedProfiles | None,
 ) -> list[Section]:
     """Return the sections of a campaign of our own, in the report's order."""
     variants = Variants(campaign.names)

@@ -8,7 +8,10 @@ from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables.largest_cache import load_fits as load_fit
-from dballoc.analysis.tables.profiles import contention, heap_profiles
+from dballoc.analysis.tables.profiles import contention, heap_profiles, imported_profiles
+from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps
+from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.errors import Failure, UsageError
 from dballoc.report import fit_report
 from dballoc.report.charts import export
@@ -51,11 +54,15 @@ def write_campaign_report(
     Failure.
     """
     campaign = read_campaign(directory)
-    profiles = contention.load_contention(directory, campaign) or heap_profiles.load_heap_profiles(
+    profiles: Contention | Heaps | ImportedProfiles | None = contention.load_contention(
         directory, campaign
-    )
+    ) or heap_profiles.load_heap_profiles(directory, campaign)
+    shown = redacted(campaign) if redact else campaign
+    if campaign.imported:
+        # The names of machines in it are those that the report shows.
+        profiles = imported_profiles.load_imported_profiles(directory, shown)
     content = gather_report(
-        redacted(campaign) if redact else campaign,
+        shown,
         preference,
         published,
         profiles,

@@ -112,9 +112,25 @@ class _Machine(_Form):
     trials: Annotated[int, Field(ge=1, le=10**9)]
 
 
+class _PrivateBytes(_Form):
+    trial: Annotated[int, Field(ge=1, le=10**9)]
+    peak: _Size
+
+
+class _ImportedProfile(_Form):
+    machine: str
+    variant: str
+    workload: str
+    threads: Annotated[int, Field(ge=1, lt=2**31)]
+    counts: Literal["waits", "waited", "wakeups", "cpu"]
+
+
 class _Imported(_Form):
     files: list[_File]
     machines: Annotated[list[_Machine], Field(min_length=1)]
+    # The private bytes of trials, by number, and what the profiles are of, in their order.
+    private: list[_PrivateBytes] = []
+    profiles: Annotated[list[_ImportedProfile], Field(max_length=1000)] = []
 
 
 _FORMS: dict[str, TypeAdapter[Any]] = {
@@ -134,6 +150,8 @@ LIBRARIES, ENVIRONMENT, COMMAND = (
     TypeAdapter(list[str]),
 )
 PROOF = TypeAdapter(Any)
+# The files of an imported campaign's profiles, below its directory, by their number from 1.
+IMPORTED_PROFILES = "profiles/{}.profile.json.gz"
 # The fact that only results of another command than bench have.
 KIND = "kind"
 

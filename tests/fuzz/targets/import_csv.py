@@ -1,12 +1,17 @@
 """Figures in CSV, for ``dballoc import``, as far as an experiment and its trials."""
 
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
-from dballoc.intake import csv_figures
+from dballoc.intake import csv_figures, powershell_text
 from dballoc.intake.assemble_campaign import assemble_campaign
 from dballoc.intake.imported_figure import check_figures
 
-OF = ("dballoc.intake.csv_figures", "dballoc.intake.assemble_campaign")
+OF = (
+    "dballoc.intake.csv_figures",
+    "dballoc.intake.delimited_text",
+    "dballoc.intake.assemble_campaign",
+)
 PRIVILEGED = False
 
 _GOOD = b"""workload,threads,variant,tps,block,qps,p95_ms,rss_mib,seconds,machine
@@ -22,13 +27,14 @@ def seeds() -> list[bytes]:
         _GOOD,
         b"\xef\xbb\xbf" + _GOOD.replace(b"\n", b"\r\n"),
         b"workload,threads,variant,tps\na,1,b,2\n",
+        '#TYPE x\n"workload";"threads";"variant";"tps"\n"a";"1";"b";"2,5"\n'.encode("utf-16"),
     ]
 
 
 def fuzz(data: bytes) -> None:
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        text = powershell_text.decode_text(data)
+    except readers.Unfit:
         return
     try:
         figures = csv_figures.parse_figures(text, "f.csv")

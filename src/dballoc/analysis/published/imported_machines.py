@@ -43,6 +43,23 @@ def split_by_machine(campaign: Campaign) -> list[Machine]:
     return machines
 
 
+def list_private_bytes(campaign: Campaign) -> pl.DataFrame:
+    """Return the most private bytes of each figure that has them: block, variant, workload, threads
+    and ``private``, bytes.
+    """
+    rows = json.loads(campaign.facts["imported"]).get("private", [])
+    peaks = pl.DataFrame(
+        [(row["trial"], row["peak"]) for row in rows],
+        schema={"trial": pl.Int64, "private": pl.Int64},
+        orient="row",
+    )
+    return (
+        campaign.of(campaign.step)
+        .join(peaks, on="trial", how="inner", maintain_order="left")
+        .select("block", "variant", "workload", "threads", "private")
+    )
+
+
 def is_repeated(campaign: Campaign) -> bool:
     """Whether anything was measured more than once."""
     return int(campaign.trial["block"].n_unique()) > 1

@@ -15,7 +15,8 @@ def import_(
         list[Path],
         typer.Argument(
             metavar="PATH…",
-            help="CSV files of figures, or directories of sysbench's outputs with an import.toml.",
+            help="CSV files of figures, or directories with an import.toml: of sysbench's outputs, "
+            "call stacks, readings of memory.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The new results directory.")],
@@ -32,11 +33,19 @@ def import_(
             metavar="FILE", help="The mapping file of a directory; default: import.toml in it."
         ),
     ] = None,
+    published: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The published figures that they repeat, like mdev-38369: the report sets both "
+            "side by side.",
+        ),
+    ] = None,
 ) -> None:
-    """Bring results made elsewhere into a results directory, for the same report; docs/import.md
-    has the formats.
+    """Bring results made elsewhere, on Windows for example, into a results directory, for the same
+    report; docs/import.md has the formats.
     """
-    imported = intake.import_results(paths, out, baseline, mapping)
+    imported = intake.import_results(paths, out, baseline, mapping, published)
     e = imported.assembled.experiment
     sizes = [
         count(imported.figures, "figure"),
@@ -44,6 +53,8 @@ def import_(
         count(len(e.variant), "variant"),
     ]
     sizes += [count(len(imported.assembled.machines), "machine"), count(e.blocks or 1, "block")]
+    sizes += [count(imported.profiles, "profile")] if imported.profiles else []
+    sizes += [count(imported.series, "series", "series") + " of memory"] if imported.series else []
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"Imported into {out}: {', '.join(sizes)}; baseline {e.baseline}", markup=False)
     if imported.unmatched:

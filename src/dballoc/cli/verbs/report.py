@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dballoc import catalogue, readers
 from dballoc import report as room
 from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
@@ -33,11 +34,30 @@ Margin = Annotated[
     ),
 ]
 
+Directory = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="A results directory of dballoc bench, fit, aa or import."),
+]
+Post = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="With --published: which published figures, where the results do not say it.",
+    ),
+]
+WithPublished = Annotated[
+    bool,
+    typer.Option(
+        "--published",
+        help="Show the figures of the post that the experiment repeats beside ours. For imported "
+        "results, give the post's NAME; those that were imported with --published have it anyway.",
+    ),
+]
+
 
 def report(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench or fit.")
-    ],
+    directory: Directory,
+    post: Post = None,
     out: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")
     ] = None,
@@ -46,13 +66,7 @@ def report(
     ] = False,
     prefer: Prefer = None,
     margin: Margin = None,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published",
-            help="Show the figures of the post that the experiment repeats beside ours.",
-        ),
-    ] = False,
+    published: WithPublished = False,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -65,6 +79,12 @@ def report(
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
     alone; print the answer.
     """
+    if post is not None and not published:
+        raise UsageError(
+            f"{readers.shown(post)}: report takes one directory; for published figures: dballoc "
+            f"report {directory} --published NAME"
+        )
+    directory, post = order_arguments(directory, post)
     preference = replace(parse_preference(prefer), margin=parse_margin(margin))
     of_fit = is_fit(directory)
     for value, flag, why in (
@@ -74,8 +94,8 @@ def report(
     ):
         if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
-    post = published_posts.of(directory) if published else None
-    page = room.write_report_outputs(directory, out, redact, preference, post)
+    figures = None if of_fit else published_posts.find(directory, post, published)
+    page = room.write_report_outputs(directory, out, redact, preference, figures)
     if as_json:
         print(
             page.with_name("fit.json" if of_fit else "recommendation.json").read_text(
@@ -89,6 +109,15 @@ def report(
         terminal.print_fit(console, directory)
     else:
         terminal.print_answer(console, directory, preference)
-        if post:
-            terminal.print_published(console, directory, post)
+        if figures:
+            terminal.print_published(console, directory, figures)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def order_arguments(directory: Path, post: str | None) -> tuple[Path, str | None]:
+    """Return the directory and the name of the published figures, which ``--published NAME DIR``
+    gives the other way round.
+    """
+    if post is None or directory.exists() or str(directory) not in catalogue.published():
+        return directory, post
+    return Path(post), str(directory)

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from dballoc.profile.model import Frame
 
+# The module of the kernel's frames.
+KERNEL = "[kernel]"
+
 # The groups of a wait that no rule matches, and of a thread that could have run on.
 OTHER, PREEMPTED = "other", "preempted"
 
@@ -33,6 +36,11 @@ class Rules:
         )
         self._threads = _compile_names(allocator["threads"])
         self._starts = _compile_names(table["starts"])
+        kernel = table["kernel"]
+        self._kernel_modules, self._kernel_entries = (
+            _compile_names(kernel["modules"]),
+            _compile_names(kernel["entries"]),
+        )
         self._waits = [
             (wait["name"], wait["group"], _compile_names(wait["frames"])) for wait in table["wait"]
         ]
@@ -75,6 +83,17 @@ class Rules:
     def cut(self, stack: Sequence[Frame]) -> bool:
         """Whether the outermost frames are missing."""
         return not any(self._starts(frame.function) for frame in stack[:3])
+
+    def mark_kernel(self, stack: Sequence[Frame]) -> tuple[Frame, ...]:
+        """Return the stack with :data:`KERNEL` for the module of the kernel's frames, which other
+        programs name by their files, or not at all.
+        """
+        marked, inside = [], False
+        for frame in stack:
+            inside = inside or (not frame.module and bool(self._kernel_entries(frame.function)))
+            of_kernel = (inside and not frame.module) or self._kernel_modules(frame.module.lower())
+            marked.append(frame._replace(module=KERNEL) if of_kernel else frame)
+        return tuple(marked)
 
     def _find_rank(self, function: str) -> int:
         """Return the index of the first rule that matches a function; the number of rules if none

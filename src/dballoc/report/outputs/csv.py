@@ -19,10 +19,12 @@ from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
+from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.report.outputs.csv_cells import escape_formulas
-from dballoc.report.sections import contention, heap, imported
+from dballoc.report.sections import contention, heap
 from dballoc.report.sections import published as post
+from dballoc.report.sections.imported import imported_profiles, imported_results
 from dballoc.report.sections.tables import CHANGES
 from dballoc.report.wording.answer import describe_verdict
 
@@ -47,24 +49,43 @@ def write_csv(
     comparisons: Comparisons,
     directory: Path,
     published: Published | None = None,
-    profiles: Contention | Heaps | None = None,
+    profiles: Contention | Heaps | ImportedProfiles | None = None,
 ) -> None:
     """Write every table into ``directory``, with those of a post's figures beside ours. OSError if
     that fails.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    beside = post.collect_published_tables(campaign, published, profiles) if published else {}
-    profiled: dict[str, pl.DataFrame] = {}
-    if profiles:
-        profiled = (
-            contention.collect_contention_tables(profiles)
-            if isinstance(profiles, Contention)
-            else heap.collect_heap_tables(profiles)
-        )
+    beside = _collect_published_tables(campaign, published, profiles) if published else {}
+    profiled = _collect_profile_tables(profiles)
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
         # Opened here, as polars takes no path that is not UTF-8.
         with (directory / f"{name}.csv").open("wb") as file:
             escape_formulas(frame).write_csv(file)
+
+
+def _collect_published_tables(
+    campaign: Campaign,
+    published: Published,
+    profiles: Contention | Heaps | ImportedProfiles | None,
+) -> dict[str, pl.DataFrame]:
+    if campaign.imported:
+        stacks = profiles if isinstance(profiles, ImportedProfiles) else None
+        return imported_results.collect_published_tables(campaign, published, stacks)
+    waits = profiles if isinstance(profiles, Contention) else None
+    return post.collect_published_tables(campaign, published, waits)
+
+
+def _collect_profile_tables(
+    profiles: Contention | Heaps | ImportedProfiles | None,
+) -> dict[str, pl.DataFrame]:
+    match profiles:
+        case Contention():
+            return contention.collect_contention_tables(profiles)
+        case Heaps():
+            return heap.collect_heap_tables(profiles)
+        case ImportedProfiles():
+            return imported_profiles.collect_imported_profile_tables(profiles)
+    return {}
 
 
 def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
@@ -72,7 +93,7 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     ratios as they are.
     """
     if campaign.imported:
-        return imported.collect_imported_tables(campaign)
+        return imported_results.collect_imported_tables(campaign)
     changed = [
         level_curves.compute_relative_levels(campaign, m).with_columns(measure=pl.lit(m))
         for m in CHANGES

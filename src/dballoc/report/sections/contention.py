@@ -2,12 +2,15 @@
 each.
 """
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
 from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
+from dballoc.profile.contention.waits import PREEMPTED
 from dballoc.profile.contention.waits_below_malloc import (
     WAIT_GROUPS,
     WaitCost,
@@ -16,8 +19,7 @@ from dballoc.profile.contention.waits_below_malloc import (
     split_waits,
 )
 from dballoc.profile.model import Profile
-from dballoc.profile.symbols import cpp_names
-from dballoc.report.sections import profiles
+from dballoc.report.sections import frame_tables, profiles
 from dballoc.report.sections.section import Embed, Section
 from dballoc.report.sections.tables import Table
 
@@ -42,14 +44,14 @@ def make_contention_section(campaign: Campaign, profiled: Contention) -> Section
     for workload, watched, after in profiles.list_profiled_workloads(
         campaign, (w.workload for w in profiled.watched), profiled.of
     ):
-        tables += [_tabulate_split(watched, after), _tabulate_frames(watched, after)]
-        embeds += _make_flame_graphs(watched, workload, after)
+        tables += [tabulate_split(watched, after), *tabulate_frames(watched, after)]
+        embeds += make_flame_graphs(watched, workload, after)
     if profiled.mutexes:
         tables.append(_tabulate_mutexes(profiled))
     clients = count(campaign.experiment.profiled_level, "client")
     text = [
         _TEXT.format(clients=clients),
-        *dict.fromkeys(_describe_method(w) for w in profiled.watched if w.switches),
+        *dict.fromkeys(describe_method(w) for w in profiled.watched if w.switches),
     ]
     text += [
         f"No profile of {w.variant} under {w.workload}: {w.missing}."
@@ -130,7 +132,8 @@ def choose_wait_value(profile: Profile) -> str:
     return profile.values[0].key
 
 
-def _describe_method(watched: ContentionProfiles) -> str:
+def describe_method(watched: ContentionProfiles) -> str:
+    """Return a sentence on how the profiles of a variant and workload were made."""
     assert watched.switches
     facts = watched.switches.facts
     losses = ""
@@ -143,7 +146,10 @@ def _describe_method(watched: ContentionProfiles) -> str:
     return f"{watched.variant}, {watched.workload}: {facts.get('method', '')}{losses}{early}."
 
 
-def _tabulate_split(watched: dict[str, ContentionProfiles], after: str) -> Table:
+def tabulate_split(watched: Mapping[str, ContentionProfiles], after: str) -> Table:
+    """Return what each variant's waits are for. ``after``: what the title ends with. What a profile
+    does not tell (its length, preemptions, times) is left open.
+    """
     columns = [
         "variant",
         "waits/s",
@@ -157,13 +163,16 @@ def _tabulate_split(watched: dict[str, ContentionProfiles], after: str) -> Table
     rows = []
     for name, watch in watched.items():
         assert watch.switches
-        wait_split, seconds = split_waits(watch.switches), watch.switches.seconds or 1.0
+        wait_split, seconds = split_waits(watch.switches), watch.switches.seconds
         below = wait_split.below
-        mean = number(below.waited / below.waits * 1e6) if below.waits else NOTHING
+        is_timed = below.waits and below.waited
+        mean = number(below.waited / below.waits * 1e6) if is_timed else NOTHING
         rows.append(
             [
                 name,
-                number(wait_split.total.waits / seconds) if wait_split.counted else NOTHING,
+                number(wait_split.total.waits / seconds)
+                if wait_split.counted and seconds
+                else NOTHING,
                 percent(wait_split.share(below)),
                 *(
                     percent(wait_split.share(wait_split.malloc.get(g, WaitCost())))
@@ -174,7 +183,7 @@ def _tabulate_split(watched: dict[str, ContentionProfiles], after: str) -> Table
                     percent(wait_split.share(wait_split.elsewhere.get(g, WaitCost())))
                     for g in ("lock", "memory", "condition", "disk", "client")
                 ),
-                percent(wait_split.preemption) if wait_split.counted else NOTHING,
+                percent(wait_split.preemption) if PREEMPTED in watch.switches.values else NOTHING,
                 mean,
             ]
         )
@@ -198,53 +207,49 @@ def _format_calls(wait_split: WaitSplit) -> str:
     )
 
 
-def _tabulate_frames(watched: dict[str, ContentionProfiles], after: str) -> Table:
-    dominant_frames = _find_dominant_frames(watched)
-    variants = list(dominant_frames[0].shares) if dominant_frames else []
-    rows = [_make_frame_row(row, variants) for row in dominant_frames]
-    caption = (
-        "The share of each variant's waits whose call stack contains the function; the largest "
-        "difference between variants first. malloc: the function is malloc, or runs mostly below "
-        "it."
-    )
-    return Table(
-        title=f"Dominant inclusive frames{after}",
-        columns=["function", "", "module", *variants],
-        rows=rows,
-        caption=caption,
-        words=("", "module"),
-    )
-
-
-def _find_dominant_frames(watched: dict[str, ContentionProfiles]) -> list[DominantFrame]:
-    switches = {name: watch.switches for name, watch in watched.items() if watch.switches}
+def tabulate_frames(watched: Mapping[str, ContentionProfiles], after: str) -> list[Table]:
+    """Return the tables of functions: inclusive, exclusive, and where malloc is entered."""
+    switches = _select_comparable(watched)
     if not switches:
         return []  # no profile of any variant can be read
-    # One by /proc has times alone; shares of times and of counts are not compared.
     value = choose_wait_value(next(iter(switches.values())))
-    return rank_dominant_frames(
-        {
-            name: profile
-            for name, profile in switches.items()
-            if choose_wait_value(profile) == value
-        },
-        value,
-    )
-
-
-def _make_frame_row(row: DominantFrame, variants: list[str]) -> list[str]:
-    shares = [percent(row.shares[v], 2) if row.shares[v] else NOTHING for v in variants]
     return [
-        profiles.shorten_function_name(cpp_names.shorten_name(row.function)),
-        "malloc" if row.allocator else "",
-        row.module,
-        *shares,
+        tabulate(switches, value, after, "waits")
+        for tabulate in (
+            frame_tables.tabulate_inclusive,
+            frame_tables.tabulate_exclusive,
+            frame_tables.tabulate_malloc_entries,
+        )
     ]
 
 
-def _make_flame_graphs(
-    watched: dict[str, ContentionProfiles], workload: str, after: str
+def _find_dominant_frames(watched: Mapping[str, ContentionProfiles]) -> list[DominantFrame]:
+    switches = _select_comparable(watched)
+    if not switches:
+        return []
+    return rank_dominant_frames(switches, choose_wait_value(next(iter(switches.values()))))
+
+
+def _select_comparable(watched: Mapping[str, ContentionProfiles]) -> dict[str, Profile]:
+    """Return the profiles that have what the first one has. One by /proc has times alone; shares of
+    times and of counts are not compared.
+    """
+    switches = {name: watch.switches for name, watch in watched.items() if watch.switches}
+    first = next(iter(switches.values()), None)
+    return {
+        name: profile
+        for name, profile in switches.items()
+        if first is not None and choose_wait_value(profile) == choose_wait_value(first)
+    }
+
+
+def make_flame_graphs(
+    watched: Mapping[str, ContentionProfiles], key_end: str, after: str
 ) -> list[Embed]:
+    """Return the flame graphs: the waits without those for the client, all, and who woke others.
+    ``key_end``: what makes their keys differ from those of other profiles; ``after``: what their
+    titles end with.
+    """
     embeds = []
     switches = {name: w.switches for name, w in watched.items() if w.switches}
     for key, title, shown in (
@@ -267,7 +272,7 @@ def _make_flame_graphs(
         if comparable:
             embeds.append(
                 profiles.make_flame_graph(
-                    f"contention-{key}-{workload}",
+                    f"contention-{key}-{key_end}",
                     title + after,
                     comparable,
                     choose_wait_value(comparable[0][1]),

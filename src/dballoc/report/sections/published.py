@@ -17,7 +17,6 @@ from dballoc.analysis.published.published_comparison import (
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
 from dballoc.report.sections.published_frames import (
@@ -41,7 +40,7 @@ _RULE = (
 
 
 def make_published_section(
-    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+    campaign: Campaign, published: Published, profiles: Contention | None = None
 ) -> Section:
     """Return the section that sets the post's figures beside ours. ``profiles``: of our own, for
     the post's table of frames.
@@ -69,13 +68,14 @@ def make_published_section(
         *order,
         _describe_agreement(compared_tables),
         _RULE,
+        *_list_missing_measures(compared_tables, campaign),
         f"Why it may differ: {' '.join(_list_differences(campaign, published))}",
     ]
     return Section(key="published", title="Published beside measured", text=text, tables=tables)
 
 
 def collect_published_tables(
-    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+    campaign: Campaign, published: Published, profiles: Contention | None = None
 ) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/: the figures, every pair of them that was compared, and the frames
     of the post's profile where it has one.
@@ -308,9 +308,45 @@ def _format_collapse_shape(fall: CollapseComparison) -> str:
     return "open" if fall.shape is Shape.UNDECIDED else fall.shape.value
 
 
+def _list_missing_measures(compared_tables: list[TableComparison], campaign: Campaign) -> list[str]:
+    """Return a sentence on what the post has and imported figures do not tell."""
+    if not campaign.imported:
+        return []
+    figures = [f for compared in compared_tables for f in compared.figures.values()]
+    present = {f.cell.measure for f in figures if f.value is not None}
+    missing = dict.fromkeys(f.cell.measure for f in figures if f.cell.measure not in present)
+    if not missing:
+        return []
+    names = listing([_MEASURES.get(measure, measure) for measure in missing])
+    return [f"The post has figures that were not imported, so they are not compared: {names}."]
+
+
+# The measures of published figures, in words.
+_MEASURES = {
+    "tps": "transactions per second",
+    "qps": "queries per second",
+    "p95": "the 95th percentile of response time",
+    "p99": "the 99th percentile of response time",
+    "rss_peak": "peak RSS",
+    "vsz_peak": "peak VSZ",
+    "growth": "growth of RSS",
+    "vsz_growth": "growth of VSZ",
+    "peak_to_pool": "peak RSS ÷ cache",
+    "cpu_per_op": "CPU per operation",
+    "switches_per_op": "context switches per operation",
+    "user": "CPU in user mode",
+    "system": "CPU in the kernel",
+}
+
+
 def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     """Return a sentence for each thing that is different here."""
     e, reasons = campaign.experiment, []
+    if campaign.imported:
+        reasons.append(
+            "Ours were imported: dballoc does not know on which machine, server, options and data "
+            "they were measured, so what differs from the post is not listed."
+        )
     if (cpus := campaign.environment.get("cpus")) and cpus != published.cpus:
         reasons.append(
             f"{published.cpus} CPUs there, {cpus} here: less contention, and fewer arenas where "
@@ -341,7 +377,9 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             f"The post's figures have no intervals; ours are of {count(len(blocks), 'block')} in "
             "random order."
         )
-    if any(c.measure.startswith("vsz") for t in published.tables for c in t.cells):
+    if not campaign.imported and any(
+        c.measure.startswith("vsz") for t in published.tables for c in t.cells
+    ):
         reasons.append(
             "VSZ counts address space that was never used; ours leaves out what is reserved but "
             "cannot be touched."

@@ -7,14 +7,24 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
-from dballoc.analysis.published.imported_machines import Machine, is_repeated, split_by_machine
+from dballoc.analysis.published.imported_machines import (
+    Machine,
+    is_repeated,
+    list_private_bytes,
+    split_by_machine,
+)
+from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.collapses import find_collapses
+from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
 from dballoc.report.charts.variant_marks import Figure, Variants
+from dballoc.report.sections import published as post
 from dballoc.report.sections import tables
+from dballoc.report.sections.imported.imported_profiles import make_imported_profiles_section
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import Answer, Line
@@ -95,14 +105,60 @@ def _list_collapses(machine: Machine, apart: bool) -> list[Line]:
     return lines
 
 
-def make_imported_sections(campaign: Campaign) -> list[Section]:
-    """Return every machine's sections, then where the figures are from."""
+def make_imported_sections(
+    campaign: Campaign,
+    published: Published | None = None,
+    profiled: ImportedProfiles | None = None,
+) -> list[Section]:
+    """Return the post's figures beside every machine's, every machine's sections, the profiles,
+    then where the figures are from.
+    """
     machines = split_by_machine(campaign)
+    several = len(machines) > 1
     return [
-        s
-        for number, m in enumerate(machines, 1)
-        for s in _make_machine_sections(m, number, len(machines) > 1)
-    ] + [_make_origin_section(campaign)]
+        *(
+            _make_published_section(m, number, several, published, profiled)
+            for number, m in enumerate(machines, 1)
+            if published is not None
+        ),
+        *(
+            s
+            for number, m in enumerate(machines, 1)
+            for s in _make_machine_sections(m, number, several)
+        ),
+        *([make_imported_profiles_section(profiled)] if profiled else []),
+        _make_origin_section(campaign),
+    ]
+
+
+def _make_published_section(
+    machine: Machine,
+    number: int,
+    several: bool,
+    published: Published,
+    profiled: ImportedProfiles | None,
+) -> Section:
+    waits = _choose_waits(machine, published, profiled)
+    section = post.make_published_section(machine.campaign, published, waits)
+    key, whose = _mark_machine(machine, number, several)
+    return replace(section, key=f"{section.key}{key}", title=f"{section.title}{whose}")
+
+
+def _choose_waits(
+    machine: Machine, published: Published, profiled: ImportedProfiles | None
+) -> Contention | None:
+    """Return the machine's waits for the post's table of frames; None where nothing is wanted."""
+    if profiled is None or published.frames is None:
+        return None
+    return profiled.of_machine(machine.name, published.frames.threads)
+
+
+def _mark_machine(machine: Machine, number: int, several: bool) -> tuple[str, str]:
+    """Return what the keys and the titles of a machine's sections end with."""
+    return (
+        f"-{number}" if number > 1 else "",
+        f": {machine.name or 'a machine without a name'}" if several else "",
+    )
 
 
 def compare_first_machine(campaign: Campaign) -> Comparisons:
@@ -110,14 +166,32 @@ def compare_first_machine(campaign: Campaign) -> Comparisons:
     return compare_with_baseline(split_by_machine(campaign)[0].campaign)
 
 
+def collect_published_tables(
+    campaign: Campaign, published: Published, profiled: ImportedProfiles | None = None
+) -> dict[str, pl.DataFrame]:
+    """Return the tables for csv/ of the post's figures beside every machine's."""
+    compared = [
+        (
+            m,
+            post.collect_published_tables(
+                m.campaign, published, _choose_waits(m, published, profiled)
+            ),
+        )
+        for m in split_by_machine(campaign)
+    ]
+    return {
+        name: pl.concat(_mark_rows(tables[name], m) for m, tables in compared)
+        for name in compared[0][1]
+    }
+
+
+def _mark_rows(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
+    return frame.with_columns(machine=pl.lit(machine.name)).select("machine", pl.exclude("machine"))
+
+
 def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/, with each machine's rows under its name."""
     machines = split_by_machine(campaign)
-
-    def each(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
-        return frame.with_columns(machine=pl.lit(machine.name)).select(
-            "machine", pl.exclude("machine")
-        )
 
     schema = {
         "variant": pl.String,
@@ -135,18 +209,32 @@ def collect_imported_tables(campaign: Campaign) -> dict[str, pl.DataFrame]:
         for m in machines
     ]
     return {
-        "trials": pl.concat(each(m.campaign.trial.drop("log_tail", "proof"), m) for m in machines),
-        "levels": pl.concat(each(frame, m) for frame, m in zip(measured, machines, strict=True)),
-        "relative": pl.concat(each(frame, m) for frame, m in zip(changed, machines, strict=True)),
-        "collapses": pl.concat(each(frame, m) for frame, m in zip(fallen, machines, strict=True)),
+        "trials": pl.concat(
+            _mark_rows(m.campaign.trial.drop("log_tail", "proof"), m) for m in machines
+        ),
+        "levels": pl.concat(
+            _mark_rows(frame, m) for frame, m in zip(measured, machines, strict=True)
+        ),
+        "relative": pl.concat(
+            _mark_rows(frame, m) for frame, m in zip(changed, machines, strict=True)
+        ),
+        "collapses": pl.concat(
+            _mark_rows(frame, m) for frame, m in zip(fallen, machines, strict=True)
+        ),
         "variants": campaign.variant.select("name"),
+        **_collect_private_bytes(campaign),
     }
+
+
+def _collect_private_bytes(campaign: Campaign) -> dict[str, pl.DataFrame]:
+    """Return the table of private bytes, if there are some."""
+    private = list_private_bytes(campaign)
+    return {"private-bytes": private} if private.height else {}
 
 
 def _make_machine_sections(machine: Machine, number: int, several: bool) -> list[Section]:
     campaign, e = machine.campaign, machine.campaign.experiment
-    key = f"-{number}" if number > 1 else ""
-    whose = f": {machine.name or 'a machine without a name'}" if several else ""
+    key, whose = _mark_machine(machine, number, several)
     summary, variants = level_curves.average_levels(campaign), Variants(campaign.names)
     ratios = level_curves.compute_relative_levels(campaign, "tps")
     figures = [
@@ -258,7 +346,36 @@ def _tabulate_other_measures(
                     title=f"{heading}, {workload}", columns=["threads", *campaign.names], rows=rows
                 )
             )
-    return shown
+    return [*shown, *_tabulate_private_bytes(campaign, workload)]
+
+
+def _tabulate_private_bytes(campaign: Campaign, workload: str) -> list[Table]:
+    """Return the most private bytes, levels × variants, means over blocks; nothing where there are
+    none.
+    """
+    rows = (
+        list_private_bytes(campaign)
+        .filter(pl.col("workload") == workload)
+        .group_by("threads", "variant")
+        .agg(pl.col("private").mean())
+    )
+    cells = {
+        (n, v): size for n, v, size in rows.select("threads", "variant", "private").iter_rows()
+    }
+    if not cells:
+        return []
+    return [
+        Table(
+            title=f"Private bytes, MiB, {workload}",
+            columns=["threads", *campaign.names],
+            rows=[
+                [str(n), *(mebibytes(cells.get((n, v))) for v in campaign.names)]
+                for n in sorted({n for n, _ in cells})
+            ],
+            caption="What Windows has committed for the process alone, in memory or not; the most "
+            "of its readings.",
+        )
+    ]
 
 
 def _make_origin_section(campaign: Campaign) -> Section:

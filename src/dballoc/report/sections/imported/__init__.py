@@ -1,0 +1,1 @@
+"""Sections on results that were made elsewhere."""

@@ -1,0 +1,37 @@
+"""Readings of a server's memory for ``dballoc import``: Get-Process, Get-Counter, counter logs."""
+
+from example_imports import LAYOUTS
+
+from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.intake import memory_series, powershell_text
+
+OF = (
+    "dballoc.intake.memory_series",
+    "dballoc.intake.powershell_text",
+    "dballoc.intake.delimited_text",
+)
+PRIVILEGED = False
+
+
+def seeds() -> list[bytes]:
+    return [
+        *(text.encode() for text in LAYOUTS.values()),
+        LAYOUTS["Get-Counter"].replace("\n", "\r\n").encode("utf-16"),
+    ]
+
+
+def fuzz(data: bytes) -> None:
+    try:
+        text = powershell_text.decode_text(data)
+    except readers.Unfit as error:
+        assert "\n" not in str(error), error
+        return
+    for process in (None, "mariadbd"):
+        try:
+            series = memory_series.parse_memory(text, "f", process)
+        except UsageError as error:
+            assert "\n" not in str(error), error
+            continue
+        assert series.rss or series.private
+        assert all(0 <= size <= 2**53 for size in (*series.rss, *series.private))
