@@ -268,3 +268,28 @@ def test_results_of_before_there_were_profiles_are_read(windows: Path) -> None:
     campaign = load_campaign(windows / "out")
     assert load_imported_profiles(windows / "out", campaign) is None
     assert gather_report(campaign).sections
+
+
+def test_the_posts_frames_stand_beside_an_imported_profile(windows: Path) -> None:
+    bring(windows, published="mdev-38369")
+    campaign = load_campaign(windows / "out")
+    post = published_posts.find(windows / "out", None, True)
+    profiled = load_imported_profiles(windows / "out", campaign)
+    assert post
+    [section] = [
+        s
+        for s in imported_results.make_imported_sections(campaign, post, profiled)
+        if s.key == "published"
+    ]
+    shown = section.tables[-1]
+    assert shown.title.endswith("oltp_read_only, 512 clients (ours: 512)")
+    rows = {row[0]: row for row in shown.rows}
+    # 51.5 of 100 waits and 7 wake-ups; of the segment heap no wake-ups were imported.
+    assert rows["my_malloc"][1:3] == ["51.53 %", "48.13 %"]
+    assert rows["ntdll.dll!RtlLeaveCriticalSection"][1:3] == ["21.08 %", "6.54 %"]
+    assert rows["ntdll.dll!RtlpHpVsContextAllocate"][5:7] == ["1.07 %", "2.25 %"]
+    assert (
+        "the stacks of the waits that the files hold; wake-ups were not recorded" in shown.caption
+    )
+    tables = imported_results.collect_published_tables(campaign, post, profiled)
+    assert tables["published-frames"].filter(pl.col("ours").is_not_null()).height > 5

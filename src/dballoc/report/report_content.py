@@ -159,8 +159,9 @@ def gather_report(
     else:
         subtitle = _make_subtitle(campaign)
         measured = None if isinstance(profiles, ImportedProfiles) else profiles
+        waits = measured if isinstance(measured, Contention) else None
         sections = [
-            *([post.make_published_section(campaign, published, measured)] if published else []),
+            *([post.make_published_section(campaign, published, waits)] if published else []),
             *_make_sections(campaign, comparisons, recommendation, measured),
         ]
     return Content(

@@ -14,6 +14,7 @@ from fnmatch import translate
 
 from dballoc.analysis.published.published_frames import FrameTable, PublishedFrame
 from dballoc.analysis.tables.profiles.contention import ContentionProfiles
+from dballoc.profile.contention.waits import PREEMPTED
 from dballoc.profile.model import Frame, Profile, Sample
 
 
@@ -21,14 +22,14 @@ from dballoc.profile.model import Frame, Profile, Sample
 class MeasuredFrames:
     """The frames that were looked for in the profile of a variant. ``shares``: by the post's name,
     1 = all; a frame on no stack is not there. ``clients``: as the profile says, "" if it does not;
-    ``wakeups``: whether wake-ups were recorded; ``imported``: whether another program recorded it.
+    ``wakeups``: whether wake-ups were recorded; ``preemptions``: whether preemptions were.
     """
 
     variant: str
     shares: Mapping[str, float]
     clients: str
     wakeups: bool
-    imported: bool = False
+    preemptions: bool
 
 
 def measure_frames(
@@ -49,7 +50,7 @@ def measure_frames(
             shares=sum_frame_shares(table.frames, [switches, *([wakeups] if wakeups else [])]),
             clients=switches.facts.get("clients", ""),
             wakeups=wakeups is not None,
-            imported="imported" in switches.facts,
+            preemptions=PREEMPTED in switches.values,
         )
     return measured
 

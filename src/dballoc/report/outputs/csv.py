@@ -55,18 +55,24 @@ def write_csv(
     that fails.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    beside: dict[str, pl.DataFrame] = {}
-    if published and campaign.imported:
-        of_import = profiles if isinstance(profiles, ImportedProfiles) else None
-        beside = imported_results.collect_published_tables(campaign, published, of_import)
-    elif published:
-        measured = None if isinstance(profiles, ImportedProfiles) else profiles
-        beside = post.collect_published_tables(campaign, published, measured)
+    beside = _collect_published_tables(campaign, published, profiles) if published else {}
     profiled = _collect_profile_tables(profiles)
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
         # Opened here, as polars takes no path that is not UTF-8.
         with (directory / f"{name}.csv").open("wb") as file:
             escape_formulas(frame).write_csv(file)
+
+
+def _collect_published_tables(
+    campaign: Campaign,
+    published: Published,
+    profiles: Contention | Heaps | ImportedProfiles | None,
+) -> dict[str, pl.DataFrame]:
+    if campaign.imported:
+        stacks = profiles if isinstance(profiles, ImportedProfiles) else None
+        return imported_results.collect_published_tables(campaign, published, stacks)
+    waits = profiles if isinstance(profiles, Contention) else None
+    return post.collect_published_tables(campaign, published, waits)
 
 
 def _collect_profile_tables(

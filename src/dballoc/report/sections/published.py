@@ -18,7 +18,6 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.analysis.tables.level_curves import HOST_MEASURES
 from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.virtual_size import reserves_terabytes
 from dballoc.experiment import scale
 from dballoc.numbers import NOTHING, count, listing, number, percent
@@ -43,7 +42,7 @@ _RULE = (
 
 
 def make_published_section(
-    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+    campaign: Campaign, published: Published, profiles: Contention | None = None
 ) -> Section:
     """Return the section that sets the post's figures beside ours. ``profiles``: of our own, for
     the post's table of frames.
@@ -78,7 +77,7 @@ def make_published_section(
 
 
 def collect_published_tables(
-    campaign: Campaign, published: Published, profiles: Contention | Heaps | None = None
+    campaign: Campaign, published: Published, profiles: Contention | None = None
 ) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/: the figures, every pair of them that was compared, and the frames
     of the post's profile where it has one.

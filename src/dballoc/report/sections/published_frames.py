@@ -7,7 +7,6 @@ import polars as pl
 from dballoc.analysis.published.inclusive_frames import MeasuredFrames, measure_frames
 from dballoc.analysis.published.published_frames import FrameTable, PublishedFrame
 from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.numbers import NOTHING, listing, percent
 from dballoc.report.sections.tables import Table
 
@@ -16,14 +15,12 @@ _FUNCTIONS_SHOWN = 3
 
 
 def measure_published_frames(
-    frames: FrameTable, profiles: Contention | Heaps | None
+    frames: FrameTable, profiles: Contention | None
 ) -> dict[str, MeasuredFrames]:
     """Return what our profiles of the post's workload have of its frames, by variant; nothing
     without such profiles.
     """
-    if not isinstance(profiles, Contention):
-        return {}
-    return measure_frames(frames, profiles.of(frames.workload))
+    return measure_frames(frames, profiles.of(frames.workload)) if profiles else {}
 
 
 def tabulate_frames(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) -> Table:
@@ -81,7 +78,7 @@ _FRAMES = {
 }
 
 
-def collect_frame_table(frames: FrameTable, profiles: Contention | Heaps | None) -> pl.DataFrame:
+def collect_frame_table(frames: FrameTable, profiles: Contention | None) -> pl.DataFrame:
     """Return the table for csv/: shares, 1 = all."""
     measured = measure_published_frames(frames, profiles)
     rows = [
@@ -139,20 +136,19 @@ def _make_caption(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) ->
         "Inclusive: of all stacks, those that contain the frame.",
         f"100 % in the post: {frames.hundred_percent}.",
     ]
-    if measured and all(m.imported for m in measured.values()):
-        sentences += [
-            "100 % here: the stacks that the imported files count, of switches and of wake-ups.",
-            f"{NOTHING}: on no stack in the files.",
-        ]
-    elif measured:
+    if measured:
+        switches = (
+            "all context switches of the server's threads, waits and preemptions"
+            if all(m.preemptions for m in measured.values())
+            else "the waits that the files hold"
+        )
         woken = (
-            ", and of its threads as they woke another."
+            ", and of threads as they woke another."
             if all(m.wakeups for m in measured.values())
             else "; wake-ups were not recorded, so what releases a lock is not there."
         )
         sentences += [
-            "100 % here: the stacks of all context switches of the server's threads, waits and "
-            f"preemptions{woken}",
+            f"100 % here: the stacks of {switches}{woken}",
             f"{NOTHING}: on no stack here, or without a name in this build's symbols.",
         ]
     return " ".join(sentences)

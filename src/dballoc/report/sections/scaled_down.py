@@ -81,11 +81,14 @@ def _describe_stand_ins(campaign: Campaign) -> list[str]:
 
 
 def _describe_not_settable(campaign: Campaign) -> list[str]:
-    """Return a sentence for each variant that leaves out something of its original."""
+    """Return a sentence for each variant that leaves out something of its original, but for those
+    of which the post says what they were: the note on the post has them.
+    """
+    post = campaign.experiment.post or Post()
     return [
         f"{variant.name} is without what no option here sets: {listing(variant.not_settable)}."
         for variant in campaign.experiment.variant
-        if variant.not_settable
+        if variant.not_settable and variant.name not in post.variants
     ]
 
 

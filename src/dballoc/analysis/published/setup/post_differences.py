@@ -117,6 +117,7 @@ def _describe_variant(run: RunSetup, variant: Variant) -> str:
         if common.options.get(name) != value
     }
     shown = {"name", "stands_for", "allocator", "preload", "env", "tunables", "server", "cpu"}
+    shown |= {"not_settable"}
     more = variant.model_dump(mode="json", exclude_none=True, exclude_defaults=True, exclude=shown)
     words = [f"{name.replace('_', ' ').replace('thp', 'THP')} {more[name]}" for name in more]
     before = [path.rpartition("/")[2] for path in variant.preload] if variant.allocator else []
@@ -126,6 +127,7 @@ def _describe_variant(run: RunSetup, variant: Variant) -> str:
             *(f"{name}={value}" for name, value in settings.items()),
             *words,
             *(f"preloaded before it: {name}" for name in before),
+            *(f"no option sets {name}" for name in variant.not_settable),
         ]
     )
 

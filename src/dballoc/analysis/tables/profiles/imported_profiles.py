@@ -46,30 +46,24 @@ class ImportedProfiles:
             if (p.machine, p.workload, p.threads) == place and p.counts == counts and p.profile
         }
 
-    def of_machine(self, machine: str, level: int | None = None) -> Contention:
-        """Return the waits and wake-ups of a machine in the form that our own have: of each
-        workload those at ``level``, or, where it has none there, at its highest.
+    def of_machine(self, machine: str, threads: int | None) -> Contention:
+        """Return a machine's waits as those of a campaign: of each workload at this level, or at
+        the highest that has profiles.
         """
-        levels: dict[str, int] = {}
-        for of, workload, threads in self.places:
-            if of == machine and level not in (threads, levels.get(workload)):
-                levels[workload] = max(levels.get(workload, 0), threads)
-            elif of == machine and threads == level:
-                levels[workload] = threads
-        return Contention(
-            [
-                watched
-                for workload, threads in levels.items()
-                for watched in self.list_waits((machine, workload, threads))
-            ],
-            {},
-        )
+        levels: dict[str, list[int]] = {}
+        for name, workload, level in self.places:
+            if name == machine:
+                levels.setdefault(workload, []).append(level)
+        watched = []
+        for workload, workload_levels in levels.items():
+            level = threads if threads in workload_levels else max(workload_levels)
+            watched += self.list_waits((machine, workload, level))
+        return Contention(watched, {})
 
     def list_waits(self, place: tuple[str, str, int]) -> list[ContentionProfiles]:
-        """Return the waits of one of :attr:`places`, counted or, where they were not, timed; with
-        the wake-ups.
+        """Return the waits of each variant, counted or, where they were not, timed; with the
+        wake-ups.
         """
-        waits = self.of(place, "waited") | self.of(place, "waits")
         wakeups = self.of(place, "wakeups")
         return [
             ContentionProfiles(
@@ -78,7 +72,7 @@ class ImportedProfiles:
                 switches=profile,
                 wakeups=wakeups.get(variant),
             )
-            for variant, profile in waits.items()
+            for variant, profile in (self.of(place, "waited") | self.of(place, "waits")).items()
         ]
 
 

@@ -117,7 +117,7 @@ def make_imported_sections(
     several = len(machines) > 1
     return [
         *(
-            _make_published_section(m, _mark_machine(m, number, several), published, profiled)
+            _make_published_section(m, number, several, published, profiled)
             for number, m in enumerate(machines, 1)
             if published is not None
         ),
@@ -133,24 +133,24 @@ def make_imported_sections(
 
 def _make_published_section(
     machine: Machine,
-    marks: tuple[str, str],
+    number: int,
+    several: bool,
     published: Published,
     profiled: ImportedProfiles | None,
 ) -> Section:
-    section = post.make_published_section(
-        machine.campaign, published, _select_profiles(machine, published, profiled)
-    )
-    return replace(section, key=section.key + marks[0], title=section.title + marks[1])
+    waits = _choose_waits(machine, published, profiled)
+    section = post.make_published_section(machine.campaign, published, waits)
+    key, whose = _mark_machine(machine, number, several)
+    return replace(section, key=f"{section.key}{key}", title=f"{section.title}{whose}")
 
 
-def _select_profiles(
+def _choose_waits(
     machine: Machine, published: Published, profiled: ImportedProfiles | None
 ) -> Contention | None:
-    """Return a machine's profiles, at the level of the post's."""
-    if profiled is None:
+    """Return the machine's waits for the post's table of frames; None where nothing is wanted."""
+    if profiled is None or published.frames is None:
         return None
-    level = published.frames.threads if published.frames else None
-    return profiled.of_machine(machine.name, level)
+    return profiled.of_machine(machine.name, published.frames.threads)
 
 
 def _mark_machine(machine: Machine, number: int, several: bool) -> tuple[str, str]:
@@ -174,7 +174,7 @@ def collect_published_tables(
         (
             m,
             post.collect_published_tables(
-                m.campaign, published, _select_profiles(m, published, profiled)
+                m.campaign, published, _choose_waits(m, published, profiled)
             ),
         )
         for m in split_by_machine(campaign)
