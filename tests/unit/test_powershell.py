@@ -89,6 +89,10 @@ HEAD = "workload;threads;variant;tps;qps\n"
         (f"{HEAD}ro;1;a;fast;2,5\n", "f:2: tps: 'fast' is not a number like 1234,5"),
         (f"#TYPE x\n{HEAD}ro;1;a;x;2\n", "f:3: tps: 'x' is not a number like 1234.5"),
         ("#TYPE x\nworkload;zzz\n", "f:2: unknown column 'zzz'"),
+        (
+            "main;malloc 12\nmain;free 3\n",
+            "f:1: not a table of figures: it has none of the columns",
+        ),
         ("workload;threads,variant\n", "f:1: commas and semicolons separate the columns"),
         ('workload,threads,variant,tps\nro,1,a,"1,5"\n', "f:2: tps: '1,5' is not a number"),
         (

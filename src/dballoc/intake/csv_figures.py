@@ -67,6 +67,12 @@ def parse_figures(text: str, origin: str) -> list[Figure]:
 
 def _check_heading(names: list[str], place: str) -> None:
     heading = [name.lower() for name in names]
+    if heading and not set(heading) & set(REQUIRED):
+        raise UsageError(
+            f"{place}: not a table of figures: it has none of the columns {', '.join(REQUIRED)}; "
+            "outputs of sysbench, call stacks and readings of memory are imported as a directory "
+            "with an import.toml, see docs/import.md"
+        )
     for name in heading:
         if heading.count(name) > 1:
             raise UsageError(f"{place}: column {name!r} appears twice")
