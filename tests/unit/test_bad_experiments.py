@@ -137,6 +137,31 @@ BAD = [
         'name = "a/b"',
         "name: 'a/b' is not a name; use letters, digits and ._+=@-, 64 at most",
     ),
+    # what a post states
+    (
+        "[server]",
+        '[post]\nserver = "x"\nstatments = []\n[server]',
+        'unknown key post.statments; did you mean "statements"?',
+    ),
+    (
+        "[server]",
+        '[post]\nsequence = "often"\n[server]',
+        "post.sequence: 'often' is not known; use 'one start for all workloads and levels', "
+        "'a start for each workload, its levels back to back' or "
+        "'a start for each workload and level'",
+    ),
+    (
+        "[server]",
+        "[post.cpus]\ncount = 4\nserver = 2\n[server]",
+        "post.cpus: give either count or server and client, not both",
+    ),
+    (
+        "[server]",
+        '[post.reasons]\nweather = "rain"\n[server]',
+        "post.reasons.weather.[key]: 'weather' is not known; use 'allocator', 'server', 'options', "
+        "'load', 'sequence', 'CPUs', 'memory', 'data', 'time', 'statements', 'transport' or "
+        "'warm-up'",
+    ),
     # one of several words
     (
         'level = "10s"',

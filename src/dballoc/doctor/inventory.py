@@ -9,9 +9,12 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import tunables
+from dballoc.analysis.published.setup.post_differences import PostComparison, compare_with_post
+from dballoc.doctor.planned_setup import plan_setup
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
+from dballoc.experiment.post import Post
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import Kind, Source
 from dballoc.fetch.private_store import FetchedEntry
@@ -69,6 +72,15 @@ class ShippedExperiment:
     title: str
     experiment: Experiment
     lacking: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RepeatedPost:
+    """What the post that an experiment repeats states of its set-up, and what the run does."""
+
+    name: str
+    post: Post
+    comparisons: tuple[PostComparison, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +165,17 @@ def _make_workload(
 def list_experiments() -> list[ShippedExperiment]:
     """List every experiment that comes with dballoc."""
     return [_read_experiment(name, text) for name, text in catalogue.experiments().items()]
+
+
+def list_repeated_posts() -> list[RepeatedPost]:
+    """List the shipped experiments that repeat a post. Nothing is looked for on this machine."""
+    posts = []
+    for name, text in catalogue.experiments().items():
+        experiment = _build_experiment(name, text)
+        if experiment.post is not None:
+            comparisons = compare_with_post(experiment.post, plan_setup(experiment))
+            posts.append(RepeatedPost(name, experiment.post, tuple(comparisons)))
+    return posts
 
 
 def list_settings(name: str | None) -> list[AllocatorSetting]:
@@ -314,9 +337,7 @@ def _find_script(module: str, directories: list[Path]) -> Path | None:
 
 
 def _read_experiment(name: str, text: str) -> ShippedExperiment:
-    experiment = experiment_file.build_experiment(
-        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.list_available_cpus())
-    )
+    experiment = _build_experiment(name, text)
     allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
     builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
     lacking = [
@@ -325,6 +346,12 @@ def _read_experiment(name: str, text: str) -> ShippedExperiment:
     lacking += [word for word in builds if not _is_found(lambda w: find_build.find(w, None), word)]
     lacking = list(dict.fromkeys(lacking))
     return ShippedExperiment(name, _read_title(text), experiment, tuple(lacking))
+
+
+def _build_experiment(name: str, text: str) -> Experiment:
+    return experiment_file.build_experiment(
+        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.list_available_cpus())
+    )
 
 
 def _is_found(find: Callable[[str], object], word: str) -> bool:

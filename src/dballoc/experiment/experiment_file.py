@@ -86,8 +86,10 @@ def _format_array_item(name: str, entry: dict[str, Any]) -> str:
 
 
 def compute_identity(experiment: Experiment) -> str:
-    """Return a short hash; two experiments with the same one may share a results directory."""
-    table = experiment.model_dump(mode="json")
+    """Return a short hash; two experiments with the same one may share a results directory. What a
+    post states decides nothing of a campaign, so it does not count.
+    """
+    table = experiment.model_dump(mode="json", exclude={"post"})
     _drop_later_keys(table)
     text = json.dumps(table, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -15,6 +15,7 @@ from pydantic import (
 
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.durations_and_sizes import Duration, Size
+from dballoc.experiment.post import Post
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
@@ -317,9 +318,10 @@ class Experiment(_Table):
     not possible.
 
     ``warm``: workloads that run unmeasured before the first, instead of each workload's own
-    warm-up. ``published``: the published figures of the catalogue that it repeats. ``profile``:
-    what each variant is profiled for, once, after it was measured; ``profile_at``: where (None:
-    under every workload at the highest level). ``counters``: what is counted of the server by
+    warm-up. ``published``: the published figures of the catalogue that it repeats; ``post``: what
+    their post states of its set-up, which decides nothing of the campaign. ``profile``: what each
+    variant is profiled for, once, after it was measured; ``profile_at``: where (None: under every
+    workload at the highest level). ``counters``: what is counted of the server by
     perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
     """
 
@@ -354,6 +356,7 @@ class Experiment(_Table):
     fit: Fit = Fit()
     noise: Noise = Noise()
     workload: dict[Name, Workload] = {}
+    post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]
 
     @field_validator("threads", "workloads", "warm", "counters")

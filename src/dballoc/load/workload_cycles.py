@@ -2,7 +2,7 @@
 published sequence. Pure.
 """
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from dballoc.catalogue import cycles
 
@@ -11,15 +11,26 @@ Table = dict[str, Any]
 
 def expand(table: Table) -> Table:
     """Return an experiment's table with every cycle replaced by its workloads, and by its warm-ups
-    unless the table has its own.
+    unless the table has its own. What its post states is written out in the same way.
     """
+    post = table.get("post")
+    if isinstance(post, dict) and _has_cycle(post.get("workloads")):
+        table = {**table, "post": {**post, "workloads": _expand_names(post["workloads"])}}
     names = table.get("workloads")
-    if not isinstance(names, list) or not any(isinstance(n, str) and n in cycles() for n in names):
+    if not _has_cycle(names):
         return table
-    workloads: list[Any] = []
-    warm: list[str] = []
-    for name in names:
-        row = cycles().get(name) if isinstance(name, str) else None
-        workloads += row["workloads"] if row else [name]
-        warm += row.get("warm", []) if row else []
-    return {"warm": warm, **table, "workloads": workloads}
+    warm = [w for name in names for w in _look_up(name).get("warm", [])]
+    return {"warm": warm, **table, "workloads": _expand_names(names)}
+
+
+def _has_cycle(names: object) -> TypeGuard[list[Any]]:
+    return isinstance(names, list) and any(map(_look_up, names))
+
+
+def _expand_names(names: list[Any]) -> list[Any]:
+    return [w for name in names for w in _look_up(name).get("workloads", [name])]
+
+
+def _look_up(name: object) -> dict[str, Any]:
+    """Return the cycle of that name; nothing for any other workload, or what is no name."""
+    return cycles().get(name, {}) if isinstance(name, str) else {}

@@ -21,6 +21,7 @@ from dballoc.report.sections import tables
 from dballoc.report.sections.section import Listing, Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import Answer, Line
+from dballoc.report.wording.post_note import compose_post_note
 
 _SEARCH = {
     None: "not over yet",
@@ -101,6 +102,7 @@ def answer_fit(fits: Fits) -> Answer:
         reason=_explain_answer(fits),
         against="What to set",
         variants=[Line(f.variant, advise(f)) for f in fits.fitted],
+        post=compose_post_note(fits.campaign),
         notes=list_notes(fits),
     )
 

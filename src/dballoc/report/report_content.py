@@ -52,6 +52,7 @@ from dballoc.report.sections.section import Listing, Section
 from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
+from dballoc.report.wording.post_note import compose_post_note
 
 # The fact by which a campaign knows its margin; those of before have none, and are not extended.
 
@@ -107,7 +108,11 @@ def judge_campaign(
         *replica.describe_late_replicas(campaign),
         *answer.notes,
     ]
-    return comparisons, recommendation, replace(answer, notes=notes)
+    return (
+        comparisons,
+        recommendation,
+        replace(answer, post=compose_post_note(campaign), notes=notes),
+    )
 
 
 def _gather_evidence(

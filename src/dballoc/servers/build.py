@@ -49,15 +49,7 @@ class Build:
         """The catalogue's row of its family, with the differences of releases as old as
         this one.
         """
-        row = servers()[self.family]
-        for bound in sorted(
-            row.get("before", {}), key=name_and_version.parse_version_numbers, reverse=True
-        ):
-            if name_and_version.parse_version_numbers(
-                self.version.partition("-")[0]
-            ) < name_and_version.parse_version_numbers(bound):
-                row = row | row["before"][bound]
-        return row
+        return describe_family(self.family, self.version)
 
     @property
     def title(self) -> str:
@@ -86,6 +78,22 @@ class Build:
         """A key that changes when the executable changes."""
         status = self.executable.stat()
         return f"{self.executable}:{self.version}:{status.st_size}:{status.st_mtime_ns}"
+
+
+def describe_family(family: str, version: str | None) -> dict[str, Any]:
+    """Return the catalogue's row of a family, with the differences of releases as old as
+    ``version`` (None: the newest). UsageError if there is no such family.
+    """
+    row: dict[str, Any] = look_up(servers(), family, "server")
+    if version is None:
+        return row
+    numbers = name_and_version.parse_version_numbers(version.partition("-")[0])
+    for bound in sorted(
+        row.get("before", {}), key=name_and_version.parse_version_numbers, reverse=True
+    ):
+        if numbers < name_and_version.parse_version_numbers(bound):
+            row = row | row["before"][bound]
+    return row
 
 
 @cache

@@ -1,15 +1,25 @@
-"""An experiment file: TOML, its sweeps, the model, and its text again."""
+"""An experiment file: TOML, its sweeps, the model, its text again, and what its post states beside
+what it does.
+"""
 
 from dballoc import catalogue
+from dballoc.analysis.published.setup.post_differences import compare_with_post
+from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 
 OF = (
     "dballoc.experiment.experiment_file",
     "dballoc.experiment.model",
+    "dballoc.experiment.post",
     "dballoc.experiment.sweep",
     "dballoc.experiment.durations_and_sizes",
     "dballoc.readers",
+    "dballoc.analysis.published.setup.post_differences",
+    "dballoc.analysis.published.setup.release_names",
+    "dballoc.analysis.published.setup.setting_values",
+    "dballoc.analysis.published.setup.warmup_words",
+    "dballoc.analysis.published.setup.workload_statements",
 )
 PRIVILEGED = False
 
@@ -35,3 +45,16 @@ def fuzz(data: bytes) -> None:
     assert experiment_file.compute_identity(
         experiment_file.build_experiment(experiment_file.parse_table(again, "y"), "y")
     ) == experiment_file.compute_identity(experiment)
+    if experiment.post is None:
+        return
+    names = [variant.name for variant in experiment.variant]
+    sysbench = WorkloadSetup(
+        title="", script="oltp_read_write", options=experiment.load.options, prepared=True
+    )
+    run = RunSetup(
+        experiment=experiment,
+        allocators=dict.fromkeys(names, "glibc 2.36"),
+        servers=dict.fromkeys(names, "MariaDB 10.11.19"),
+        workloads=dict.fromkeys(experiment.workloads, sysbench),
+    )
+    assert all(compared.run for compared in compare_with_post(experiment.post, run))

@@ -15,7 +15,12 @@ from dballoc.cli.shared import flags
 from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.doctor import inventory
-from dballoc.doctor.inventory import InventoryItem, ShippedExperiment, Workload
+from dballoc.doctor.inventory import (
+    InventoryItem,
+    RepeatedPost,
+    ShippedExperiment,
+    Workload,
+)
 from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN, Server
 
@@ -50,6 +55,14 @@ def list_(
             "--prove", help="Start each one that is here, and prove which malloc it uses."
         ),
     ] = False,
+    post: Annotated[
+        bool,
+        typer.Option(
+            "--post",
+            help="With experiments: what the post that one repeats states of its set-up, and what "
+            "the run does.",
+        ),
+    ] = False,
     server: flags.Server = None,
     basedir: flags.Basedir = None,
     engine: flags.Engine = None,
@@ -60,44 +73,62 @@ def list_(
     is here; with servers, it starts each one that is here, as it was built. A start that fails is
     in the list with its reason.
     """
-    rows: Sequence[Row]
-    if prove and part not in ("allocators", "servers"):
-        raise UsageError(f"--prove is for allocators and servers, not for {part}")
-    match part:
-        case "allocators":
-            items = [*inventory.list_allocators(), *inventory.list_fetchable("allocator")]
-            rows = [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
-        case "servers":
-            items = [*inventory.list_servers(), *inventory.list_fetchable("server")]
-            rows = [_item(item, {"engines": "engines"}) for item in items]
-        case "workloads":
-            rows = [_workload(workload) for workload in inventory.list_workloads()]
-        case "experiments":
-            rows = [_experiment(shipped) for shipped in inventory.list_experiments()]
-        case "settings":
-            every: list[str | None] = [*names] if names else [None]
-            rows = [
-                _setting(setting) for name in every for setting in inventory.list_settings(name)
-            ]
-            if not rows:
-                raise UsageError(f"{', '.join(names or [])}: it has no settings")
+    _check_flags(part, prove, post)
+    rows = _list_rows(part, names or [], post)
     if names and part != "settings":
-        rows = _chosen(part, rows, names)
+        rows = _chosen(part, rows, names, post)
     if prove:
         rows = _proved(
             part, rows, Server.model_validate(_given(use=server, basedir=basedir, engine=engine))
         )
     if as_json:
         print(json.dumps(rows, indent=1, default=str))
+    elif post:
+        _print(_spread_comparisons(rows))
     else:
         _print(rows)
 
 
-def _chosen(part: str, rows: Sequence[Row], names: list[str]) -> Sequence[Row]:
+def _list_rows(part: Part, names: list[str], post: bool) -> Sequence[Row]:
+    """Return a row for each entry of a part, for each setting of the allocators ``names``, with
+    what an experiment's post states if ``post``. UsageError if an allocator has no settings.
+    """
+    match part:
+        case "allocators":
+            items = [*inventory.list_allocators(), *inventory.list_fetchable("allocator")]
+            return [_BUILTIN, *(_item(item, {"settings": "settings"}) for item in items)]
+        case "servers":
+            items = [*inventory.list_servers(), *inventory.list_fetchable("server")]
+            return [_item(item, {"engines": "engines"}) for item in items]
+        case "workloads":
+            return [_workload(workload) for workload in inventory.list_workloads()]
+        case "experiments":
+            if post:
+                return [_repeated_post(repeated) for repeated in inventory.list_repeated_posts()]
+            return [_experiment(shipped) for shipped in inventory.list_experiments()]
+        case "settings":
+            every: list[str | None] = [*names] or [None]
+            rows = [
+                _setting(setting) for name in every for setting in inventory.list_settings(name)
+            ]
+            if not rows:
+                raise UsageError(f"{', '.join(names)}: it has no settings")
+            return rows
+
+
+def _check_flags(part: Part, prove: bool, post: bool) -> None:
+    if prove and part not in ("allocators", "servers"):
+        raise UsageError(f"--prove is for allocators and servers, not for {part}")
+    if post and part != "experiments":
+        raise UsageError(f"--post is for experiments, not for {part}")
+
+
+def _chosen(part: str, rows: Sequence[Row], names: list[str], post: bool) -> Sequence[Row]:
+    kind, flag = (f"{part} that repeat a post", " --post") if post else (part, "")
     by_name = {row["name"]: row for row in rows}
     if unknown := [name for name in names if name not in by_name]:
         raise UsageError(
-            f"no {unknown[0]!r} among the {part}; dballoc list {part} says what there is"
+            f"no {unknown[0]!r} among the {kind}; dballoc list {part}{flag} says what there is"
         )
     return [by_name[name] for name in dict.fromkeys(names)]
 
@@ -179,6 +210,34 @@ def _experiment(shipped: ShippedExperiment) -> Row:
         "threads": experiment.threads,
         "lacking": list(shipped.lacking),
     }
+
+
+def _repeated_post(repeated: RepeatedPost) -> Row:
+    return {
+        "name": repeated.name,
+        "source": repeated.post.source,
+        "machine": repeated.post.machine,
+        "post": [dataclasses.asdict(compared) for compared in repeated.comparisons],
+    }
+
+
+def _spread_comparisons(rows: Sequence[Row]) -> list[Row]:
+    """Return a row for each setting that a post states or that the run has chosen."""
+    spread = []
+    for row in rows:
+        words = ": ".join(filter(None, [row["source"], row["machine"]]))
+        source = {"topic": "source", "item": "", "post": words, "run": "", "differs": False}
+        spread += [
+            {
+                "name": row["name"],
+                "differs": "≠" if compared["differs"] else "",
+                "topic": " ".join(filter(None, [compared["topic"], compared["item"]])),
+                "the post": compared["post"],
+                "the run": compared["run"],
+            }
+            for compared in [source, *row["post"]]
+        ]
+    return spread
 
 
 def _print(rows: Sequence[Row]) -> None:

@@ -6,6 +6,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.tables import (
     counters,
@@ -124,7 +125,14 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,
         **({"counters": counted} if counted.height else {}),
+        **_tabulate_post(campaign),
     }
+
+
+def _tabulate_post(campaign: Campaign) -> dict[str, pl.DataFrame]:
+    """Return the table of what the post states and the run did; none without a post."""
+    compared = compare_campaign_with_post(campaign)
+    return {"post": pl.DataFrame([vars(c) for c in compared])} if compared else {}
 
 
 _SCHEMA = {

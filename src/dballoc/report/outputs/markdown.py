@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections.section import Listing
 from dballoc.report.sections.tables import Table
-from dballoc.report.wording.answer import AnswerTable
+from dballoc.report.wording.answer import AnswerTable, PostNote
 
 # What could begin markup within a line, or end a cell.
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
@@ -37,7 +37,8 @@ def render_markdown(content: Page, redacted: bool) -> str:
             else []
         ),
     ]
-    parts.append("\n".join(f"- {escape_markdown(note)}" for note in notes))
+    listed = [f"- {escape_markdown(note)}" for note in notes]
+    parts.append("\n".join([*(_list_post(answer.post) if answer.post else []), *listed]))
     for section in content.sections:
         parts += [
             f"## {escape_markdown(section.title)}",
@@ -55,6 +56,15 @@ def render_markdown(content: Page, redacted: bool) -> str:
         ]
         parts += [_render_listing(x) for x in section.listings]
     return "\n\n".join(parts) + "\n"
+
+
+def _list_post(note: PostNote) -> list[str]:
+    """Return the lines on what differs from the post, topic by topic."""
+    lines = [f"- {escape_markdown(note.intro)}"]
+    for topic in note.topics:
+        lines.append(f"  - **{escape_markdown(topic.title)}**")
+        lines += [f"    - {escape_markdown(line)}" for line in topic.lines]
+    return [*lines, *([f"  - {escape_markdown(note.silent)}"] if note.silent else [])]
 
 
 def escape_markdown(text: str) -> str:

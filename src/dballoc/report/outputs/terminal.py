@@ -94,8 +94,31 @@ def _print_parts(console: Console, answer: Answer) -> None:
             "",
             sep="\n",
         )
+    _print_notes(console, answer)
+
+
+def _print_notes(console: Console, answer: Answer) -> None:
+    """Print in what the run differs from its post, each topic indented, then the other notes."""
+    if answer.post:
+        console.print(Text(f"· {answer.post.intro}", style="dim"))
+        for topic in answer.post.topics:
+            if len(topic.lines) == 1:
+                _print_indented(console, 4, f"{topic.title}: {topic.lines[0]}")
+                continue
+            _print_indented(console, 4, f"{topic.title}:")
+            for line in topic.lines:
+                _print_indented(console, 6, line)
+        if answer.post.silent:
+            _print_indented(console, 4, answer.post.silent)
     for note in answer.notes:
         console.print(Text(f"· {note}", style="dim"))
+
+
+def _print_indented(console: Console, columns: int, text: str) -> None:
+    """Print a text so many columns from the left, on as many lines as it takes."""
+    for line in Text(text, style="dim").wrap(console, max(20, console.width - columns)):
+        line.rstrip()
+        console.print(Text(" " * columns) + line)
 
 
 def _lay_out(shown: AnswerTable) -> Table:
@@ -130,5 +153,4 @@ def print_fit(console: Console, directory: Path) -> None:
     for row in sizes.rows:
         table.add_row(*(Text(row[i]) for i in shown_columns))
     console.print("", table, "", sep="\n")
-    for note in answer.notes:
-        console.print(Text(f"· {note}", style="dim"))
+    _print_notes(console, answer)

@@ -2,12 +2,13 @@
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.experiment.post import Post
 from dballoc.numbers import listing
 
 
 def list_scaling_notes(campaign: Campaign) -> list[str]:
     """Return sentences on scaling and stand-ins; none for a campaign at full scale with all it asks
-    for.
+    for. What a post states is left out: the note on the post has it (:mod:`..wording.post_note`).
     """
     return [
         *_describe_scaling(campaign),
@@ -21,21 +22,36 @@ def _describe_scaling(campaign: Campaign) -> list[str]:
     if was is None:
         return []
     sizes = [size for size in campaign.variant["pool_bytes"].to_list() if size]
+    post = e.post or Post()
     changed = [
-        f"{e.data.rows:,} rows a table instead of {was.rows:,}",
+        (post.rows, f"{e.data.rows:,} rows a table instead of {was.rows:,}"),
         *(
-            [f"cache {format_size(max(sizes))} instead of {format_size(was.memory)}"]
+            [
+                (
+                    post.options,
+                    f"cache {format_size(max(sizes))} instead of {format_size(was.memory)}",
+                )
+            ]
             if was.memory and sizes
             else []
         ),
-        f"clients {_format_levels(e.threads)} instead of {_format_levels(was.threads)}",
-        f"levels of {format_duration(e.time.level)} instead of {format_duration(was.level)}",
-        *([f"CPUs {_format_cpus(campaign)} instead of {was.cpus}"] if was.cpus else []),
+        (
+            post.threads,
+            f"clients {_format_levels(e.threads)} instead of {_format_levels(was.threads)}",
+        ),
+        (
+            post.level,
+            f"levels of {format_duration(e.time.level)} instead of {format_duration(was.level)}",
+        ),
+        *(
+            [(post.cpus, f"CPUs {_format_cpus(campaign)} instead of {was.cpus}")]
+            if was.cpus
+            else []
+        ),
     ]
-    return [
-        f"Scaled to {was.factor:g} of {e.name}: {listing(changed)}. Its figures are not those of "
-        "the full scale."
-    ]
+    untold = [text for stated, text in changed if stated is None]
+    scale = f"Scaled to {was.factor:g} of {e.name}{f': {listing(untold)}' if untold else ''}."
+    return [f"{scale} Its figures are not those of the full scale."]
 
 
 def _format_levels(threads: list[int]) -> str:
@@ -53,16 +69,22 @@ def _format_cpus(campaign: Campaign) -> str:
 
 
 def _describe_stand_ins(campaign: Campaign) -> list[str]:
+    post = campaign.experiment.post
+    if post is not None and post.server and post.variants:
+        return []
     replacements = [f"{stand_in} for {original}" for stand_in, original in list_stand_ins(campaign)]
     return [f"Stand-ins for what cannot be had: {listing(replacements)}."] if replacements else []
 
 
 def _describe_not_settable(campaign: Campaign) -> list[str]:
-    """Return a sentence for each variant that leaves out something of its original."""
+    """Return a sentence for each variant that leaves out something of its original, but for those
+    of which the post says what they were: the note on the post has them.
+    """
+    post = campaign.experiment.post or Post()
     return [
         f"{variant.name} is without what no option here sets: {listing(variant.not_settable)}."
         for variant in campaign.experiment.variant
-        if variant.not_settable
+        if variant.not_settable and variant.name not in post.variants
     ]
 
 

@@ -19,6 +19,9 @@ _FINAL = ("planned", "decided", "budget")
 # More figures than these are counted and not listed.
 MANY = 8
 
+# A topic of a post that has more than these is folded on the page.
+MANY_LINES, MANY_CHARACTERS = 3, 400
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -70,11 +73,45 @@ class AnswerTable:
     caption: str
 
 
+@dataclass(frozen=True)
+class PostTopic:
+    """A topic in which a run differs from the post that it repeats: the number of ``differences``,
+    what they are in ``lines``, and why it cannot be otherwise, where the experiment says so.
+    """
+
+    name: str
+    lines: list[str]
+    differences: int
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        """``options, 12 differences (why)``."""
+        number = f", {count(self.differences, 'difference')}" if self.differences > 1 else ""
+        return f"{self.name}{number}{f' ({self.reason})' if self.reason else ''}"
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a page folds it."""
+        return len(self.lines) > MANY_LINES or sum(map(len, self.lines)) > MANY_CHARACTERS
+
+
+@dataclass(frozen=True)
+class PostNote:
+    """All that differs from a post: which post and how much, then topic by topic; ``silent``: what
+    the run has chosen where the post says nothing.
+    """
+
+    intro: str
+    topics: list[PostTopic]
+    silent: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """``headline`` and ``reason``: what to use and why; ``command``: what would settle it; the
-    ``table``; what to know. Where there is no such table, one line a variant, under the heading
-    ``against``.
+    ``table``; in what the run differs from the post that it repeats; what to know. Where there is
+    no such table, one line a variant, under the heading ``against``.
     """
 
     headline: str
@@ -83,6 +120,7 @@ class Answer:
     table: AnswerTable | None = None
     against: str = ""
     variants: list[Line] = field(default_factory=list)
+    post: PostNote | None = None
     notes: list[str] = field(default_factory=list)
 
 

@@ -14,6 +14,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.experiment.post import CLOSED_KEYS
 from dballoc.experiment.secret_names import HIDDEN, hide_argument, hide_secrets, is_secret
 
 HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
@@ -196,9 +197,13 @@ def _list_directories(campaign: Campaign) -> Iterator[str]:
 
 def _redact_experiment(experiment: Experiment, redaction: Redaction) -> Experiment:
     """Return the experiment redacted. Values that only a closed list allows are in :data:`_NOBODY`,
-    so that the outcome is a valid experiment again.
+    or are put back, so that the outcome is a valid experiment again.
     """
-    return Experiment.model_validate(redaction.redact_values(experiment.model_dump(mode="json")))
+    table = experiment.model_dump(mode="json")
+    redacted = redaction.redact_values(table)
+    if redacted["post"] is not None:
+        redacted["post"] |= {key: table["post"][key] for key in CLOSED_KEYS}
+    return Experiment.model_validate(redacted)
 
 
 def _list_texts(frame: pl.DataFrame) -> Iterator[str]:

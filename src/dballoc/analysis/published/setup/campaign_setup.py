@@ -1,0 +1,83 @@
+"""Read from a campaign's results how it ran, and compare that with the post that it repeats."""
+
+import json
+from collections.abc import Sequence
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.published.setup.post_differences import PostComparison, compare_with_post
+from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
+from dballoc.analysis.published.setup.setting_values import normalize_name
+from dballoc.store.results import KIND
+
+# What keeps a private server private: where it is, and how it is reached. The transport is compared
+# on its own.
+_PRIVATE = frozenset(
+    {
+        "basedir",
+        "bind_address",
+        "datadir",
+        "lc_messages_dir",
+        "no_defaults",
+        "pid_file",
+        "plugin_dir",
+        "port",
+        "skip_networking",
+        "socket",
+        "tmpdir",
+    }
+)
+
+
+def compare_campaign_with_post(campaign: Campaign) -> list[PostComparison]:
+    """Return what the post states beside what ran; nothing for an experiment that repeats no post,
+    and for results made elsewhere, whose set-up nobody knows.
+    """
+    post = campaign.experiment.post
+    if post is None or campaign.imported:
+        return []
+    return compare_with_post(post, read_campaign_setup(campaign))
+
+
+def read_campaign_setup(campaign: Campaign) -> RunSetup:
+    """Return how a campaign ran: the builds and versions that it found, the options of its servers'
+    commands, the blocks that are finished.
+    """
+    experiment = campaign.experiment
+    rows = {row["name"]: row for row in campaign.variant.iter_rows(named=True)}
+    workloads = json.loads(campaign.facts.get("workloads", "{}"))
+    baseline = rows[experiment.baseline]
+    return RunSetup(
+        experiment=experiment,
+        allocators={
+            name: " ".join(filter(None, [row["allocator"], row["allocator_version"]]))
+            for name, row in rows.items()
+        },
+        servers={name: row["server"] for name, row in rows.items()},
+        added_options=_read_added_options(
+            json.loads(baseline["command"]),
+            [*experiment.server_of(experiment.find(experiment.baseline)).options],
+        ),
+        workloads={
+            name: WorkloadSetup(
+                title=fact.get("title", ""),
+                script=fact.get("script", ""),
+                options=fact.get("options", {}),
+                prepared=fact.get("prepared_statements", False),
+            )
+            for name, fact in workloads.items()
+        },
+        blocks=None if KIND in campaign.facts else campaign.blocks("solo"),
+        host_cpus=campaign.environment.get("cpus"),
+        host_memory=campaign.environment.get("memory"),
+    )
+
+
+def _read_added_options(command: Sequence[str], chosen: Sequence[str]) -> dict[str, str]:
+    """Return the options in a server's command that are not the experiment's own."""
+    left_out = _PRIVATE | {normalize_name(name) for name in chosen}
+    words = [word.partition("=") for word in command[1:] if word.startswith("--")]
+    return {
+        name: value
+        for name, value in ((normalize_name(word), value) for word, _, value in words)
+        if name not in left_out
+    }

@@ -1,0 +1,38 @@
+"""How an experiment runs, or ran: what is compared with the set-up of the post that it repeats.
+Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dballoc.experiment.model import Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSetup:
+    """What a workload is: in words, sysbench's ``script``, its options by their names with ``_``
+    (the experiment's among them), and whether its statements are prepared in the server.
+    """
+
+    title: str
+    script: str
+    options: Mapping[str, str]
+    prepared: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSetup:
+    """An experiment as it runs. By variant: ``allocators`` and ``servers``, ``NAME VERSION``.
+    ``added_options``: what dballoc gives every server beside the experiment's options.
+    ``workloads``: by name; those of older results are not known. ``blocks``: planned, or finished.
+    ``host_cpus``, ``host_memory`` (bytes): of the machine; None before it is known.
+    """
+
+    experiment: Experiment
+    allocators: Mapping[str, str]
+    servers: Mapping[str, str]
+    added_options: Mapping[str, str] = field(default_factory=dict)
+    workloads: Mapping[str, WorkloadSetup] = field(default_factory=dict)
+    blocks: int | None = None
+    host_cpus: int | None = None
+    host_memory: int | None = None

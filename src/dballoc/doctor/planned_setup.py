@@ -1,0 +1,66 @@
+"""How an experiment would run by its file and the catalogue alone: what its set-up is compared with
+a post's by before anything ran. Nothing is looked for on this machine.
+"""
+
+from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
+from dballoc.campaign.preparation.prepare_variant import count_most_clients
+from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
+from dballoc.fetch.name_and_version import split_reference
+from dballoc.load import sysbench_command
+from dballoc.load import workload as find_workload
+from dballoc.load.workload import Workload
+from dballoc.servers.build import describe_family
+from dballoc.servers.private import command_line
+
+
+def plan_setup(experiment: Experiment) -> RunSetup:
+    """Return how an experiment runs: references for versions that are only known once they are
+    found. UsageError for a workload or server that there is not.
+    """
+    workloads = find_workload.settle(experiment)
+    return RunSetup(
+        experiment=experiment,
+        allocators={v.name: _name_allocator(v) for v in experiment.variant},
+        servers={v.name: _name_server(experiment.server_of(v)) for v in experiment.variant},
+        added_options=_list_added_options(experiment, list(workloads.values())),
+        workloads={name: _describe_workload(w, experiment) for name, w in workloads.items()},
+        blocks=experiment.blocks,
+    )
+
+
+def _name_allocator(variant: Variant) -> str:
+    if variant.allocator:
+        return variant.allocator.replace("@", " ")
+    return " and ".join(path.rpartition("/")[2] for path in variant.preload) or BUILTIN
+
+
+def _name_server(server: Server) -> str:
+    if server.basedir:
+        return f"the build in {server.basedir}"
+    family, version = split_reference(server.use)
+    title = describe_family(family, version)["title"].split()[0]
+    return f"{title} {version}" if version else title
+
+
+def _list_added_options(experiment: Experiment, workloads: list[Workload]) -> dict[str, str]:
+    """Return the options that the baseline's server is given beside the experiment's own."""
+    server = experiment.server_of(experiment.find(experiment.baseline))
+    entry = describe_family(*split_reference(server.use))
+    clients, tables = count_most_clients(experiment), experiment.data.tables
+    statements = max(
+        sysbench_command.statements(w, clients, tables, experiment.load) for w in workloads
+    )
+    return {
+        **entry["options"],
+        **entry["engines"].get(server.engine, {}),
+        **command_line.capacity(clients, statements, tables),
+    }
+
+
+def _describe_workload(workload: Workload, experiment: Experiment) -> WorkloadSetup:
+    return WorkloadSetup(
+        title=workload.title,
+        script=workload.script,
+        options={**workload.options, **experiment.load.options},
+        prepared=workload.prepares(experiment.load),
+    )

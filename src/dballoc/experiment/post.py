@@ -1,0 +1,112 @@
+"""What a published post states of its set-up, as data: the table ``[post]`` of an experiment that
+repeats the post. It decides nothing of a campaign; reports compare it with what ran
+(:mod:`dballoc.analysis.published.setup.post_differences`).
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from dballoc.experiment.durations_and_sizes import Duration, Size
+
+Topic = Literal[
+    "allocator",
+    "server",
+    "options",
+    "load",
+    "sequence",
+    "CPUs",
+    "memory",
+    "data",
+    "time",
+    "statements",
+    "transport",
+    "warm-up",
+]
+
+# When a server is started anew, as sentences that a post's author would agree with.
+ONE_START = "one start for all workloads and levels"
+START_PER_WORKLOAD = "a start for each workload, its levels back to back"
+START_PER_LEVEL = "a start for each workload and level"
+Starts = Literal[
+    "one start for all workloads and levels",
+    "a start for each workload, its levels back to back",
+    "a start for each workload and level",
+]
+
+# The keys of ``[post]`` whose values only a closed list allows.
+CLOSED_KEYS = ("connect", "client_host", "sequence", "load")
+
+_Count = Annotated[int, Field(ge=1, le=100_000)]
+# A setting as people write it in TOML: text, switch or number.
+_Setting = str | bool | int | Annotated[float, Field(allow_inf_nan=False)]
+_Settings = dict[str, _Setting]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PostCpus(_Table):
+    """Logical CPUs: of ``server`` and ``client`` apart, or ``count`` for both; several counts where
+    the post has measured on each.
+    """
+
+    server: _Count | None = None
+    client: _Count | None = None
+    count: _Count | Annotated[list[_Count], Field(min_length=1, max_length=100)] | None = None
+
+    @model_validator(mode="after")
+    def _check_one_way(self) -> Self:
+        if self.count is not None and (self.server or self.client):
+            raise ValueError("give either count or server and client, not both")
+        return self
+
+
+class PostLoad(_Table):
+    """How the post's sysbench queried. ``prepared_statements``: true and ``"auto"`` mean that
+    statements are prepared in the server, false and ``"disable"`` that they go as text;
+    ``report_interval`` in seconds.
+    """
+
+    random: Literal["uniform", "gaussian", "special", "pareto", "zipfian"] | None = None
+    prepared_statements: bool | Literal["auto", "disable"] | None = None
+    percentile: Annotated[int, Field(ge=1, le=99)] | None = None
+    report_interval: Annotated[int, Field(ge=0, le=86_400)] | None = None
+
+
+class Post(_Table):
+    """What the post states, and nothing that it does not: a key left out was not stated.
+
+    ``source``: who and when; ``machine``: in words, which are printed and not compared. ``server``:
+    ``NAME VERSION``. ``options``: of the server; ``load_options``: of sysbench's script.
+    ``warmup``: in order, ``a scan of every table`` or ``WORKLOAD for DURATION``. ``statements``:
+    ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what the workload
+    holds, any other words are printed beside it. ``runs``: of each variant. ``variants``: of a
+    variant's name, what the post ran, ``NAME VERSION, SETTING=VALUE, THP MODE``, and remarks in
+    brackets, which are not compared; a name that is no variant is of an allocator that only the
+    post has run. ``reasons``: of a topic, why the run cannot be as the post.
+    """
+
+    source: str | None = None
+    machine: str | None = None
+    cpus: PostCpus | None = None
+    memory: Size | None = None
+    server: str | None = None
+    connect: Literal["socket", "tcp", "named pipe"] | None = None
+    client_host: Literal["another", "same"] | None = None
+    sequence: Starts | None = None
+    options: _Settings | None = None
+    load: PostLoad = PostLoad()
+    load_options: _Settings | None = None
+    tables: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    workloads: Annotated[list[str], Field(max_length=1000)] | None = None
+    statements: Annotated[list[str], Field(max_length=1000)] = []
+    threads: Annotated[list[_Count], Field(max_length=1000)] | None = None
+    warmup: Annotated[list[str], Field(max_length=1000)] | None = None
+    level: Duration | None = None
+    idle: Duration | None = None
+    runs: _Count | None = None
+    variants: dict[str, str] = {}
+    reasons: dict[Topic, str] = {}

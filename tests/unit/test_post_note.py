@@ -1,0 +1,222 @@
+"""The note on a post, in every form of a report, of results that no server made."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dballoc import catalogue
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.published.setup.campaign_setup import (
+    compare_campaign_with_post,
+    read_campaign_setup,
+)
+from dballoc.cli.verb_list import application
+from dballoc.experiment import experiment_file, scale
+from dballoc.experiment.model import Experiment
+from dballoc.report.outputs.csv import collect_tables
+from dballoc.report.outputs.html import render_html
+from dballoc.report.outputs.markdown import render_markdown
+from dballoc.report.outputs.page import Page
+from dballoc.report.outputs.terminal import print_answer
+from dballoc.report.report_content import judge_campaign
+from dballoc.report.wording.redact import redact_campaign
+from dballoc.webpage import chart_script
+
+Make = Callable[..., Path]
+
+POST: dict[str, Any] = {
+    "source": "somebody, 2012",
+    "machine": "24 cores | *all* of them",
+    "server": "MySQL 5.5",
+    "cpus": {"count": 24},
+    "memory": "16G",
+    "sequence": "one start for all workloads and levels",
+    "connect": "named pipe",
+    "options": {"innodb_buffer_pool_size": "52G", **{f"x_{i}": i for i in range(40)}},
+    "threads": [1, 4],
+    "rows": 50_000_000,
+    "level": "5m",
+    "variants": {"glibc": "glibc 2.12", "jemalloc": "jemalloc 2.2.5", "lockless": "lockless"},
+    "reasons": {"allocator": "no registry has them"},
+}
+
+
+@pytest.fixture
+def results(make: Make) -> Path:
+    return make(
+        "repeated",
+        blocks=2,
+        design="solo",
+        post=POST,
+        server={"stands_for": "MySQL 5.5", "options": {"innodb_buffer_pool_size": "128M"}},
+        scaled={"factor": 0.01, "rows": 50_000_000, "threads": [8, 64], "level": "5m"},
+    )
+
+
+def flatten(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_answer_says_all_that_differs_topic_by_topic(results: Path) -> None:
+    note = judge_campaign(load_campaign(results))[2].post
+    assert note is not None
+    assert note.intro.startswith("Against the post (somebody, 2012: 24 cores | *all* of them): ")
+    lines = {topic.name: topic.lines for topic in note.topics}
+    assert lines["server"] == ["the post: MySQL 5.5; here: MariaDB 10.11.1"]
+    assert lines["CPUs"] == ["the post: 24; here: 2"]
+    assert lines["transport"] == ["the post: named pipe; here: socket"]
+    assert lines["data"] == ["rows of a table: the post: 50,000,000; here: 100,000"]
+    assert lines["allocator"] == [
+        "glibc: the post: glibc 2.12; here: glibc 1",
+        "jemalloc: the post: jemalloc 2.2.5; here: jemalloc 1",
+        "tuned: the post: not run; here: tuned 1",
+        "lockless: the post: lockless; here: not run",
+    ]
+    assert lines["options"][0] == "innodb_buffer_pool_size: the post: 52G; here: 128M"
+    assert lines["options"][1].startswith("the post: x_0=0, x_1=1, ")
+    assert lines["options"][1].endswith("x_39=39; here: not set")
+    assert not {"memory", "sequence", "load"} & set(lines)
+    assert "load, random numbers: uniform" in note.silent
+    [allocator] = [topic for topic in note.topics if topic.name == "allocator"]
+    assert allocator.title == "allocator, 4 differences (no registry has them)"
+
+
+def test_what_the_note_says_is_not_said_twice(results: Path) -> None:
+    answer = judge_campaign(load_campaign(results))[2]
+    assert answer.notes[0] == (
+        "Scaled to 0.01 of small. Its figures are not those of the full scale."
+    )
+    assert not any(note.startswith("Stand-ins") for note in answer.notes)
+
+
+def test_an_experiment_without_a_post_keeps_its_notes(make: Make) -> None:
+    path = make("plain", server={"stands_for": "MySQL 5.5"})
+    answer = judge_campaign(load_campaign(path))[2]
+    assert answer.post is None
+    assert any(note.startswith("Stand-ins") for note in answer.notes)
+    assert not compare_campaign_with_post(load_campaign(path))
+
+
+def test_every_form_of_the_report_has_all_of_it(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chart_script, "bundle_vega", str)  # takes seconds, and nothing is drawn
+    answer = judge_campaign(load_campaign(results))[2]
+    content = Page(title="x", subtitle="", names=["glibc"], answer=answer, sections=[])
+    page, text = render_html(content, redacted=False), render_markdown(content, redacted=False)
+    shown = io.StringIO()
+    print_answer(Console(file=shown, width=70), results)
+    indented = [line for line in shown.getvalue().splitlines() if line.startswith("    ")]
+    assert len(indented) > 15
+    assert max(map(len, indented)) <= 70
+    note = content.answer.post
+    assert note is not None
+    for topic in note.topics:
+        for line in topic.lines:
+            assert line in page
+            assert line.replace("_", "\\_") in text.partition("\n## ")[0]
+            assert flatten(line) in flatten(shown.getvalue())
+    assert page.count("<details><summary>options, 41 differences</summary>") == 1
+    assert "24 cores \\| \\*all\\* of them" in text
+
+
+def test_the_comparison_is_a_table_too(results: Path) -> None:
+    campaign = load_campaign(results)
+    table = collect_tables(campaign, judge_campaign(campaign)[0])["post"]
+    rows = {(row["topic"], row["item"]): row for row in table.iter_rows(named=True)}
+    assert rows["CPUs", ""]["differs"]
+    assert not rows["memory", ""]["differs"]
+    assert table.columns == ["topic", "item", "post", "run", "differs"]
+
+
+def test_options_that_dballoc_adds_are_those_of_the_servers_command(make: Make) -> None:
+    command = ["/usr/sbin/mariadbd", "--no-defaults", "--datadir=DATA", "--skip-log-bin"]
+    command += ["--max-connections=151", "--innodb-buffer-pool-size=1G", "--skip-networking"]
+    path = make(
+        "commands",
+        server={"options": {"innodb_buffer_pool_size": "1G"}},
+        sql=(f"UPDATE variant SET command = '{json.dumps(command)}'",),
+    )
+    setup = read_campaign_setup(load_campaign(path))
+    assert setup.added_options == {"skip_log_bin": "", "max_connections": "151"}
+    assert (setup.host_cpus, setup.host_memory) == (2, 2**34)
+
+
+@pytest.mark.parametrize("user", ["start", "another", "disable"])
+def test_a_users_name_that_is_a_word_of_a_post_leaves_it_valid(make: Make, user: str) -> None:
+    path = make(
+        "named",
+        post={**POST, "machine": f"{user}'s", "client_host": "another"},
+        sql=(f"UPDATE campaign SET value = '{user}' WHERE key = 'server_user'",),
+    )
+    post = redact_campaign(load_campaign(path)).experiment.post
+    assert post is not None
+    assert post.sequence == POST["sequence"]
+    assert post.machine == "USER's"
+
+
+def test_a_post_does_not_change_what_may_be_resumed(
+    experiment: Callable[..., Experiment],
+) -> None:
+    plain, stated = experiment(), experiment(post=POST)
+    assert experiment_file.compute_identity(plain) == experiment_file.compute_identity(stated)
+
+
+def test_a_post_is_written_read_back_and_not_scaled(
+    experiment: Callable[..., Experiment],
+) -> None:
+    stated = experiment(post={**POST, "options": {}, "warmup": [], "idle": "0s"})
+    table = experiment_file.parse_table(experiment_file.format_experiment(stated), "x")
+    assert experiment_file.build_experiment(table, "x") == stated
+    small = scale.scale_experiment(stated, 0.01, {0, 1}, "x")
+    assert small.post == stated.post
+    assert small.data.rows < stated.data.rows
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(application(["list"]), ["list", *words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_list_tells_what_the_post_states_and_what_the_run_does() -> None:
+    [entry] = json.loads(run("experiments", "mdev-38369", "--post", "--json"))
+    assert entry["source"] == "MariaDB's tracker, MDEV-38369"
+    by_topic = {(row["topic"], row["item"]): row for row in entry["post"]}
+    assert by_topic["transport", ""] == {
+        "topic": "transport",
+        "item": "",
+        "post": "named pipe",
+        "run": "socket",
+        "differs": True,
+    }
+    assert not by_topic["load", "clients"]["differs"]
+    lines = [line.split("\t") for line in run("experiments", "mdev-38369", "--post").splitlines()]
+    assert lines[0] == ["name", "differs", "topic", "the post", "the run"]
+    assert ["mdev-38369", "≠", "transport", "named pipe", "socket"] in lines
+
+
+def test_the_list_has_every_post() -> None:
+    lines = run("experiments", "--post").splitlines()[1:]
+    names = dict.fromkeys(line.split("\t")[0] for line in lines)
+    posts = [n for n, text in catalogue.experiments().items() if "\n[post]\n" in text]
+    assert list(names) == posts
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["servers", "--post"], "--post is for experiments, not for servers"),
+        (["experiments", "demo", "--post"], "no 'demo' among the experiments that repeat a post"),
+    ],
+)
+def test_what_has_no_post_is_refused(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(application(["list"]), ["list", *words])
+    assert result.exit_code != 0
+    assert message in str(result.exception)
