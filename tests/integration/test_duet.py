@@ -21,7 +21,7 @@ SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 CPUS = sorted(os.sched_getaffinity(0))
 SLICES = {"slice": "1s", "pairs": 2, "threads": 2}
 
-pytestmark = [pytest.mark.alone, pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")]
+pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +167,7 @@ def test_an_interrupted_duet_goes_on_where_it_stopped(
     assert rows(out, "SELECT * FROM trial") == before
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.skipif(not SHIM.exists() or not thp_mode(), reason="needs THP and the native parts")
 def test_thp_of_both_sides(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
@@ -253,6 +254,7 @@ def test_memory_for_one_server_only(run_cli: Cli, tiny_experiment: Experiment, o
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "slices",
     [{"slice": "1s"}, pytest.param({}, marks=pytest.mark.slow)],

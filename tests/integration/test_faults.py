@@ -216,6 +216,7 @@ def test_a_server_that_eats_more_than_its_limit(
     assert [b["outcome"] for b in baselines] == ["ok", "ok"], [b["fault_text"] for b in baselines]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("needs_root")
 def test_a_server_that_eats_more_than_its_limit_in_a_duet(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, misbehaving: str

@@ -368,7 +368,7 @@ def test_tpcc_is_consistent_before_and_after(served: Served, orders: Workload) -
 GLIBC = [{"name": "glibc"}]
 
 
-@pytest.mark.parametrize("sequence", ["cycle", "fresh"])
+@pytest.mark.parametrize("sequence", ["cycle", pytest.param("fresh", marks=pytest.mark.slow)])
 def test_the_load_is_measured(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, sequence: str
 ) -> None:
