@@ -162,6 +162,19 @@ def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
     assert said.list_notes(found)[0].startswith("The load did not fill the cache under jemalloc: ")
 
 
+def test_what_differs_from_a_post_is_said(fitted) -> None:
+    post = {"source": "somebody", "options": {"innodb_buffer_pool_size": "80G"}, "runs": 1}
+    note = said.answer_fit(analysis.load_fits(fitted(post=post))).post
+    assert note is not None
+    lines = {topic.name: topic.lines for topic in note.topics}
+    assert lines["options"][0] == (
+        "innodb_buffer_pool_size: the post: 80G; here: what the search tries"
+    )
+    assert lines["sequence"] == [
+        "repeats: the post: 1 run of each variant; here: as many blocks as it takes"
+    ]
+
+
 def test_a_search_that_is_not_over(fitted) -> None:
     found = analysis.load_fits(fitted(rounds=1))
     assert not found.over

@@ -364,9 +364,12 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
         reasons.append(
             "A level of a few seconds ends before caches, logs and heaps are in their steady state."
         )
-    reasons += [
-        f"{stand_in} stands for {original}." for stand_in, original in list_stand_ins(campaign)
-    ]
+    if e.post is not None:
+        reasons.append("All that differs in the set-up is at the top of the report.")
+    else:
+        reasons += [
+            f"{stand_in} stands for {original}." for stand_in, original in list_stand_ins(campaign)
+        ]
     if published.host_wide_cpu:
         reasons.append(
             "The post's CPU figures are the whole host's, client included; ours are the server's "

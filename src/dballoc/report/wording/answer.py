@@ -19,8 +19,8 @@ _FINAL = ("planned", "decided", "budget")
 # More figures than these are counted and not listed.
 MANY = 8
 
-# A topic of a post that has more than these is folded on the page.
-MANY_LINES, MANY_CHARACTERS = 3, 400
+# A topic of a post with more characters is folded on the page.
+MANY_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class PostTopic:
     @property
     def is_long(self) -> bool:
         """Whether a page folds it."""
-        return len(self.lines) > MANY_LINES or sum(map(len, self.lines)) > MANY_CHARACTERS
+        return sum(map(len, self.lines)) > MANY_CHARACTERS
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ _PRIVATE = frozenset(
     }
 )
 
+# The value of the cache in a campaign that searches for it (dballoc fit).
+SEARCHED = "what the search tries"
+
 
 def compare_campaign_with_post(campaign: Campaign) -> list[PostComparison]:
     """Return what the post states beside what ran; nothing for an experiment that repeats no post,
@@ -56,7 +59,8 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
         added_options=_read_added_options(
             json.loads(baseline["command"]),
             [*experiment.server_of(experiment.find(experiment.baseline)).options],
-        ),
+        )
+        | dict.fromkeys(json.loads(campaign.facts.get("options", "{}")).values(), SEARCHED),
         workloads={
             name: WorkloadSetup(
                 title=fact.get("title", ""),

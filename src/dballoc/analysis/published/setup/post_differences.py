@@ -319,7 +319,7 @@ def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     )
     runs = None if post.runs is None else f"{count(post.runs, 'run')} of each variant"
     if run.blocks is None:
-        blocks, same = "as many blocks as there is time for", False
+        blocks, same = "as many blocks as it takes", False
     else:
         blocks, same = f"{count(run.blocks, 'block')} in random order", run.blocks == post.runs
     yield _compare_text("sequence", "repeats", runs, blocks, lambda *_: same)
