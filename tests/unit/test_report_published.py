@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_report_write import SIZES
+from example_results import SIZES
 
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
