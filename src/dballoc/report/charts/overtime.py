@@ -116,7 +116,7 @@ def _make_panel_layers(panels: list[dict[str, Any]], x: alt.X) -> list[alt.Chart
         alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
         alt.Chart(make_chart_data(numbers))
         .mark_text(style="note", baseline="bottom")
-        .encode(x=x, y=alt.value(-5), text="text:N"),
+        .encode(x=x, y=alt.value(-5), text=alt.Text("text:N")),
     ]
 
 
