@@ -219,7 +219,7 @@ COMMANDS: list[tuple[str, dict[str, Any], list[str], str]] = [
         "more-data-than-the-disk-holds",
         {"data": {"rows": 10**12}},
         [],
-        r"\S+/cache: about [\d.]+ GiB of disk needed for data, [\d.]+ GiB free; make room, lower data\.rows, or set DBALLOC_CACHE",
+        r"\S+/cache: about [\d.]+ GiB of disk needed for data and logs, [\d.]+ GiB free; make room, lower data\.rows, or set DBALLOC_CACHE",
     ),
 ]
 

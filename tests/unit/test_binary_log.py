@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_server_options import BUILD, argv
 
-from dballoc.campaign.preparation import prepare_variant
+from dballoc.campaign.preparation import prepare, prepare_variant
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Server
@@ -146,21 +146,24 @@ class Prepared(PreparedCampaign):
         return {"data": MIB}
 
 
-def room(experiment: Experiment, options: dict[str, str], redo_bytes: int = 0) -> int:
-    """Bytes of disk that a campaign needs beside its data."""
+def prepared(experiment: Experiment, options: dict[str, str], redo_bytes: int = 0) -> Prepared:
     variant: Any = SimpleNamespace(
-        options=options, redo_bytes=redo_bytes, server_cpus=frozenset({0, 1, 2})
+        options=options, redo_bytes=redo_bytes, server_cpus=frozenset({0, 1, 2}), pool_bytes=MIB
     )
     nothing: Any = None
-    campaign = Prepared(
+    return Prepared(
         experiment=experiment,
         variants={"glibc": variant},
         user=nothing,
         sysbench=Sysbench(Path("/s"), "1.0", Path("/s")),
         contents=nothing,
     )
+
+
+def room(experiment: Experiment, options: dict[str, str], redo_bytes: int = 0) -> int:
+    """Bytes of disk that a campaign needs beside its data."""
     tables = data_template.tables_bytes(experiment.data) if "load" in experiment.workloads else 0
-    return campaign.disk_needed - MIB - tables
+    return prepared(experiment, options, redo_bytes).disk_needed - MIB - tables
 
 
 def test_the_logs_count_as_disk_that_is_needed(experiment: Callable[..., Experiment]) -> None:
@@ -174,3 +177,22 @@ def test_the_logs_count_as_disk_that_is_needed(experiment: Callable[..., Experim
     assert room(reading, log) == 0
     filling = experiment(workloads=["load"], design="solo", time=time, data={"rows": 10**7})
     assert room(filling, log) == data_template.tables_bytes(filling.data) > 10**9
+
+
+def test_a_full_disk_is_refused_with_what_needs_less(
+    experiment: Callable[..., Experiment], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(prepare.directories, "make_cache", lambda: tmp_path)
+    monkeypatch.setattr(prepare.directories, "free_bytes", lambda _: 0)
+    writing = experiment(workloads=["oltp_read_write"], design="solo")
+    for options, remedy in (
+        ({}, "lower data.rows, or set DBALLOC_CACHE"),
+        (
+            {"log-bin": "x"},
+            "lower data.rows or time.level, leave log_bin out, or set DBALLOC_CACHE",
+        ),
+    ):
+        with pytest.raises(
+            UsageError, match=f"for data and logs, 0.0 GiB free; make room, {remedy}$"
+        ):
+            prepare._check_memory_and_disk(prepared(writing, options))

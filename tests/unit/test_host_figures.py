@@ -15,11 +15,13 @@ from dballoc.analysis.published.published_comparison import compare_published
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.analysis.tables.time_series import POINTS, build_time_series
 from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.report.charts import levels
 from dballoc.report.charts.overtime import draw_time_series
 from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections.published import make_published_section
-from dballoc.report.sections.tables import Table
+from dballoc.report.sections.section import Section
+from dballoc.report.sections.tables import tabulate_memory
 from dballoc.store.open_database import ADDED
 
 Make = Callable[..., Path]
@@ -28,10 +30,10 @@ TIB, GIB = 2**40, 2**30
 WITHOUT_HOST = tuple(f"DROP TABLE {name}" for name in ADDED if name.startswith("host_"))
 
 
-def tables_of(directory: Path, section: str) -> list[Table]:
+def find_section(directory: Path, key: str) -> Section:
     content = gather_report(load_campaign(directory))
-    [found] = [s for s in content.sections if s.key == section]
-    return list(found.tables)
+    [section] = [s for s in content.sections if s.key == key]
+    return section
 
 
 def test_figures_of_a_level(make: Make) -> None:
@@ -57,7 +59,7 @@ def test_a_host_without_time_or_switches_has_no_figures(make: Make) -> None:
 
 
 def test_the_report_sets_the_host_beside_the_server(make: Make) -> None:
-    [table] = tables_of(make("r", blocks=2), "cpu")
+    [table] = find_section(make("r", blocks=2), "cpu").tables
     headings = [column for column in table.columns if column.startswith("host: ")]
     assert headings == [
         "host: user, % of all CPUs",
@@ -70,10 +72,10 @@ def test_the_report_sets_the_host_beside_the_server(make: Make) -> None:
 
 
 def test_results_of_before_the_host_was_measured(make: Make) -> None:
-    directory = make("r", blocks=2, sql=WITHOUT_HOST)
-    [table] = tables_of(directory, "cpu")
+    content = gather_report(load_campaign(make("r", blocks=2, sql=WITHOUT_HOST)))
+    [table] = next(s for s in content.sections if s.key == "cpu").tables
     assert not [column for column in table.columns if column.startswith("host")]
-    charts = {figure.key for figure in gather_report(load_campaign(directory)).figures}
+    charts = {figure.key for figure in content.figures}
     assert "time-user-oltp_read_only" in charts
     assert not [name for name in charts if "host" in name]
 
@@ -122,13 +124,12 @@ def test_what_only_warms_up_has_no_chart(make: Make) -> None:
 
 
 def test_queries_have_a_chart_where_a_transaction_has_many(make: Make) -> None:
-    def list_keys(directory: Path) -> set[str]:
-        return {figure.key for figure in gather_report(load_campaign(directory)).figures}
-
-    assert "qps-oltp_read_only" in list_keys(make("many", blocks=2))
-    one = list_keys(make("one", blocks=2, sql=("UPDATE step SET qps = tps",)))
-    assert "qps-oltp_read_only" not in one
-    assert {"host-user-oltp_read_only", "vsz-peak-oltp_read_only"} <= one
+    directory = make("many", blocks=2)
+    keys = {figure.key for figure in gather_report(load_campaign(directory)).figures}
+    workload = "oltp_read_only"
+    assert {f"{key}-{workload}" for key in ("tps", "qps", "host-user", "vsz-peak")} <= keys
+    one = load_campaign(make("one", blocks=2, sql=("UPDATE step SET qps = tps",)))
+    assert not levels.has_many_queries(level_curves.average_levels(one), workload)
 
 
 def samples(**columns: list[Any]) -> pl.DataFrame:
@@ -154,7 +155,7 @@ def test_peak_vsz_is_in_the_ordinary_memory_table(make: Make) -> None:
     campaign = load_campaign(directory)
     memory = memory_growth.build_memory_table(campaign)
     assert memory["vsz_peak"].to_list() == pytest.approx([9 * peak for peak in memory["peak"]])
-    table = next(t for t in tables_of(directory, "memory") if t.title == "Memory")
+    table = tabulate_memory(campaign)
     assert "peak VSZ" in table.columns
     assert {len(row) for row in table.rows} == {len(table.columns)}
 

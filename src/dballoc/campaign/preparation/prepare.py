@@ -297,13 +297,20 @@ def _check_memory(setting: PreparedCampaign) -> None:
         )
 
 
+def _suggest_less_log(setting: PreparedCampaign) -> str:
+    """Return how to need less disk for binary logs; "" where there are none."""
+    logs = any(binary_log.writes_binary_log(p.options) for p in setting.variants.values())
+    return " or time.level, leave log_bin out" if logs else ""
+
+
 def _check_memory_and_disk(setting: PreparedCampaign) -> None:
     """UsageError if memory or disk do not suffice."""
     _check_memory(setting)
     place = directories.make_cache()
     if (need := setting.disk_needed) > (free := directories.free_bytes(place)):
         raise UsageError(
-            f"{place}: about {need / 2**30:.1f} GiB of disk needed for data, {free / 2**30:.1f} "
-            "GiB free; make room, lower data.rows, or set DBALLOC_CACHE"
+            f"{place}: about {need / 2**30:.1f} GiB of disk needed for data and logs, "
+            f"{free / 2**30:.1f} GiB free; make room, lower data.rows"
+            f"{_suggest_less_log(setting)}, or set DBALLOC_CACHE"
             f"{suggest_small_scale(setting.experiment)}"
         )
