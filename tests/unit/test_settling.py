@@ -1,12 +1,18 @@
 """What a server is told when it settles, and that it gets its settings back."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
 from dballoc import catalogue
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.preference import LEAST_MEMORY
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
+from dballoc.report.sections.method import describe_method
 
 MYSQL = {
     "innodb_max_dirty_pages_pct": "90.000000",
@@ -95,6 +101,19 @@ def test_an_error_of_reading_a_variable_is_one_too() -> None:
 
     with pytest.raises(SettlingFailed, match="SELECT @@GLOBAL"):
         begin_settling(Dead(MYSQL), "innodb", TABLES)
+
+
+def test_the_report_says_how_long_it_took(make: Callable[..., Path]) -> None:
+    before = {"oltp_read_only": ["settle"]}
+    times = {"warmup": "1s", "settle": "2s", "level": "3s", "idle": "1s"}
+    for settles, words in (
+        ({"before": before}, "warm-up 1s, settling 2s, level 3s, idle 1s"),
+        ({}, "warm-up 1s, level 3s, idle 1s"),
+    ):
+        campaign = load_campaign(make(f"results-{len(settles)}", blocks=2, time=times, **settles))
+        procedures = compare_with_baseline(campaign).procedures
+        text = " ".join(describe_method(campaign, procedures, LEAST_MEMORY))
+        assert f"Steps: {words}" in text
 
 
 def test_the_catalogue_has_no_other_keys() -> None:

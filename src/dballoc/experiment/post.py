@@ -80,7 +80,8 @@ class Post(_Table):
 
     ``source``: who and when; ``machine``: in words, which are printed and not compared. ``server``:
     ``NAME VERSION``. ``options``: of the server; ``load_options``: of sysbench's script.
-    ``warmup``: in order, ``a scan of every table`` or ``WORKLOAD for DURATION``. ``statements``:
+    ``warmup``: in order, ``a scan of every table``, ``WORKLOAD for DURATION`` or ``settling for
+    DURATION``. ``statements``:
     ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what the workload
     holds, any other words are printed beside it. ``runs``: of each variant. ``variants``: of a
     variant's name, what the post ran, ``NAME VERSION, SETTING=VALUE, THP MODE``, and remarks in

@@ -1,5 +1,5 @@
 """A server's warm-up in the words of a post: ``a scan of every table``, ``oltp_read_only for
-10m``. Pure.
+10m``, ``settling for 2m``. Pure.
 """
 
 import re
