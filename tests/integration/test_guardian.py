@@ -340,13 +340,30 @@ def test_a_setting_in_the_kernels_notation(tmp_path: Path) -> None:
 def test_more_open_files_than_allowed_are_refused_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(guardian, "may_raise_limits", lambda: False)
     monkeypatch.setattr(guardian.resource, "getrlimit", lambda what: (1024, 4096))
     with pytest.raises(
         OSError,
         match=r"it needs 5000 open files, but the hard limit is 4096; raise it \(ulimit -Hn",
     ):
         guardian.Guardian(sock=None).do_spawn(["/bin/true"], {}, str(tmp_path / "log"), nofile=5000)
+
+
+def test_whether_limits_may_be_raised_is_what_the_kernel_says() -> None:
+    code = """
+import resource
+from dballoc.host.guardian import guardian
+soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+try:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 4096))
+    raised = True
+except (OSError, ValueError):
+    raised = False
+assert guardian.may_raise_limits() == raised, raised
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.usefixtures("needs_root")

@@ -47,6 +47,7 @@ from dballoc.host.settings.writable_settings import HostSetting
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_THP_DISABLE = 41
+CAP_SYS_RESOURCE = 24  # <linux/capability.h>
 # The largest datagram, well below net.core.wmem_default; a larger request goes through a memory
 # file.
 MESSAGE_LIMIT = 1 << 16
@@ -328,15 +329,24 @@ def prepare_child(*, guardian, uid, gid, cpus, nofile, cgroup, thp_disable, oom_
 
 
 def check_open_files(nofile) -> None:
-    """OSError if this user may not have so many open files: an error between fork and exec would
+    """OSError if this process may not have so many open files: an error between fork and exec would
     reach dballoc without its text.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if nofile and nofile > hard and hard != resource.RLIM_INFINITY and os.geteuid() != 0:
+    if nofile and nofile > hard and hard != resource.RLIM_INFINITY and not may_raise_limits():
         raise OSError(
             f"it needs {nofile} open files, but the hard limit is {hard}; raise it (ulimit -Hn, "
             "limits.conf)"
         )
+
+
+def may_raise_limits() -> bool:
+    """Whether this process may raise its hard limits. Root in a container often may not."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> CAP_SYS_RESOURCE & 1)
+    return False
 
 
 def check_words(argv, env) -> None:
