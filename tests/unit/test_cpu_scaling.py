@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from example_results import SIZES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_report_write import SIZES
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables import cpu_scaling
@@ -122,7 +122,7 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     # All variants in one picture would be a line for each of them.
     assert "tps-oltp_read_only" not in keys
-    drawn = section.figures[0].chart.to_dict()
+    drawn = section.figures[0].specification
     assert drawn["layer"][0]["encoding"]["x"]["title"] == "CPUs (log scale)"
     [points] = drawn["datasets"].values()
     assert {row["variant"] for row in points} == {"glibc", "je"}

@@ -141,7 +141,7 @@ def test_the_post_stands_beside_what_was_imported_for_it(windows: Path) -> None:
     cells = {r[0]: r[1:5] for r in frames.rows}
     assert cells["ucrtbase.dll!_malloc_base"][:2] == ["51.51 %", "48.13 %"]  # of 107 stacks
     assert cells["ntdll.dll!RtlFreeHeap"][:2] == ["17.09 %", "6.54 %"]
-    assert "the stacks that the imported files count" in frames.caption
+    assert "the stacks of the waits that the files hold" in frames.caption
     tables = imported_results.collect_published_tables(campaign, post, profiled)
     assert tables["published-frames"]["ours"].drop_nulls().len() > 0
     rows = tables["published"]
