@@ -1,51 +1,23 @@
-"""A real campaign, as small as can be, and a headless Chromium that reads its report."""
+"""A headless Chromium, and the report that it reads."""
 
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from dballoc.experiment.model import Experiment
+from dballoc.report import write_report_outputs
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+import example_results
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-# Two workloads, two levels, one variant that works beside the baseline, and one whose server
-# refuses to start and writes what it was given into its log.
-EXPERIMENT = """
-name = "browser"
-baseline = "glibc"
-workloads = ["oltp_read_only", "oltp_point_select"]
-threads = [1, 4]
-design = "both"
-blocks = 2
-[server]
-options = { innodb_buffer_pool_size = "32M" }
-[data]
-tables = 1
-rows = 1000
-[time]
-warmup = "0s"
-level = "2s"
-idle = "1s"
-[duet]
-slice = "1s"
-pairs = 1
-[noise]
-repeats = 0
-[[variant]]
-name = "glibc"
-[[variant]]
-name = "glibc-arena1"
-env = { MALLOC_ARENA_MAX = "1" }
-[[variant]]
-name = "refuses"
-server = { options = { default_storage_engine = "<script>alert('out')</script>" } }
-"""
 
 _QUIET = [
     "--disable-background-networking",
@@ -76,48 +48,24 @@ def chromium() -> Iterator["Browser"]:
 
 
 @pytest.fixture(scope="session")
-def page_path(chromium: "Browser", package_path: Path) -> Iterator[Path]:
-    """``report.html`` of a campaign with real servers, run by the command itself."""
-    missing = [
-        p
-        for p in ("mariadbd", "sysbench")
-        if not shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    ]
-    if missing:
-        pytest.skip(f"needs {' and '.join(missing)}: run make setup")
-    # A short path that the server's user may pass: sockets lie below it.
-    home = Path(tempfile.mkdtemp(prefix="dbt-", dir="/tmp"))
-    home.chmod(0o755)
-    (home / "tmp").mkdir()
-    (home / "browser.toml").write_text(EXPERIMENT, encoding="utf-8")
-    path = os.pathsep.join(filter(None, [str(package_path), os.environ.get("PYTHONPATH")]))
-    env = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "DBALLOC_CACHE": str(home / "cache"),
-        "TMPDIR": str(home / "tmp"),
-    }
-    command = [
-        sys.executable,
-        "-m",
-        "dballoc",
-        "bench",
-        home / "browser.toml",
-        "--out",
-        home / "results",
-    ]
-    done = subprocess.run(
-        command,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
+def page_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``report.html`` of two workloads, two levels and both designs: one variant that works beside
+    the baseline, and one whose server failed and left HTML in its log.
+    """
+    chosen = Experiment.model_validate(
+        {
+            "baseline": "glibc",
+            "workloads": ["oltp_read_only", "oltp_point_select"],
+            "threads": [1, 4],
+            "design": "both",
+            "time": {"warmup": "2s", "level": "3s", "idle": "2s"},
+            "variant": [{"name": name} for name in ("glibc", "jemalloc", "tuned")],
+        }
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    yield home / "results" / "report.html"
-    shutil.rmtree(home)
+    place = tmp_path_factory.mktemp("report")
+    directory = example_results.build(place / "results", chosen, 6, (), ("tuned",))
+    write_report_outputs(directory)
+    return directory / "report.html"
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ countable = find_countable(EVENTS)
 pytestmark = pytest.mark.skipif(not countable.events, reason=countable.refusal)
 
 
-@pytest.mark.alone
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two CPUs")
 def test_both_designs_count_the_server(
     run_cli: Cli, tiny_experiment: Experiment, out: Path

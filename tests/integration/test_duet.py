@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from harness import Cli, Experiment, rows, thp_mode
 
-from dballoc.analysis.statistics.variance_components import LENGTHS
 from dballoc.experiment.cpu_list import format_cpus
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 CPUS = sorted(os.sched_getaffinity(0))
 SLICES = {"slice": "1s", "pairs": 2, "threads": 2}
 
-pytestmark = [pytest.mark.alone, pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")]
+pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="a duet needs two CPUs")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ def test_the_pilot_settles_the_slices_and_the_report_shows_them(both: Path) -> N
     duet = json.loads(facts["duet"])
     plan, components = duet["plan"], duet["components"]["oltp_read_only"]
     assert plan["pairs"] == 1  # as asked
-    assert plan["slice"] in LENGTHS
+    assert plan["slice"] in (0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
     assert all(components[k] >= 0 for k in ("start", "slice", "piece", "halves"))
     [played] = rows(
         both,
@@ -168,6 +167,7 @@ def test_an_interrupted_duet_goes_on_where_it_stopped(
     assert rows(out, "SELECT * FROM trial") == before
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.skipif(not SHIM.exists() or not thp_mode(), reason="needs THP and the native parts")
 def test_thp_of_both_sides(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
@@ -254,6 +254,7 @@ def test_memory_for_one_server_only(run_cli: Cli, tiny_experiment: Experiment, o
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "slices",
     [{"slice": "1s"}, pytest.param({}, marks=pytest.mark.slow)],
@@ -284,7 +285,8 @@ def test_a_workload_that_waits_for_something_else_than_the_cpus(
         warmup_sql=[],
     )
     done = run_cli("bench", file, "--out", out, env=env)
-    if others := re.search(r"other processes used [\d.]+% of the CPUs", done.stdout):
+    others = re.search(r"other processes used [\d.]+% of the CPUs", done.stdout)
+    if done.status == 0 and others:
         pytest.skip(f"the CPUs were not idle: {others[0]}")
     assert done.status == 2, done.text
     assert re.fullmatch(

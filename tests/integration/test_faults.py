@@ -212,9 +212,11 @@ def test_a_server_that_eats_more_than_its_limit(
     )
     assert last[0]["step"] > ended[0]["step"], "those of the step that it did not survive too"
     assert row["rss_peak"] >= last[0]["rss"]
-    assert trial(out, "glibc", "A1")["outcome"] == trial(out, "glibc", "A2")["outcome"] == "ok"
+    baselines = [trial(out, "glibc", role) for role in ("A1", "A2")]
+    assert [b["outcome"] for b in baselines] == ["ok", "ok"], [b["fault_text"] for b in baselines]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("needs_root")
 def test_a_server_that_eats_more_than_its_limit_in_a_duet(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, misbehaving: str

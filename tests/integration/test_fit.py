@@ -13,8 +13,6 @@ from harness import Cli, Experiment, processes_of, rows, wait_until
 from dballoc.errors import UsageError
 from dballoc.host.resources import cgroup
 
-pytestmark = pytest.mark.alone
-
 MIB = 2**20
 
 

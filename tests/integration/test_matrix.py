@@ -41,7 +41,7 @@ def fetch(run_cli: Cli, store: dict[str, str], name: str) -> str | None:
     ("server", "engine"),
     [
         ("mariadb", "innodb"),
-        ("mysql@9.7", "innodb"),
+        pytest.param("mysql@9.7", "innodb", marks=pytest.mark.slow),
         pytest.param("mariadb@11.8", "rocksdb", marks=pytest.mark.slow),
     ],
     ids=lambda v: v,

@@ -384,7 +384,7 @@ def test_tpcc_is_consistent_before_and_after(served: Served, orders: Workload) -
 GLIBC = [{"name": "glibc"}]
 
 
-@pytest.mark.parametrize("sequence", ["cycle", "fresh"])
+@pytest.mark.parametrize("sequence", ["cycle", pytest.param("fresh", marks=pytest.mark.slow)])
 def test_the_load_is_measured(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, sequence: str
 ) -> None:
@@ -500,7 +500,8 @@ def test_tpcc_in_a_campaign(run_cli: Cli, tiny_experiment: Experiment, out: Path
     assert done.status == 0, done.text
     levels = rows(out, "SELECT * FROM step WHERE kind = 'level'")
     assert len(levels) == 2
-    assert all(r["events"] > 5 and r["queries"] > 10 * r["events"] for r in levels)
+    assert all(r["events"] > 5 for r in levels)
+    assert sum(r["queries"] for r in levels) > 15 * sum(r["events"] for r in levels)
     # There are no tables of sysbench's, and nothing scanned them.
     assert rows(out, "SELECT * FROM step WHERE kind = 'sql'") == []
     wrong = tiny_experiment(

@@ -1,16 +1,278 @@
-"""Results directories that no server made, for tests that compare whole campaigns."""
+"""Results directories that no server made: whole campaigns, and the records that they consist
+of.
+"""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from test_report_write import block_row, duet_record, facts, fault, record, variant
-
-from dballoc.experiment import schedule
+from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
-from dballoc.store.results import Results
+from dballoc.experiment.trial_steps import plan_steps
+from dballoc.store.results import Results, TrialRecord
+
+HOSTILE = (
+    "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7.acme.example | jane"
+)
+MIB = 2**20
+SIZES = {"glibc": 160 * MIB, "jemalloc": 150 * MIB, "tuned": 170 * MIB}
+
+# What a pilot leaves.
+DUET = {
+    "halves": ["0", "1"],
+    "threads": 4,
+    "left_out": {},
+    "estimate": "middle",
+    "scatter": {"paired": 0.02, "undisturbed": 0.01},
+    "components": {
+        "oltp_read_only": {
+            "start": 0.004,
+            "slice": 0.01,
+            "piece": 0.02,
+            "halves": 0.1,
+            "seconds": 0.5,
+        }
+    },
+    "plan": {
+        "slice": 2.0,
+        "discard": 0.5,
+        "pairs": 2,
+        "blocks": 6,
+        "block_seconds": 20.0,
+        "half_width": 0.01,
+        "confidence": 0.99,
+    },
+}
 
 Make = Callable[..., Path]
+
+
+def facts(experiment: Experiment, planned: int, designs: list[str]) -> dict[str, str]:
+    environment = {
+        "host": "dbhost7.acme.example",
+        "user": "jane",
+        "cpu": "a CPU",
+        "cpus": 2,
+        "cores": 2,
+        "memory": 2**34,
+        "swap": 0,
+    }
+    return {
+        "dballoc": "0.1.0",
+        "identity": "x",
+        "experiment": experiment_file.format_experiment(experiment),
+        "seed": "1",
+        "planned_blocks": json.dumps(dict.fromkeys(designs, planned)),
+        "started": "1e9",
+        "environment": json.dumps(environment),
+        "sysbench": "1.0.20",
+        "server_user": "jane",
+        "designs": " ".join(designs),
+        "duet": json.dumps(DUET if "duet" in designs else {}),
+    }
+
+
+def variant(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "allocator": name,
+        "allocator_version": "1",
+        "libraries": json.dumps(["/home/jane/lib/lib.so"]),
+        "environment": json.dumps({"LD_PRELOAD": "/home/jane/lib/lib.so", "A": "/home/jane/a"}),
+        "server": "MariaDB 10.11.1",
+        "server_version": "10.11.1",
+        "engine": "innodb",
+        "command": json.dumps(["/opt/acme/mariadbd", "--datadir=DATA"]),
+        "pool_bytes": 128 * MIB,
+        "thp": None,
+    }
+
+
+def host_counters(seconds: float) -> dict[str, float]:
+    """What a host of two CPUs counts in so many seconds: 60 % user, 20 % system, 20 % others."""
+    return {
+        "user": 1.2 * seconds,
+        "system": 0.4 * seconds,
+        "idle": 0.2 * seconds,
+        "iowait": 0.1 * seconds,
+        "steal": 0.1 * seconds,
+        "switches": round(5000 * seconds),
+    }
+
+
+def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
+    """A trial as a server would leave it, with figures that differ a little from block to block."""
+    wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
+    size = int(SIZES[slot.variant] * wobble)
+    found = TrialRecord(
+        trial={
+            "started": 1.0,
+            "ended": 20.0,
+            "seconds_planned": 9.0,
+            "outcome": "ok",
+            "thp": "madvise",
+            "cpus": "0-1",
+            "rss_start": 100 * MIB,
+            "rss_peak": size,
+            "rss_idle": size - MIB,
+            "sampler_cpu": 0.01,
+            "samples": 12,
+            "exit_status": 0,
+        }
+    )
+    clock = 1.0
+    for step in plan_steps(experiment, slot):
+        if step.kind == "profile":
+            continue  # files alone
+        seconds = step.seconds or 0.1
+        load = step.kind in ("warmup", "level")
+        tps = 1000.0 * wobble * (step.threads or 0)
+        found.steps.append(
+            {
+                "step": step.number,
+                "kind": step.stored_kind,
+                "workload": step.workload,
+                "threads": step.threads,
+                "t": clock,
+                "seconds": seconds,
+                "tps": tps if load else None,
+                "qps": tps * 16 if load else None,
+                **dict.fromkeys(("p50", "p95", "p99", "p999"), 3.0 * wobble if load else None),
+                "window": seconds,
+                "window_events": int(tps * seconds) if load else None,
+                "cpu": 1.0,
+                "cpu_user": 0.8,
+                "cpu_system": 0.2,
+                "voluntary": 100,
+                "involuntary": 5,
+                "rss_start": size,
+                "rss_mean": float(size),
+                "rss_peak": size,
+                "rss_end": size,
+            }
+        )
+        found.host_steps.append({"step": step.number, **host_counters(seconds)})
+        for second in range(int(seconds) + 1):
+            now = clock + second
+            found.host_samples.append({"step": step.number, "t": now, **host_counters(now)})
+            found.samples.append(
+                {
+                    "step": step.number,
+                    "t": clock + second,
+                    "rss": size,
+                    "vsz": 9 * size,
+                    "reserved": size,
+                    "swap": 0,
+                    "cpu": clock + second,
+                    "cpu_user": clock + second,
+                    "cpu_system": 0.0,
+                    "minor_faults": 0,
+                    "major_faults": 0,
+                    "threads": 9,
+                    "voluntary": 0,
+                    "involuntary": 0,
+                }
+            )
+            if load and second:
+                found.intervals.append(
+                    {
+                        "step": step.number,
+                        "t": clock + second,
+                        "seconds": 1.0,
+                        "threads": step.threads,
+                        "events": int(tps),
+                        "queries": int(tps * 16),
+                        "latency": 3.0,
+                        "errors": 0,
+                        "reconnects": 0,
+                    }
+                )
+        clock += seconds + 1.5
+        found.marks.append(
+            {
+                "step": step.number,
+                "t": clock - 0.1,
+                "rss": size,
+                "pss": size,
+                "anon_huge": 0,
+                "reserved": 0,
+                "read_only": 0,
+                "mappings": 99,
+            }
+        )
+    live = int((0.5 if slot.variant == "glibc" else 0.0) * size)
+    found.ledger = [
+        {"line": n, "part": part, "owner": owner, "resident": resident, "size": resident}
+        for n, (part, owner, resident) in enumerate(
+            [
+                ("heap", "live heap, small blocks", live),
+                ("heap", "allocator, and unnamed mappings", size // 2 - live),
+                ("server", "buffer pool and log buffers", size // 2),
+                ("rest", "rest", size - 2 * (size // 2)),
+            ]
+        )
+        if resident or part == "rest"
+    ]
+    return found
+
+
+def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) -> TrialRecord:
+    """One side of a duet; the partner costs 3 % less and a little more or less from block
+    to block.
+    """
+    found = record(
+        experiment,
+        schedule.Slot(
+            block=pairing.block, attempt=0, position=pairing.position, variant="glibc", role="A1"
+        ),
+    )
+    found.steps, found.samples, found.intervals, found.marks, found.ledger = [], [], [], [], []
+    cost = 0.97 + 0.002 * (pairing.block % 3) if side else 1.0
+    for workload in experiment.workloads:
+        for number in range(4):
+            half = (side + number + pairing.half) % 2
+            found.slices += [
+                {
+                    "workload": workload,
+                    "slice": number,
+                    "piece": piece,
+                    "half": half,
+                    "t": 3.0 + 2 * number + piece / 2,
+                    "seconds": 0.5,
+                    "queries": 800,
+                    "events": 50.0,
+                    "cpu": 0.2 * cost * (1 + 0.1 * half),
+                    "idle": 0.01,
+                }
+                for piece in range(3)
+            ]
+    return found
+
+
+def fault() -> TrialRecord:
+    return TrialRecord(
+        trial={
+            "started": 1.0,
+            "ended": 2.0,
+            "seconds_planned": 0.0,
+            "outcome": "fault",
+            "fault": "died",
+            "fault_text": HOSTILE,
+            "exit_status": -11,
+            "log_tail": HOSTILE,
+            "sampler_cpu": 0.0,
+            "samples": 0,
+        }
+    )
+
+
+def block_row(number: int) -> dict[str, Any]:
+    return {
+        "block": number, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5,
+        "probe_before": 0.07, "probe_after": 0.07, "disturbed": "others" if number == 1 else None,
+    }  # fmt: skip
 
 
 def build(

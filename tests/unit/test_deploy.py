@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_report_write import facts, variant
+from example_results import facts, variant
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.verbs import deploy as verb

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_results import facts, variant
 from rich.console import Console
-from test_report_write import facts, variant
 
 from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.tables import largest_cache as analysis

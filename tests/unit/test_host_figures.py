@@ -82,7 +82,7 @@ def test_results_of_before_the_host_was_measured(make: Make) -> None:
 
 def layers_of(figure: Figure) -> list[list[dict[str, Any]]]:
     """The rows that each layer of a chart draws."""
-    chart = figure.chart.to_dict(validate=False)
+    chart = figure.specification
     return [chart["datasets"][layer["data"]["name"]] for layer in chart["layer"]]
 
 
@@ -102,7 +102,7 @@ def test_charts_over_time_have_a_panel_a_level(make: Make) -> None:
     assert {r["variant"] for r in lines} == set(campaign.names)
     assert 0 < min(r["second"] for r in lines) < max(r["second"] for r in lines) < 9.0
     for figure in figures:
-        spec = figure.chart.to_dict(validate=False)["layer"][-1]
+        spec = figure.specification["layer"][-1]
         unit = {"qps": "per second", "user": "%", "rss": "MiB", "vsz": "MiB"}
         axis = spec["encoding"]["y"]["title"]
         assert next(v for k, v in unit.items() if k in figure.key) in axis

@@ -4,6 +4,7 @@ how it is told.
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from example_results import Make
@@ -145,13 +146,7 @@ def test_cpu_shown_higher_is_worse_too() -> None:
         Comparison(c.variant, c.metric, ratio(MUCH_HIGHER)) if c.metric == CPU else c
         for c in found.family
     ]
-    changed = Comparisons(
-        procedures=found.procedures,
-        metrics=found.metrics,
-        family=family,
-        floor=found.floor,
-        faulty={},
-    )
+    changed = replace(found, family=family)
     assert recommend(found, "glibc").variant == "a"
     assert recommend(changed, "glibc").excluded == {
         "a": "shown to be worse: oltp, CPU per transaction"
@@ -180,13 +175,7 @@ def test_better_here_and_worse_there_is_a_choice() -> None:
         Comparison(c.variant, c.metric, ratio((0.94, 0.95))) if c.metric == READS else c
         for c in found.family
     ]
-    mixed = Comparisons(
-        procedures=found.procedures,
-        metrics=found.metrics,
-        family=family,
-        floor=found.floor,
-        faulty={},
-    )
+    mixed = replace(found, family=family)
     assert recommend(found, "glibc", parse_preference("speed")).variant == "a"
     said = say(mixed, "speed")
     assert said.headline == (

@@ -1,6 +1,7 @@
 """The answer in words, for each mix of verdicts."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -306,15 +307,7 @@ def test_a_margin_that_was_chosen_later_is_labelled() -> None:
 def test_a_baseline_that_differs_from_itself_is_a_warning() -> None:
     found = comparisons({"jemalloc": (EQUAL, LOWER)})
     drifting = [Comparison("glibc", m, ratio(HIGHER)) for m in found.metrics]
-    said = say(
-        Comparisons(
-            procedures=found.procedures,
-            metrics=found.metrics,
-            family=found.family,
-            floor=drifting,
-            faulty={},
-        )
-    )
+    said = say(replace(found, floor=drifting))
     assert any(
         "glibc differs from itself (throughput, peak RSS and idle RSS after the load)" in n
         for n in said.notes
@@ -327,13 +320,7 @@ def test_of_several_workloads_the_least_favourable_is_shown_with_its_name() -> N
         Comparison(c.variant, c.metric, ratio(OPEN)) if c.metric == READS else c
         for c in found.family
     ]
-    changed = Comparisons(
-        procedures=found.procedures,
-        metrics=found.metrics,
-        family=family,
-        floor=found.floor,
-        faulty={},
-    )
+    changed = replace(found, family=family)
     said = say(changed)
     assert cells(said, "jemalloc")[2] == "undecided 1.004\n[0.960, 1.050]\nreads"
     assert "not shown for throughput in reads." in said.reason

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from test_report_write import SIZES
+from example_results import SIZES
 
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign

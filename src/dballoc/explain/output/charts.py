@@ -65,13 +65,13 @@ def draw_waterfall(ledger: Ledger) -> dict[str, Any]:
         x=alt.X(
             "from:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6), scale=scale
         ),
-        x2="to:Q",
+        x2=alt.X2("to:Q"),
         y=alt.Y("owner:N", sort=order, title=None, axis=_NAMES),
         color=alt.Color("group:N", title=None, scale=alt.Scale(domain=_list_groups(rows))),
         tooltip=_make_tooltip("note"),
     )
     steps = base.transform_filter("datum.group != 'RSS'").encode(
-        y=alt.Y("owner:N", sort=order), text="words:N"
+        y=alt.Y("owner:N", sort=order), text=alt.Text("words:N")
     )
     right = f"datum.from > {_RIGHT * ledger.rss / 2**20}"
     behind = steps.transform_filter(f"!({right})").mark_text(align="left", dx=5, style="label")
@@ -248,7 +248,7 @@ def draw_bounds(explanation: Explanation) -> dict[str, Any] | None:
         .mark_bar(height={"band": 0.7})
         .encode(
             x=alt.X("from:Q", title="GiB", axis=alt.Axis(format=",~r", tickCount=6)),
-            x2="to:Q",
+            x2=alt.X2("to:Q"),
             y=alt.Y("bar:N", sort=list(bars), title=None, axis=_NAMES),
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts)),
             tooltip=[

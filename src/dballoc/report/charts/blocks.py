@@ -37,7 +37,7 @@ def draw_duet_blocks(
     interval_tip = [alt.Tooltip("row:N", title="variant"), alt.Tooltip("words:N", title="ratio")]
     block_tip = [
         alt.Tooltip("row:N", title="variant"),
-        "block:Q",
+        alt.Tooltip("block:Q"),
         alt.Tooltip("value:Q", title="ratio", format=".4f"),
     ]
     color, shape = variants.encode_color(None), variants.encode_shape(None)
@@ -45,12 +45,18 @@ def draw_duet_blocks(
         style="margin"
     )
     layers = [
-        margin.encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
+        margin.encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q")),
         alt.Chart(make_chart_data([{"one": 1.0}]))
         .mark_rule(style="reference")
         .encode(x=alt.X("one:Q", scale=scale)),
         base.mark_rule(strokeWidth=2.5, clip=True)
-        .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, color=color, tooltip=interval_tip)
+        .encode(
+            x=alt.X("low:Q", scale=scale),
+            x2=alt.X2("high:Q"),
+            y=y,
+            color=color,
+            tooltip=interval_tip,
+        )
         .transform_filter("isValid(datum.low)"),
         base.mark_point(filled=False, size=60, opacity=0.75, yOffset=11)
         .encode(x=x, y=y, color=color, shape=shape, tooltip=block_tip)

@@ -41,8 +41,8 @@ def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Fi
     x = make_ratio_axis("x", f"QPS, ratio to {variants.names[0]}", low, high)
     tip = [
         alt.Tooltip("row:N", title="workload"),
-        "group:N",
-        "variant:N",
+        alt.Tooltip("group:N"),
+        alt.Tooltip("variant:N"),
         alt.Tooltip("words:N", title="ratio"),
     ]
     base = alt.Chart(make_chart_data(rows)).encode(
@@ -52,7 +52,7 @@ def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Fi
         draw_margin_band("x", x),
         draw_reference_line("x", x),
         base.mark_rule(strokeWidth=1.5)
-        .encode(x=copy_axis_for_field(x, "low"), x2="high:Q")
+        .encode(x=copy_axis_for_field(x, "low"), x2=alt.X2("high:Q"))
         .transform_filter("isValid(datum.low)"),
         base.mark_point(filled=True, size=45, opacity=1).encode(
             x=copy_axis_for_field(x, "ratio"), shape=variants.encode_shape(POINTS), tooltip=tip

@@ -17,11 +17,7 @@ _SCALE = 2
 
 def make_specification(figure: Figure) -> dict[str, Any]:
     """Return a figure as Vega-Lite, as wide as its container and without a theme."""
-    # Not validated against the schema again: that takes as long as drawing, and the tests do it.
-    spec = figure.chart.to_dict(validate=False)
-    for key in ("$schema", "config"):
-        spec.pop(key, None)
-    return spec | {
+    return figure.specification | {
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
         "padding": 2,

@@ -53,7 +53,7 @@ def draw_cache_against_rss(fits: Fits, variants: Variants) -> Figure:
         .mark_point(filled=True, size=90, opacity=0.9)
         .encode(
             x=x, y=y, color=variants.encode_color(POINTS), shape=shape,
-            tooltip=["variant:N", alt.Tooltip("words:N", title="a trial")],
+            tooltip=[alt.Tooltip("variant:N"), alt.Tooltip("words:N", title="a trial")],
         )
     )  # fmt: skip
     bound = alt.Chart(make_chart_data([{"rss": limit}])).mark_rule(style="reference").encode(y=y)

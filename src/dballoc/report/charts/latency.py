@@ -52,10 +52,10 @@ def _draw_times_of_operation(
         axis=alt.Axis(format=",~r", tickCount=6),
     )
     tip = [
-        "variant:N",
-        "bytes:Q",
+        alt.Tooltip("variant:N"),
+        alt.Tooltip("bytes:Q"),
         alt.Tooltip("mean:Q", format=",.0f"),
-        "p99:Q",
+        alt.Tooltip("p99:Q"),
         alt.Tooltip("timed:Q", title="calls timed"),
     ]
     base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, color=variants.encode_color(POINTS))

@@ -53,7 +53,7 @@ def draw_memory_ledger(ledger: pl.DataFrame, names: list[str]) -> Figure:
             color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=domain)),
             order=alt.Order("place:Q"),
             tooltip=[
-                "variant:N",
+                alt.Tooltip("variant:N"),
                 alt.Tooltip("piece:N", title="owner"),
                 alt.Tooltip("words:N", title="resident"),
             ],

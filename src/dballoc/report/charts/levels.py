@@ -152,7 +152,7 @@ def draw_relative_curve(
     band = (
         alt.Chart(edges)
         .mark_rect(style="margin")
-        .encode(y=_copy_axis_for_field(y, "low"), y2="high:Q")
+        .encode(y=_copy_axis_for_field(y, "low"), y2=alt.Y2("high:Q"))
     )
     line = (
         alt.Chart(make_chart_data([{"one": 1.0}]))
@@ -187,14 +187,14 @@ def _make_curve_layers(rows: list[dict[str, Any]], y: alt.Y, variants: Variants)
         axis=alt.Axis(values=levels, format="d", grid=False),
     )
     tip = [
-        "variant:N",
-        "threads:Q",
+        alt.Tooltip("variant:N"),
+        alt.Tooltip("threads:Q"),
         alt.Tooltip("words:N", title="mean and interval"),
         alt.Tooltip("n:Q", title="blocks"),
     ]
     base = alt.Chart(make_chart_data(rows)).encode(x=x, color=variants.encode_color(POINTS))
     interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(
-        y=_copy_axis_for_field(y, "low"), y2="high:Q"
+        y=_copy_axis_for_field(y, "low"), y2=alt.Y2("high:Q")
     )
     return [
         base.mark_line(strokeWidth=1.8, clip=True).encode(

@@ -63,7 +63,7 @@ def draw_pair_matrix(
     base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, tooltip=tip)
     layers = [
         base.mark_rect(opacity=0.3).encode(color=color),
-        base.mark_text(style="label").encode(text="text:N"),
+        base.mark_text(style="label").encode(text=alt.Text("text:N")),
     ]
     where = f", {workload}" if workload else ""
     better = "more" if more_is_better else "less"

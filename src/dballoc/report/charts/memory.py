@@ -41,7 +41,7 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
             color=color,
             opacity=alt.Opacity("shade:Q", scale=None),
             tooltip=[
-                "row:N",
+                alt.Tooltip("row:N"),
                 alt.Tooltip("words:N", title="mean"),
                 alt.Tooltip("n:Q", title="trials"),
             ],
@@ -50,7 +50,12 @@ def draw_peak_and_idle_rss(campaign: Campaign, variants: Variants) -> Figure:
     ticks = (
         alt.Chart(make_chart_data(trials))
         .mark_tick(thickness=1.5, height={"band": 0.9}, orient="vertical")
-        .encode(x=x, y=y, color=color, tooltip=["row:N", alt.Tooltip("words:N", title="a trial")])
+        .encode(
+            x=x,
+            y=y,
+            color=color,
+            tooltip=[alt.Tooltip("row:N"), alt.Tooltip("words:N", title="a trial")],
+        )
     )
     caption = "Bar: mean over trials; strokes: trials." + (
         f" Starts at {top} threads." if fresh else ""

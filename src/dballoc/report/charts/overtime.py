@@ -116,7 +116,7 @@ def _make_panel_layers(panels: list[dict[str, Any]], x: alt.X) -> list[alt.Chart
         alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
         alt.Chart(make_chart_data(numbers))
         .mark_text(style="note", baseline="bottom")
-        .encode(x=x, y=alt.value(-5), text="text:N"),
+        .encode(x=x, y=alt.value(-5), text=alt.Text("text:N")),
     ]
 
 
@@ -134,7 +134,7 @@ def _draw_lines(
             y=y,
             color=variants.encode_color(legend),
             strokeDash=variants.encode_dash(legend),
-            detail="run:N",
+            detail=alt.Detail("run:N"),
         )
     )
 
@@ -198,11 +198,13 @@ def _make_step_layers(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
     idle = [{"second": (r["begin"] + r["end"]) / 2, "text": "idle"} for r in rests]
     text: dict[str, Any] = {"style": "note", "baseline": "bottom"}
     layers = [
-        alt.Chart(make_chart_data(pauses)).mark_rect(style="pause").encode(x=x, x2="until:Q"),
+        alt.Chart(make_chart_data(pauses))
+        .mark_rect(style="pause")
+        .encode(x=x, x2=alt.X2("until:Q")),
         alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
         alt.Chart(make_chart_data(levels + idle))
         .mark_text(**text)
-        .encode(x=x, y=alt.value(-5), text="text:N"),
+        .encode(x=x, y=alt.value(-5), text=alt.Text("text:N")),
     ]
     if not _has_room_for_levels(steps):
         return layers[:2]
@@ -210,6 +212,6 @@ def _make_step_layers(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
         layers.append(
             alt.Chart(make_chart_data(workloads))
             .mark_text(**text, align="left")
-            .encode(x=x, y=alt.value(-5 - _LINE), text="text:N")
+            .encode(x=x, y=alt.value(-5 - _LINE), text=alt.Text("text:N"))
         )
     return layers

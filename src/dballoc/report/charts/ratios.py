@@ -35,7 +35,7 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
     tip = [
         alt.Tooltip("row:N", title="variant"),
         alt.Tooltip("words:N", title="ratio"),
-        "verdict:N",
+        alt.Tooltip("verdict:N"),
     ]
     base = alt.Chart(data)
     layers = [
@@ -44,7 +44,7 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
         base.mark_rule(strokeWidth=2.5)
         .encode(
             x=copy_axis_for_field(x, "low"),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=y,
             color=variants.encode_color(None),
             tooltip=tip,

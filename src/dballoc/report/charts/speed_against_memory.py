@@ -110,7 +110,7 @@ def _make_layers(
 ) -> list[alt.Chart]:
     """Return the bands, the lines at 1, the corners' notes, the intervals, points and labels."""
     tip = [
-        "variant:N",
+        alt.Tooltip("variant:N"),
         alt.Tooltip("speed:N", title=speed_title),
         alt.Tooltip("memory:N", title="peak RSS"),
     ]
@@ -124,7 +124,7 @@ def _make_layers(
         base.mark_rule(strokeWidth=2, clip=True)
         .encode(
             x=copy_axis_for_field(x, "xlow"),
-            x2="xhigh:Q",
+            x2=alt.X2("xhigh:Q"),
             y=copy_axis_for_field(y, "y"),
             color=color,
         )
@@ -132,7 +132,7 @@ def _make_layers(
         base.mark_rule(strokeWidth=2, clip=True)
         .encode(
             y=copy_axis_for_field(y, "ylow"),
-            y2="yhigh:Q",
+            y2=alt.Y2("yhigh:Q"),
             x=copy_axis_for_field(x, "x"),
             color=color,
         )
@@ -235,7 +235,9 @@ def _draw_labels(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt
             dx=10 * right,
             dy=12 * below,
         )
-        .encode(x=copy_axis_for_field(x, "x"), y=copy_axis_for_field(y, "y"), text="variant:N")
+        .encode(
+            x=copy_axis_for_field(x, "x"), y=copy_axis_for_field(y, "y"), text=alt.Text("variant:N")
+        )
         .transform_filter(f"datum.right === {right} && datum.below === {below}")
     )
 

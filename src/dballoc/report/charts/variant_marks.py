@@ -1,7 +1,8 @@
 """What charts look like: shapes and dashes of the variants; colours are the page's theme's."""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import altair as alt
 
@@ -32,6 +33,17 @@ class Figure:
     title: str
     caption: str
     chart: alt.LayerChart | alt.FacetChart
+
+    @cached_property
+    def specification(self) -> dict[str, Any]:
+        """The chart as Vega-Lite, without a theme."""
+        # Not validated against the schema again: that takes as long as drawing, and the tests do
+        # it.
+        spec = self.chart.to_dict(validate=False)
+        for key in ("$schema", "config"):
+            spec.pop(key, None)
+        spec["datasets"] = {name: rows.to_dict() for name, rows in spec["datasets"].items()}
+        return spec
 
 
 # For charts with points. All channels of a chart share a legend, or there would be one for each.
@@ -77,11 +89,24 @@ def round_to_six_digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows that Altair takes as they are (its protocol SchemaLike). It would look at each value,
+    and copy all, for every chart that is made of another.
+    """
+
+    _schema: ClassVar[dict[str, Any]] = {"type": "array"}
+    rows: list[dict[str, Any]]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the rows; Altair asks for them by this name."""
+        return self.rows
+
+
 def make_chart_data(rows: list[dict[str, Any]]) -> alt.InlineData:
     """Return rows as a chart's own data."""
-    return alt.InlineData(
-        values=[
-            {k: round_to_six_digits(v) if isinstance(v, float) else v for k, v in row.items()}
-            for row in rows
-        ]
-    )
+    rounded = [
+        {k: round_to_six_digits(v) if isinstance(v, float) else v for k, v in row.items()}
+        for row in rows
+    ]
+    return alt.InlineData(values=Rows(rounded))  # type: ignore[arg-type]  # its stubs know no protocol
