@@ -132,7 +132,7 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
         found.steps.append(
             {
                 "step": step.number,
-                "kind": step.kind,
+                "kind": step.stored_kind,
                 "workload": step.workload,
                 "threads": step.threads,
                 "t": clock,
