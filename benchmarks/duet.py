@@ -1,16 +1,16 @@
 """What the duet resolves on this machine, beside solo in the same time; known effects, found or
 not.
 
-    python benchmarks/duet.py [--seeds 20] [--first 1] [--minutes 6] [--part aa|solo|effects|memory]
-    [--out DIR]
+    python benchmarks/duet.py [--part aa|solo|effects|memory] [--seeds N] [--first 1]
+                              [--minutes N] [--out DIR]
 
-aa       the baseline beside itself, oltp_read_only, 4 clients a side, once for each seed: how often
-the interval holds 1,
-         how wide it is, and how much a block scatters by each estimate; a campaign ends before its
-         minutes at the look that finds it no wider than ±1 %
-solo     the same, one server at a time, in the same minutes, for the first three seeds effects  a
-preload that spins in malloc: calibrated to 2 % of server CPU per transaction, and to 0.2 % memory
-a preload that pads requests by 25 %, in the solo design
+aa       the baseline beside itself, oltp_read_only, 4 clients a side, for 20 seeds: how often the
+         interval holds 1, how wide it is, and how much a block scatters by each estimate; a
+         campaign ends before its 6 minutes at the look that finds it no wider than ±1 %
+solo     the same, one server at a time, in the same minutes, for 3 seeds
+effects  a preload that spins in malloc, calibrated to 2 % and to 0.2 % of the server's CPU per
+         transaction, for 10 seeds of at most 15 minutes: how often each is found
+memory   a preload that pads requests by 25 %, in the solo design, for 5 seeds
 
 Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The
 machine must be quiet. Needs cc.
@@ -26,11 +26,13 @@ from typing import Any, get_args
 from campaigns import run
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
-SOLO_SEEDS = 3
+# Of each part: how many campaigns, and their minutes.
+PARTS = {"aa": (20, 6.0), "solo": (3, 6.0), "effects": (10, 15.0), "memory": (5, 15.0)}
 SAID = re.compile(r"dballoc spin: \d+ calls, [\d.-]+ ns each, ([\d.-]+) s in all")
 
 
@@ -106,9 +108,9 @@ def aa(out: Path, seeds: range, budget: str) -> None:
     )
 
 
-def solo(out: Path, budget: str) -> None:
+def solo(out: Path, seeds: range, budget: str) -> None:
     """One server at a time, as long."""
-    for seed in range(1, SOLO_SEEDS + 1):
+    for seed in seeds:
         table = experiment(
             f"solo-{seed}", [{"name": "glibc"}], design="solo", budget=budget, seed=seed
         )
@@ -159,7 +161,7 @@ def added(out: Path, campaign: Campaign, name: str) -> float:
     return statistics.mean(shares)
 
 
-def effects(out: Path, budget: str) -> None:
+def effects(out: Path, seeds: range, budget: str) -> None:
     """Known additions of CPU."""
     library = build(out, "spin")
     first = [spinning("none", library, 0), spinning("hundred", library, 100)]
@@ -182,35 +184,49 @@ def effects(out: Path, budget: str) -> None:
         spinning("two", library, rounds),
         spinning("fifth", library, max(1, rounds // 10)),
     ]
-    table = experiment("effects", chosen, design="duet", duet={"threads": 4}, budget=budget)
-    campaign = run(out / "effects", table)
-    found = compare_with_baseline(campaign)
-    for comparison in found.family:
-        truth = 1 + added(out / "effects", campaign, comparison.variant)
-        assert comparison.ratio
-        where = "inside" if comparison.ratio.low <= truth <= comparison.ratio.high else "OUTSIDE"
-        print(
-            f"{comparison.variant}: {words(comparison)}: {comparison.verdict.value}; truth "
-            f"{truth:.4f}, {where}"
+    found_of: dict[str, list[bool]] = {}
+    for seed in seeds:
+        table = experiment(
+            f"effects-{seed}", chosen, design="duet", duet={"threads": 4}, budget=budget, seed=seed
         )
-    print(f"A/A beside it: {words(found.floor[0])}; {minutes(campaign):.1f} min")
+        place = out / f"effects-{seed}"
+        campaign = run(place, table)
+        compared = compare_with_baseline(campaign)
+        for comparison in compared.family:
+            truth = 1 + added(place, campaign, comparison.variant)
+            assert comparison.ratio
+            where = (
+                "inside" if comparison.ratio.low <= truth <= comparison.ratio.high else "OUTSIDE"
+            )
+            found_of.setdefault(comparison.variant, []).append(comparison.verdict is Verdict.HIGHER)
+            print(
+                f"seed {seed:2}, {comparison.variant}: {words(comparison)}: "
+                f"{comparison.verdict.value}; truth {truth:.4f}, {where}"
+            )
+        print(f"A/A beside it: {words(compared.floor[0])}; {minutes(campaign):.1f} min", flush=True)
+    for variant, found in found_of.items():
+        print(f"{variant}: shown to cost more in {sum(found)} of {len(found)} campaigns")
 
 
-def memory(out: Path) -> None:
+def memory(out: Path, seeds: range) -> None:
     """Known padding."""
     variants = [
         {"name": "glibc"},
         {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]},
     ]
-    found = compare_with_baseline(
-        run(out / "memory", experiment("memory", variants, design="solo", blocks=6))
-    )
-    for comparison in found.family:
-        if comparison.metric.key.startswith("rss"):
-            print(
-                f"padded by 25 %, {comparison.metric.title}: {words(comparison)}: "
-                f"{comparison.verdict.value}"
-            )
+    shown = []
+    for seed in seeds:
+        table = experiment(f"memory-{seed}", variants, design="solo", blocks=6, seed=seed)
+        compared = compare_with_baseline(run(out / f"memory-{seed}", table))
+        for comparison in compared.family:
+            if comparison.metric.key == "rss_peak":
+                shown.append(comparison.verdict is Verdict.HIGHER)
+                print(
+                    f"seed {seed:2}, padded by 25 %, {comparison.metric.title}: "
+                    f"{words(comparison)}: {comparison.verdict.value}",
+                    flush=True,
+                )
+    print(f"padded: shown to take more in {sum(shown)} of {len(shown)} campaigns")
 
 
 def main() -> None:
@@ -218,26 +234,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, help="campaigns of each part")
     parser.add_argument(
         "--first", type=int, default=1, help="the first seed, where some were run before"
     )
-    parser.add_argument("--minutes", type=float, default=6)
-    parser.add_argument("--part", choices=["aa", "solo", "effects", "memory"], action="append")
+    parser.add_argument("--minutes", type=float, help="of each campaign at most")
+    parser.add_argument("--part", choices=list(PARTS), action="append")
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-duet"))
     args = parser.parse_args()
     out = args.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    budget = f"{round(args.minutes * 60)}s"
-    parts = args.part or ["aa", "solo", "effects", "memory"]
-    if "aa" in parts:
-        aa(out, range(args.first, args.first + args.seeds), budget)
-    if "solo" in parts:
-        solo(out, budget)
-    if "effects" in parts:
-        effects(out, f"{round(args.minutes * 60 * 3)}s")
-    if "memory" in parts:
-        memory(out)
+    for part in args.part or PARTS:
+        campaigns, longest = PARTS[part]
+        seeds = range(args.first, args.first + (args.seeds or campaigns))
+        budget = f"{round((args.minutes or longest) * 60)}s"
+        match part:
+            case "aa":
+                aa(out, seeds, budget)
+            case "solo":
+                solo(out, seeds, budget)
+            case "effects":
+                effects(out, seeds, budget)
+            case _:
+                memory(out, seeds)
 
 
 if __name__ == "__main__":
