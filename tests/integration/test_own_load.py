@@ -4,7 +4,10 @@ first trial.
 
 import gzip
 import json
+import os
 import shutil
+import subprocess
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +178,37 @@ def test_a_dump(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
         2,
         f"dballoc: {out.parent.name}/dump.sql.gz: unexpected end of file\n",
     )
+
+
+def test_a_report_at_the_very_end_does_not_end_sysbench(tmp_path: Path) -> None:
+    """sysbench cancels its reporting thread when the time is over, which LuaJIT does not survive."""
+    (tmp_path / "slow.lua").write_text("""
+local ffi = require("ffi")
+ffi.cdef("int usleep(unsigned int microseconds);")
+local format = string.format
+-- Reports take longer than there is time between them.
+function string.format(...)
+  for _ = 1, 1500 do
+    local parts = {}
+    for name in pairs({a = 1, b = 2, c = 3}) do parts[#parts + 1] = format("%s", name) end
+    ffi.C.write(2, "", 0)
+  end
+  return format(...)
+end
+function event() ffi.C.usleep(1000) end
+""")
+    lua = files("dballoc.load") / "lua" / "dballoc.lua"
+    words = ["sysbench", "--threads=2", "--time=2", "--report-interval=1", str(lua), "run"]
+    with (tmp_path / "intervals").open("wb") as out:
+        env = {
+            **os.environ,
+            "DBALLOC_SCRIPT": str(tmp_path / "slow.lua"),
+            "DBALLOC_INTERVALS": str(out.fileno()),
+        }
+        for _ in range(2):
+            done = subprocess.run(
+                words, env=env, pass_fds=[out.fileno()], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+    lines = (tmp_path / "intervals").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines].count("total") == 2

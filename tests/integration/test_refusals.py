@@ -368,9 +368,9 @@ def test_half_written_results_are_completed(run_cli: Cli, results: tuple[Path, P
     """
     out, file = results
     change(out, "DELETE FROM trial WHERE position = 2")
-    change(out, "DELETE FROM step WHERE trial NOT IN (SELECT trial FROM trial)")
-    for table in ("sample", "interval", "histogram", "mark", "ledger", "probe"):
-        change(out, f"DELETE FROM {table} WHERE trial NOT IN (SELECT trial FROM trial)")
+    tables = "SELECT DISTINCT m.name FROM sqlite_master m, pragma_table_info(m.name) c"
+    for row in rows(out, f"{tables} WHERE m.type = 'table' AND c.name = 'trial'"):
+        change(out, f"DELETE FROM {row['name']} WHERE trial NOT IN (SELECT trial FROM trial)")
     change(out, "DELETE FROM block")
     (out / "results.sqlite.partial").write_text("half")
     (out / "trials" / "b001-p009-stray").mkdir()
