@@ -206,6 +206,12 @@ def _write_directory(
             shutil.rmtree(partial, ignore_errors=True)
 
 
+def _compute_hash(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal, read piece by piece: stacks may be large."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _write_database(
     directory: Path,
     assembled: Assembled,
@@ -214,10 +220,7 @@ def _write_database(
 ) -> None:
     experiment = assembled.experiment
     imported = {
-        "files": [
-            {"name": name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-            for path, name in sources
-        ],
+        "files": [{"name": name, "sha256": _compute_hash(path)} for path, name in sources],
         "machines": [{"name": name, "trials": trials} for name, trials in assembled.machines],
         "private": [{"trial": n, "peak": peak} for n, peak in assembled.private.items()],
         "profiles": profiles,

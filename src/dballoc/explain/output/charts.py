@@ -332,12 +332,7 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
         alt.Chart(alt.InlineData(values=rows))
         .mark_area(line=False, opacity=0.85)
         .encode(
-            x=alt.X(
-                "time:Q",
-                title=f"{unit} since the first snapshot",
-                axis=_TIMES,
-                scale=alt.Scale(nice=False),
-            ),
+            x=_make_time_axis(f"{unit} since the first snapshot"),
             y=alt.Y("mib:Q", title="resident, MiB", stack="zero", axis=alt.Axis(format=",~r")),
             color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=[*owners, _OTHER])),
             order=alt.Order("place:Q"),
@@ -398,12 +393,7 @@ def _draw_line(
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(point=True)
         .encode(
-            x=alt.X(
-                "time:Q",
-                title=f"{unit} since the first one",
-                axis=_TIMES,
-                scale=alt.Scale(nice=False),
-            ),
+            x=_make_time_axis(f"{unit} since the first one"),
             y=alt.Y("value:Q", title=title, axis=alt.Axis(format=",~r", tickCount=4)),
             tooltip=[alt.Tooltip("words:N", title=title.partition(",")[0])],
         )
@@ -449,6 +439,10 @@ def _format_size(size: int, rss: int) -> dict[str, str]:
         "words": with_unit(size) if size >= 0 else f"{mebibytes(size)} MiB",
         "share": percent(size / rss if rss else None),
     }
+
+
+def _make_time_axis(title: str) -> alt.X:
+    return alt.X("time:Q", title=title, axis=_TIMES, scale=alt.Scale(nice=False))
 
 
 def _make_tooltip(*more: str) -> list[alt.Tooltip]:
