@@ -1,0 +1,1 @@
+"""Allocations recorded from a process, their file, and their replay against any malloc."""

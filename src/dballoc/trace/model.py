@@ -1,0 +1,160 @@
+"""A process's allocations as arrays: as they were recorded, with addresses, and as a trace, with
+object numbers.
+
+A recording has one row for each call in the thread that made it. In a trace every block that was
+ever alive is an object with a number, so nothing in it depends on addresses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+# In columns of objects and threads: there is none.
+NONE = -1
+
+
+class EventKind(IntEnum):
+    """What a call did. All functions that return a new block are one of the first three: operator
+    new is MALLOC, posix_memalign is ALIGNED.
+    """
+
+    MALLOC = 1
+    CALLOC = 2
+    ALIGNED = 3
+    REALLOC = 4
+    FREE = 5
+    FREE_SIZED = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadCalls:
+    """The calls of one thread in its own order, as recorded. All arrays have one element a call.
+
+    ``before`` and ``after`` are ns since the recording began: ``before`` is stamped before a FREE,
+    FREE_SIZED or REALLOC, ``after`` after a call that returned a block; where there is no such
+    stamp, both are the one that there is. ``address`` is the block returned, or the one freed;
+    ``old`` is what REALLOC was given (0: nothing). ``size`` is what was asked for (of FREE_SIZED:
+    what was passed; of FREE: 0), ``alignment`` in bytes (0: as malloc). ``site`` is the number of
+    the call site of a large block, 0 where none was recorded. Calls that returned no block are not
+    there.
+    """
+
+    number: int
+    tid: int
+    name: str
+    created_by: int
+    kind: NDArray[np.uint8]
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+    address: NDArray[np.uint64]
+    old: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    alignment: NDArray[np.uint32]
+    site: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchSample:
+    """Which pages of one large block had been touched when it was freed.
+
+    ``runs`` are pairs of first page and number of pages, in pages of the recorded machine.
+    """
+
+    size: int
+    site: int
+    runs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment of the recording with a name: the step of a campaign that begins then.
+
+    ``time`` in ns since the recording began. ``truth`` is what was measured from outside at that
+    moment, in bytes: rss, pss, heap, and so on; empty if nothing was.
+    """
+
+    time: int
+    name: str
+    truth: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingFacts:
+    """What holds for a whole recording.
+
+    ``from_start``: False if it began late, so that its starting population is unknown.
+    ``dropped``: events that are missing. ``ended_by``: ``exit``, ``asked``, ``limit``, ``disk`` or
+    ``unknown`` (killed). ``not_seen``: sentences on what the recorder could not see.
+    """
+
+    from_start: bool
+    dropped: int
+    ended_by: str
+    program: str
+    allocator: str
+    page_size: int
+    seconds: float
+    not_seen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """Everything that a recorder wrote."""
+
+    facts: RecordingFacts
+    threads: tuple[ThreadCalls, ...]
+    touches: tuple[TouchSample, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadEvents:
+    """The events of one thread of a trace in their order. All arrays have one element an event.
+
+    ``time`` in ns since the trace began: of an allocation when its block was there, of a free when
+    it began; REALLOC has ``time`` for its free and ``completed`` for its allocation (elsewhere both are
+    equal). ``object`` is the object that the event allocates, NONE if it allocates none; ``freed``
+    the one that it frees, NONE if it frees none or one that is older than the recording.
+    """
+
+    number: int
+    name: str
+    created_by: int
+    kind: NDArray[np.uint8]
+    time: NDArray[np.int64]
+    completed: NDArray[np.int64]
+    object: NDArray[np.int64]
+    freed: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objects:
+    """Every block that was ever alive, by number. All arrays have one element an object.
+
+    ``size`` in bytes as asked for; ``alignment`` in bytes, 0: as malloc; ``allocated_by`` and
+    ``freed_by`` are indices into the trace's threads (NONE: never freed); ``touch`` is an index
+    into the trace's touch patterns, NONE: all of its pages.
+    """
+
+    size: NDArray[np.uint64]
+    alignment: NDArray[np.uint32]
+    allocated_by: NDArray[np.int32]
+    freed_by: NDArray[np.int32]
+    touch: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """A process's allocations by object, ready to be analysed or replayed.
+
+    ``touch_patterns`` are runs of pages as in :class:`TouchSample`.
+    """
+
+    facts: RecordingFacts
+    threads: tuple[ThreadEvents, ...]
+    objects: Objects
+    touch_patterns: tuple[tuple[tuple[int, int], ...], ...]
+    marks: tuple[Mark, ...]
