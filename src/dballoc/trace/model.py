@@ -115,9 +115,9 @@ class ThreadEvents:
     """The events of one thread of a trace in their order. All arrays have one element an event.
 
     ``time`` in ns since the trace began: of an allocation when its block was there, of a free when
-    it began; REALLOC has ``time`` for its free and ``completed`` for its allocation (elsewhere both are
-    equal). ``object`` is the object that the event allocates, NONE if it allocates none; ``freed``
-    the one that it frees, NONE if it frees none or one that is older than the recording.
+    it began. REALLOC has ``time`` for its free and ``completed`` for its allocation; elsewhere both
+    are equal. ``object`` is the object that the event allocates, NONE if it allocates none;
+    ``freed`` the one that it frees, NONE if it frees none or one that is older than the recording.
     """
 
     number: int
