@@ -5,11 +5,11 @@ to the baseline.
 import math
 
 import polars as pl
-from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
 from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.distributions import compute_t_quantile
 
 # Descriptive intervals, outside the declared family, are plain 95 % ones.
 CONFIDENCE = 0.95
@@ -115,7 +115,9 @@ def average_levels(campaign: Campaign) -> pl.DataFrame:
         .agg(mean=pl.col("value").mean(), deviation=pl.col("value").std(), n=pl.len())
     )
     half = [
-        float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(n) if n > 1 else None
+        compute_t_quantile(n - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(n)
+        if n > 1
+        else None
         for deviation, n in rows.select("deviation", "n").iter_rows()
     ]
     rows = rows.with_columns(half=pl.Series(half, dtype=pl.Float64))
