@@ -49,9 +49,10 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
     ``switches_per_op``, RSS and VSZ (``vsz_peak``, as
     :func:`dballoc.analysis.tables.virtual_size.add_virtual_size` has it) in bytes. Of the whole
     host: ``host_user`` and ``host_system`` in % of all CPUs, ``host_cpu_per_operation`` in µs of
-    user and system time, ``context_switches_per_operation``. Latencies in ms.
+    user and system time, ``context_switches_per_operation``. Latencies in ms. Figures per operation
+    are null where none ended in the window.
     """
-    window, events = pl.col("window"), pl.col("window_events")
+    window, events = pl.col("window"), _omit_zero("window_events")
     return (
         campaign.of(campaign.step)
         .filter(pl.col("kind") == "level")
@@ -68,6 +69,10 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
         )
         .select("block", "variant", "role", "workload", "threads", *MEASURES)
     )
+
+
+def _omit_zero(column: str) -> pl.Expr:
+    return pl.when(pl.col(column) > 0).then(pl.col(column))
 
 
 def _find_highest_vsz(campaign: Campaign) -> pl.DataFrame:
@@ -93,7 +98,7 @@ def _share_host_time(campaign: Campaign) -> pl.DataFrame:
             host_user=pl.col("user") / pl.col("total") * 100,
             host_system=pl.col("system") / pl.col("total") * 100,
             host_busy=busy,
-            host_switches=pl.when(pl.col("switches") > 0).then(pl.col("switches")),
+            host_switches=_omit_zero("switches"),
         )
     )
 
