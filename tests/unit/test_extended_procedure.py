@@ -196,7 +196,8 @@ def test_a_campaign_that_its_budget_ended_has_verdicts_of_the_blocks_that_it_has
     for with_look, alone in zip(
         compare_with_baseline(later).family, compare_with_baseline(without).family, strict=True
     ):
-        assert with_look.ratio and alone.ratio
+        assert with_look.ratio
+        assert alone.ratio
         assert with_look.ratio.blocks == 6
         assert with_look.ratio.confidence > alone.ratio.confidence  # a part was spent before
 
