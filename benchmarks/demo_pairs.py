@@ -125,7 +125,8 @@ def main() -> None:
         ratios.append(halves["new"] / halves["old"])
         mean, low, high = compute_geometric_mean(ratios)
         print(
-            f"CPU half-width, new ÷ old, after {len(ratios)} pairs: {mean:.2f} [{low:.2f}, {high:.2f}]",
+            f"CPU half-width, new ÷ old, after {len(ratios)} pairs: {mean:.2f} "
+            f"[{low:.2f}, {high:.2f}]",
             flush=True,
         )
     if ratios:
