@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.post_differences import (
+from dballoc.analysis.published.setup.post_comparison import (
+    DEFAULT,
     NOT_SET,
     NOT_STATED,
     PostComparison,
@@ -53,7 +54,7 @@ def _write_lines(differences: Sequence[PostComparison]) -> list[str]:
     all settings of which only one side has a value.
     """
     unset = [d for d in differences if d.run == NOT_SET]
-    added = [d for d in differences if d.post == NOT_STATED]
+    added = [d for d in differences if d.post == DEFAULT]
     pairs: dict[tuple[str, str], list[str]] = {}
     for d in differences:
         if d not in unset and d not in added:
@@ -62,7 +63,7 @@ def _write_lines(differences: Sequence[PostComparison]) -> list[str]:
     if unset:
         lines.append(_write_line("", _list_settings((d.item, d.post) for d in unset), NOT_SET))
     if added:
-        lines.append(_write_line("", NOT_STATED, _list_settings((d.item, d.run) for d in added)))
+        lines.append(_write_line("", DEFAULT, _list_settings((d.item, d.run) for d in added)))
     return lines
 
 
