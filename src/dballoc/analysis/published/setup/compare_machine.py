@@ -1,4 +1,4 @@
-"""Compare CPUs, memory and the mode of transparent huge pages with those that a post states. Pure."""
+"""Compare CPUs, memory and the mode of huge pages with those that a post states. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

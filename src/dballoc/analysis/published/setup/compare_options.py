@@ -23,7 +23,7 @@ from dballoc.experiment.post import Post
 
 # Windows' other transport is an option too; it is compared as a transport.
 _NAMED_PIPE = "named_pipe"
-_SCALED_OPTIONS = scale.CACHES | scale.LOGS.keys() | scale.SIZES_OF_FILES.keys() | scale.SORTS
+_SCALED_OPTIONS = frozenset((*scale.CACHES, *scale.LOGS, *scale.SIZES_OF_FILES, *scale.SORTS))
 
 
 def compare_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:

@@ -32,7 +32,7 @@ from dballoc.experiment.post import (
     START_PER_WORKLOAD,
     Post,
 )
-from dballoc.numbers import count, listing
+from dballoc.numbers import listing
 
 # sysbench's report of every second, which our samples need.
 _REPORT_INTERVAL = 1
