@@ -69,13 +69,15 @@ def test_the_answer_says_all_that_differs_topic_by_topic(results: Path) -> None:
     assert note.intro.startswith("Against the post (somebody, 2012: 24 cores | *all* of them): ")
     lines = {topic.name: topic.lines for topic in note.topics}
     assert lines["server"] == ["the post: MySQL 5.5; here: MariaDB 10.11.1"]
-    assert lines["CPUs"] == ["the post: 24; here: 2"]
+    assert lines["CPUs"] == [
+        "the post: 24 logical CPUs; here: 2 logical CPUs, server and client together"
+    ]
     assert lines["transport"] == ["the post: named pipe; here: socket"]
-    assert lines["data"] == ["rows of a table: the post: 50,000,000; here: 100,000"]
+    assert lines["data"] == ["rows of a table: the post: 50,000,000; here: 100,000 (scaled)"]
     assert lines["allocator"] == [
         "glibc: the post: glibc 2.12; here: glibc 1",
         "jemalloc: the post: jemalloc 2.2.5; here: jemalloc 1",
-        "tuned: the post: not run; here: tuned 1",
+        "tuned: the post: not run; here: tuned 1, built into the server",
         "lockless: the post: lockless; here: not run",
     ]
     assert lines["options"][0] == "innodb_buffer_pool_size: the post: 52G; here: 128M"
@@ -132,7 +134,7 @@ def test_the_comparison_is_a_table_too(results: Path) -> None:
     table = collect_tables(campaign, judge_campaign(campaign)[0])["post"]
     rows = {(row["topic"], row["item"]): row for row in table.iter_rows(named=True)}
     assert rows["CPUs", ""]["differs"]
-    assert not rows["memory", ""]["differs"]
+    assert not rows["memory", "of the machine"]["differs"]
     assert table.columns == ["topic", "item", "post", "run", "differs"]
 
 

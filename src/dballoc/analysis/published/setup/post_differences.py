@@ -5,6 +5,7 @@ else is known of it here.
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import get_args
 
 from dballoc.analysis.published.setup import release_names, workload_statements
 from dballoc.analysis.published.setup.compare_machine import (
@@ -31,6 +32,7 @@ from dballoc.experiment.post import (
     START_PER_LEVEL,
     START_PER_WORKLOAD,
     Post,
+    Topic,
 )
 from dballoc.numbers import listing
 
@@ -42,7 +44,7 @@ def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
     """Return everything that the post states, and that the run does, beside each other, in the
     order in which a reader asks.
     """
-    return [
+    comparisons = [
         *_compare_allocators(post, run),
         *_compare_servers(post, run),
         *compare_options(post, run),
@@ -59,6 +61,8 @@ def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
         *compare_warmups(post, run),
         *_list_otherwise(post),
     ]
+    order = {topic: number for number, topic in enumerate(get_args(Topic))}
+    return sorted(comparisons, key=lambda compared: order[compared.topic])
 
 
 def list_differences(post: Post, run: RunSetup) -> list[PostComparison]:
