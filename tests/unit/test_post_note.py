@@ -80,7 +80,7 @@ def test_the_answer_says_all_that_differs_topic_by_topic(results: Path) -> None:
         "tuned: the post: not run; here: tuned 1, built into the server",
         "lockless: the post: lockless; here: not run",
     ]
-    assert lines["options"][0] == "innodb_buffer_pool_size: the post: 52G; here: 128M"
+    assert lines["options"][0] == "innodb_buffer_pool_size: the post: 52G; here: 128M (scaled)"
     assert lines["options"][1].startswith("the post: x_0=0, x_1=1, ")
     assert lines["options"][1].endswith("x_139=139; here: not set")
     assert not {"memory", "sequence", "load"} & set(lines)

@@ -58,8 +58,8 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     )
     if shared := _describe_shared_cores(list(names_by_cpu), run):
         apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
-        own = "server and client on cores of their own" if apart else None
-        yield compare_text("CPUs", "cores", own, shared)
+        stated_cores = "server and client on cores of their own" if apart else None
+        yield compare_text("CPUs", "cores", stated_cores, shared)
 
 
 def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:

@@ -64,8 +64,8 @@ def compare_warmups(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare the warm-ups step by step; where there are more on one side, as a whole."""
     actual, stated = describe_warmups(run.experiment), post.warmup
     if stated is None or len(stated) != len(actual):
-        whole = None if stated is None else _join_steps(map(_write_clients, stated))
-        yield compare_text("warm-up", "", whole, _join_steps(actual))
+        text = None if stated is None else _join_steps(map(_write_clients, stated))
+        yield compare_text("warm-up", "", text, _join_steps(actual))
         return
     steps = list(zip(stated, actual, strict=True))
     if all(is_same_warmup(*step) for step in steps):
