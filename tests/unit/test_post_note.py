@@ -17,6 +17,7 @@ from dballoc.analysis.published.setup.campaign_setup import (
     read_campaign_setup,
 )
 from dballoc.cli.verb_list import application
+from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.report.outputs.csv import collect_tables
@@ -149,6 +150,42 @@ def test_options_that_dballoc_adds_are_those_of_the_servers_command(make: Make) 
     setup = read_campaign_setup(load_campaign(path))
     assert setup.added_options == {"skip_log_bin": "", "max_connections": "151"}
     assert (setup.host_cpus, setup.host_memory) == (2, 2**34)
+    assert (setup.defaults, setup.host_cores, setup.host_thp) == ({}, (), None)
+
+
+def test_cores_thp_and_defaults_are_read_from_the_results(make: Make) -> None:
+    known = {"cpus": 4, "cpus_of_cores": [[0, 2], [1, 3]], "thp": "madvise"}
+    facts = {"environment": known, "option_defaults": {"log-bin": "OFF"}}
+    path = make(
+        "known",
+        post={**POST, "cpus": {"server": 2, "client": 2}},
+        cpu={"server": "0-1", "client": "2-3"},
+        sql=tuple(
+            f"INSERT OR REPLACE INTO campaign VALUES ('{key}', '{json.dumps(value)}')"
+            for key, value in facts.items()
+        ),
+    )
+    setup = read_campaign_setup(load_campaign(path))
+    assert setup.host_cores == (frozenset({0, 2}), frozenset({1, 3}))
+    assert (setup.host_thp, setup.defaults) == ("madvise", {"log-bin": "OFF"})
+    note = judge_campaign(load_campaign(path))[2].post
+    assert note is not None
+    [cpus] = [topic for topic in note.topics if topic.name == "CPUs"]
+    assert cpus.lines == [
+        "cores: the post: server and client on cores of their own; here: server and client share 2 "
+        "cores (CPUs 0,2; 1,3)"
+    ]
+    assert "THP: as the host has it (madvise)" in note.silent
+
+
+@pytest.mark.parametrize("cores", [[["0-9"]], [[0] * 17], [[-1]], "0-1", [[10**6]]])
+def test_cores_that_no_machine_has_are_refused(make: Make, cores: object) -> None:
+    environment = json.dumps({"cpus_of_cores": cores})
+    path = make(
+        "bad", sql=(f"UPDATE campaign SET value = '{environment}' WHERE key = 'environment'",)
+    )
+    with pytest.raises(UsageError, match="cpus_of_cores"):
+        load_campaign(path)
 
 
 @pytest.mark.parametrize("user", ["start", "another", "disable"])

@@ -17,6 +17,9 @@ from dballoc.numbers import count
 from dballoc.report.wording.answer import PostNote, PostTopic
 
 
+_OPTIONS = "options"
+
+
 def compose_post_note(campaign: Campaign) -> PostNote | None:
     """Return the note; None where there is nothing to compare."""
     comparisons = compare_campaign_with_post(campaign)
@@ -82,5 +85,15 @@ def _write_silence(comparisons: Sequence[PostComparison]) -> str:
     chosen = [c for c in comparisons if c.post == NOT_STATED and not c.differs]
     if not chosen:
         return ""
-    words = "; ".join(f"{c.topic}{f', {c.item}' if c.item else ''}: {c.run}" for c in chosen)
+    options = _list_settings((c.item, c.run) for c in chosen if c.topic == _OPTIONS)
+    words = "; ".join(
+        [
+            *([f"{_OPTIONS}: {options}"] if options else []),
+            *(
+                f"{c.topic}{f', {c.item}' if c.item else ''}: {c.run}"
+                for c in chosen
+                if c.topic != _OPTIONS
+            ),
+        ]
+    )
     return f"The post does not state, and here it is: {words}."

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dballoc.analysis.published.setup.post_comparison import (
     NOT_STATED,
+    SCALED,
     PostComparison,
     compare_text,
     join_words,
@@ -53,13 +54,19 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         "CPUs",
         "",
         None if stated is None else _describe_stated_cpus(stated),
-        join_words(dict.fromkeys(words)),
+        join_words(dict.fromkeys(words)) + _mark_scaled(run, has_cpus=True),
         lambda *_: same,
     )
     if shared := _describe_shared_cores(list(names_by_cpu), run):
         apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
         stated_cores = "server and client on cores of their own" if apart else None
         yield compare_text("CPUs", "cores", stated_cores, shared)
+
+
+def _mark_scaled(run: RunSetup, *, has_cpus: bool = False) -> str:
+    """Return the mark of what --scale made smaller; of CPUs, where it had to."""
+    was = run.experiment.scaled
+    return SCALED if was is not None and (was.cpus or not has_cpus) else ""
 
 
 def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
@@ -164,7 +171,7 @@ def compare_memory(post: Post, run: RunSetup) -> Iterator[PostComparison]:
             topic="memory",
             item="for the server",
             post=f"{stated}, the whole machine's" if stated else NOT_STATED,
-            run=f"limited to {format_size(limit)}",
+            run=f"limited to {format_size(limit)}{_mark_scaled(run)}",
             differs=True,
         )
 
