@@ -17,7 +17,7 @@ from dballoc.analysis.published.setup.campaign_setup import (
     read_campaign_setup,
 )
 from dballoc.cli.verb_list import application
-from dballoc.errors import UsageError
+from dballoc.errors import Failure
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.report.outputs.csv import collect_tables
@@ -184,7 +184,7 @@ def test_cores_that_no_machine_has_are_refused(make: Make, cores: object) -> Non
     path = make(
         "bad", sql=(f"UPDATE campaign SET value = '{environment}' WHERE key = 'environment'",)
     )
-    with pytest.raises(UsageError, match="cpus_of_cores"):
+    with pytest.raises(Failure, match="cpus_of_cores"):
         load_campaign(path)
 
 

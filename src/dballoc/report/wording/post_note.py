@@ -16,7 +16,6 @@ from dballoc.experiment.post import Post
 from dballoc.numbers import count
 from dballoc.report.wording.answer import PostNote, PostTopic
 
-
 _OPTIONS = "options"
 
 
