@@ -1,6 +1,6 @@
 -- The load phase, measured: creates sysbench's tables, fills them in bulk, then builds the index on k. An event is a row. Each
--- client fills its share of the tables, one after the other; clients beyond the number of tables have nothing to do. The load ends
--- when all rows are inserted.
+-- client fills its share of the tables, one after the other; clients beyond the number of tables, or beyond the option clients, have
+-- nothing to do. The load ends when all rows are inserted.
 --
 -- sysbench's own bulk statements are 512 KB long, and a server needs some 10 MB to parse one. With small data and a small cache
 -- that would be most of the server's memory, so a statement here has at most a 250th of the table's rows.
@@ -12,11 +12,12 @@ sysbench.cmdline.options = {
   tables = { "Number of tables", 1 },
   table_size = { "Rows of a table", 10000 },
   mysql_storage_engine = { "Storage engine", "innodb" },
+  clients = { "How many clients fill the tables; 0: all", 0 },
 }
 
 local STATEMENTS, FEWEST_ROWS = 250, 100
 
-local connection, number, row, statement_rows
+local connection, number, row, statement_rows, clients
 
 local function begin_statement()
   connection:bulk_insert_init(string.format("INSERT INTO sbtest%u (k, c, pad) VALUES", number))
@@ -39,9 +40,13 @@ local function end_table()
 end
 
 function thread_init()
+  clients = sysbench.opt.threads
+  if sysbench.opt.clients > 0 then
+    clients = math.min(clients, sysbench.opt.clients)
+  end
   number = sysbench.tid % sysbench.opt.threads + 1
   statement_rows = math.max(FEWEST_ROWS, math.ceil(sysbench.opt.table_size / STATEMENTS))
-  if number <= sysbench.opt.tables then
+  if number <= sysbench.opt.tables and number <= clients then
     connection = sysbench.sql.driver():connect()
     begin_table()
   end
@@ -54,7 +59,7 @@ function event()
   end
   if row == sysbench.opt.table_size then
     end_table()
-    number = number + sysbench.opt.threads
+    number = number + clients
     if number > sysbench.opt.tables then
       return true
     end
