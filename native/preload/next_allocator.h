@@ -1,6 +1,6 @@
-/* The next allocator: the one that the program would have without the probe. */
-#ifndef DBALLOC_PROBE_NEXT_ALLOCATOR_H
-#define DBALLOC_PROBE_NEXT_ALLOCATOR_H
+/* The next allocator: the one that the program would have without the preload. */
+#ifndef DBALLOC_PRELOAD_NEXT_ALLOCATOR_H
+#define DBALLOC_PRELOAD_NEXT_ALLOCATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

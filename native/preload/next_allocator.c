@@ -22,9 +22,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "filter.h"
 #include "image.h"
 #include "message.h"
+#include "preload.h"
 
 enum { EARLY_SIZE = 1 << 16, EARLY_HEAD = 16 };
 
@@ -47,7 +47,7 @@ size_t next_early_size(const void *block)
     return size;
 }
 
-/* Zeroed, as calloc wants it. The filter lets free and realloc look twice at such blocks. */
+/* Zeroed, as calloc wants it. The preload is told, so that free and realloc look twice at such blocks. */
 static void *early_block(size_t alignment, size_t size)
 {
     if (alignment < EARLY_HEAD)
@@ -59,7 +59,7 @@ static void *early_block(size_t alignment, size_t size)
     }
     early_used = at + size;
     memcpy(early + at - EARLY_HEAD, &size, sizeof size);
-    filter_pin(early + at);
+    preload_early_block(early + at);
     return early + at;
 }
 
