@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "functions.h"
 
@@ -34,9 +35,16 @@ struct next {
 /* Always callable: before the next allocator is known, its members find it first. */
 extern struct next next;
 
+enum { NEXT_EARLY_SIZE = 1 << 16 };
+
+extern unsigned char next_early[NEXT_EARLY_SIZE];
+
 /* Whether a block is of the few that were handed out while the next allocator was looked for. They
  * are never freed. */
-bool next_is_early(const void *block);
+static inline bool next_is_early(const void *block)
+{
+    return (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_SIZE;
+}
 
 /* The bytes of an early block that may be copied from it. */
 size_t next_early_size(const void *block);
