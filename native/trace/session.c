@@ -125,7 +125,8 @@ static bool write_head(void)
     add_line("touches_period", "%d", TOUCHES_PERIOD);
     add_line("limit", "%" PRIu64, file.limit);
     return append((struct chunk_header){.kind = CHUNK_HEAD}, lines.text, lines.length) &&
-           append((struct chunk_header){.kind = CHUNK_CLOCK}, &beginning, sizeof beginning);
+           append((struct chunk_header){.kind = CHUNK_CLOCK}, &beginning, sizeof beginning) &&
+           session_write_clock();
 }
 
 bool session_open(char why[LONGEST_WHY])
@@ -314,6 +315,7 @@ void session_close(const char *reason)
     struct chunk_header header = {.kind = CHUNK_END, .written = stamp_now()};
     (void)file_append_last(&file, &header, lines.text, lines.length);
     atomic_store(&session_status.bytes, file.size);
+    atomic_store(&session_status.ended, clock_ns(CLOCK_MONOTONIC));
     atomic_store(&session_status.ended_by, reason);
     atomic_store(&session_status.is_open, false);
     file_close(&file);
