@@ -149,6 +149,7 @@ bool session_open(char why[LONGEST_WHY])
     const char *error = file.error != 0 ? strerrordesc_np(file.error) : "the limit is too low";
     (void)snprintf(why, LONGEST_WHY, "%.400s: %s", file.path,
             error != NULL ? error : "an error without a name");
+    atomic_store(&session_status.ended, clock_ns(CLOCK_MONOTONIC));
     atomic_store(&session_status.ended_by, session_failure());
     file_close(&file);
     return false;

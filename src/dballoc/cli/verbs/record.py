@@ -71,14 +71,16 @@ def record(
         raise UsageError("--stop goes with neither --for nor --limit")
     seconds = duration(time_, "--for") if time_ is not None else None
     recorder = _find_recorder(out_dir, pid, socket, service)
-    if not stop:
+    if stop:
+        recorder.stop()
+    else:
         if limit is not None:
             most = size(limit, "--limit")
             recorder_launch.check_limit(most)
             recorder.set_limit(most)
         recorder.start()
-    status = _end_recording(recorder, 0.0 if stop else seconds)
-    _print_result(status, as_json)
+        _wait_and_stop(recorder, seconds)
+    _print_result(recorder.status(), as_json)
 
 
 def _find_recorder(
@@ -95,9 +97,9 @@ def _find_recorder(
     return recorder_client.find_recorder_in_directory(out_dir)
 
 
-def _end_recording(recorder: Recorder, seconds: float | None) -> RecorderStatus:
+def _wait_and_stop(recorder: Recorder, seconds: float | None) -> None:
     """Wait until the time is over, the user has had enough, or the recording has ended by itself;
-    end it, and return how far it came.
+    then end it.
     """
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     try:
@@ -111,7 +113,6 @@ def _end_recording(recorder: Recorder, seconds: float | None) -> RecorderStatus:
         except Failure:
             if not recorder.status().ended_by:
                 raise
-    return recorder.status()
 
 
 def _print_result(status: RecorderStatus, as_json: bool) -> None:
