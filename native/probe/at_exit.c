@@ -18,8 +18,8 @@ static bool is_wanted;
 
 void at_exit_begin(void)
 {
-    const char *request = getenv(
-            "DBALLOC_PROBE_AT_EXIT"); /* NOLINT(concurrency-mt-unsafe): before there are threads */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): before there are threads */
+    const char *request = getenv("DBALLOC_PROBE_AT_EXIT");
     is_wanted = request != NULL && strcmp(request, "1") == 0;
 }
 
