@@ -34,7 +34,7 @@ def drop_idle_threads(trace: Trace) -> Trace:
 
 
 def get_duration(trace: Trace) -> int:
-    """Return how long a trace lasts, in ns: as its recording did, and at least to its last event."""
+    """Return how long a trace lasts, in ns: as recorded, and at least to its last event."""
     ends = [int(thread.completed[-1]) + 1 for thread in trace.threads if len(thread.completed)]
     return max([round(trace.facts.seconds * 1e9), *ends])
 
