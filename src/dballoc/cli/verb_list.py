@@ -26,6 +26,7 @@ VERBS = {
     "list": ("list_", "list_"),
     "profile": ("profile", "app"),
     "report": ("report", "report"),
+    "trace": ("trace", "app"),
     "verify": ("verify", "verify"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {

@@ -3,7 +3,7 @@ own.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,23 +72,17 @@ class CallRows:
 
     def build_recording(self, source: str, notes: tuple[str, ...]) -> Recording:
         """Return them as a recording; times begin at the first call. Unfit if there is none."""
-        threads = []
+        threads: list[ThreadCalls] = []
         for tid, columns in self.threads.items():
-            count = len(columns["kind"])
-            columns["site"] = array("Q", bytes(8 * count))
-            threads.append(
-                make_thread(
-                    len(threads),
-                    tid,
-                    lambda name, columns=columns: np.frombuffer(columns[name], np.uint64),
-                )
-            )
+            columns["site"] = array("Q", bytes(8 * len(columns["kind"])))
+            arrays = {name: np.frombuffer(column, np.uint64) for name, column in columns.items()}
+            threads.append(make_thread(len(threads), tid, arrays))
         return make_recording(threads, source, notes)
 
 
-def make_thread(number: int, tid: int, column: Callable[[str], NDArray]) -> ThreadCalls:
+def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadCalls:
     """Return a thread of columns by name."""
-    columns = {name: column(name).astype(dtype) for name, dtype in _COLUMNS.items()}
+    columns = {name: arrays[name].astype(dtype) for name, dtype in _COLUMNS.items()}
     return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, **columns)
 
 

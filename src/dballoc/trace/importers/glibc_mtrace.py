@@ -16,7 +16,8 @@ from dballoc.trace.importers.call_rows import LONGEST_LINE, MOST_BYTES, STEP, Ca
 from dballoc.trace.model import EventKind, Recording
 
 _LINE = re.compile(
-    rb"(?:@ .* )?(?:(=) (?:Start|End)|([-+<>!]) (0x[0-9a-f]{1,16}|\(nil\))(?: (0x[0-9a-f]{1,16}|0))?)\s*"
+    rb"(?:@ .* )?(?:(=) (?:Start|End)"
+    rb"|([-+<>!]) (0x[0-9a-f]{1,16}|\(nil\))(?: (0x[0-9a-f]{1,16}|0))?)\s*"
 )
 NOTES = (
     "times: mtrace writes none; its calls are put 1 µs apart",

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dballoc import readers
 from dballoc.readers import Unfit
 from dballoc.trace.importers.call_rows import MOST_THREADS, STEP, make_recording, make_thread
-from dballoc.trace.model import EventKind, Recording
+from dballoc.trace.model import EventKind, Recording, ThreadCalls
 
 RECORD = np.dtype(
     [
@@ -95,13 +95,13 @@ def build_recording(records: NDArray) -> Recording:
     used[_find_inner_records(records)] = False
     order = np.flatnonzero(used)
     records, types = records[order], types[order]
-    threads = []
+    threads: list[ThreadCalls] = []
     for tid in np.unique(records["thread"]).tolist():
         if len(threads) == MOST_THREADS:
             raise Unfit(f"has more than {MOST_THREADS:,} threads")
         chosen = np.flatnonzero(records["thread"] == tid)
         columns = _make_columns(records[chosen], types[chosen], order[chosen])
-        threads.append(make_thread(len(threads), tid, columns.__getitem__))
+        threads.append(make_thread(len(threads), tid, columns))
     return make_recording(threads, "imported from glibc's malloc tracing", NOTES)
 
 
