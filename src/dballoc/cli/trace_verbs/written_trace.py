@@ -7,9 +7,10 @@ import numpy as np
 import typer
 
 from dballoc.cli.shared.safe_output import say
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.numbers import count, with_unit
 from dballoc.trace.model import Trace
+from dballoc.trace.trace_file.check_trace import InvalidTrace, check_sizes
 from dballoc.trace.trace_file.layout import SUFFIX
 from dballoc.trace.trace_file.write_trace import write_trace
 
@@ -21,10 +22,14 @@ OutFlag = Annotated[
 
 def write_and_tell(trace: Trace, out: Path) -> None:
     """Write a trace, and print what it holds. UsageError if its name is not a trace's, or it cannot
-    be written.
+    be written; Failure if its sizes are beyond what a trace holds.
     """
     if out.suffix != SUFFIX:
         raise UsageError(f"--out {out}: the name of a trace ends in {SUFFIX}")
+    try:
+        check_sizes(trace.objects)
+    except InvalidTrace as error:
+        raise Failure(f"{out}: not written: {error}") from None
     size = write_trace(trace, out)
     events = sum(len(thread.kind) for thread in trace.threads)
     each = f", {size / events:.2f} bytes an event" if events else ""
