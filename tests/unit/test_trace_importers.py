@@ -105,7 +105,7 @@ def test_android_without_times(run) -> None:  # type: ignore[no-untyped-def]
     assert [thread.kind.tolist() for thread in trace.threads] == [[M, F, R, R, A], [C]]
     assert trace.objects.size.tolist() == [20, 12, 12, 104, 128]
     assert trace.objects.alignment.tolist() == [0, 0, 0, 16, 0]
-    assert trace.objects.freed_by.tolist() == [0, 0, -1, -1, 0]
+    assert trace.objects.freed_by.tolist() == [0, -1, -1, -1, 0]
     assert not trace.compiled.timed
     assert trace.threads[0].time.tolist() == [0, 1000, 4000, 5000, 6000]
 
@@ -167,7 +167,9 @@ HOSTILE = [
     ("android", b"1: malloc 0x10 9223372036854775807\n", "no call can have"),
     ("android", b"1: calloc 0x10 4000000000000000000 4000000000000000000\n", "no call can have"),
     ("android", b"1: memalign 0x10 4294967296 1\n", "no call can have"),
-    ("android", b"1: realloc 0x10 0x1ffffffffffffffff 1\n", "no call can have"),
+    ("android", b"1: realloc 0x10 0x1ffffffffffffffff 1\n", "not an address"),
+    ("android", b"1: realloc 0x10 -5 1\n", "not an address"),
+    ("android", b"1: free -0x10\n", "not an address"),
     ("android", b"1: realloc 0x10 zzz 1\n", "line 1: "),
     ("android", b"1: mmap 0x10 5\n", "a call that is not known"),
     ("android", b"1: malloc 0x10 5\n1: free 0x10 7 8\n", "line 2: only some lines have times"),

@@ -34,7 +34,7 @@ def write_and_tell(trace: Trace, out: Path) -> None:
     events = sum(len(thread.kind) for thread in trace.threads)
     each = f", {size / events:.2f} bytes an event" if events else ""
     say(
-        f"{out}: {count(events, 'event').replace(str(events), f'{events:,}', 1)} of "
+        f"{out}: {events:,} {'event' if events == 1 else 'events'} of "
         f"{count(len(trace.threads), 'thread')} in {with_unit(size)}{each}"
     )
     for note in list_notes(trace):
@@ -68,9 +68,9 @@ def list_notes(trace: Trace) -> list[str]:
             f"{compiled.touched_by_rule:,} of {large:,} large blocks have no sample of what is "
             "touched: whole if they live for a second and longer, else the first 32 KiB"
         )
-    if any((thread.kind != 0).any() for thread in trace.threads) and compiled.resolution > 1:
+    if compiled.resolution > 1:
         notes.append(f"times are rounded to {compiled.resolution} ns")
-    return [*notes, *facts.not_seen, *compiled.history]
+    return [*notes, *(f"not seen: {note}" for note in facts.not_seen), *compiled.history]
 
 
 def last_time(trace: Trace) -> int:
