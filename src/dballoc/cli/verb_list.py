@@ -25,6 +25,7 @@ VERBS = {
     "import": ("import_", "import_"),
     "list": ("list_", "list_"),
     "profile": ("profile", "app"),
+    "record": ("record", "record"),
     "report": ("report", "report"),
     "trace": ("trace", "app"),
     "verify": ("verify", "verify"),
