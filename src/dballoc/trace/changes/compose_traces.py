@@ -129,15 +129,15 @@ class _Composition:
         """Add the events of a trace once."""
         indices = self._map_threads(trace)
         births, population = _split_population(trace)
-        matched, taken = _match_by_size(trace, population, self.alive)
+        matched, heirs = _match_by_size(trace, population, self.alive)
         fresh = np.ones(len(births), bool)
         fresh[population[matched]] = False
         new = np.full(len(births) + 1, NONE, np.int64)  # the last: of NONE
-        new[population[matched]] = self.alive.number[taken]
+        new[population[matched]] = self.alive.number[heirs]
         new[:-1][fresh] = self.count + np.arange(int(np.count_nonzero(fresh)))
         if self.leftovers == "free":
             kept = np.zeros(len(self.alive.number), bool)
-            kept[taken] = True
+            kept[heirs] = True
             self._free_blocks(self.alive.select(~kept))
             self.alive = self.alive.select(kept)
         self._add_objects(trace, fresh, births, indices)
@@ -267,8 +267,8 @@ def _match_by_size(
     first, second = groups[: len(population)], groups[len(population) :]
     most = max(len(groups), 1)
     keys = first * most + rank_in_groups(first), second * most + rank_in_groups(second)
-    _, matched, taken = np.intersect1d(*keys, assume_unique=True, return_indices=True)
-    return matched, taken
+    _, matched, heirs = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    return matched, heirs
 
 
 def _join_facts(sources: Sequence[Trace], duration: int) -> RecordingFacts:
