@@ -118,11 +118,13 @@ class ThreadEvents:
     it began. REALLOC has ``time`` for its free and ``completed`` for its allocation; elsewhere both
     are equal. ``object`` is the object that the event allocates, NONE if it allocates none;
     ``freed`` the one that it frees, NONE if it frees none or one that is older than the recording.
+    ``ended``: when the thread ended; NONE if it was alive at the end, or if that is not known.
     """
 
     number: int
     name: str
     created_by: int
+    ended: int = NONE
     kind: NDArray[np.uint8]
     time: NDArray[np.int64]
     completed: NDArray[np.int64]
