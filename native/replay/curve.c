@@ -49,8 +49,7 @@ struct curve_point curve_read_exactly(void)
 /* A mark is read at the end of the epoch whose end is nearest to it. */
 static uint64_t epoch_of_mark(uint64_t mark)
 {
-    uint64_t boundary =
-            (plan.marks[mark].time + plan.header->epoch_ns / 2) / plan.header->epoch_ns;
+    uint64_t boundary = (plan.marks[mark].time + plan.header->epoch_ns / 2) / plan.header->epoch_ns;
     return boundary > 0 ? boundary - 1 : 0;
 }
 
@@ -112,8 +111,9 @@ static void check_progress(uint64_t now)
     }
     if ((double)(now - pacing_began) > options.seconds * 1e9) {
         char text[100];
-        (void)snprintf(text, sizeof text, "it was not at its end after %.0f seconds, at %.3f s of "
-                                          "the trace",
+        (void)snprintf(text, sizeof text,
+                "it was not at its end after %.0f seconds, at %.3f s of "
+                "the trace",
                 options.seconds, (double)pacing_floor() * (double)plan.header->epoch_ns / 1e9);
         report_fault("hang", text);
     }

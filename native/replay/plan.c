@@ -16,12 +16,12 @@ struct plan plan;
 
 /* What is known of the threads while their records are looked at. */
 struct check {
-    uint64_t *own;            /* by slot: the block's tag, 0: it is free */
-    uint64_t *shared;         /* by shared slot: the block's tag */
-    unsigned char *seen;      /* by shared slot: SEEN_… */
-    unsigned char *created;   /* by thread */
-    uint32_t *creator;        /* by thread */
-    int64_t *live;            /* by epoch: bytes allocated less those freed */
+    uint64_t *own;          /* by slot: the block's tag, 0: it is free */
+    uint64_t *shared;       /* by shared slot: the block's tag */
+    unsigned char *seen;    /* by shared slot: SEEN_… */
+    unsigned char *created; /* by thread */
+    uint32_t *creator;      /* by thread */
+    int64_t *live;          /* by epoch: bytes allocated less those freed */
     uint64_t created_threads;
     uint64_t records; /* of the threads before */
 };
@@ -208,16 +208,16 @@ static const char *check_record(
     case RECORD_ALIGNED:
     case RECORD_REALLOC:
         wrong = check_allocation(check, at->thread, record);
-        if (__builtin_add_overflow(check->live[at->epoch], (int64_t)record_size(record),
-                    &check->live[at->epoch]))
+        if (__builtin_add_overflow(
+                    check->live[at->epoch], (int64_t)record_size(record), &check->live[at->epoch]))
             return "more bytes than can be counted";
         break;
     case RECORD_FREE:
     case RECORD_FREE_SIZED:
     case RECORD_FROM:
         wrong = check_free(check, at->thread, record);
-        if (__builtin_sub_overflow(check->live[at->epoch], (int64_t)record_size(record),
-                    &check->live[at->epoch]))
+        if (__builtin_sub_overflow(
+                    check->live[at->epoch], (int64_t)record_size(record), &check->live[at->epoch]))
             return "more bytes than can be counted";
         break;
     case RECORD_TOUCH:
@@ -293,8 +293,7 @@ static void check_shared(const struct check *check)
 {
     for (uint64_t i = 0; i < plan.header->shared; i++)
         if (check->seen[i] != (SEEN_ALLOCATED | SEEN_FREED))
-            refuse("plan: shared slot %llu is not both allocated and freed",
-                    (unsigned long long)i);
+            refuse("plan: shared slot %llu is not both allocated and freed", (unsigned long long)i);
 }
 
 void plan_check(const void *memory, uint64_t bytes)

@@ -15,8 +15,8 @@
 #include "plan.h"
 #include "report.h"
 
-/* Address space of a stack; its lowest page is never touched. A server's malloc runs on less. */
-enum { STACK = 256 * 1024 };
+/* Address space of a stack, of which little is used; its lowest page is never touched. */
+enum { STACK = 1024 * 1024 };
 
 static unsigned char *stacks;
 static _Atomic uint32_t alive;
