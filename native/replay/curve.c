@@ -62,15 +62,16 @@ bool curve_has_mark(uint32_t epoch)
 void curve_add_marks(uint32_t epoch)
 {
     uint64_t mark = atomic_load(&next_mark);
-    while (mark < plan.header->marks && epoch_of_mark(mark) <= epoch)
+    while (mark < plan.header->marks && epoch_of_mark(mark) <= epoch) {
         if (atomic_compare_exchange_weak(&next_mark, &mark, mark + 1))
             curve_marks[mark++] = curve_read_exactly();
+    }
 }
 
 /* Two points become one: the later, with the higher of both. */
 static void halve_points(void)
 {
-    for (uint32_t i = 0; i < CURVE_POINTS / 2; i++) {
+    for (size_t i = 0; i < CURVE_POINTS / 2; i++) {
         struct curve_point first = curve->points[2 * i];
         curve->points[i] = curve->points[2 * i + 1];
         if (first.anonymous > curve->points[i].anonymous)

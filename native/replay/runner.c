@@ -171,10 +171,11 @@ static inline void touch_new(const struct plan_record *record, void *block, uint
 {
     uint64_t size = record_size(record);
     if (options.touch == TOUCH_ALL ||
-            (options.touch == TOUCH_RECORDED && !record_has_pattern(record)))
+            (options.touch == TOUCH_RECORDED && !record_has_pattern(record))) {
         touch_all(block, begin, size);
-    else if (options.touch == TOUCH_FIRST && size > 0)
+    } else if (options.touch == TOUCH_FIRST && size > 0) {
         touch_first(block, size);
+    }
 }
 
 /* Allocate the record's block, and its pattern's pages; `from` is what a realloc is given. */
@@ -183,10 +184,11 @@ static inline void run_allocation(
 {
     uint64_t size = record_size(record);
     void *block = NULL;
-    if (__builtin_expect(--runner->countdown != 0, 1))
+    if (__builtin_expect(--runner->countdown != 0, 1)) {
         block = call_allocate(record_kind(record), record_alignment(record), from, size);
-    else
+    } else {
         block = allocate_timed(runner, record, from);
+    }
     if (__builtin_expect(block == NULL, 0)) {
         if (from && size > 0)
             free(from); /* realloc has left it; the trace's block is gone */
@@ -196,22 +198,24 @@ static inline void run_allocation(
         if (record_has_pattern(record) && options.touch == TOUCH_RECORDED)
             touch_pattern(block, size, record_number(record + 1));
     }
-    if (record_is_shared(record))
+    if (record_is_shared(record)) {
         handover_give(runner, record_number(record), block);
-    else
+    } else {
         runner->slots[record_number(record)] = block;
+    }
     count_call(runner, record, (int64_t)size);
 }
 
 static inline void run_free(struct runner *runner, const struct plan_record *record)
 {
     void *block = take_block(runner, record);
-    if (!is_block(block))
+    if (!is_block(block)) {
         (void)0;
-    else if (__builtin_expect(--runner->countdown != 0, 1))
+    } else if (__builtin_expect(--runner->countdown != 0, 1)) {
         call_free(record_kind(record), record_alignment(record), block, record_size(record));
-    else
+    } else {
         free_timed(runner, record, block);
+    }
     count_call(runner, record, -(int64_t)record_size(record));
 }
 
