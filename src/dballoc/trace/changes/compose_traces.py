@@ -67,6 +67,7 @@ class _ThreadPieces:
     number: int
     name: str
     created_by: int
+    ended: int = NONE
     pieces: dict[str, list[NDArray]] = field(
         default_factory=lambda: {
             "kind": [np.zeros(0, np.uint8)],
@@ -142,6 +143,8 @@ class _Composition:
             self.alive = self.alive.select(kept)
         self._add_objects(trace, fresh, births, indices)
         for index, thread in zip(indices, trace.threads, strict=True):
+            ended = thread.ended
+            self.threads[index].ended = NONE if ended == NONE else self.clock + ended
             # A block that was taken over is not allocated again.
             played = (thread.object == NONE) | fresh[thread.object]
             self.threads[index].append(
@@ -178,6 +181,8 @@ class _Composition:
         for index in np.unique(blocks.owner).tolist():
             freed = blocks.number[blocks.owner == index]
             clock = np.full(len(freed), self.clock, np.int64)
+            if self.threads[index].ended != NONE:
+                self.threads[index].ended = self.clock
             self.threads[index].append(
                 kind=np.full(len(freed), EventKind.FREE, np.uint8),
                 time=clock,
@@ -216,6 +221,7 @@ class _Composition:
                 number=thread.number,
                 name=thread.name,
                 created_by=thread.created_by,
+                ended=thread.ended,
                 **{name: np.concatenate(parts) for name, parts in thread.pieces.items()},
             )
             for thread in self.threads

@@ -291,6 +291,7 @@ class _Reading:
                 number=declared.number,
                 name=declared.name,
                 created_by=declared.created_by,
+                ended=declared.ended,
                 kind=parts.kind,
                 time=parts.time,
                 completed=parts.completed,
