@@ -21,6 +21,7 @@ def make_tellable(recording: Recording) -> Recording:
         recording,
         facts=replace(
             facts,
+            dropped=min(facts.dropped, _LARGEST),
             ended_by=facts.ended_by[:_LONGEST],
             program=facts.program[:_LONGEST],
             allocator=facts.allocator[:_LONGEST],
