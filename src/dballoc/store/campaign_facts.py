@@ -144,6 +144,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "options": TypeAdapter(dict[str, str]),
     "procedure_version": TypeAdapter(Literal[1, 2]),
     "decided": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
+    "budget_looks": TypeAdapter(dict[Literal["solo", "duet"], list[_Count]]),
 }
 LIBRARIES, ENVIRONMENT, COMMAND = (
     TypeAdapter(list[str]),

@@ -176,7 +176,11 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     if campaign.procedure_version > 1:
         left_out = json.loads(campaign.facts["duet"]).get("left_out", {})
         shares = declare_shares(campaign.designs, variants, workloads, len(left_out))
-        declared = {d: declare_current_procedure(planned[d], shares) for d in campaign.designs}
+        budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
+        declared = {
+            d: declare_current_procedure(planned[d], shares, budget_looks.get(d, ()))
+            for d in campaign.designs
+        }
     else:
         family = count_comparisons(campaign.designs, variants, workloads)
         if campaign.imported:

@@ -1,8 +1,9 @@
--- The load phase, measured: makes sysbench's tables and fills them in bulk, then builds the index on k. An event is a row. It ends
--- when all rows are in: a client fills the tables of its number, one after the other, and clients beyond the tables have none.
+-- The load phase, measured: creates sysbench's tables, fills them in bulk, then builds the index on k. An event is a row. Each
+-- client fills its share of the tables, one after the other; clients beyond the number of tables have nothing to do. The load ends
+-- when all rows are inserted.
 --
--- sysbench's statements have 512 KB, for which a server takes some 10 MB while it parses one. Beside small data, and a cache to
--- match, that would be most of its memory; so a statement has at most a 250th of the table's rows.
+-- sysbench's own bulk statements are 512 KB long, and a server needs some 10 MB to parse one. With small data and a small cache
+-- that would be most of the server's memory, so a statement here has at most a 250th of the table's rows.
 
 local C = "###########-###########-###########-###########-###########-###########-###########-###########-###########-###########"
 local PAD = "###########-###########-###########-###########-###########"
@@ -46,7 +47,7 @@ function thread_init()
   end
 end
 
--- What an event returns ends its client.
+-- An event that returns a value ends its client.
 function event()
   if not connection then
     return true
