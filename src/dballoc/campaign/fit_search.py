@@ -98,7 +98,7 @@ def run_fit(setting: PreparedCampaign, out: Path, observer: Observer) -> str:
 class _Fit:
     """The rounds of one search, and what they need."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[PreparedCampaign]) -> None:
         self.session = session
         self.setting = session.setting
         self.experiment = session.setting.experiment

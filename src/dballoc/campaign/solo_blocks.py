@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import solo_trial
 from dballoc.experiment import schedule
@@ -18,7 +19,7 @@ class SoloBlocks:
 
     def __init__(
         self,
-        session: Session,
+        session: Session[PreparedCampaign],
         results: Results,
         templates: dict[str, Template],
         planned_seconds: float,

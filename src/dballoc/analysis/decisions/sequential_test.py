@@ -190,6 +190,19 @@ def declare_shares(
     }
 
 
+def declare_replay_shares(
+    variants: int, workloads: int, *, judges_memory: bool
+) -> dict[str, Share]:
+    """Return what each measure of a campaign of replays may err: peak heap 2.5 %, unless it is not
+    judged, and CPU per event 2.5 %. ``variants`` counts the baseline.
+    """
+    others = max(1, variants - 1)
+    shares = {CPU: Share(error=SPEED_ERROR, comparisons=others * workloads)}
+    if judges_memory:
+        shares[MEMORY] = Share(error=MEMORY_ERROR, comparisons=others)
+    return shares
+
+
 def declare_current_procedure(planned_blocks: int, shares: Mapping[str, Share]) -> Procedure:
     """Declare version 2's procedure of a design with that many planned blocks; as it is at the
     planned end. ``shares``: of the whole campaign, from :func:`declare_shares`.
