@@ -146,9 +146,7 @@ def _list_replay_metrics(campaign: Campaign) -> list[Metric]:
         memory.append(("rss_idle", "idle heap after the last event"))
     return [
         *(
-            Metric(
-                key=f"cpu:{w}", title="CPU per event", unit="ns", better="lower", workload=w
-            )
+            Metric(key=f"cpu:{w}", title="CPU per event", unit="ns", better="lower", workload=w)
             for w in campaign.experiment.workloads
         ),
         *(Metric(key=key, title=title, unit="bytes", better="lower") for key, title in memory),

@@ -1,0 +1,118 @@
+"""What a campaign and its report say of a trace, without the trace itself."""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.experiment.model import TraceReplay
+from dballoc.trace.model import NONE, Trace
+
+# A trace comes from strangers: more of its words than this are not shown.
+_LONGEST_NAME = 100
+_MOST_MARKS = 10_000
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryMark:
+    """A mark of the trace: ``t`` in seconds since the trace began, ``truth`` in bytes."""
+
+    t: float
+    name: str
+    truth: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSummary:
+    """A trace in figures: ``seconds`` as recorded, ``peak_live`` in bytes as asked for; the rest as
+    in :class:`dballoc.trace.model.RecordingFacts`.
+    """
+
+    program: str
+    allocator: str
+    seconds: float
+    events: int
+    threads: int
+    peak_live: int
+    from_start: bool
+    dropped: int
+    ended_by: str
+    not_seen: tuple[str, ...]
+    marks: tuple[SummaryMark, ...]
+
+
+def summarize_trace(trace: Trace) -> TraceSummary:
+    """Return a trace in figures; its words made printable, and bounded."""
+    facts = trace.facts
+    return TraceSummary(
+        program=_show(facts.program),
+        allocator=_show(facts.allocator),
+        seconds=facts.seconds,
+        events=sum(len(thread.kind) for thread in trace.threads),
+        threads=len(trace.threads),
+        peak_live=find_peak_live(trace),
+        from_start=facts.from_start,
+        dropped=facts.dropped,
+        ended_by=_show(facts.ended_by),
+        not_seen=tuple(_show(text) for text in facts.not_seen[:20]),
+        marks=tuple(
+            SummaryMark(t=m.time / 1e9, name=_show(m.name), truth=dict(m.truth))
+            for m in trace.marks[:_MOST_MARKS]
+        ),
+    )
+
+
+def find_peak_live(trace: Trace) -> int:
+    """Return the most bytes that were allocated and not yet freed, as they were asked for."""
+    sizes = trace.objects.size.astype(np.int64)
+    times, changes = [], []
+    for thread in trace.threads:
+        born, freed = thread.object != NONE, thread.freed != NONE
+        times += [thread.completed[born], thread.time[freed]]
+        changes += [sizes[thread.object[born]], -sizes[thread.freed[freed]]]
+    if not times:
+        return 0
+    time, change = np.concatenate(times), np.concatenate(changes)
+    # At equal times what is freed comes first.
+    order = np.lexsort((change, time))
+    live = np.cumsum(change[order])
+    return int(max(0, live.max(initial=0)))
+
+
+def describe_replay(summary: TraceSummary, asked: TraceReplay) -> dict[str, Any]:
+    """Return the fact ``replay`` of the results: the trace, and how it is replayed."""
+    return {
+        "trace": Path(asked.trace).name,
+        "sha256": asked.sha256,
+        "mode": asked.mode,
+        "speed": asked.speed,
+        "touch": asked.touch,
+        **asdict(summary),
+    }
+
+
+def hash_trace(path: Path) -> str:
+    """Return the SHA-256 of a trace's file; of a recording's directory, that of its files' names
+    and contents. UsageError if it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        parts = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for part in parts:
+            if part != path:
+                digest.update(f"{part.relative_to(path)}\0{part.stat().st_size}\0".encode())
+            with part.open("rb") as file:
+                while piece := file.read(_CHUNK):
+                    digest.update(piece)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def _show(text: str) -> str:
+    return readers.printable(text)[:_LONGEST_NAME]
