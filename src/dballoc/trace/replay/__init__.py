@@ -1,0 +1,1 @@
+"""A trace replayed once against one malloc: the plan for the engine, its run, its figures."""
