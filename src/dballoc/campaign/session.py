@@ -22,6 +22,7 @@ from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.settings_journal import PutBack
+from dballoc.host.unprivileged.server_user import ServerUser
 
 T = TypeVar("T")
 
@@ -38,6 +39,10 @@ class RunSetting(Protocol):
     @property
     def variants(self) -> Mapping[str, Any]:
         """The variants as they will run on this machine."""
+
+    @property
+    def user(self) -> ServerUser:
+        """What servers and replays run as."""
 
     @property
     def duet(self) -> PreparedDuet | None:
@@ -129,14 +134,15 @@ class Session(Generic[SettingT]):
         )
 
     @contextlib.contextmanager
-    def run_trial(self, label: str) -> Iterator[TrialRun]:
-        """Run a trial in this block, which the first Ctrl-C does not interrupt. Its raw files are
-        removed if it is lost, but kept after a mistake of dballoc's own, whose cause they may show,
-        until the campaign is resumed.
+    def run_trial(self, label: str, *, interruptible: bool = False) -> Iterator[TrialRun]:
+        """Run a trial in this block, which the first Ctrl-C does not interrupt, unless it is
+        ``interruptible`` because it never looks for one. Its raw files are removed if it is lost,
+        but kept after a mistake of dballoc's own, whose cause they may show, until the campaign is
+        resumed.
         """
         cpu_before = self.custody.cpu_seconds
         trial = TrialRun(self.directory.make_trial_directory(label))
-        self.stop.in_trial = True
+        self.stop.in_trial = not interruptible
         try:
             yield trial
         except (Interrupted, Failure, UsageError, OSError, KeyboardInterrupt):

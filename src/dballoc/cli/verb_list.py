@@ -25,6 +25,7 @@ VERBS = {
     "import": ("import_", "import_"),
     "list": ("list_", "list_"),
     "profile": ("profile", "app"),
+    "replay": ("replay", "replay"),
     "report": ("report", "report"),
     "verify": ("verify", "verify"),
 }

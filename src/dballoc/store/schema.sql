@@ -275,10 +275,13 @@ CREATE TABLE replica (
 CREATE TABLE replay (
   trial       INTEGER PRIMARY KEY REFERENCES trial,
   events      INTEGER NOT NULL,     -- calls of malloc and its family that were replayed
+  malloc_seconds REAL NOT NULL,     -- in malloc's functions, all threads together, from the calls that were timed
   waited      REAL NOT NULL,        -- seconds that threads waited for each other, all together
   own_memory  INTEGER NOT NULL,     -- the engine's own, subtracted from all others
   peak_live   INTEGER NOT NULL,     -- the most that was allocated and not freed, as asked for
-  end_live    INTEGER NOT NULL
+  end_live    INTEGER NOT NULL,
+  failed      INTEGER NOT NULL,     -- allocations that returned no memory
+  lateness    REAL NOT NULL         -- seconds that an event was late at most, where the pace is the recorded one
 ) WITHOUT ROWID;
 
 -- The heap over the trace's time.
@@ -303,8 +306,8 @@ CREATE TABLE replay_mark (
 -- How long calls took, of a sample of them.
 CREATE TABLE replay_latency (
   trial     INTEGER NOT NULL REFERENCES trial,
-  operation TEXT NOT NULL,          -- malloc, calloc, aligned, realloc, free
-  largest   INTEGER NOT NULL,       -- bytes: the largest block of the size class
+  operation TEXT NOT NULL,          -- malloc, calloc, aligned, realloc, free, free_sized
+  largest   INTEGER NOT NULL,       -- bytes: the largest block of the size class; 2^63 - 1: no limit
   calls     INTEGER NOT NULL,
   p50       REAL,                   -- ns; none where nothing was sampled
   p99       REAL,
