@@ -158,6 +158,8 @@ class _Replay(_Form):
     mode: Literal["fast", "timed"]
     speed: _Amount
     touch: str
+    # The variants whose malloc gives memory back by the clock.
+    decaying: list[str] = []
 
 
 _FORMS: dict[str, TypeAdapter[Any]] = {

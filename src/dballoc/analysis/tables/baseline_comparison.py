@@ -44,7 +44,8 @@ FLOOR_TO_VARIANT_VARIANCE = {"solo": 1.5 / 2, "duet": 1.0}
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric of a ``design``. ``workload`` is None for a metric of the whole trial; ``better``:
-    "higher" or "lower".
+    "higher" or "lower"; ``name``: what sentences and headings call it, where that is not what a
+    server's metric of this kind is called.
     """
 
     key: str
@@ -53,6 +54,7 @@ class Metric:
     better: str
     workload: str | None = None
     design: str = "solo"
+    name: str = ""
 
     @property
     def question(self) -> Question | None:
@@ -149,7 +151,10 @@ def _list_replay_metrics(campaign: Campaign) -> list[Metric]:
             Metric(key=f"cpu:{w}", title="CPU per event", unit="ns", better="lower", workload=w)
             for w in campaign.experiment.workloads
         ),
-        *(Metric(key=key, title=title, unit="bytes", better="lower") for key, title in memory),
+        *(
+            Metric(key=key, title=title, unit="bytes", better="lower", name=title)
+            for key, title in memory
+        ),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
 from dballoc.campaign.duration_estimate import DurationEstimate
+from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
@@ -148,7 +149,13 @@ def _prepare_blocks(
 
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:
     assert setting.experiment.replay
-    described = describe_replay(setting.trace, setting.experiment.replay)
+    described = describe_replay(setting.trace, setting.experiment.replay) | {
+        "decaying": [
+            name
+            for name, prepared in setting.variants.items()
+            if find_entry(prepared.malloc.allocator).get("decays")
+        ]
+    }
     return make_replay_facts(setting, planned_blocks, described)
 
 

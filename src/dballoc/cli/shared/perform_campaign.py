@@ -35,9 +35,9 @@ def perform(
     extension: Extension | None = None,
     kind: CampaignKind = SERVERS,
 ) -> None:
-    """Run or resume the campaign of this ``kind``, or its ``extension``, write its ``report``, and ``show`` the
-    answer. ``console`` is for everything else. Failure if no trial ended well; typer.Exit after an
-    interruption; UsageError and Failure as the campaign raises them.
+    """Run or resume the campaign of this ``kind``, or its ``extension``, write its ``report``, and
+    ``show`` the answer. ``console`` is for everything else. Failure if no trial ended well;
+    typer.Exit after an interruption; UsageError and Failure as the campaign raises them.
     """
     with display(console) as watcher:
         ending = run_blocks.run_campaign(setting, directory, watcher, extension, kind)
