@@ -1,0 +1,54 @@
+"""What must hold of a trace so that it can be replayed and counted: see :class:`Trace`. Pure."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dballoc.trace.model import NONE, Objects, ThreadEvents
+
+
+class InvalidTrace(Exception):
+    """The events do not make a trace; the text is a short reason."""
+
+
+def find_births(threads: tuple[ThreadEvents, ...], count: int) -> NDArray[np.int64]:
+    """Return when each of ``count`` objects was allocated, in ns."""
+    births = np.zeros(count, np.int64)
+    for thread in threads:
+        allocated = thread.object != NONE
+        births[thread.object[allocated]] = thread.completed[allocated]
+    return births
+
+
+def check_trace(threads: tuple[ThreadEvents, ...], objects: Objects) -> None:
+    """Raise InvalidTrace if a block is freed twice, or by another thread before it is allocated, or
+    if a thread has a creator that is not there or is its own offspring.
+    """
+    times_freed = np.zeros(len(objects.size), np.uint8)
+    births = find_births(threads, len(objects.size))
+    for index, thread in enumerate(threads):
+        events = np.flatnonzero(thread.freed != NONE)
+        freed = thread.freed[events]
+        if len(np.unique(freed)) != len(freed) or times_freed[freed].any():
+            raise InvalidTrace("a block is freed twice")
+        times_freed[freed] = 1
+        foreign = objects.allocated_by[freed] != index
+        if (births[freed[foreign]] > thread.time[events[foreign]]).any():
+            raise InvalidTrace("a block is freed by another thread before it is allocated")
+    _check_creators(threads)
+
+
+def _check_creators(threads: tuple[ThreadEvents, ...]) -> None:
+    creators = {thread.number: thread.created_by for thread in threads}
+    if len(creators) != len(threads):
+        raise InvalidTrace("two threads have the same number")
+    if not set(creators.values()) <= creators.keys() | {NONE}:
+        raise InvalidTrace("a thread was created by one that is not there")
+    checked = {NONE}
+    for number in creators:
+        path = []
+        while number not in checked:
+            checked.add(number)
+            path.append(number)
+            number = creators[number]
+        if number in path:
+            raise InvalidTrace("threads created each other")
