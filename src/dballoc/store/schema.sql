@@ -307,7 +307,7 @@ CREATE TABLE replay_mark (
 CREATE TABLE replay_latency (
   trial     INTEGER NOT NULL REFERENCES trial,
   operation TEXT NOT NULL,          -- malloc, calloc, aligned, realloc, free, free_sized
-  largest   INTEGER NOT NULL,       -- bytes: the largest block of the size class; 2^63 - 1: no limit
+  largest   INTEGER NOT NULL,       -- bytes: the largest block of the size class; 2^48: no limit
   calls     INTEGER NOT NULL,
   p50       REAL,                   -- ns; none where nothing was sampled
   p99       REAL,

@@ -8,6 +8,9 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.numbers import percent
 from dballoc.store.results import REPLAY
 
+# Shares below this would be shown as none.
+_LEAST_SHARE = 1e-4
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedMark:
@@ -58,7 +61,8 @@ class ReplayFacts:
             flaws.append("the recording began late")
         if self.dropped:
             share = self.dropped / (self.events + self.dropped)
-            flaws.append(f"{self.dropped:,} events are missing ({percent(share, 2)})")
+            words = percent(share, 2) if share >= _LEAST_SHARE else "less than 0.01 %"
+            flaws.append(f"{self.dropped:,} events are missing ({words})")
         return flaws
 
 

@@ -148,7 +148,14 @@ def _list_replay_metrics(campaign: Campaign) -> list[Metric]:
         memory.append(("rss_idle", "idle heap after the last event"))
     return [
         *(
-            Metric(key=f"cpu:{w}", title="CPU per event", unit="ns", better="lower", workload=w)
+            Metric(
+                key=f"cpu:{w}",
+                title="CPU per event",
+                unit="ns",
+                better="lower",
+                workload=w,
+                name="CPU per event",
+            )
             for w in campaign.experiment.workloads
         ),
         *(

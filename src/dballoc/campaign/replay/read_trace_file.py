@@ -2,10 +2,24 @@
 
 from pathlib import Path
 
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.trace.model import Trace
+from dballoc.trace.trace_file.layout import MAGIC
+from dballoc.trace.trace_file.read_trace import read_trace
 
 
 def read_any_trace(path: Path) -> Trace:
-    """Read a compiled trace, or a recording's directory. UsageError if it is neither."""
-    raise UsageError(f"{path}: not a trace")
+    """Read a compiled trace, or compile a recording. UsageError, in one line, if it is neither."""
+    try:
+        if not readers.regular(path):
+            raise UsageError(f"{path}: there is no such file")
+        with path.open("rb") as file:
+            is_compiled = file.read(len(MAGIC)) == MAGIC
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
+    if is_compiled:
+        return read_trace(path)
+    raise UsageError(f"{path}: not a trace of dballoc")

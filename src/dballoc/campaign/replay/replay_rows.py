@@ -17,8 +17,8 @@ _FAULTS = {
     "no memory": "died",
     "not proved": "proof",
 }
-# bytes: of the class without a limit, as SQLite's largest integer.
-ENDLESS = 2**63 - 1
+# bytes: of the class without a limit, more than any block has.
+ENDLESS = 2**48
 
 
 def fill_record(

@@ -15,7 +15,6 @@ from dballoc.trace.model import NONE, Trace
 # A trace comes from strangers: more of its words than this are not shown.
 _LONGEST_NAME = 100
 _MOST_MARKS = 10_000
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,21 +96,16 @@ def describe_replay(summary: TraceSummary, asked: TraceReplay) -> dict[str, Any]
 
 
 def hash_trace(path: Path) -> str:
-    """Return the SHA-256 of a trace's file; of a recording's directory, that of its files' names
-    and contents. UsageError if it cannot be read.
-    """
-    digest = hashlib.sha256()
+    """Return the SHA-256 of a file. UsageError if it cannot be read."""
     try:
-        parts = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        for part in parts:
-            if part != path:
-                digest.update(f"{part.relative_to(path)}\0{part.stat().st_size}\0".encode())
-            with part.open("rb") as file:
-                while piece := file.read(_CHUNK):
-                    digest.update(piece)
+        if not readers.regular(path):
+            raise UsageError(f"{path}: there is no such file")
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    return digest.hexdigest()
+        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _show(text: str) -> str:

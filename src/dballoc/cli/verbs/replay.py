@@ -21,9 +21,7 @@ from dballoc.report.outputs import terminal
 
 TraceFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="TRACE", help="A trace, or a recording's directory (dballoc exec --probe trace)."
-    ),
+    typer.Argument(metavar="TRACE", help="A trace, or a recording of dballoc exec --probe trace."),
 ]
 Preloads = Annotated[
     list[Path] | None,

@@ -39,7 +39,7 @@ def compose_replay_answer(
     headline = compose_replay_headline(facts, averages, comparisons, baseline, fidelity)
     return Answer(
         headline=headline if progress.final else f"So far: {headline}",
-        reason=_explain(comparisons, recommendation, baseline, progress),
+        reason=_explain(facts, comparisons, recommendation, baseline, progress),
         table=_make_table(comparisons, recommendation),
         notes=list_notes(facts, comparisons, baseline, progress, fidelity),
     )
@@ -78,7 +78,7 @@ def _compare_least(name: str, comparisons: Comparisons, baseline: str) -> str:
     """Return how the least is to the baseline, and whether that is shown."""
     comparison = _find_memory(comparisons, name)
     if name == baseline or comparison is None or comparison.ratio is None:
-        return " of all that were replayed" if len(comparisons.family) else ""
+        return ", of all that were replayed" if len(comparisons.family) else ""
     verdict = describe_verdict(comparison, comparisons).partition(" (")[0]
     ratio = comparison.ratio
     return f", {format_ratio(ratio.estimate)} of {baseline}'s ({verdict})"
@@ -101,9 +101,15 @@ def _describe_distance(fidelity: Fidelity | None) -> str:
 
 
 def _explain(
-    comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
+    facts: ReplayFacts,
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    baseline: str,
+    progress: Progress,
 ) -> str:
     """Return what the rule says of memory and speed together."""
+    if not facts.from_start:
+        return "CPU per event is judged below; the rule takes memory too, and names no malloc."
     rule = compose_headline(comparisons, recommendation, baseline, progress)
     rule = rule.removeprefix("So far: ")
     return f"By the rule, memory and speed together: {rule}. " + explain_ending(
@@ -175,9 +181,9 @@ def list_notes(
 def describe_pace(facts: ReplayFacts) -> str:
     """Return how fast the trace was replayed, and what that says of idle heap."""
     decaying = listing(list(facts.decaying))
-    give = "give" if len(facts.decaying) > 1 else "gives"
+    verb, whose = ("give", "their") if len(facts.decaying) > 1 else ("gives", "its")
     unjudged = (
-        f" {decaying} {give} memory back by the clock, so its idle heap is not shown."
+        f" {decaying} {verb} memory back by the clock, so {whose} idle heap is not shown."
         if decaying
         else ""
     )

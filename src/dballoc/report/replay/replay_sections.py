@@ -16,7 +16,7 @@ from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 # As replay_rows stores the size class without a limit.
-_ENDLESS = 2**63 - 1
+_ENDLESS = 2**48
 
 
 def tabulate_replays(averages: pl.DataFrame, facts: ReplayFacts) -> Table:
