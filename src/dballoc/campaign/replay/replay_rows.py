@@ -5,7 +5,12 @@ from typing import Any
 
 from dballoc.experiment.model import REPLAY
 from dballoc.store.results import TrialRecord
-from dballoc.trace.replay.replay_result import OperationFigures, ReplayFault, ReplayResult
+from dballoc.trace.replay.replay_result import (
+    OperationFigures,
+    ReplayFault,
+    ReplayFigures,
+    ReplayResult,
+)
 
 # The trial's only step with events, and the idle wait after it.
 _EVENTS, _IDLE = 1, 2
@@ -45,8 +50,14 @@ def fill_record(
         "rss_peak": figures.peak_heap,
         "rss_idle": figures.idle_heap,
     }
-    blank = dict.fromkeys(("events", "tps", "window", "window_events", "cpu"))
-    record.steps.append(
+    record.steps += _make_step_rows(figures, threads, idle)
+    _add_details(record, result)
+    return record
+
+
+def _make_step_rows(figures: ReplayFigures, threads: int, idle: float) -> list[dict[str, Any]]:
+    """Return the rows of table ``step``: the events, and the rest after them where there is one."""
+    rows: list[dict[str, Any]] = [
         {
             "step": _EVENTS,
             "kind": "level",
@@ -64,25 +75,18 @@ def fill_record(
             "rss_peak": figures.peak_heap,
             "rss_end": figures.end_heap,
         }
-    )
+    ]
     if figures.idle_heap is not None:
-        record.steps.append(
-            {
-                "step": _IDLE,
-                "kind": "idle",
-                "workload": None,
-                "threads": None,
-                "t": figures.seconds,
-                "seconds": idle,
-                **blank,
-                "minor_faults": None,
-                "major_faults": None,
-                "rss_peak": figures.peak_heap,
-                "rss_end": figures.idle_heap,
-            }
-        )
-    _add_details(record, result)
-    return record
+        rest = dict.fromkeys(rows[0]) | {
+            "step": _IDLE,
+            "kind": "idle",
+            "t": figures.seconds,
+            "seconds": idle,
+            "rss_peak": figures.peak_heap,
+            "rss_end": figures.idle_heap,
+        }
+        rows.append(rest)
+    return rows
 
 
 def _add_details(record: TrialRecord, result: ReplayResult) -> None:

@@ -83,14 +83,14 @@ def find_peak_live(trace: Trace) -> int:
     return int(max(0, live.max(initial=0)))
 
 
-def describe_replay(summary: TraceSummary, asked: TraceReplay) -> dict[str, Any]:
+def describe_replay(summary: TraceSummary, replay: TraceReplay) -> dict[str, Any]:
     """Return the fact ``replay`` of the results: the trace, and how it is replayed."""
     return {
-        "trace": Path(asked.trace).name,
-        "sha256": asked.sha256,
-        "mode": asked.mode,
-        "speed": asked.speed,
-        "touch": asked.touch,
+        "trace": Path(replay.trace).name,
+        "sha256": replay.sha256,
+        "mode": replay.mode,
+        "speed": replay.speed,
+        "touch": replay.touch,
         **asdict(summary),
     }
 

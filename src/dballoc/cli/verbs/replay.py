@@ -116,12 +116,12 @@ def replay(
 
 
 def _print_plan(setting: PreparedReplay) -> None:
-    plan, asked = estimate_replays(setting), setting.experiment.replay
-    assert asked
+    plan, pace = estimate_replays(setting), setting.experiment.replay
+    assert pace
     for label, text in _describe_trace(setting.trace).items():
         say(f"{label + ':':8} {text}")
-    pace = f"timed, {asked.speed:g} times as fast" if asked.mode == "timed" else asked.mode
-    say(f"replay:  {pace}; pages touched: {asked.touch}")
+    speed = f"timed, {pace.speed:g} times as fast" if pace.mode == "timed" else pace.mode
+    say(f"replay:  {speed}; pages touched: {pace.touch}")
     say(f"replays: {plan.trials} ({plan.blocks['solo']} blocks of {plan.trials_per_block['solo']})")
     say(f"time:    about {minutes(plan.seconds)}")
     for name, prepared in setting.variants.items():

@@ -25,6 +25,7 @@ _TOUCHES = {
 
 
 def compose_replay_answer(
+    *,
     facts: ReplayFacts,
     averages: pl.DataFrame,
     comparisons: Comparisons,
@@ -55,17 +56,17 @@ def compose_replay_headline(
     """Return the first sentence: the malloc with the least peak heap, and how far the replay was
     from the recorded process.
     """
-    whole = averages.filter(~pl.col("variant").is_in(list(comparisons.faulty)))
+    faultless = averages.filter(~pl.col("variant").is_in(list(comparisons.faulty)))
     flaws = f" ({'; '.join(facts.flaws)})" if facts.flaws else ""
-    if not whole.height:
+    if not faultless.height:
         return f"No malloc was replayed to its end without a fault{flaws}"
     if not facts.from_start:
-        fast = whole.sort("cpu").row(0, named=True)
+        fast = faultless.sort("cpu").row(0, named=True)
         return (
             f"No answer on memory{flaws}; {fast['variant']} takes the least CPU per event, "
             f"{number(fast['cpu'])} ns"
         )
-    ranked = whole.sort("peak")
+    ranked = faultless.sort("peak")
     least = ranked.row(0, named=True)
     names = f"{least['variant']} has the least peak heap, {with_unit(least['peak'])}"
     return (

@@ -55,13 +55,13 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
     averages = average_replays(campaign)
     fidelity = measure_fidelity(campaign, facts)
     answer = compose_replay_answer(
-        facts,
-        averages,
-        comparisons,
-        recommendation,
-        experiment.baseline,
-        measure_progress(campaign),
-        fidelity,
+        facts=facts,
+        averages=averages,
+        comparisons=comparisons,
+        recommendation=recommendation,
+        baseline=experiment.baseline,
+        progress=measure_progress(campaign),
+        fidelity=fidelity,
     )
     return JudgedReplays(
         campaign=campaign,

@@ -44,12 +44,16 @@ def tabulate_replays(averages: pl.DataFrame, facts: ReplayFacts) -> Table:
         "peak heap ÷ live bytes then", "CPU per event, ns", "in malloc, ns an event",
         "events/s", "page faults per 1,000 events", "waited, s", "trials",
     ]  # fmt: skip
-    own = averages["own_memory"].max()
+    engine_memory = max(averages["own_memory"].to_list(), default=0.0)
     caption = (
         "Means over the trials that ended as planned. CPU per event: of all threads, for the calls "
         "and for touching what they returned, their waiting for each other left out. In malloc: "
         "from the calls that were timed. Waited: all threads together. "
-        + (f"The engine's own memory, {with_unit(own)} at most, is subtracted. " if own else "")  # type: ignore[arg-type]
+        + (
+            f"The engine's own memory, {with_unit(engine_memory)} at most, is subtracted. "
+            if engine_memory
+            else ""
+        )
         + "Idle heap: at rest after the last event."
     )
     if not facts.keeps_the_clock and facts.decaying:
