@@ -7,6 +7,7 @@ from typing import Any
 from example_results import MIB, block_row, facts, fault
 
 from dballoc.campaign.replay.replay_rows import fill_record
+from dballoc.campaign.replay.trace_summary import SummaryMark, TraceSummary
 from dballoc.experiment import schedule
 from dballoc.experiment.model import REPLAY, Experiment
 from dballoc.store.results import KIND, Results, TrialRecord
@@ -163,17 +164,30 @@ def build_replays(
         "margin": "0.03",
         "ending": "planned",
     }
+    described.pop("sysbench")
+    summary = summary_of(json.loads(described[REPLAY]))
     results = Results.create(directory, described, [variant_row(v.name) for v in chosen.variant])
     for block in range(1, blocks + 1):
         for slot in schedule.order_block(chosen, block):
-            results.add_trial(slot, fault() if slot.variant in faulty else record(slot))
+            results.add_trial(slot, fault() if slot.variant in faulty else record(slot, summary))
         results.add_block({"design": "solo", **block_row(block), "disturbed": None})
     results.close()
     return directory
 
 
-def record(slot: schedule.Slot) -> TrialRecord:
+def summary_of(fact: dict[str, Any]) -> TraceSummary:
+    """The trace that a fact ``replay`` describes, as far as it can."""
+    marks = fact["marks"] if isinstance(fact["marks"], list) else []
+    return TraceSummary(
+        **{name: fact[name] for name in TraceSummary.__dataclass_fields__ if name != "marks"},
+        marks=tuple(
+            SummaryMark(t=m["t"], name=m.get("name", ""), truth=m.get("truth", {})) for m in marks
+        ),
+    )
+
+
+def record(slot: schedule.Slot, summary: TraceSummary) -> TrialRecord:
     """A replay's record, whose figures differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
     blank = {"started": 1.0, "ended": 3.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0}
-    return fill_record(TrialRecord(trial=blank), result(slot.variant, wobble), THREADS, 1.0)
+    return fill_record(TrialRecord(trial=blank), result(slot.variant, wobble), summary, 1.0)

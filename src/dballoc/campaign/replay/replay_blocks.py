@@ -84,7 +84,7 @@ class ReplayBlocks:
             environment=prepared.variant.env,
             cpus=setting.server_cpus,
         )
-        fill_record(record, result, setting.trace.threads, setting.experiment.time.idle)
+        fill_record(record, result, setting.trace, setting.experiment.time.idle)
         record.trial["ended"] = time.time()
         return record
 

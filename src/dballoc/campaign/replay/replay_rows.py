@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from dballoc.campaign.replay.trace_summary import TraceSummary
 from dballoc.experiment.model import REPLAY
 from dballoc.store.results import TrialRecord
 from dballoc.trace.replay.replay_result import (
@@ -27,10 +28,10 @@ ENDLESS = 2**48
 
 
 def fill_record(
-    record: TrialRecord, result: ReplayResult, threads: int, idle: float
+    record: TrialRecord, result: ReplayResult, trace: TraceSummary, idle: float
 ) -> TrialRecord:
-    """Fill in what a replay of ``threads`` recorded threads measured, with ``idle`` seconds of rest
-    at its end; or its fault. Returns the record.
+    """Fill in what a replay of the ``trace`` measured, with ``idle`` seconds of rest at its end; or
+    its fault. Returns the record.
     """
     record.trial["proof"] = json.dumps({"bindings": result.bindings})
     if result.fault or result.figures is None:
@@ -50,8 +51,8 @@ def fill_record(
         "rss_peak": figures.peak_heap,
         "rss_idle": figures.idle_heap,
     }
-    record.steps += _make_step_rows(figures, threads, idle)
-    _add_details(record, result)
+    record.steps += _make_step_rows(figures, max(1, trace.threads), idle)
+    _add_details(record, figures, len(trace.marks))
     return record
 
 
@@ -89,10 +90,8 @@ def _make_step_rows(figures: ReplayFigures, threads: int, idle: float) -> list[d
     return rows
 
 
-def _add_details(record: TrialRecord, result: ReplayResult) -> None:
-    """Fill in the tables that replays alone have."""
-    figures = result.figures
-    assert figures
+def _add_details(record: TrialRecord, figures: ReplayFigures, marks: int) -> None:
+    """Fill in the tables that replays alone have, with the first so many marks."""
     waits = (figures.handover_waits, figures.window_waits)
     record.replays.append(
         {
@@ -113,7 +112,7 @@ def _add_details(record: TrialRecord, result: ReplayResult) -> None:
     ]
     record.replay_marks += [
         {"mark": i, "heap": moment.heap, "live": moment.live}
-        for i, moment in enumerate(figures.moments)
+        for i, moment in enumerate(figures.moments[:marks])
     ]
     record.replay_latencies += [_make_latency_row(o) for o in figures.operations if o.calls]
 

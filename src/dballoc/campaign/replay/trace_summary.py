@@ -109,4 +109,5 @@ def hash_trace(path: Path) -> str:
 
 
 def _show(text: str) -> str:
-    return readers.printable(text)[:_LONGEST_NAME]
+    shortened = readers.printable(text[:_LONGEST_NAME])
+    return "".join(letter if letter.isprintable() else "?" for letter in shortened)

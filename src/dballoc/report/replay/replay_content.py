@@ -111,7 +111,8 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
             key="calls",
             title="Time of a call",
             tables=[
-                replay_sections.tabulate_latencies(average_latencies(campaign), campaign.names)
+                replay_sections.tabulate_latencies(average_latencies(campaign), campaign.names),
+                replay_sections.tabulate_replay_details(judged.averages),
             ],
         ),
         Section(

@@ -10,7 +10,6 @@ from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, Procedure
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.analysis.tables.baseline_comparison import Comparisons
-from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import describe_verdict, format_comparison
@@ -31,37 +30,51 @@ def tabulate_replays(averages: pl.DataFrame, facts: ReplayFacts) -> Table:
             _format_idle(row["variant"], row["idle"], facts),
             NOTHING if row["fragmentation"] is None else f"{row['fragmentation']:.2f}",
             number(row["cpu"]),
-            number(row["malloc"]),
-            number(row["events"]),
-            number(row["faults"]),
-            number(row["waited"]),
             str(row["n"]),
         ]
         for row in averages.iter_rows(named=True)
     ]
     columns = [
-        "variant", "peak heap, MiB", "heap at the end, MiB", "idle heap, MiB",
-        "peak heap ÷ live bytes then", "CPU per event, ns", "in malloc, ns an event",
-        "events/s", "page faults per 1,000 events", "waited, s", "trials",
+        "variant", "peak heap, MiB", "at the end, MiB", "idle, MiB", "peak ÷ live bytes",
+        "CPU per event, ns", "trials",
     ]  # fmt: skip
-    engine_memory = max(averages["own_memory"].to_list(), default=0.0)
     caption = (
-        "Means over the trials that ended as planned. CPU per event: of all threads, for the calls "
-        "and for touching what they returned, their waiting for each other left out. In malloc: "
-        "from the calls that were timed. Waited: all threads together. "
-        + (
-            f"The engine's own memory, {with_unit(engine_memory)} at most, is subtracted. "
-            if engine_memory
-            else ""
-        )
-        + "Idle heap: at rest after the last event."
+        "Means over the trials that ended as planned. Live bytes: what the program had asked for "
+        "and not freed, at the peak. Idle: at rest after the last event. CPU per event: of all "
+        "threads, for the calls and for touching what they returned, their waiting for each other "
+        "left out."
     )
     if not facts.keeps_the_clock and facts.decaying:
         caption += (
-            f" Not shown for {listing(list(facts.decaying))}: what they give back depends on the "
-            "clock, which this replay does not keep."
+            f" Idle heap is not shown for {listing(list(facts.decaying))}: what they give back "
+            "depends on the clock, which this replay does not keep."
         )
     return Table(title="Heap and CPU", columns=columns, rows=rows, caption=caption)
+
+
+def tabulate_replay_details(averages: pl.DataFrame) -> Table:
+    """Return how the replays went: the engine's side of them."""
+    rows = [
+        [
+            row["variant"],
+            number(row["malloc"]),
+            number(row["events"]),
+            number(row["faults"]),
+            number(row["waited"]),
+            mebibytes(row["own_memory"]),
+            str(row["failed"]),
+        ]
+        for row in averages.iter_rows(named=True)
+    ]
+    columns = [
+        "variant", "in malloc, ns an event", "events/s", "page faults per 1,000 events",
+        "waited, s", "engine's memory, MiB", "calls without memory",
+    ]  # fmt: skip
+    caption = (
+        "In malloc: time by the clock, from the calls that were timed. Waited: for blocks of other "
+        "threads, all threads together. The engine's memory is subtracted from every heap."
+    )
+    return Table(title="How the replays went", columns=columns, rows=rows, caption=caption)
 
 
 def _format_idle(variant: str, idle: float | None, facts: ReplayFacts) -> str:
@@ -79,7 +92,7 @@ def tabulate_latencies(latencies: pl.DataFrame, names: list[str]) -> Table:
     for operation, largest in dict.fromkeys((o, size) for o, size, _ in cells):
         of_class = [cells.get((operation, largest, name)) for name in names]
         calls = max((r["calls"] for r in of_class if r), default=0)
-        size = "larger" if largest == _ENDLESS else f"up to {format_size(largest)}"
+        size = "larger" if largest == _ENDLESS else f"up to {with_unit(largest)}"
         shown = [f"{number(r['p50'])} / {number(r['p99'])}" if r else NOTHING for r in of_class]
         rows.append([operation, size, f"{calls:,.0f}", *shown])
     return Table(
