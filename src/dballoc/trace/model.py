@@ -121,11 +121,13 @@ class ThreadEvents:
     are equal. ``object`` is the object that the event allocates, NONE if it is a FREE or
     FREE_SIZED; ``freed`` the one that it frees, NONE if it frees none or one that the recording
     does not know. Objects are numbered thread by thread, in the order of their allocation.
+    ``ended``: when the thread ended; NONE if it was alive at the end, or if that is not known.
     """
 
     number: int
     name: str
     created_by: int
+    ended: int = NONE
     kind: NDArray[np.uint8]
     time: NDArray[np.int64]
     completed: NDArray[np.int64]

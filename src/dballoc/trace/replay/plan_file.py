@@ -2,8 +2,20 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from dballoc.trace.model import Trace
+import numpy as np
+from numpy.typing import NDArray
+
+from dballoc.errors import Failure, UsageError
+from dballoc.trace.model import NONE, Trace
+from dballoc.trace.replay import plan_layout
+from dballoc.trace.replay.check_trace import find_allocated_objects, find_shared_objects
+from dballoc.trace.replay.make_records import PlanObjects, make_records
+from dballoc.trace.replay.thread_births import Births, find_births
+
+# ns. By default a thread is ahead of the slowest one by less than two of them.
+EPOCH_NS = 5_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,8 +23,8 @@ class ReplayPlan:
     """A plan on disk, and what of the trace it does not hold.
 
     ``marks``: their names, in the file's order. ``events``: calls of malloc's functions in it;
-    ``left_out``: events of the trace that cannot be replayed (frees of blocks older than it).
-    ``duration``: ns of the trace.
+    ``left_out``: events of the trace that are not replayed (frees of blocks that it does not
+    allocate). ``duration``: ns of the trace; ``epoch_ns``: of an epoch.
     """
 
     path: Path
@@ -20,9 +32,103 @@ class ReplayPlan:
     events: int
     left_out: int
     duration: int
+    epoch_ns: int
     marks: tuple[str, ...]
 
 
 def write_plan(trace: Trace, path: Path) -> ReplayPlan:
-    """Write the plan of a trace to a new file. UsageError if the trace cannot be replayed."""
-    raise NotImplementedError
+    """Write the plan of a trace to a new file. UsageError if the trace cannot be replayed; Failure
+    if the file cannot be written.
+    """
+    if not trace.threads:
+        raise UsageError("trace: it has no thread, so there is nothing to replay")
+    shared = find_shared_objects(trace)
+    allocated = find_allocated_objects(trace)
+    objects = PlanObjects(
+        objects=trace.objects,
+        allocated=allocated,
+        shared_slot=np.where(shared, np.cumsum(shared) - 1, NONE),
+        own_slot=np.full(len(shared), NONE, np.int64),
+    )
+    duration = _find_duration(trace)
+    epoch_ns = choose_epoch(duration)
+    header = np.zeros(1, plan_layout.HEADER)
+    header["magic"], header["version"] = plan_layout.MAGIC, plan_layout.VERSION
+    header["shared"] = np.count_nonzero(shared)
+    header["epochs"], header["epoch_ns"] = duration // epoch_ns + 1, epoch_ns
+    header["page_size"] = trace.facts.page_size
+    try:
+        with path.open("xb") as file:
+            _write_sections(file, trace, objects, header)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise Failure(f"cannot write {path}: {error.strerror}") from None
+    events = sum(
+        int(
+            np.count_nonzero((each.object != NONE) | ((each.freed != NONE) & allocated[each.freed]))
+        )
+        for each in trace.threads
+    )
+    return ReplayPlan(
+        path=path,
+        threads=len(trace.threads),
+        events=events,
+        left_out=sum(len(each.kind) for each in trace.threads) - events,
+        duration=duration,
+        epoch_ns=epoch_ns,
+        marks=tuple(mark.name for mark in trace.marks),
+    )
+
+
+def choose_epoch(duration: int) -> int:
+    """Choose the length of an epoch in ns: EPOCH_NS, longer for a trace of days. UsageError for one
+    that is too long for any.
+    """
+    shortest = duration // plan_layout.MOST_EPOCHS + 1
+    if shortest > plan_layout.LONGEST_EPOCH:
+        raise UsageError(
+            f"trace: it is {duration / 86400e9:.0f} days long; no more than 13 can be replayed"
+        )
+    return max(EPOCH_NS, shortest)
+
+
+def _find_duration(trace: Trace) -> int:
+    """Find the last moment that is in the plan, in ns."""
+    ends = [int(each.completed[-1]) for each in trace.threads if len(each.kind)]
+    marks = [mark.time for mark in trace.marks]
+    if marks and min(marks) < 0:
+        raise UsageError("trace: a mark before its beginning")
+    return max([*ends, *marks, *(each.ended for each in trace.threads), 0])
+
+
+def _write_sections(
+    file: BinaryIO, trace: Trace, objects: PlanObjects, header: NDArray[np.void]
+) -> None:
+    """Write the whole file; the header and the table of threads are known at the end."""
+    births: Births = find_births(trace)
+    threads = np.zeros(len(trace.threads), plan_layout.THREAD)
+    file.seek(header.nbytes + threads.nbytes)
+    total = 0
+    for index, events in enumerate(trace.threads):
+        children = births.by_creator.get(index, ())
+        records, slots = make_records(events, children, objects, int(header["epoch_ns"][0]))
+        flags = plan_layout.THREAD_ROOT if index in births.roots else 0
+        flags |= plan_layout.THREAD_STAYS if events.ended == NONE else 0
+        threads[index] = (total, len(records), slots, flags)
+        total += len(records)
+        file.write(records.data)
+    lengths = np.array([len(pattern) for pattern in trace.touch_patterns], np.int64)
+    pattern = np.zeros(len(lengths), plan_layout.PATTERN)
+    pattern["runs"] = lengths
+    pattern["first"] = np.cumsum(lengths) - lengths
+    runs = np.array([run for each in trace.touch_patterns for run in each], np.int64).reshape(-1, 2)
+    if len(runs) and int(runs.min()) < 0:
+        raise UsageError("trace: a pattern of touched pages with a negative number")
+    marks = np.array([mark.time for mark in trace.marks], np.int64)
+    for section in (pattern, runs, marks):
+        file.write(section.tobytes())
+    header["bytes"] = file.tell()
+    header["threads"], header["records"] = len(threads), total
+    header["patterns"], header["runs"], header["marks"] = len(pattern), len(runs), len(marks)
+    file.seek(0)
+    file.write(header.tobytes() + threads.tobytes())

@@ -11,15 +11,17 @@ class OperationFigures:
     """One kind of call for blocks of one size class.
 
     ``operation``: one of OPERATIONS; ``largest``: the largest size of the class in bytes, None: no
-    limit. ``calls``: how many; ``sampled``: how many of them were timed. ``buckets``: pairs of a
-    latency in ns (a bucket's upper end, at most 12.5 % above its lower one) and the calls in it,
-    ascending; the clock's own cost is not in them.
+    limit; of a realloc the new size counts. ``calls``: how many; ``sampled``: how many of them were
+    timed, in all ``nanoseconds``. ``buckets``: pairs of a latency in ns (a bucket's upper end, at
+    most 12.5 % above its lower one) and the calls in it, ascending. The clock's own cost is not in
+    them.
     """
 
     operation: str
     largest: int | None
     calls: int
     sampled: int
+    nanoseconds: int
     buckets: tuple[tuple[int, int], ...]
 
     def quantile(self, share: float) -> int | None:
@@ -74,10 +76,9 @@ class ReplayCurve:
 @dataclass(frozen=True, kw_only=True)
 class ThreadFigures:
     """What one recorded thread's replay did: ``calls`` by OPERATIONS, ``live``: bytes it allocated
-    less those it freed.
+    less those it freed. They are in the order of the trace's threads.
     """
 
-    number: int
     calls: tuple[int, ...]
     live: int
 
@@ -86,14 +87,15 @@ class ThreadFigures:
 class ReplayFigures:
     """The figures of a replay that went to its end. Bytes, seconds; CPU without waiting.
 
-    ``events``: calls of malloc's functions. ``seconds``: from the first event to the last.
-    ``cpu``: of all threads, for events and touches. ``malloc_seconds``: time in malloc's functions,
-    from the sampled calls. ``peak_heap``, ``end_heap`` (after the last event), ``idle_heap`` (after
-    the idle wait; None without one): anonymous memory less the engine's own (``own``).
-    ``peak_live`` at the same moment as the sampler saw it; ``end_live``. ``live_curve``: live bytes
-    at the end of each epoch of the trace, exact, as executed: pairs of ns and bytes (at most 2,000).
-    ``clock``: ns that one reading of the clock takes. ``lateness``: the most seconds that an event
-    was late in timed mode. ``failed``: allocations that returned no memory.
+    ``events``: calls of malloc's functions. ``seconds``: from the first to the last. ``cpu``: of
+    all threads, for calls and touches. ``malloc_seconds``: time in malloc's functions, estimated
+    from the timed calls. ``own``: the engine's own anonymous memory, which is in no heap.
+    ``peak_heap``, ``end_heap`` (after the last event), ``idle_heap`` (after the idle wait; None
+    without one). ``peak_live``, ``end_live``: bytes asked for and not freed, the first at the end
+    of an epoch. ``live_curve``: the same at the ends of the trace's epochs, exact, as executed:
+    pairs of ns of the trace and bytes (at most 2,000). ``clock``: ns that a reading of the clock
+    takes. ``lateness``: the most seconds that an event was late in timed mode. ``failed``:
+    allocations that returned no memory, the first one of ``failed_size`` bytes.
     """
 
     events: int
@@ -109,6 +111,7 @@ class ReplayFigures:
     end_live: int
     idle_heap: int | None
     failed: int
+    failed_size: int
     lateness: float
     clock: int
     handover_waits: WaitFigures

@@ -34,10 +34,11 @@ class ReplayLimits:
 class ReplaySettings:
     """How to replay.
 
-    ``speed``: times as fast as recorded (timed mode); None: as fast as the order allows. ``window``:
-    seconds of trace time that a thread may be ahead of the slowest one, 0: any. ``touch``: which
-    pages of a new block are written: as recorded, all, the first one, none. ``idle``: seconds to
-    wait after the last event. ``sample_every``: one in so many calls is timed, on average.
+    ``speed``: times as fast as recorded (timed mode); None: as fast as the order allows.
+    ``window``: seconds of trace time that a thread may be ahead of the slowest one, 0: any.
+    ``touch``: which pages of a new block are written: as recorded, all, the first one, none.
+    ``idle``: seconds to wait after the last event. ``sample_every``: one in so many calls is timed,
+    on average.
     """
 
     speed: float | None = None

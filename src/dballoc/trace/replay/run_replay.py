@@ -1,13 +1,48 @@
 """Replay a plan once against one malloc."""
 
+import functools
+import json
+import os
+import signal
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
+from dballoc import readers
+from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
-from dballoc.host.guardian.guardian_client import Custody
+from dballoc.errors import Failure, UsageError
+from dballoc.host.guardian.guardian_client import Custody, Exit
+from dballoc.host.resources import cgroup
+from dballoc.host.unprivileged.run_unprivileged import (
+    Unanswered,
+    make_environment,
+    run_unprivileged,
+)
+from dballoc.host.unprivileged.server_user import server_user
+from dballoc.trace.replay import engine_output
 from dballoc.trace.replay.plan_file import ReplayPlan
-from dballoc.trace.replay.replay_result import ReplayResult
-from dballoc.trace.replay.replay_settings import ReplaySettings
+from dballoc.trace.replay.replay_result import ReplayFault, ReplayResult
+from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
+
+# Of the engine's own figures, and of what a malloc prints.
+_MOST_OUTPUT = 256 * readers.MIB
+_MOST_PRINTED = 64 << 10
+# Seconds beside those of the replay itself: to check the plan, to end, to be given CPU.
+_PATIENCE = 120.0
+_OOM_SCORE = 1000  # on a full host the kernel takes the replay first
+_STATUS_REFUSED, _STATUS_FAULT = 2, 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EngineRun:
+    """How the engine ended, and what it left."""
+
+    exit: Exit | None
+    oom_kills: int
+    output: str
+    printed: str
 
 
 def run_replay(
@@ -27,7 +62,158 @@ def run_replay(
     ``scratch``: a directory of ours for the engine's output, which the caller removes.
     ``tunables``, ``environment``: as of a server's variant. ``cpus``: run on these alone.
     What goes wrong with the malloc (it is not in use, it crashes, hangs, returns no memory, is
-    killed at the limit) is the result's fault. UsageError if the plan needs more than the limits
-    or the engine cannot read it; Failure if the engine cannot be started.
+    killed at the limit) is the result's fault. UsageError if the plan needs more than the limits,
+    or there can be no cgroup; Failure if the engine cannot run.
     """
-    raise NotImplementedError
+    if allocator.loader is not None:
+        raise UsageError(
+            f"allocator {allocator.name}: a C library of its own cannot be replayed on; "
+            "the replay's engine runs on this machine's"
+        )
+    own = measure_own_memory()
+    env = server_environment.build_environment(
+        make_environment({}), allocator, tunables or {}, environment or {}
+    )
+    try:
+        bindings = _prove(allocator, env)
+    except proof_of_use.NotProved as error:
+        fault = ReplayFault(kind="not proved", text=str(error))
+        return ReplayResult(figures=None, fault=fault, bindings={}, printed="")
+    spawn = {
+        "stdin": plan.path,
+        "cpus": sorted(cpus) if cpus else None,
+        "thp_disable": thp_disable,
+        "oom_score_adj": _OOM_SCORE,
+        **server_user().as_spawn(),
+    }
+    run = _run_engine(make_options(plan, settings), env, settings.limits, custody, scratch, spawn)
+    fault = _find_fault(run, settings.limits)
+    figures = None
+    if fault is None:
+        figures = engine_output.parse_figures(run.output, own, plan.marks)
+        fault = engine_output.find_failed_allocations(figures)
+    return ReplayResult(figures=figures, fault=fault, bindings=bindings, printed=run.printed)
+
+
+def find_engine() -> Path:
+    """Find the installed engine. Failure if it is not there."""
+    path = Path(str(files("dballoc") / "_native" / "dballoc_replay"))
+    if not path.exists():
+        raise Failure(f"the replay's engine is not installed: no {path}; run: make setup")
+    return path
+
+
+@functools.cache
+def measure_own_memory() -> int:
+    """Measure the anonymous bytes of the engine itself, which do not depend on plan and malloc.
+    Failure if it does not run.
+    """
+    try:
+        answer = run_unprivileged([find_engine(), "--own"])
+        return int(json.loads(answer.stdout)["own"])
+    except (Unanswered, ValueError, KeyError, TypeError) as error:
+        raise Failure(f"the replay's engine does not run: {error}") from None
+
+
+def make_options(plan: ReplayPlan, settings: ReplaySettings) -> list[str]:
+    """Make the engine's options; the plan is its standard input. Pure."""
+    limits = settings.limits
+    # A thread that is N epochs ahead is less than N + 1 epochs ahead in time.
+    ahead = max(0, round(settings.window * 1e9 / plan.epoch_ns) - 1) if settings.window else -1
+    values = {
+        "speed": settings.speed or 0,
+        "ahead": ahead,
+        "touch": settings.touch,
+        "idle": settings.idle,
+        "sample-every": settings.sample_every,
+        "threads": limits.threads,
+        "alive": limits.threads_alive,
+        "live-bytes": limits.live_bytes,
+        "seconds": limits.seconds,
+    }
+    return [*(f"--{name}={value}" for name, value in values.items()), "-"]
+
+
+def _prove(allocator: Allocator, env: Mapping[str, str]) -> dict[str, str]:
+    """Prove that the engine's calls reach the allocator; return the providers. NotProved if not."""
+    bindings = proof_of_use.read_bindings([os.fspath(find_engine())], env)
+    complaints = allocator.entry.get("complaints", [])
+    proof_of_use.check_bindings(bindings, allocator.providers, complaints)
+    return bindings.provider
+
+
+def _run_engine(
+    options: list[str],
+    env: Mapping[str, str],
+    limits: ReplayLimits,
+    custody: Custody,
+    scratch: Path,
+    spawn: dict[str, object],
+) -> _EngineRun:
+    """Run the engine to its end, in a memory cgroup where there is a limit."""
+    output, printed = scratch / "figures.json", scratch / "printed.txt"
+    for path in (output, printed):
+        path.unlink(missing_ok=True)
+    group = cgroup.create_memory_cgroup(custody, limits.memory) if limits.memory else None
+    try:
+        child = custody.spawn(
+            [os.fspath(find_engine()), *options],
+            env,
+            output,
+            stderr=printed,
+            cgroup=[group.procs] if group else None,
+            **spawn,
+        )
+        exit_ = child.wait(limits.seconds + _PATIENCE)
+        if exit_ is None:
+            child.stop(signal.SIGKILL, 60)
+        oom_kills = group.oom_kills() if group else 0
+    finally:
+        if group:
+            group.remove()
+    return _EngineRun(
+        exit=exit_,
+        oom_kills=oom_kills,
+        output=_read_output(output),
+        printed=_read_tail(printed),
+    )
+
+
+def _read_output(path: Path) -> str:
+    try:
+        return readers.text(path, _MOST_OUTPUT, errors="replace")
+    except readers.Unfit as error:
+        raise Failure(f"the replay's figures in {path}: {error}") from None
+
+
+def _read_tail(path: Path) -> str:
+    """Read the end of what was printed."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _MOST_PRINTED))
+        return file.read(_MOST_PRINTED).decode(errors="replace")
+
+
+def _find_fault(run: _EngineRun, limits: ReplayLimits) -> ReplayFault | None:
+    """Find out why the engine did not come to its end; None if it did. UsageError if it refused
+    the plan; Failure if the machine did not give it what it needs.
+    """
+    last = (run.printed.strip().splitlines() or [""])[-1]
+    line = readers.printable(last)[:300]
+    if run.oom_kills:
+        limit = (limits.memory or 0) >> 20
+        return ReplayFault(kind="oom", text=f"killed at the memory limit of {limit} MiB")
+    if run.exit is None:
+        return ReplayFault(
+            kind="hang", text=f"it did not end within {limits.seconds + _PATIENCE:.0f} seconds"
+        )
+    match run.exit.status:
+        case 0:
+            return None
+        case 2:
+            raise UsageError(line or "the replay's engine refused the plan")
+        case 3:
+            return engine_output.parse_fault(run.output)
+    if run.exit.status == 1 and not line:
+        raise Failure("the replay's engine failed")
+    words = f"ended by {run.exit.words}" + (f": {line}" if line else "")
+    return ReplayFault(kind="crash", text=words)

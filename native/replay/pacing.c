@@ -1,0 +1,134 @@
+#include "pacing.h"
+
+#include <limits.h>
+
+#include "clocks.h"
+#include "curve.h"
+#include "futex.h"
+#include "memory.h"
+#include "options.h"
+#include "plan.h"
+
+uint64_t pacing_began;
+
+static _Atomic uint32_t floor_epoch;
+static _Atomic uint32_t waiting_for_floor;
+static _Atomic uint32_t waiting;
+static _Atomic uint64_t waits_ended;
+static _Atomic int64_t *live_change;
+
+/* A sleep shorter than this is not worth its system call. ns */
+enum { SHORTEST_SLEEP = 50000 };
+
+void pacing_begin(void)
+{
+    live_change = memory_map_present(plan.header->epochs, sizeof *live_change);
+}
+
+uint32_t pacing_floor(void)
+{
+    return atomic_load(&floor_epoch);
+}
+
+int64_t pacing_live_change(uint32_t epoch)
+{
+    return atomic_load_explicit(&live_change[epoch], memory_order_relaxed);
+}
+
+void pacing_begin_waiting(void)
+{
+    atomic_fetch_add(&waiting, 1);
+}
+
+void pacing_end_waiting(void)
+{
+    atomic_fetch_sub(&waiting, 1);
+    atomic_fetch_add(&waits_ended, 1);
+}
+
+uint64_t pacing_waits_ended(void)
+{
+    return atomic_load(&waits_ended);
+}
+
+uint32_t pacing_waiting(void)
+{
+    return atomic_load(&waiting);
+}
+
+/* Move the floor past the epochs that all have left. Whoever makes a count 0 comes here after it,
+ * and all of this is sequentially consistent: so if two threads leave two epochs at once, one of
+ * them sees both. */
+static void move_floor(struct runner *runner)
+{
+    uint32_t epoch = atomic_load(&floor_epoch);
+    bool moved = false;
+    while (epoch < plan.header->epochs && atomic_load(&plan.pending[epoch]) == 0) {
+        if (!atomic_compare_exchange_weak(&floor_epoch, &epoch, epoch + 1))
+            continue;
+        moved = true;
+        if (curve_has_mark(epoch)) {
+            struct interval interval = interval_begin();
+            curve_add_marks(epoch);
+            interval_end(interval, runner, WAIT_WINDOW);
+        }
+        epoch++;
+    }
+    if (moved && atomic_load(&waiting_for_floor) > 0) {
+        struct interval interval = interval_begin();
+        futex_wake(&floor_epoch, INT_MAX);
+        runner->cpu_outside += clock_cpu() - interval.cpu;
+    }
+}
+
+void pacing_leave(struct runner *runner)
+{
+    if (runner->epoch < 0)
+        return;
+    int64_t live = atomic_load_explicit(&runner->live, memory_order_relaxed);
+    if (live != runner->live_before)
+        atomic_fetch_add_explicit(
+                &live_change[runner->epoch], live - runner->live_before, memory_order_relaxed);
+    runner->live_before = live;
+    if (atomic_fetch_sub(&plan.pending[runner->epoch], 1) == 1)
+        move_floor(runner);
+    runner->epoch = -1;
+}
+
+static void wait_for_floor(struct runner *runner, uint32_t lowest)
+{
+    struct interval interval = interval_begin();
+    atomic_fetch_add(&waiting_for_floor, 1);
+    pacing_begin_waiting();
+    for (uint32_t epoch = 0; (epoch = atomic_load(&floor_epoch)) < lowest;)
+        futex_wait(&floor_epoch, epoch);
+    pacing_end_waiting();
+    atomic_fetch_sub(&waiting_for_floor, 1);
+    interval_end(interval, runner, WAIT_WINDOW);
+}
+
+void pacing_enter(struct runner *runner, uint32_t epoch)
+{
+    pacing_leave(runner);
+    uint32_t ahead = options.epochs_ahead;
+    if (ahead < epoch && atomic_load(&floor_epoch) < epoch - ahead)
+        wait_for_floor(runner, epoch - ahead);
+    runner->epoch = epoch;
+    runner->epoch_ns = (uint64_t)epoch * plan.header->epoch_ns;
+}
+
+void pacing_wait_for(struct runner *runner, uint64_t time)
+{
+    uint64_t moment = pacing_began + (uint64_t)((double)time / options.speed);
+    uint64_t now = clock_now();
+    if (now > moment) {
+        if (now - moment > runner->lateness)
+            runner->lateness = now - moment;
+        return;
+    }
+    if (moment - now < SHORTEST_SLEEP)
+        return;
+    uint64_t cpu = clock_cpu();
+    clock_sleep_until(moment);
+    runner->cpu_outside += clock_cpu() - cpu;
+}
