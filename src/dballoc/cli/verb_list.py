@@ -27,6 +27,7 @@ VERBS = {
     "profile": ("profile", "app"),
     "replay": ("replay", "replay"),
     "report": ("report", "report"),
+    "trace": ("trace", "app"),
     "verify": ("verify", "verify"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {

@@ -153,17 +153,17 @@ class Objects:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileFacts:
-    """What making the trace met and decided; all are counts, but for these:
+    """What making the trace met and decided.
 
     ``resolution``: times are multiples of it, in ns. ``timed``: False if the source had no times,
     so that they say nothing but the order. ``history``: sentences on what was done with the trace
     since.
 
-    ``unknown_frees`` freed a block that was never seen allocated; ``double_frees`` one that was
-    free already; ``missed_frees`` were made up where an address was handed out that should have
-    been in use; ``clock_steps`` are stamps that ran backwards and were moved. Of the large blocks,
-    ``touched_by_site`` got the pages of a sample of their call site and size, ``touched_by_size``
-    of a sample of their size alone, ``touched_by_rule`` of none.
+    The others are counts: ``unknown_frees`` freed a block that was never seen allocated;
+    ``double_frees`` one that was free already; ``missed_frees`` were made up where an address was
+    handed out that should have been in use; ``clock_steps`` are stamps that ran backwards and were
+    moved. Of the large blocks, ``touched_by_site`` got the pages of a sample of their call site and
+    size, ``touched_by_size`` of a sample of their size alone, ``touched_by_rule`` of none.
     """
 
     resolution: int = 1

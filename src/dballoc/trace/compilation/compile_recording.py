@@ -118,7 +118,7 @@ def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
         kind[(kind == EventKind.REALLOC) & (thread.address == 0)] = EventKind.FREE
         address = np.where(thread.address == 0, thread.old, thread.address)
         kept = np.flatnonzero((address != 0) & (kind >= 1) & (kind <= max(EventKind)))
-        for name, column in {
+        joined: dict[str, NDArray] = {
             "thread": np.full(len(kind), index, np.int32),
             "kind": kind,
             "time": before,
@@ -128,10 +128,11 @@ def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
             "size": thread.size,
             "alignment": thread.alignment,
             "site": thread.site,
-        }.items():
+        }
+        for name, column in joined.items():
             columns.setdefault(name, []).append(column[kept])
-    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-    return _Calls(**joined, clock_steps=clock_steps)
+    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return _Calls(**arrays, clock_steps=clock_steps)
 
 
 def _forbid_steps(

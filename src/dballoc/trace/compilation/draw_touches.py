@@ -132,13 +132,14 @@ def _share_patterns(
 
 
 def _fit_runs(sample: TouchSample, pages: int, page_size: int) -> Runs:
-    """Return a sample's runs for a block of so many pages: cut off at its end; a run up to the
-    sample's own last page goes on to the last one.
+    """Return a sample's runs for a block of so many pages, in order: cut off at its end; a run up
+    to the sample's own last page goes on to the last one.
     """
     last = -(-sample.size // page_size)
-    runs = []
-    for first, count in sample.runs:
-        end = pages if first + count >= last else first + count
-        if first < min(end, pages):
-            runs.append((first, min(end, pages) - first))
+    runs: list[tuple[int, int]] = []
+    for first, count in sorted(sample.runs):
+        begin = max(first, sum(runs[-1]) if runs else 0)
+        end = pages if first + count >= last else min(first + count, pages)
+        if begin < end:
+            runs.append((begin, end - begin))
     return tuple(runs)

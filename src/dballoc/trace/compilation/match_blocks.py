@@ -109,7 +109,7 @@ def _take_turns(
     for thread in sorted(queues, reverse=True):
         queues[thread].sort(reverse=True)
         heads[queues[thread][-1][1]].append(thread)
-    ordered = []
+    ordered: list[int] = []
     while len(ordered) < len(tied):
         allocating = not alive if heads[not alive] else alive
         thread = heads[allocating].pop()

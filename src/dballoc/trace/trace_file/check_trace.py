@@ -19,10 +19,17 @@ def find_births(threads: tuple[ThreadEvents, ...], count: int) -> NDArray[np.int
     return births
 
 
+def check_sizes(objects: Objects) -> None:
+    """Raise InvalidTrace if the objects' sizes together are beyond what can be counted."""
+    if objects.size.sum(dtype=np.float64) >= 2**62:
+        raise InvalidTrace("its blocks are larger than any memory")
+
+
 def check_trace(threads: tuple[ThreadEvents, ...], objects: Objects) -> None:
-    """Raise InvalidTrace if a block is freed twice, or by another thread before it is allocated, or
-    if a thread has a creator that is not there or is its own offspring.
+    """Raise InvalidTrace if blocks are too large, if one is freed twice, or by another thread
+    before it is allocated, or if a thread has a creator that is not there or is its own offspring.
     """
+    check_sizes(objects)
     times_freed = np.zeros(len(objects.size), np.uint8)
     births = find_births(threads, len(objects.size))
     for index, thread in enumerate(threads):

@@ -81,10 +81,11 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
 def parse_trace(file: BinaryIO, limits: TraceLimits) -> Trace:
     """Read a trace from an open file. DamagedTrace if it is none."""
     blocks = read_blocks(file, limits)
-    head, content = next(blocks)
-    if head.kind != BlockKind.HEADER:
-        raise DamagedTrace("not a trace of dballoc: it does not begin with its header")
-    header = _parse_header(content, limits)
+    first = next(blocks, None)
+    if first is None:
+        raise DamagedTrace("it is empty")
+    head, content = first
+    header = parse_header(head, content, limits)
     reading = _Reading(header=header, limits=limits)
     for head, content in blocks:
         reading.take_block(head, content)
@@ -147,7 +148,12 @@ def _unpack(decompressor: zstandard.ZstdDecompressor, packed: bytes, size: int) 
     return content
 
 
-def _parse_header(content: bytes, limits: TraceLimits) -> Header:
+def parse_header(head: BlockHead, content: bytes, limits: TraceLimits) -> Header:
+    """Return what a trace's first block says. DamagedTrace if that is not a trace's, or more than
+    the limits let it.
+    """
+    if head.kind != BlockKind.HEADER:
+        raise DamagedTrace("not a trace of dballoc: it does not begin with its header")
     try:
         text = readers.decoded(content)
         header = Header.model_validate_json(text)

@@ -203,7 +203,7 @@ def _restore_freed(
 ) -> NDArray[np.int64]:
     freed = np.full(len(op), NONE, np.int64)
     own, other = select_events("distance", op), select_events("owner", op)
-    before = (np.cumsum(allocates) - allocates)[own]
+    before: NDArray[np.int64] = (np.cumsum(allocates) - allocates)[own]
     if (columns["distance"] >= before.astype(np.uint64)).any():
         raise InvalidColumns("a free of a block before the thread's first")
     freed[own] = shape.bases[shape.index] + before - 1 - columns["distance"].astype(np.int64)
