@@ -22,23 +22,18 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "filter.h"
 #include "image.h"
 #include "message.h"
+#include "preload.h"
 
-enum { EARLY_SIZE = 1 << 16, EARLY_HEAD = 16 };
+enum { EARLY_HEAD = 16 };
 
-static _Alignas(4096) unsigned char early[EARLY_SIZE];
+_Alignas(4096) unsigned char next_early[NEXT_EARLY_SIZE];
 static size_t early_used;
 static bool looking;
 
 /* The operators of C++'s own library, where they are used only if malloc fails. */
 static struct next fallback;
-
-bool next_is_early(const void *block)
-{
-    return (uintptr_t)block - (uintptr_t)early < EARLY_SIZE;
-}
 
 size_t next_early_size(const void *block)
 {
@@ -47,20 +42,20 @@ size_t next_early_size(const void *block)
     return size;
 }
 
-/* Zeroed, as calloc wants it. The filter lets free and realloc look twice at such blocks. */
+/* Zeroed, as calloc wants it. The preload is told, so that free and realloc look twice at such blocks. */
 static void *early_block(size_t alignment, size_t size)
 {
     if (alignment < EARLY_HEAD)
         alignment = EARLY_HEAD;
     const size_t at = (early_used + EARLY_HEAD + alignment - 1) / alignment * alignment;
-    if (at > EARLY_SIZE || size > EARLY_SIZE - at) {
+    if (at > NEXT_EARLY_SIZE || size > NEXT_EARLY_SIZE - at) {
         errno = ENOMEM;
         return NULL;
     }
     early_used = at + size;
-    memcpy(early + at - EARLY_HEAD, &size, sizeof size);
-    filter_pin(early + at);
-    return early + at;
+    memcpy(next_early + at - EARLY_HEAD, &size, sizeof size);
+    preload_early_block(next_early + at);
+    return next_early + at;
 }
 
 /* The functions that all the process is given by these names: ours, or those of an object before

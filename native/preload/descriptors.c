@@ -9,7 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "thread.h"
+/* Whether this thread has a table of open files of its own. */
+static _Thread_local bool apart __attribute__((tls_model("initial-exec")));
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -24,7 +25,7 @@
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
 
-/* Where the probe's descriptors are in a table that is also the program's: above those that a loop
+/* Where our descriptors are in a table that is also the program's: above those that a loop
  * from 3 to 1023 closes, and low enough that the kernel's table grows only a little. */
 enum { HIGHEST = 4096, ROOM = 64 };
 
@@ -37,13 +38,13 @@ static bool close_from(unsigned first, unsigned flags)
  * by one, and until then a file that the program closes would stay open. */
 void descriptors_begin(void)
 {
-    thread.apart = close_from(STDERR_FILENO + 1, CLOSE_RANGE_UNSHARE);
+    apart = close_from(STDERR_FILENO + 1, CLOSE_RANGE_UNSHARE);
 }
 
 void descriptors_settle(void)
 {
     /* The reader of a pipe must see its end when the program closes it. */
-    for (int number = STDIN_FILENO; thread.apart && number <= STDERR_FILENO; number++)
+    for (int number = STDIN_FILENO; apart && number <= STDERR_FILENO; number++)
         (void)close(number);
 }
 
@@ -65,10 +66,9 @@ bool descriptor_take(struct descriptor *descriptor, int number)
     int kept = number;
     /* In a table of its own any number will do but the standard ones: others may write to those. */
     const int higher =
-            thread.apart
-                    ? (number > STDERR_FILENO ? -1
-                                              : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1))
-                    : moved_high(number);
+            apart ? (number > STDERR_FILENO ? -1
+                                            : fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1))
+                  : moved_high(number);
     if (higher >= 0) {
         kept = higher;
         (void)close(number);
@@ -101,7 +101,7 @@ void descriptor_close(struct descriptor *descriptor)
 bool descriptor_of_standard_error(struct descriptor *descriptor)
 {
     *descriptor = (struct descriptor){.number = STDERR_FILENO};
-    if (!thread.apart)
+    if (!apart)
         return true;
     /* From the program's table: its first thread's. */
     const int process = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -114,6 +114,6 @@ bool descriptor_of_standard_error(struct descriptor *descriptor)
 
 void descriptor_of_standard_error_end(struct descriptor *descriptor)
 {
-    if (thread.apart)
+    if (apart)
         (void)close(descriptor->number);
 }

@@ -6,8 +6,8 @@
  * unsigned long, "m"). A library such as jemalloc defines the operators itself, and they do not
  * pass through malloc.
  */
-#ifndef DBALLOC_PROBE_FUNCTIONS_H
-#define DBALLOC_PROBE_FUNCTIONS_H
+#ifndef DBALLOC_PRELOAD_FUNCTIONS_H
+#define DBALLOC_PRELOAD_FUNCTIONS_H
 
 #define ALLOCATING_FUNCTIONS(X)                                                                    \
     X(malloc, (size_t size), (size), size)                                                         \

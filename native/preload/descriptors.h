@@ -1,14 +1,14 @@
-/* The probe's open files, kept apart from the program's.
+/* Our own open files, kept apart from the program's.
  *
  * A program may close all descriptors that it did not open itself, as daemons do, and get their
  * numbers for files of its own. So the thread that answers requests has its own table of open
  * files, which holds none of the program's: no number can mean two files. Where the kernel refuses
- * that (before 5.9, or because of a filter of system calls), the probe's descriptors are high in
+ * that (before 5.9, or because of a filter of system calls), our descriptors are high in
  * the program's table, and each is checked before each use: is it still the same file? A gap
  * remains between the check and the use.
  */
-#ifndef DBALLOC_PROBE_DESCRIPTORS_H
-#define DBALLOC_PROBE_DESCRIPTORS_H
+#ifndef DBALLOC_PRELOAD_DESCRIPTORS_H
+#define DBALLOC_PRELOAD_DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <sys/types.h>

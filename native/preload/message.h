@@ -1,7 +1,6 @@
-/* The probe's messages on the program's standard error: one line, "dballoc probe: WHY; WHAT TO
- * DO". */
-#ifndef DBALLOC_PROBE_MESSAGE_H
-#define DBALLOC_PROBE_MESSAGE_H
+/* Our messages on the program's standard error: one line, "NAME: WHY; WHAT TO DO". */
+#ifndef DBALLOC_PRELOAD_MESSAGE_H
+#define DBALLOC_PRELOAD_MESSAGE_H
 
 /* Neither allocates nor keeps its arguments; errno stays. */
 void message_write(const char *why, const char *what_to_do);

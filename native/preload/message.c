@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "descriptors.h"
+#include "preload.h"
 
 static struct iovec text(const char *words)
 {
@@ -22,7 +23,7 @@ void message_write(const char *why, const char *what_to_do)
 {
     const int error = errno;
     const struct iovec line[] = {
-            text("dballoc probe: "), text(why), text("; "), text(what_to_do), text("\n")};
+            text(preload_name), text(": "), text(why), text("; "), text(what_to_do), text("\n")};
     struct descriptor standard_error;
     if (descriptor_of_standard_error(&standard_error)) {
         /* In one piece. If nobody listens there is nobody else to tell. */

@@ -1,9 +1,10 @@
-/* The next allocator: the one that the program would have without the probe. */
-#ifndef DBALLOC_PROBE_NEXT_ALLOCATOR_H
-#define DBALLOC_PROBE_NEXT_ALLOCATOR_H
+/* The next allocator: the one that the program would have without the preload. */
+#ifndef DBALLOC_PRELOAD_NEXT_ALLOCATOR_H
+#define DBALLOC_PRELOAD_NEXT_ALLOCATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "functions.h"
 
@@ -34,9 +35,16 @@ struct next {
 /* Always callable: before the next allocator is known, its members find it first. */
 extern struct next next;
 
+enum { NEXT_EARLY_SIZE = 1 << 16 };
+
+extern unsigned char next_early[NEXT_EARLY_SIZE];
+
 /* Whether a block is of the few that were handed out while the next allocator was looked for. They
  * are never freed. */
-bool next_is_early(const void *block);
+static inline bool next_is_early(const void *block)
+{
+    return (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_SIZE;
+}
 
 /* The bytes of an early block that may be copied from it. */
 size_t next_early_size(const void *block);

@@ -1,6 +1,6 @@
-/* The probe's own memory: from the kernel, never from malloc. */
-#ifndef DBALLOC_PROBE_MEMORY_H
-#define DBALLOC_PROBE_MEMORY_H
+/* Our own memory: from the kernel, never from malloc. */
+#ifndef DBALLOC_PRELOAD_MEMORY_H
+#define DBALLOC_PRELOAD_MEMORY_H
 
 #include <stddef.h>
 

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "clock.h"
 
-static const uint64_t MILLISECOND = 1000000;
+static const uint64_t MILLISECOND = 1000000, MOMENT = 200000000;
 /* Time limits: for the line, from clients that may ask and from others; for a part of the answer,
  * and for all of it. */
 static const uint64_t LINE = 2000 * MILLISECOND, LINE_OF_OTHERS = 100 * MILLISECOND,
@@ -94,4 +94,15 @@ bool client_send(struct client *client, const void *bytes, size_t length)
         length -= (size_t)sent;
     }
     return true;
+}
+
+void client_answer(struct client *client, const char *text)
+{
+    (void)client_send(client, text, strlen(text));
+}
+
+void client_refuse(struct client *client, const char *text)
+{
+    client->deadline = clock_ns(CLOCK_MONOTONIC) + MOMENT;
+    client_answer(client, text);
 }

@@ -1,0 +1,64 @@
+#include "large.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "next_allocator.h"
+#include "recorder.h"
+#include "sites.h"
+
+void *large_allocate(size_t size, size_t alignment, const void *return_address, uint32_t *site)
+{
+    struct thread *const self = &thread;
+    *site = 0;
+    if (self->busy != 0 || !recorder_is_on())
+        return NULL;
+    bool is_first = false;
+    *site = sites_number(return_address, size, &is_first);
+    if (alignment > 4096)
+        return NULL;
+    return touches_allocate(&self->random, size, *site, is_first);
+}
+
+void large_put_touches(struct encoder *to, const void *block, const struct touched_block *which)
+{
+    struct touched_run runs[TOUCHES_RUNS];
+    const size_t count = touches_look(block, which->size, runs);
+    event_put(to, TOUCHED, 0, which->site, which->size);
+    for (size_t i = 0; i < count; i++)
+        event_put(to, RUN, 0, runs[i].untouched, runs[i].touched);
+}
+
+bool large_free(unsigned kind, const void *block, size_t size)
+{
+    struct touched_block which;
+    if (!touches_is(block, &which))
+        return false;
+    struct thread *const self = &thread;
+    const uint64_t stamp = stamp_now();
+    if (recorder_is_on() && record_begin(self, LARGE_RECORDS)) {
+        large_put_touches(&self->encoder, block, &which);
+        event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
+        record_end(self);
+    }
+    return touches_free(block);
+}
+
+void *large_realloc(const void *block, size_t size, const struct touched_block *which)
+{
+    struct thread *const self = &thread;
+    const uint64_t before = stamp_now();
+    void *moved = next.malloc(size);
+    if (moved == NULL)
+        return NULL;
+    memcpy(moved, block, which->size < size ? which->size : size);
+    const uint64_t after = stamp_now();
+    if (recorder_is_on() && record_begin(self, LARGE_RECORDS + 2 * (size_t)LONGEST_RECORD)) {
+        large_put_touches(&self->encoder, block, which);
+        event_put_call(&self->encoder, REALLOC_FROM, before, (uintptr_t)block, 0);
+        event_put_call(&self->encoder, REALLOC, after, (uintptr_t)moved, size);
+        record_end(self);
+    }
+    (void)touches_free(block);
+    return moved;
+}
