@@ -262,6 +262,7 @@ class _Campaign:
             finished_trials=self.results.trials(),
             seconds=self._estimate_seconds_left(planned),
             percentile=self.experiment.load.percentile,
+            replays=self.experiment.replay is not None,
         )
 
     def _run_until_quiet(self, design: str, number: int, planned: dict[str, int]) -> bool:

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers.build import Build
-
-_ENGINE = "dballoc_replay"
+from dballoc.trace.replay import run_replay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +128,8 @@ def prepare_replay(experiment: Experiment, path: Path, trace: TraceSummary) -> P
 
 
 def find_engine() -> EngineBuild:
-    """Find the engine that replays traces. UsageError if it is not built."""
-    engine = Path(str(files("dballoc") / "_native" / _ENGINE))
-    if not engine.exists():
-        raise UsageError("replay: dballoc's native parts are not built; run make setup")
+    """Find the engine that replays traces. Failure if it is not built."""
+    engine = run_replay.find_engine()
     return EngineBuild(
         family="replay",
         version=dballoc.__version__,

@@ -27,7 +27,7 @@ from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
 
 # Seconds, as measured on two cores: of an event, of a start, of what is beside a block's replays.
 _PER_EVENT = 1.5e-7
-_PER_START = 0.5
+_PER_START = 1.0
 _PER_BLOCK = 0.5
 # A replay may take this many times as long as is expected, and so many seconds more.
 _PATIENCE, _MORE = 50.0, 120.0
