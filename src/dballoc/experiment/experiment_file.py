@@ -107,6 +107,8 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["replica"]
     if not table["before"]:
         del table["before"]
+    if table["record"] is None:
+        del table["record"]
     if table["replay"] is None:
         del table["replay"]
     else:

@@ -284,6 +284,14 @@ class TraceReplay(_Table):
     touch: TouchMode = "recorded"
 
 
+class RecordTrace(_Table):
+    """The allocations of the baseline are recorded in a start of its own; ``limit``: of the raw
+    recording's file, bytes.
+    """
+
+    limit: Annotated[Size, Field(ge=2**20, le=2**50)] = 4 * 2**30
+
+
 class Noise(_Table):
     """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed CPU
     probe.
@@ -390,6 +398,7 @@ class Experiment(_Table):
     variant is profiled for, once, after it was measured; ``profile_at``: where (None: under every
     workload at the highest level). ``counters``: what is counted of the server by
     perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
+    ``record``: whether a trace of the baseline's allocations is made beside the figures.
     ``replay``: of dballoc replay alone, which has no server: its one workload is :data:`REPLAY`.
     """
 
@@ -425,6 +434,7 @@ class Experiment(_Table):
     limits: Limits = Limits()
     fit: Fit = Fit()
     noise: Noise = Noise()
+    record: RecordTrace | None = None
     replay: TraceReplay | None = None
     workload: dict[Name, Workload] = {}
     post: Post | None = None

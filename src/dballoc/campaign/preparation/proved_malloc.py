@@ -17,6 +17,7 @@ from dballoc.experiment.model import Experiment, Variant
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.profile.heap import probe_launch
 from dballoc.servers.build import Build
+from dballoc.trace.recording import recorder_launch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,11 @@ def prove_malloc(
         raise UsageError(f"{where}: {error}") from None
     allocator = malloc.allocator
     before = ((_find_thp_shim(),) if variant.wants_huge_pages else ()) + malloc.preloaded_before
-    probe = (probe_launch.find_probe_library(),) if experiment.profile == "heap" else ()
-    for library in (*before, *allocator.libraries, *probe):
+    instruments = (
+        *([probe_launch.find_probe_library()] if experiment.profile == "heap" else []),
+        *([recorder_launch.find_recorder_library()] if experiment.record else []),
+    )
+    for library in (*before, *allocator.libraries, *instruments):
         if blocked := user.blocked_at(library):
             raise UsageError(
                 f"{where}: preload {library}: the server runs as {user.name}, which may not "
