@@ -46,9 +46,12 @@ struct curve_point curve_read_exactly(void)
     return point;
 }
 
+/* A mark is read at the end of the epoch whose end is nearest to it. */
 static uint64_t epoch_of_mark(uint64_t mark)
 {
-    return plan.marks[mark].time / plan.header->epoch_ns;
+    uint64_t boundary =
+            (plan.marks[mark].time + plan.header->epoch_ns / 2) / plan.header->epoch_ns;
+    return boundary > 0 ? boundary - 1 : 0;
 }
 
 bool curve_has_mark(uint32_t epoch)

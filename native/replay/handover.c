@@ -1,6 +1,5 @@
 #include "handover.h"
 
-#include "clocks.h"
 #include "futex.h"
 #include "memory.h"
 #include "pacing.h"
@@ -14,7 +13,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && sizeof(uintptr_t) ==
         "the lower half of a slot is its first word");
 
 /* A block that is just being made is there in less time than the kernel needs to wake a thread. */
-enum { SPINS = 100 };
+enum { SPINS = 10 };
 
 void handover_begin(void)
 {
@@ -25,7 +24,7 @@ void handover_wake(struct runner *runner, uint32_t slot)
 {
     struct interval interval = interval_begin();
     futex_wake(&shared_slots[slot], 1);
-    runner->cpu_outside += clock_cpu() - interval.cpu;
+    interval_end(interval, runner);
 }
 
 static uintptr_t spin(uint32_t slot)
@@ -54,6 +53,6 @@ uintptr_t handover_wait(struct runner *runner, uint32_t slot)
         block = atomic_load_explicit(&shared_slots[slot], memory_order_acquire);
     }
     pacing_end_waiting();
-    interval_end(interval, runner, WAIT_HANDOVER);
+    interval_end_waiting(interval, runner, WAIT_HANDOVER);
     return block;
 }

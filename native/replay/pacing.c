@@ -70,14 +70,14 @@ static void move_floor(struct runner *runner)
         if (curve_has_mark(epoch)) {
             struct interval interval = interval_begin();
             curve_add_marks(epoch);
-            interval_end(interval, runner, WAIT_WINDOW);
+            interval_end(interval, runner);
         }
         epoch++;
     }
     if (moved && atomic_load(&waiting_for_floor) > 0) {
         struct interval interval = interval_begin();
         futex_wake(&floor_epoch, INT_MAX);
-        runner->cpu_outside += clock_cpu() - interval.cpu;
+        interval_end(interval, runner);
     }
 }
 
@@ -104,7 +104,7 @@ static void wait_for_floor(struct runner *runner, uint32_t lowest)
         futex_wait(&floor_epoch, epoch);
     pacing_end_waiting();
     atomic_fetch_sub(&waiting_for_floor, 1);
-    interval_end(interval, runner, WAIT_WINDOW);
+    interval_end_waiting(interval, runner, WAIT_WINDOW);
 }
 
 void pacing_enter(struct runner *runner, uint32_t epoch)
@@ -128,7 +128,7 @@ void pacing_wait_for(struct runner *runner, uint64_t time)
     }
     if (moment - now < SHORTEST_SLEEP)
         return;
-    uint64_t cpu = clock_cpu();
+    struct interval interval = interval_begin();
     clock_sleep_until(moment);
-    runner->cpu_outside += clock_cpu() - cpu;
+    interval_end(interval, runner);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clocks.h"
 #include "curve.h"
 #include "figures.h"
 #include "latency.h"
@@ -206,9 +207,10 @@ static void add_threads(void)
 
 void report_figures(const struct figures *figures)
 {
-    add("{\"nanoseconds\": %" PRIu64 ", \"clock\": %" PRIu64 ", \"at_start\": %" PRIu64
+    add("{\"nanoseconds\": %" PRIu64 ", \"clock\": %" PRIu64 ", \"cpu_clock\": %" PRIu64
+        ", \"at_start\": %" PRIu64
         ", \"readings\": %" PRIu64 ", \"reading_cost\": %" PRIu64 ",\n",
-            figures->nanoseconds, latency_clock, figures->at_start, curve->readings, curve->cost);
+            figures->nanoseconds, latency_clock, clock_cpu_cost, figures->at_start, curve->readings, curve->cost);
     add_point("peak", &curve->peak);
     add(", ");
     add_point("end", &figures->end);

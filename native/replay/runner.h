@@ -48,11 +48,13 @@ void runner_run(struct runner *runner);
 /* Bytes allocated and not freed, by all threads now. */
 int64_t runners_live(void);
 
-/* Around what is not to be counted: time and CPU go to that kind of waiting. */
+/* Around what is not to be counted as CPU of the events; the second one also counts it as waiting.
+ */
 struct interval {
     uint64_t began, cpu;
 };
 struct interval interval_begin(void);
-void interval_end(struct interval interval, struct runner *runner, enum wait_kind kind);
+void interval_end(struct interval interval, struct runner *runner);
+void interval_end_waiting(struct interval interval, struct runner *runner, enum wait_kind kind);
 
 #endif
