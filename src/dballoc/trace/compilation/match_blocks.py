@@ -7,6 +7,7 @@ equal stamps the free comes first, unless its own thread made it after the alloc
 """
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,16 +106,19 @@ def _take_turns(
         uses, place = (releases, index) if releasing else (allocations, index - count)
         queue = queues.setdefault(int(uses.thread[place]), [])
         queue.append((int(uses.call[place]), not releasing, index))
-    heads: dict[bool, list[int]] = {True: [], False: []}
-    for thread in sorted(queues, reverse=True):
-        queues[thread].sort(reverse=True)
-        heads[queues[thread][-1][1]].append(thread)
+    # The threads whose next use is a release, and those whose next is an allocation. The one with
+    # the most uses before it goes first: they, too, have to find their turns.
+    heads: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+    for thread, queue in queues.items():
+        queue.sort(reverse=True)
+        heappush(heads[queue[-1][1]], (-len(queue), thread))
     ordered: list[int] = []
     while len(ordered) < len(tied):
         allocating = not alive if heads[not alive] else alive
-        thread = heads[allocating].pop()
-        ordered.append(queues[thread].pop()[2])
-        if queues[thread]:
-            heads[queues[thread][-1][1]].append(thread)
+        _, thread = heappop(heads[allocating])
+        queue = queues[thread]
+        ordered.append(queue.pop()[2])
+        if queue:
+            heappush(heads[queue[-1][1]], (-len(queue), thread))
         alive = allocating
     return ordered

@@ -236,13 +236,15 @@ class _Reading:
             self._end_thread()
         if head.thread != len(self.threads) or head.thread >= len(self.header.threads):
             raise DamagedTrace("its threads are not in their order")
-        op = np.frombuffer(content, np.uint8, min(head.items, max(0, len(content) - 32)), 32)
-        lengths = np.frombuffer(content[: 4 * len(COLUMNS)], "<u4").tolist()
-        if len(op) != head.items or sum(lengths) != len(content) - 32 - len(op):
+        place = 4 * len(COLUMNS) + head.items
+        if len(content) < place:
+            raise DamagedTrace("a block of it has fewer events than it claims")
+        lengths = np.frombuffer(content, "<u4", len(COLUMNS))
+        if int(lengths.sum(dtype=np.int64)) != len(content) - place:
             raise DamagedTrace("a block of it has columns of other lengths than it claims")
-        place = 32 + len(op)
+        op = np.frombuffer(content, np.uint8, head.items, 4 * len(COLUMNS))
         self.pieces.op.append(op)
-        for name, length in zip(COLUMNS, lengths, strict=True):
+        for name, length in zip(COLUMNS, lengths.tolist(), strict=True):
             try:
                 column = decode_varints(
                     memoryview(content)[place : place + length], count_column(name, op)
