@@ -26,9 +26,10 @@ M, C, R, F = EventKind.MALLOC, EventKind.CALLOC, EventKind.REALLOC, EventKind.FR
 
 
 def make_trace(seed: int, calls: int = 200, step: int = 40, resolution: int = 1) -> Trace:
-    return compile_recording(
-        simulate(seed, threads=4, calls=calls, step=step).recording, resolution
-    )
+    """A trace of some µs, which ends with its last event."""
+    recording = simulate(seed, threads=4, calls=calls, step=step).recording
+    recording = replace(recording, facts=replace(recording.facts, seconds=0.0))
+    return compile_recording(recording, resolution)
 
 
 def get_live(trace: Trace, time: int) -> int:
@@ -61,8 +62,9 @@ class TestCut:
         cut = cut_trace(trace, begin, end + 1)
         check_trace(cut.threads, cut.objects)
         whole, part = compute_live_curve(trace), compute_live_curve(cut)
-        # A realloc that begins before the stretch and ends in it frees when the stretch begins.
-        times = np.arange(begin + 1, end + 1)
+        # A realloc is in the stretch in which it ends; if it began before, it frees at the begin.
+        begun = [t.time[(t.time <= end) & (t.completed > end)] for t in trace.threads]
+        times = np.arange(begin + 1, int(np.concatenate([*begun, [end + 1]]).min()))
         assert np.array_equal(sample_curve(part, times - begin), sample_curve(whole, times))
 
     @given(seed=st.integers(0, 10**6), place=st.floats(0, 1))
@@ -153,9 +155,8 @@ def free_everything(seed: int) -> Trace:
     end = max(int(t.after.max(initial=0)) for t in simulation.recording.threads) + 100
     rows = [(F, end, end, address, 0, 0) for address in simulation.alive]
     extra = make_recording([], [], rows).threads[2]
-    return compile_recording(
-        replace(simulation.recording, threads=(*simulation.recording.threads, extra)), resolution=1
-    )
+    recording = replace(simulation.recording, threads=(*simulation.recording.threads, extra))
+    return compile_recording(recording, resolution=1)
 
 
 class TestCompose:

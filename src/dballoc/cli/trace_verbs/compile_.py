@@ -8,7 +8,9 @@ import typer
 from dballoc.cli.trace_verbs.written_trace import OutFlag, write_and_tell
 from dballoc.errors import Failure
 from dballoc.trace.compilation.compile_recording import RESOLUTION, compile_recording
+from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.check_trace import InvalidTrace, check_sizes
+from dballoc.trace.trace_file.read_trace import LIMITS
 
 
 def compile_(
@@ -34,9 +36,14 @@ def compile_(
     """Compile a raw recording to a trace: addresses become numbers, and the file shrinks to a
     quarter.
     """
-    from dballoc.trace.recording.read_recording import read_recording
-
-    trace = compile_recording(read_recording(recording), resolution, seed)
+    source = read_recording(recording)
+    events = sum(len(thread.kind) for thread in source.threads)
+    if events > LIMITS.events or len(source.threads) > LIMITS.threads:
+        raise Failure(
+            f"{recording}: has {events:,} events of {len(source.threads):,} threads; a trace has "
+            f"at most {LIMITS.events:,} of {LIMITS.threads:,}; record less of it"
+        )
+    trace = compile_recording(source, resolution, seed)
     try:
         check_sizes(trace.objects)
     except InvalidTrace as error:

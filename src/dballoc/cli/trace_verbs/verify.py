@@ -7,6 +7,7 @@ import typer
 
 from dballoc.cli.shared.safe_output import say
 from dballoc.errors import Failure
+from dballoc.trace.recording.read_recording import is_recording, verify_recording
 from dballoc.trace.trace_file.verify_trace import verify_trace
 
 
@@ -16,6 +17,9 @@ def verify(
     ],
 ) -> None:
     """Check that a trace or a raw recording is whole, and say how far it is if it is not."""
+    if is_recording(file):
+        _verify_recording(file)
+        return
     condition = verify_trace(file)
     if condition.complaint:
         raise Failure(
@@ -27,3 +31,19 @@ def verify(
         f"{condition.bytes:,} bytes; every checksum is right, and no block is freed twice or too "
         "early"
     )
+
+
+def _verify_recording(file: Path) -> None:
+    condition = verify_recording(file)
+    whole = f"{condition.events:,} events in {condition.chunks:,} chunks, {condition.bytes:,} bytes"
+    if condition.complaint:
+        raise Failure(
+            f"{file}: {condition.complaint}; whole are its first {condition.chunks:,} chunks: "
+            f"{whole}; dballoc trace compile uses them"
+        )
+    end = (
+        "the program was killed, or still runs"
+        if condition.ended_by == "unknown"
+        else f"ended by: {condition.ended_by}"
+    )
+    say(f"{file}: a raw recording, whole: {whole}; {condition.dropped:,} events dropped; {end}")

@@ -14,7 +14,8 @@ from dballoc.trace.trace_file.write_trace import number_by_thread
 def cut_trace(trace: Trace, begin: int, end: int) -> Trace:
     """Return the events from ``begin`` up to ``end``, in ns, by when they were completed. What was
     alive at ``begin`` is allocated first, at time 0, by the threads that allocated it, in its
-    order. A thread without events goes, unless it created one that has some.
+    order. A realloc that begins before the stretch and ends in it frees when the stretch begins.
+    A thread without events goes, unless it created one that has some.
     """
     begin = begin // trace.compiled.resolution * trace.compiled.resolution
     births = find_births(trace.threads, len(trace.objects.size))

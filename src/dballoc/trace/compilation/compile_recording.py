@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.trace.compilation.draw_touches import TouchDraw, draw_touches
+from dballoc.trace.compilation.make_tellable import make_tellable
 from dballoc.trace.compilation.match_blocks import AddressUses, Matches, match_blocks
 from dballoc.trace.model import (
     NONE,
@@ -101,7 +102,7 @@ def compile_recording(recording: Recording, resolution: int = RESOLUTION, seed: 
         touched_by_size=touches.by_size,
         touched_by_rule=touches.by_rule,
     )
-    return _assemble(recording, events, objects, touches, facts)
+    return _assemble(make_tellable(recording), events, objects, touches, facts)
 
 
 def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
