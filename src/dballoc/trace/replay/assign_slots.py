@@ -7,8 +7,8 @@ _SMALL = 1 << 16
 
 
 def assign_slots(
-    allocates: NDArray[np.bool_], block: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], int]:
+    allocates: NDArray[np.bool_], block: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], int]:
     """Return the slot of each block, and how many slots there are.
 
     The arguments are a thread's calls in their order: whether the call allocates, else it frees;
@@ -19,9 +19,9 @@ def assign_slots(
     brackets, and brackets of a pair are neighbours in a stable sort by their depth. The blocks of a
     slot are then a chain, whose first one is found by doubling the steps.
     """
-    depth = np.cumsum(np.where(allocates, -1, 1))
+    level = np.cumsum(1 - 2 * allocates.view(np.int8), dtype=np.int32)
     # Of a free the depth before it, of an allocation the depth after it: equal in a pair.
-    level = np.where(allocates, depth, depth - 1)
+    level -= ~allocates
     if len(level):
         level -= level.min()
         if level.max() < _SMALL:
@@ -30,9 +30,10 @@ def assign_slots(
     opens, closes = order[:-1], order[1:]
     paired = ~allocates[opens] & allocates[closes] & (level[opens] == level[closes])
     count = int(np.count_nonzero(allocates))
-    before = np.arange(count, dtype=np.int64)
+    itself = np.arange(count, dtype=np.int32)
+    before = itself.copy()
     before[block[closes[paired]]] = block[opens[paired]]
-    slot = np.cumsum(before == np.arange(count)) - 1
+    slot = np.cumsum(before == itself, dtype=np.int32) - 1
     while True:
         further = before[before]
         if np.array_equal(further, before):

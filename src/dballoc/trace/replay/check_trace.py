@@ -60,9 +60,14 @@ def _check_objects(trace: Trace) -> None:
             f"trace: a block of {int(size.max())} bytes; no more than "
             f"{plan_layout.LARGEST_SIZE} can be replayed"
         )
+    if not 512 <= trace.facts.page_size <= 1 << 30:
+        raise UsageError(f"trace: pages of {trace.facts.page_size} bytes")
     wide = alignment.astype(np.int64)
     if len(wide) and ((wide & (wide - 1)).any() or int(wide.max()) > plan_layout.LARGEST_ALIGNMENT):
         raise UsageError("trace: an alignment that is no power of two up to 1 GiB")
+    for pattern in trace.touch_patterns:
+        if any(not 0 <= number < 1 << 62 for run in pattern for number in run):
+            raise UsageError("trace: a pattern of touched pages with a number that cannot be")
     touch = trace.objects.touch
     if len(touch) and not NONE <= int(touch.min()) <= int(touch.max()) < len(trace.touch_patterns):
         raise UsageError("trace: a block's pattern of touched pages is not in the trace")

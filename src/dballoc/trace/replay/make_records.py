@@ -1,6 +1,8 @@
 """The records of one thread of a plan. Pure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,8 @@ from dballoc.trace.replay.assign_slots import assign_slots
 from dballoc.trace.replay.plan_layout import RECORD, RecordKind, pack_amount, pack_what
 from dballoc.trace.replay.thread_births import Birth
 
-_Integers = NDArray[np.int64]
+# Items of which the records are made at once: what is needed meanwhile stays in the CPU's cache.
+_PIECE = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +25,8 @@ class PlanObjects:
 
     objects: Objects
     allocated: NDArray[np.bool_]
-    shared_slot: _Integers
-    own_slot: _Integers
+    shared_slot: NDArray[np.int32]
+    own_slot: NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +36,35 @@ class _Items:
     allocated and freed; each NONE where there is none.
     """
 
-    kind: _Integers
-    time: _Integers
-    new: _Integers
-    old: _Integers
-    child: _Integers
+    kind: NDArray[np.uint8]
+    time: NDArray[np.int64]
+    new: NDArray[np.int32]
+    old: NDArray[np.int32]
+    child: NDArray[np.int32]
+
+    def cut(self, part: slice) -> "_Items":
+        """Return a part of them."""
+        return _Items(
+            kind=self.kind[part],
+            time=self.time[part],
+            new=self.new[part],
+            old=self.old[part],
+            child=self.child[part],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadRecords:
+    """A thread's records in pieces, and how many slots of its own it has."""
+
+    slots: int
+    pieces: Iterator[NDArray[np.void]]
 
 
 def make_records(
     events: ThreadEvents, births: tuple[Birth, ...], plan: PlanObjects, epoch_ns: int
-) -> tuple[NDArray[np.void], int]:
-    """Make the records of a thread, and count its own slots.
+) -> ThreadRecords:
+    """Make the records of a thread.
 
     A realloc is two records, for the block it is given and the one it returns, both at the time
     when that one is there. A block with a pattern of touched pages has a record more. Before the
@@ -51,11 +72,28 @@ def make_records(
     """
     items = _list_items(events, births, plan.allocated)
     slots = _assign_own_slots(items, plan)
+    return ThreadRecords(slots=slots, pieces=_make_pieces(items, plan, epoch_ns))
+
+
+def _make_pieces(items: _Items, plan: PlanObjects, epoch_ns: int) -> Iterator[NDArray[np.void]]:
+    epoch = NONE
+    for start in range(0, len(items.kind), _PIECE):
+        piece = items.cut(slice(start, start + _PIECE))
+        yield _make_piece(piece, plan, epoch_ns, epoch)
+        epoch = int(piece.time[-1]) // epoch_ns
+
+
+def _make_piece(
+    items: _Items, plan: PlanObjects, epoch_ns: int, epoch_before: int
+) -> NDArray[np.void]:
+    """Make the records of some items; ``epoch_before``: the epoch that the thread is in."""
     epoch = items.time // epoch_ns
     offset = items.time - epoch * epoch_ns
-    enters = np.diff(epoch, prepend=NONE) != 0
+    enters = np.diff(epoch, prepend=epoch_before) != 0
     moves = (items.new != NONE) & (items.old != NONE)
-    pattern = np.where(items.new != NONE, plan.objects.touch[items.new], NONE)
+    pattern = np.full(len(items.new), NONE, np.int32)
+    if len(plan.objects.touch):
+        pattern = np.where(items.new != NONE, plan.objects.touch[items.new], NONE)
     touches = pattern != NONE
     # The records of an item, in their order: TICK, FROM, the item, TOUCH.
     count = enters.astype(np.int64) + moves + 1 + touches
@@ -74,7 +112,7 @@ def make_records(
     _name_block(records, before, items.old[moves], plan, is_new=False)
     records["what"][start[enters]] = pack_what(epoch[enters], RecordKind.TICK)
     records["what"][place[touches] + 1] = pack_what(pattern[touches], RecordKind.TOUCH)
-    return records, slots
+    return records
 
 
 def _list_items(
@@ -83,35 +121,46 @@ def _list_items(
     """List what a thread does. Left out are frees of blocks that the trace does not allocate; a
     realloc of such a block only allocates.
     """
-    old = events.freed.astype(np.int64)
-    old[(old != NONE) & ~allocated[old]] = NONE
-    row = np.flatnonzero((events.object != NONE) | (old != NONE))
-    time = events.completed[row].astype(np.int64)
-    moment = np.array([birth.time for birth in births], np.int64)
-    child = np.array([birth.thread for birth in births], np.int64)
-    at = np.searchsorted(time, moment, "left")
-    last = max(events.ended, int(time[-1]) if len(time) else 0, *moment.tolist(), 0)
-    kind = events.kind[row].astype(np.int64)
-    kind[(kind == RecordKind.REALLOC) & (events.object[row] == NONE)] = RecordKind.FREE
-    return _Items(
-        kind=np.append(np.insert(kind, at, RecordKind.CREATE), RecordKind.END),
-        time=np.append(np.insert(time, at, moment), last),
-        new=np.append(np.insert(events.object[row].astype(np.int64), at, NONE), NONE),
-        old=np.append(np.insert(old[row], at, NONE), NONE),
-        child=np.append(np.insert(np.full(len(row), NONE), at, child), NONE),
+    old = events.freed.astype(np.int32)
+    if len(allocated):
+        old[(old != NONE) & ~allocated[old]] = NONE
+    rows = (events.object != NONE) | (old != NONE)
+    time = events.completed[rows]
+    at = np.searchsorted(time, [birth.time for birth in births], "left")
+    born = at + np.arange(len(births))
+    is_event = np.ones(len(time) + len(births) + 1, np.bool_)
+    is_event[born] = is_event[-1] = False
+
+    def put(column: NDArray[Any], rest: int) -> NDArray[Any]:
+        full = np.full(len(is_event), rest, column.dtype)
+        full[is_event] = column
+        return full
+
+    items = _Items(
+        kind=put(events.kind[rows], RecordKind.CREATE),
+        time=put(time, 0),
+        new=put(events.object[rows].astype(np.int32), NONE),
+        old=put(old[rows], NONE),
+        child=np.full(len(is_event), NONE, np.int32),
     )
+    items.kind[(items.kind == RecordKind.REALLOC) & (items.new == NONE)] = RecordKind.FREE
+    items.child[born] = [birth.thread for birth in births]
+    items.time[born] = [birth.time for birth in births]
+    items.kind[-1] = RecordKind.END
+    items.time[-1] = max([events.ended, *items.time[-2:-1].tolist(), 0])
+    return items
 
 
 def _assign_own_slots(items: _Items, plan: PlanObjects) -> int:
     """Give the objects of this thread alone their slots; return how many slots there are."""
     # A realloc gives its old slot back before it needs a new one.
     both = np.stack((items.old, items.new), axis=1).ravel()
-    allocates = np.tile([False, True], len(items.kind))
     own = both != NONE
     own[own] = plan.shared_slot[both[own]] == NONE
-    numbers, allocates = both[own], allocates[own]
+    numbers = both[own]
+    allocates = np.tile([False, True], len(items.kind))[own]
     new = numbers[allocates]
-    plan.own_slot[new] = np.arange(len(new))
+    plan.own_slot[new] = np.arange(len(new), dtype=np.int32)
     slot, count = assign_slots(allocates, plan.own_slot[numbers])
     plan.own_slot[new] = slot
     return count
@@ -119,8 +168,8 @@ def _assign_own_slots(items: _Items, plan: PlanObjects) -> int:
 
 def _name_block(
     records: NDArray[np.void],
-    place: _Integers,
-    numbers: _Integers,
+    place: NDArray[np.int64],
+    numbers: NDArray[np.int32],
     plan: PlanObjects,
     *,
     is_new: bool,
@@ -130,7 +179,8 @@ def _name_block(
     place, numbers = place[named], numbers[named]
     objects = plan.objects
     shared = plan.shared_slot[numbers]
-    power = np.log2(np.maximum(objects.alignment[numbers], 1)).astype(np.int64)
+    alignment = objects.alignment[numbers]
+    power = np.log2(np.maximum(alignment, 1)).astype(np.uint64) if alignment.any() else 0
     records["what"][place] |= pack_what(
         np.where(shared != NONE, shared, plan.own_slot[numbers]),
         0,

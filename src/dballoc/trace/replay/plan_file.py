@@ -16,6 +16,7 @@ from dballoc.trace.replay.thread_births import Births, find_births
 
 # ns. By default a thread is ahead of the slowest one by less than two of them.
 EPOCH_NS = 5_000_000
+_MOST_OBJECTS = (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +43,18 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
     """
     if not trace.threads:
         raise UsageError("trace: it has no thread, so there is nothing to replay")
+    if len(trace.objects.size) > _MOST_OBJECTS:
+        raise UsageError(
+            f"trace: {len(trace.objects.size)} blocks; no more than {_MOST_OBJECTS} can be "
+            "replayed at once: take a stretch of it (dballoc trace cut)"
+        )
     shared = find_shared_objects(trace)
     allocated = find_allocated_objects(trace)
     objects = PlanObjects(
         objects=trace.objects,
         allocated=allocated,
-        shared_slot=np.where(shared, np.cumsum(shared) - 1, NONE),
-        own_slot=np.full(len(shared), NONE, np.int64),
+        shared_slot=np.where(shared, np.cumsum(shared, dtype=np.int32) - 1, NONE),
+        own_slot=np.full(len(shared), NONE, np.int32),
     )
     duration = _find_duration(trace)
     epoch_ns = choose_epoch(duration)
@@ -111,19 +117,19 @@ def _write_sections(
     total = 0
     for index, events in enumerate(trace.threads):
         children = births.by_creator.get(index, ())
-        records, slots = make_records(events, children, objects, int(header["epoch_ns"][0]))
+        made = make_records(events, children, objects, int(header["epoch_ns"][0]))
         flags = plan_layout.THREAD_ROOT if index in births.roots else 0
         flags |= plan_layout.THREAD_STAYS if events.ended == NONE else 0
-        threads[index] = (total, len(records), slots, flags)
-        total += len(records)
-        file.write(records.data)
+        first = total
+        for records in made.pieces:
+            file.write(records.data)
+            total += len(records)
+        threads[index] = (first, total - first, made.slots, flags)
     lengths = np.array([len(pattern) for pattern in trace.touch_patterns], np.int64)
     pattern = np.zeros(len(lengths), plan_layout.PATTERN)
     pattern["runs"] = lengths
     pattern["first"] = np.cumsum(lengths) - lengths
     runs = np.array([run for each in trace.touch_patterns for run in each], np.int64).reshape(-1, 2)
-    if len(runs) and int(runs.min()) < 0:
-        raise UsageError("trace: a pattern of touched pages with a negative number")
     marks = np.array([mark.time for mark in trace.marks], np.int64)
     for section in (pattern, runs, marks):
         file.write(section.tobytes())

@@ -32,7 +32,6 @@ _MOST_PRINTED = 64 << 10
 # Seconds beside those of the replay itself: to check the plan, to end, to be given CPU.
 _PATIENCE = 120.0
 _OOM_SCORE = 1000  # on a full host the kernel takes the replay first
-_STATUS_REFUSED, _STATUS_FAULT = 2, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +76,9 @@ def run_replay(
     try:
         bindings = _prove(allocator, env)
     except proof_of_use.NotProved as error:
-        fault = ReplayFault(kind="not proved", text=str(error))
-        return ReplayResult(figures=None, fault=fault, bindings={}, printed="")
-    spawn = {
+        not_proved = ReplayFault(kind="not proved", text=str(error))
+        return ReplayResult(figures=None, fault=not_proved, bindings={}, printed="")
+    spawn: dict[str, object] = {
         "stdin": plan.path,
         "cpus": sorted(cpus) if cpus else None,
         "thp_disable": thp_disable,
