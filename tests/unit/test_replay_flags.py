@@ -187,6 +187,19 @@ def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:
     assert len(summary.program) <= 100
 
 
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("/lib/x86_64-linux-gnu/libc.so.6", "glibc"),
+        ("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "jemalloc"),
+        ("/opt/libmine.so", "libmine.so"),
+        ("", ""),
+    ],
+)
+def test_the_recorded_malloc_has_its_catalogue_name(library: str, name: str) -> None:
+    assert summarize_trace(make_trace([], [], allocator=library)).allocator == name
+
+
 def test_a_timed_replay_takes_its_time() -> None:
     fast, timed = build(), build(mode="timed", speed=10.0)
     assert estimate_replay_seconds(fast, 1_000, 600.0) < 5

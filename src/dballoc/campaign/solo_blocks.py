@@ -37,8 +37,8 @@ class SoloBlocks:
         """Leave the next block as it is: its steps last as long as the experiment says."""
 
     def run_trial(self, slot: Slot) -> float:
-        """Run and store one trial, its heap profile and recording included; returns the CPU seconds that its
-        processes used.
+        """Run and store one trial, its heap profile and recording included; returns the CPU seconds
+        that its processes used.
         """
         session, setting = self._session, self._session.setting
         with session.run_trial(slot.label) as trial:

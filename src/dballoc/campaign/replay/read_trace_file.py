@@ -3,8 +3,11 @@
 from pathlib import Path
 
 from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
+from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import Trace
+from dballoc.trace.recording.read_recording import read_recording
+from dballoc.trace.trace_file.check_trace import InvalidTrace, check_sizes
 from dballoc.trace.trace_file.layout import MAGIC
 from dballoc.trace.trace_file.read_trace import read_trace
 
@@ -22,4 +25,9 @@ def read_any_trace(path: Path) -> Trace:
         raise UsageError(f"{path}: {error}") from None
     if is_compiled:
         return read_trace(path)
-    raise UsageError(f"{path}: not a trace of dballoc")
+    try:
+        trace = compile_recording(read_recording(path))
+        check_sizes(trace.objects)
+    except (Failure, InvalidTrace) as error:
+        raise UsageError(f"{path}: not a trace, and as a recording: {error}") from None
+    return trace

@@ -10,6 +10,7 @@ import numpy as np
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment.model import TraceReplay
+from dballoc.process_memory.identify_malloc import find_catalogue_name
 from dballoc.trace.model import NONE, Trace
 
 # A trace comes from strangers: more of its words than this are not shown.
@@ -28,7 +29,8 @@ class SummaryMark:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSummary:
-    """A trace in figures: ``seconds`` as recorded, ``peak_live`` in bytes as asked for; the rest as
+    """A trace in figures: ``program``: its file's name; ``allocator``: the catalogue's name of its
+    malloc, or its file's; ``seconds`` as recorded, ``peak_live`` in bytes as asked for; the rest as
     in :class:`dballoc.trace.model.RecordingFacts`.
     """
 
@@ -49,8 +51,8 @@ def summarize_trace(trace: Trace) -> TraceSummary:
     """Return a trace in figures; its words made printable, and bounded."""
     facts = trace.facts
     return TraceSummary(
-        program=_show(facts.program),
-        allocator=_show(facts.allocator),
+        program=_show(Path(facts.program).name),
+        allocator=_show(name_malloc(facts.allocator)),
         seconds=facts.seconds,
         events=sum(len(thread.kind) for thread in trace.threads),
         threads=len(trace.threads),
@@ -64,6 +66,11 @@ def summarize_trace(trace: Trace) -> TraceSummary:
             for m in trace.marks[:_MOST_MARKS]
         ),
     )
+
+
+def name_malloc(library: str) -> str:
+    """Return the catalogue's name of the malloc in a ``library``; the file's name if it has none."""
+    return find_catalogue_name(library) or Path(library).name
 
 
 def find_peak_live(trace: Trace) -> int:

@@ -31,6 +31,4 @@ def add_instrument(
         env = recorder_launch.add_recorder_to_environment(
             prepared.env, directory, experiment.record.limit
         )
-    return replace(
-        prepared, env=env, wrappers=(*prepared.wrappers, os.fspath(library.resolve()))
-    )
+    return replace(prepared, env=env, wrappers=(*prepared.wrappers, os.fspath(library.resolve())))
