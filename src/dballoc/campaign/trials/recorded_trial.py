@@ -11,6 +11,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.explain.attribution.ledger_line import UNNAMED
 from dballoc.process_memory import process_snapshot
 from dballoc.servers.private.data_template import Template
 from dballoc.trace.compilation.compile_recording import compile_recording
@@ -87,20 +88,17 @@ def measure_truth(life: ServerLife, peak: int) -> dict[str, int]:
     """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``,
     ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
     not known). Failure if the host forbids to read it.
+
+    What the server seems to have mapped itself counts as heap: the recorder serves a sample of the
+    large blocks from mappings of its own, to see which pages are touched.
     """
     assert life.mark
-    snapshot = process_snapshot.take_process_snapshot(life.running.pid)
-    ledger = build_ledger(snapshot)
+    lines = build_ledger(process_snapshot.take_process_snapshot(life.running.pid)).lines
     status = recorder_requests.read_status(life.run_directory, life.running.pid)
     buffers = int(status.get("buffers", "0")) * _BUFFER
-    heap = sum(line.resident for line in ledger.lines if line.group == "heap")
-    truth = {
-        "rss": life.mark.rss - buffers,
-        "pss": life.mark.pss - buffers,
-        "heap": heap - buffers,
-        "rss_peak": peak - buffers if peak else 0,
-    }
-    return {name: size for name, size in truth.items() if size > 0}
+    heap = sum(x.resident for x in lines if x.group == "heap" or x.owner == UNNAMED)
+    sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "heap": heap, "rss_peak": peak}
+    return {name: size - buffers for name, size in sizes.items() if size > buffers}
 
 
 def _compile(directory: Path, target: Path) -> None:
