@@ -12,10 +12,10 @@ missed: 2 bytes an event, 2 minutes to compile and write 20 million.
 
 import argparse
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,11 @@ from dballoc.trace.model import (
     ThreadCalls,
     TouchSample,
 )
+from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.read_trace import read_trace
 from dballoc.trace.trace_file.write_trace import write_trace
 
+_STEPS = ("compile", "write", "read")
 MOST_BYTES, MOST_SECONDS, EVENTS = 2.0, 120.0, 20_000_000
 
 
@@ -106,7 +108,7 @@ def make_recording(events: int, threads: int = 16, seed: int = 1) -> Recording:
 
 
 def run_apart(step: Callable[..., Any], *arguments: object) -> dict[str, float]:
-    """Run a step in a process of its own; its figures, with its peak memory in bytes."""
+    """Run a step in a process of its own, and return its figures."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_report, args=(sender, step, *arguments))
@@ -121,41 +123,40 @@ def run_apart(step: Callable[..., Any], *arguments: object) -> dict[str, float]:
 
 
 def _report(sender: Any, step: Callable[..., dict[str, float]], *arguments: object) -> None:
-    figures = step(*arguments)
-    figures["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-    sender.send(figures)
+    sender.send(step(*arguments))
 
 
-def time_compile(source: Path | None, events: int, resolution: int, out: Path) -> dict[str, float]:
-    """Compile and write; seconds of both and of getting the recording."""
+def run_step(step: Callable[[], Any], traced: bool) -> tuple[Any, float]:
+    """Run a step; its result, and its seconds, or with ``traced`` the bytes that it takes at most:
+    numpy tells tracemalloc of its arrays.
+    """
+    if traced:
+        tracemalloc.start()
     began = time.monotonic()
-    if source is None:
-        recording = make_recording(events)
-    else:
-        from dballoc.trace.recording import read_recording
+    result = step()
+    figure = time.monotonic() - began
+    if traced:
+        figure = float(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return result, figure
 
-        recording = read_recording(source)
-    ready = time.monotonic()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-    trace = compile_recording(recording, resolution)
-    compiled = time.monotonic()
-    size = write_trace(trace, out)
+
+def measure_trace(
+    source: Path | None, events: int, resolution: int, path: Path, traced: bool
+) -> dict[str, float]:
+    """Compile, write and read: the figures of :func:`run_step`, and what they are of."""
+    recording = make_recording(events) if source is None else read_recording(source)
+    trace, compiling = run_step(lambda: compile_recording(recording, resolution), traced)
+    size, writing = run_step(lambda: write_trace(trace, path), traced)
+    count = sum(len(thread.kind) for thread in trace.threads)
+    _, reading = run_step(lambda: read_trace(path), traced)
     return {
-        "events": float(sum(len(thread.kind) for thread in trace.threads)),
+        "events": float(count),
         "bytes": float(size),
-        "recording": ready - began,
-        "compile": compiled - ready,
-        "write": time.monotonic() - compiled,
-        "before": before,
+        "compile": compiling,
+        "write": writing,
+        "read": reading,
     }
-
-
-def time_read(path: Path) -> dict[str, float]:
-    """Read; its seconds."""
-    began = time.monotonic()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-    read_trace(path)
-    return {"read": time.monotonic() - began, "before": before}
 
 
 def main() -> int:
@@ -168,26 +169,28 @@ def main() -> int:
     parser.add_argument("--resolutions", default=f"1,{RESOLUTION},100", help="ns, with commas")
     options = parser.parse_args()
     missed = False
+    source, events = options.recording, options.events
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "t.trace"
         for resolution in map(int, options.resolutions.split(",")):
-            made = run_apart(time_compile, options.recording, options.events, resolution, path)
-            reading = run_apart(time_read, path)
-            events = made["events"]
-            spent = made["compile"] + made["write"]
+            row = run_apart(measure_trace, source, events, resolution, path, False)
+            spent, count = row["compile"] + row["write"], row["events"]
             print(
-                f"{resolution:4} ns: {events:,.0f} events, "
-                f"{made['bytes'] / events:.2f} bytes each; "
-                f"compile {made['compile']:.1f} s, write {made['write']:.1f} s, "
-                f"read {reading['read']:.1f} s "
-                f"({events / spent / 1e6:.1f} and {events / reading['read'] / 1e6:.1f} million/s); "
-                f"memory {(made['peak'] - made['before']) / events:.0f} and "
-                f"{(reading['peak'] - reading['before']) / events:.0f} bytes an event",
+                f"{resolution:4} ns: {count:,.0f} events, {row['bytes'] / count:.2f} bytes each; "
+                f"compile {row['compile']:.1f} s, write {row['write']:.1f} s "
+                f"({count / spent / 1e6:.1f} million/s), "
+                f"read {row['read']:.1f} s ({count / row['read'] / 1e6:.1f} million/s)",
                 flush=True,
             )
             if resolution == RESOLUTION:
-                missed |= made["bytes"] / events > MOST_BYTES
-                missed |= spent / events > MOST_SECONDS / EVENTS
+                missed |= row["bytes"] / count > MOST_BYTES
+                missed |= spent / count > MOST_SECONDS / EVENTS
+        few = min(events, 2_000_000)
+        row = run_apart(measure_trace, source, few, RESOLUTION, path, True)
+        print(
+            "memory, bytes an event: "
+            + ", ".join(f"{name} {row[name] / row['events']:.0f}" for name in _STEPS)
+        )
     return int(missed)
 
 

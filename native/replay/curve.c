@@ -49,8 +49,7 @@ struct curve_point curve_read_exactly(void)
 /* A mark is read at the end of the epoch whose end is nearest to it. */
 static uint64_t epoch_of_mark(uint64_t mark)
 {
-    uint64_t boundary =
-            (plan.marks[mark].time + plan.header->epoch_ns / 2) / plan.header->epoch_ns;
+    uint64_t boundary = (plan.marks[mark].time + plan.header->epoch_ns / 2) / plan.header->epoch_ns;
     return boundary > 0 ? boundary - 1 : 0;
 }
 
@@ -63,15 +62,16 @@ bool curve_has_mark(uint32_t epoch)
 void curve_add_marks(uint32_t epoch)
 {
     uint64_t mark = atomic_load(&next_mark);
-    while (mark < plan.header->marks && epoch_of_mark(mark) <= epoch)
+    while (mark < plan.header->marks && epoch_of_mark(mark) <= epoch) {
         if (atomic_compare_exchange_weak(&next_mark, &mark, mark + 1))
             curve_marks[mark++] = curve_read_exactly();
+    }
 }
 
 /* Two points become one: the later, with the higher of both. */
 static void halve_points(void)
 {
-    for (uint32_t i = 0; i < CURVE_POINTS / 2; i++) {
+    for (size_t i = 0; i < CURVE_POINTS / 2; i++) {
         struct curve_point first = curve->points[2 * i];
         curve->points[i] = curve->points[2 * i + 1];
         if (first.anonymous > curve->points[i].anonymous)
@@ -112,8 +112,9 @@ static void check_progress(uint64_t now)
     }
     if ((double)(now - pacing_began) > options.seconds * 1e9) {
         char text[100];
-        (void)snprintf(text, sizeof text, "it was not at its end after %.0f seconds, at %.3f s of "
-                                          "the trace",
+        (void)snprintf(text, sizeof text,
+                "it was not at its end after %.0f seconds, at %.3f s of "
+                "the trace",
                 options.seconds, (double)pacing_floor() * (double)plan.header->epoch_ns / 1e9);
         report_fault("hang", text);
     }

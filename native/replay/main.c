@@ -26,10 +26,11 @@ static uint32_t create_roots(void)
     for (uint32_t i = 0; i < plan.header->threads; i++) {
         if (!(plan.threads[i].flags & THREAD_ROOT))
             continue;
-        if (first == UINT32_MAX)
+        if (first == UINT32_MAX) {
             first = i;
-        else
+        } else {
             threads_create(i);
+        }
     }
     return first;
 }

@@ -57,9 +57,9 @@ void memory_open_counters(void)
 static size_t read_text(int file, char *text, size_t room)
 {
     ssize_t length = 0;
-    do
+    do {
         length = pread(file, text, room - 1, 0);
-    while (length < 0 && errno == EINTR);
+    } while (length < 0 && errno == EINTR);
     text[length > 0 ? length : 0] = '\0';
     return length > 0 ? (size_t)length : 0;
 }

@@ -76,9 +76,10 @@ static double read_number(const char *name, const char *text, double least, doub
 static enum touch_mode read_touch(const char *text)
 {
     static const char *const names[] = {"recorded", "all", "first", "none"};
-    for (unsigned mode = 0; mode < sizeof names / sizeof *names; mode++)
+    for (unsigned mode = 0; mode < sizeof names / sizeof *names; mode++) {
         if (strcmp(text, names[mode]) == 0)
             return (enum touch_mode)mode;
+    }
     refuse("--touch %.40s: it is recorded, all, first or none", text);
 }
 
@@ -121,10 +122,10 @@ static void read_option(int key, const char *name)
         break;
     case OPTION_HELP:
         (void)fputs(usage, stdout);
-        exit(0);
+        exit(0); // NOLINT(concurrency-mt-unsafe): there is one thread yet
     case OPTION_VERSION:
         (void)puts("dballoc_replay");
-        exit(0);
+        exit(0); // NOLINT(concurrency-mt-unsafe): there is one thread yet
     default:
         refuse("unknown option; see dballoc_replay --help");
     }
@@ -135,6 +136,7 @@ void options_read(int count, char **words)
     int place = 0;
     int key = 0;
     opterr = 0;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread yet
     while ((key = getopt_long(count, words, "", words_of, &place)) != -1)
         read_option(key, key == '?' ? "" : words_of[place].name);
     if (options.only_own && optind == count)

@@ -86,9 +86,10 @@ void pacing_leave(struct runner *runner)
     if (runner->epoch < 0)
         return;
     int64_t live = atomic_load_explicit(&runner->live, memory_order_relaxed);
-    if (live != runner->live_before)
+    if (live != runner->live_before) {
         atomic_fetch_add_explicit(
                 &live_change[runner->epoch], live - runner->live_before, memory_order_relaxed);
+    }
     runner->live_before = live;
     if (atomic_fetch_sub(&plan.pending[runner->epoch], 1) == 1)
         move_floor(runner);

@@ -16,12 +16,12 @@ struct plan plan;
 
 /* What is known of the threads while their records are looked at. */
 struct check {
-    uint64_t *own;            /* by slot: the block's tag, 0: it is free */
-    uint64_t *shared;         /* by shared slot: the block's tag */
-    unsigned char *seen;      /* by shared slot: SEEN_… */
-    unsigned char *created;   /* by thread */
-    uint32_t *creator;        /* by thread */
-    int64_t *live;            /* by epoch: bytes allocated less those freed */
+    uint64_t *own;          /* by slot: the block's tag, 0: it is free */
+    uint64_t *shared;       /* by shared slot: the block's tag */
+    unsigned char *seen;    /* by shared slot: SEEN_… */
+    unsigned char *created; /* by thread */
+    uint32_t *creator;      /* by thread */
+    int64_t *live;          /* by epoch: bytes allocated less those freed */
     uint64_t created_threads;
     uint64_t records; /* of the threads before */
 };
@@ -34,7 +34,7 @@ void plan_open(const char *path)
     int file = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0)
-        refuse("plan %.200s: %s", path, strerror(errno));
+        refuse("plan %.200s: %s", path, strerrordesc_np(errno));
     uint64_t bytes = (uint64_t)status.st_size;
     if (!S_ISREG(status.st_mode) || bytes < sizeof *plan.header)
         refuse("plan %.200s: it is too short to be one", path);
@@ -63,12 +63,14 @@ static void take_sections(const unsigned char *memory, uint64_t bytes)
     plan.header = header;
     if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0)
         refuse("plan: it is none");
-    if (header->version != PLAN_VERSION)
+    if (header->version != PLAN_VERSION) {
         refuse("plan: version %llu; this engine reads version %d",
                 (unsigned long long)header->version, PLAN_VERSION);
-    if (header->bytes != bytes)
+    }
+    if (header->bytes != bytes) {
         refuse("plan: it says that it has %llu bytes, and has %llu",
                 (unsigned long long)header->bytes, (unsigned long long)bytes);
+    }
     if (header->threads == 0 || header->threads > UINT32_MAX || header->epochs == 0 ||
             header->epochs > MOST_EPOCHS || header->epoch_ns == 0 ||
             header->epoch_ns > MOST_EPOCH_NS || header->shared > header->records ||
@@ -92,10 +94,11 @@ static void check_patterns(void)
         if (pattern->first > header->runs || pattern->runs > header->runs - pattern->first)
             refuse("plan: pattern %llu has runs that are not there", (unsigned long long)i);
     }
-    for (uint64_t i = 0; i < header->marks; i++)
+    for (uint64_t i = 0; i < header->marks; i++) {
         if (plan.marks[i].time / header->epoch_ns >= header->epochs ||
                 (i > 0 && plan.marks[i].time < plan.marks[i - 1].time))
             refuse("plan: mark %llu is not where it should be", (unsigned long long)i);
+    }
 }
 
 static _Noreturn void refuse_record(uint64_t thread, uint64_t place, const char *what)
@@ -208,16 +211,16 @@ static const char *check_record(
     case RECORD_ALIGNED:
     case RECORD_REALLOC:
         wrong = check_allocation(check, at->thread, record);
-        if (__builtin_add_overflow(check->live[at->epoch], (int64_t)record_size(record),
-                    &check->live[at->epoch]))
+        if (__builtin_add_overflow(
+                    check->live[at->epoch], (int64_t)record_size(record), &check->live[at->epoch]))
             return "more bytes than can be counted";
         break;
     case RECORD_FREE:
     case RECORD_FREE_SIZED:
     case RECORD_FROM:
         wrong = check_free(check, at->thread, record);
-        if (__builtin_sub_overflow(check->live[at->epoch], (int64_t)record_size(record),
-                    &check->live[at->epoch]))
+        if (__builtin_sub_overflow(
+                    check->live[at->epoch], (int64_t)record_size(record), &check->live[at->epoch]))
             return "more bytes than can be counted";
         break;
     case RECORD_TOUCH:
@@ -243,9 +246,10 @@ static void check_thread(struct check *check, uint64_t number)
     const struct plan_header *header = plan.header;
     if (thread->records == 0 || thread->first != check->records ||
             thread->records > header->records - thread->first || thread->slots > thread->records ||
-            thread->slots > UINT32_MAX)
+            thread->slots > UINT32_MAX) {
         refuse("plan: thread %llu has records or slots that are not there",
                 (unsigned long long)number);
+    }
     const struct plan_record *record = plan.records + thread->first;
     uint64_t last = thread->records - 1;
     if (record_kind(&record[last]) != RECORD_END)
@@ -281,9 +285,10 @@ static void check_births(struct check *check)
         refuse("plan: a thread that nobody creates");
     for (uint64_t i = 0; i < plan.header->threads; i++) {
         uint64_t up = i;
-        for (uint64_t steps = 0; check->created[up] != 2; steps++, up = check->creator[up])
+        for (uint64_t steps = 0; check->created[up] != 2; steps++, up = check->creator[up]) {
             if (steps > plan.header->threads)
                 refuse("plan: threads that create each other");
+        }
         for (up = i; check->created[up] != 2; up = check->creator[up])
             check->created[up] = 2;
     }
@@ -291,10 +296,10 @@ static void check_births(struct check *check)
 
 static void check_shared(const struct check *check)
 {
-    for (uint64_t i = 0; i < plan.header->shared; i++)
+    for (uint64_t i = 0; i < plan.header->shared; i++) {
         if (check->seen[i] != (SEEN_ALLOCATED | SEEN_FREED))
-            refuse("plan: shared slot %llu is not both allocated and freed",
-                    (unsigned long long)i);
+            refuse("plan: shared slot %llu is not both allocated and freed", (unsigned long long)i);
+    }
 }
 
 void plan_check(const void *memory, uint64_t bytes)
@@ -302,9 +307,10 @@ void plan_check(const void *memory, uint64_t bytes)
     take_sections(memory, bytes);
     const struct plan_header *header = plan.header;
     check_patterns();
-    if (header->threads > options.threads)
+    if (header->threads > options.threads) {
         refuse("the trace has %llu threads, and no more than %llu are allowed; see --max-threads",
                 (unsigned long long)header->threads, (unsigned long long)options.threads);
+    }
     struct check check = {
             .shared = memory_map(header->shared, sizeof *check.shared),
             .seen = memory_map(header->shared, 1),
@@ -335,13 +341,15 @@ void plan_check(const void *memory, uint64_t bytes)
 
 void plan_check_limits(void)
 {
-    if ((uint64_t)plan.peak_live > options.live_bytes)
+    if ((uint64_t)plan.peak_live > options.live_bytes) {
         refuse("the trace has up to %lld bytes alive at once, and no more than %llu are allowed; "
                "see --max-bytes",
                 (long long)plan.peak_live, (unsigned long long)options.live_bytes);
+    }
     double seconds = (double)plan.header->epochs * (double)plan.header->epoch_ns / 1e9;
-    if (options.speed > 0 && seconds / options.speed + options.idle > options.seconds)
+    if (options.speed > 0 && seconds / options.speed + options.idle > options.seconds) {
         refuse("the replay would take %.0f seconds at that speed, and no more than %.0f are "
                "allowed; see --max-seconds",
                 seconds / options.speed + options.idle, options.seconds);
+    }
 }

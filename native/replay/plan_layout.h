@@ -60,9 +60,9 @@ enum record_kind {
     RECORD_REALLOC = 4,
     RECORD_FREE = 5,
     RECORD_FREE_SIZED = 6,
-    RECORD_FROM = 7,   /* takes the block that the REALLOC behind it is given */
-    RECORD_TOUCH = 8,  /* writes pages of the block just allocated, by a pattern */
-    RECORD_TICK = 9,   /* the thread enters an epoch */
+    RECORD_FROM = 7,    /* takes the block that the REALLOC behind it is given */
+    RECORD_TOUCH = 8,   /* writes pages of the block just allocated, by a pattern */
+    RECORD_TICK = 9,    /* the thread enters an epoch */
     RECORD_CREATE = 10, /* begins a thread */
     RECORD_END = 11,
 };

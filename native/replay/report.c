@@ -38,10 +38,12 @@ static __attribute__((format(printf, 1, 0))) void add_list(const char *format, v
 {
     if (sizeof buffer - filled < 1024)
         flush(STDOUT_FILENO);
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): our callers have begun the list
     int length = vsnprintf(buffer + filled, sizeof buffer - filled, format, values);
-    if (length > 0)
+    if (length > 0) {
         filled += (size_t)length < sizeof buffer - filled ? (size_t)length
                                                           : sizeof buffer - filled - 1;
+    }
 }
 
 static __attribute__((format(printf, 1, 2))) void add(const char *format, ...)
@@ -81,7 +83,7 @@ void fail(int error, const char *format, ...)
     va_start(values, format);
     add_list(format, values);
     va_end(values);
-    add(": %s\n", strerror(error));
+    add(": %s\n", strerrordesc_np(error));
     flush(STDERR_FILENO);
     _exit(STATUS_FAILED);
 }
@@ -123,9 +125,10 @@ static void add_totals(void)
         ", \"failed\": %" PRIu64 ", \"failed_size\": %" PRIu64 ", \"lateness\": %" PRIu64
         ",\n\"waits\": [",
             cpu, minor, major, failed, failed_size, lateness);
-    for (unsigned kind = 0; kind < WAIT_KINDS; kind++)
+    for (unsigned kind = 0; kind < WAIT_KINDS; kind++) {
         add("%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", kind ? ", " : "", waits[kind].count,
                 waits[kind].nanoseconds, waits[kind].cpu);
+    }
     add("],\n");
 }
 
@@ -139,21 +142,23 @@ static void add_operation(unsigned operation, unsigned size_class, const char *b
             size_class_end(size_class), calls, (uint64_t)latency->sampled,
             (uint64_t)latency->nanoseconds);
     bool first = true;
-    for (unsigned i = 0; i < BUCKETS; i++)
+    for (unsigned i = 0; i < BUCKETS; i++) {
         if (latency->buckets[i]) {
             add("%s[%" PRIu64 ", %" PRIu64 "]", first ? "" : ", ", latency_bucket_end(i),
                     (uint64_t)latency->buckets[i]);
             first = false;
         }
+    }
     add("]]");
 }
 
 static void add_operations(void)
 {
     add("\"operations\": [");
-    for (unsigned operation = 0; operation < OPERATIONS; operation++)
+    for (unsigned operation = 0; operation < OPERATIONS; operation++) {
         for (unsigned size_class = 0; size_class < CLASSES; size_class++)
             add_operation(operation, size_class, operation + size_class ? ",\n" : "");
+    }
     add("],\n");
 }
 
@@ -166,9 +171,10 @@ static void add_curve(void)
                 point->since, point->anonymous, point->live);
     }
     add("],\n\"marks\": [");
-    for (uint64_t i = 0; i < plan.header->marks; i++)
+    for (uint64_t i = 0; i < plan.header->marks; i++) {
         add("%s[%" PRIu64 ", %" PRIu64 ", %" PRId64 "]", i ? ", " : "", plan.marks[i].time,
                 curve_marks[i].anonymous, curve_marks[i].live);
+    }
     add("],\n");
 }
 
@@ -182,9 +188,10 @@ static void add_live_curve(void)
     for (uint64_t i = 0; i < epochs; i++) {
         live += pacing_live_change((uint32_t)i);
         peak = live > peak ? live : peak;
-        if ((i + 1) % stretch == 0 || i + 1 == epochs)
+        if ((i + 1) % stretch == 0 || i + 1 == epochs) {
             add("%s[%" PRIu64 ", %" PRId64 "]", i + 1 > stretch ? ", " : "",
                     (i + 1) * plan.header->epoch_ns, live);
+        }
     }
     add("],\n\"live_peak\": %" PRId64 ",\n", peak);
 }
@@ -208,9 +215,9 @@ static void add_threads(void)
 void report_figures(const struct figures *figures)
 {
     add("{\"nanoseconds\": %" PRIu64 ", \"clock\": %" PRIu64 ", \"cpu_clock\": %" PRIu64
-        ", \"at_start\": %" PRIu64
-        ", \"readings\": %" PRIu64 ", \"reading_cost\": %" PRIu64 ",\n",
-            figures->nanoseconds, latency_clock, clock_cpu_cost, figures->at_start, curve->readings, curve->cost);
+        ", \"at_start\": %" PRIu64 ", \"readings\": %" PRIu64 ", \"reading_cost\": %" PRIu64 ",\n",
+            figures->nanoseconds, latency_clock, clock_cpu_cost, figures->at_start, curve->readings,
+            curve->cost);
     add_point("peak", &curve->peak);
     add(", ");
     add_point("end", &figures->end);

@@ -12,11 +12,10 @@
 #include "threads.h"
 #include "touch.h"
 
-/* Not every malloc has these: C23's sized frees, and C++'s operator delete with a size, which is
- * how C++ programs free with a size. */
+/* C23's; not every malloc has them. C++'s operator delete with a size is not called instead: what
+ * malloc gave is not for it, and some mallocs check that. */
 extern void free_sized(void *block, size_t size) __attribute__((weak));
 extern void free_aligned_sized(void *block, size_t alignment, size_t size) __attribute__((weak));
-extern void _ZdlPvm(void *block, size_t size) __attribute__((weak)); // NOLINT(bugprone-reserved-identifier,cert-dcl37-c)
 
 struct runner *runners;
 
@@ -91,7 +90,8 @@ static inline void *call_allocate(unsigned kind, unsigned power, void *from, uin
     case RECORD_CALLOC:
         return calloc(1, size);
     case RECORD_REALLOC:
-        return realloc(from, size);
+        /* What a realloc to nothing does differs, and the trace's returned a block. */
+        return realloc(from, size > 0 ? size : 1);
     default:
         /* No smaller alignment may be asked for (posix_memalign(3)). */
         if (posix_memalign(&block, (size_t)1 << (power > 3 ? power : 3), size) != 0)
@@ -109,10 +109,6 @@ static inline void call_free(unsigned kind, unsigned power, void *block, uint64_
         }
         if (power == 0 && free_sized) {
             free_sized(block, size);
-            return;
-        }
-        if (power == 0 && _ZdlPvm) {
-            _ZdlPvm(block, size);
             return;
         }
     }
@@ -175,22 +171,24 @@ static inline void touch_new(const struct plan_record *record, void *block, uint
 {
     uint64_t size = record_size(record);
     if (options.touch == TOUCH_ALL ||
-            (options.touch == TOUCH_RECORDED && !record_has_pattern(record)))
+            (options.touch == TOUCH_RECORDED && !record_has_pattern(record))) {
         touch_all(block, begin, size);
-    else if (options.touch == TOUCH_FIRST && size > 0)
+    } else if (options.touch == TOUCH_FIRST && size > 0) {
         touch_first(block, size);
+    }
 }
 
 /* Allocate the record's block, and its pattern's pages; `from` is what a realloc is given. */
-static inline void run_allocation(struct runner *runner, const struct plan_record *record,
-        void *from, uint64_t from_size)
+static inline void run_allocation(
+        struct runner *runner, const struct plan_record *record, void *from, uint64_t from_size)
 {
     uint64_t size = record_size(record);
     void *block = NULL;
-    if (__builtin_expect(--runner->countdown != 0, 1))
+    if (__builtin_expect(--runner->countdown != 0, 1)) {
         block = call_allocate(record_kind(record), record_alignment(record), from, size);
-    else
+    } else {
         block = allocate_timed(runner, record, from);
+    }
     if (__builtin_expect(block == NULL, 0)) {
         if (from && size > 0)
             free(from); /* realloc has left it; the trace's block is gone */
@@ -200,22 +198,24 @@ static inline void run_allocation(struct runner *runner, const struct plan_recor
         if (record_has_pattern(record) && options.touch == TOUCH_RECORDED)
             touch_pattern(block, size, record_number(record + 1));
     }
-    if (record_is_shared(record))
+    if (record_is_shared(record)) {
         handover_give(runner, record_number(record), block);
-    else
+    } else {
         runner->slots[record_number(record)] = block;
+    }
     count_call(runner, record, (int64_t)size);
 }
 
 static inline void run_free(struct runner *runner, const struct plan_record *record)
 {
     void *block = take_block(runner, record);
-    if (!is_block(block))
+    if (!is_block(block)) {
         (void)0;
-    else if (__builtin_expect(--runner->countdown != 0, 1))
+    } else if (__builtin_expect(--runner->countdown != 0, 1)) {
         call_free(record_kind(record), record_alignment(record), block, record_size(record));
-    else
+    } else {
         free_timed(runner, record, block);
+    }
     count_call(runner, record, -(int64_t)record_size(record));
 }
 
@@ -225,8 +225,7 @@ static inline void run_realloc(struct runner *runner, const struct plan_record *
     void *block = take_block(runner, from);
     run_allocation(runner, from + 1, is_block(block) ? block : NULL, record_size(from));
     int64_t live = atomic_load_explicit(&runner->live, memory_order_relaxed);
-    atomic_store_explicit(
-            &runner->live, live - (int64_t)record_size(from), memory_order_relaxed);
+    atomic_store_explicit(&runner->live, live - (int64_t)record_size(from), memory_order_relaxed);
 }
 
 static void create_thread(struct runner *runner, uint32_t number)

@@ -15,8 +15,8 @@
 #include "plan.h"
 #include "report.h"
 
-/* Address space of a stack; its lowest page is never touched. A server's malloc runs on less. */
-enum { STACK = 256 * 1024 };
+/* Address space of a stack, of which little is used; its lowest page is never touched. */
+enum { STACK = 1024 * 1024 };
 
 static unsigned char *stacks;
 static _Atomic uint32_t alive;
@@ -55,9 +55,10 @@ static pthread_t create(uint32_t stack, void *(*run)(void *), void *argument)
 
 static uint32_t take_fresh_stack(void)
 {
-    if (fresh_stack > options.alive)
+    if (fresh_stack > options.alive) {
         refuse("the trace has more than %llu threads at once; see --max-threads-alive",
                 (unsigned long long)options.alive);
+    }
     uint32_t stack = fresh_stack++;
     if (mprotect(stacks + (size_t)stack * STACK, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE) != 0)
         fail(errno, "cannot protect the end of a stack");
@@ -70,10 +71,11 @@ static uint32_t take_stack(void)
     (void)pthread_mutex_lock(&ended_lock);
     struct runner *runner = ended;
     uint32_t stack = 0;
-    if (runner)
+    if (runner) {
         ended = runner->next_ended;
-    else
+    } else {
         stack = take_fresh_stack();
+    }
     (void)pthread_mutex_unlock(&ended_lock);
     if (runner) {
         (void)pthread_join(runner->thread, NULL);
@@ -125,8 +127,10 @@ static void *run_created(void *argument)
         (void)pthread_mutex_unlock(&ended_lock);
     }
     end_run();
-    while (stays)
-        futex_wait(&stay_word, 0);
+    if (stays) {
+        for (;;)
+            futex_wait(&stay_word, 0);
+    }
     return NULL;
 }
 

@@ -28,7 +28,8 @@ static void send_status(struct client *client)
     char text[8192];
     const char *ended_by = atomic_load(&session_status.ended_by);
     const bool is_on = atomic_load(&recording.generation) % 2 != 0;
-    const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    const uint64_t end =
+            ended_by != NULL ? (uint64_t)session_status.ended : clock_ns(CLOCK_MONOTONIC);
     const uint64_t began = atomic_load(&session_status.began);
     (void)snprintf(text, sizeof text,
             "ok\nversion %d\npid %d\nrecording %d\nevents %" PRIu64 "\ndropped %" PRIu64
@@ -36,7 +37,7 @@ static void send_status(struct client *client)
             "\nbuffers %" PRIu32 "\nended_by %s\nfile %s\n",
             CHUNK_VERSION, (int)preload.owner, is_on, (uint64_t)session_status.events,
             (uint64_t)session_status.dropped, (uint64_t)session_status.bytes,
-            (uint64_t)session_status.threads, began != 0 ? (now - began) / 1000000 : 0,
+            (uint64_t)session_status.threads, began != 0 ? (end - began) / 1000000 : 0,
             (uint64_t)session_limit, BUFFERS - buffers_untouched(),
             ended_by != NULL ? ended_by : "nothing", session_path());
     client_answer(client, text);

@@ -20,13 +20,25 @@ void *large_allocate(size_t size, size_t alignment, const void *return_address, 
     return touches_allocate(&self->random, size, *site, is_first);
 }
 
+/* What was touched of a block of ours. */
+struct touched_pages {
+    size_t count;
+    struct touched_run runs[TOUCHES_RUNS];
+};
+
+static void put_pages(
+        struct encoder *to, const struct touched_block *which, const struct touched_pages *pages)
+{
+    event_put(to, TOUCHED, 0, which->site, which->size);
+    for (size_t i = 0; i < pages->count; i++)
+        event_put(to, RUN, 0, pages->runs[i].untouched, pages->runs[i].touched);
+}
+
 void large_put_touches(struct encoder *to, const void *block, const struct touched_block *which)
 {
-    struct touched_run runs[TOUCHES_RUNS];
-    const size_t count = touches_look(block, which->size, runs);
-    event_put(to, TOUCHED, 0, which->site, which->size);
-    for (size_t i = 0; i < count; i++)
-        event_put(to, RUN, 0, runs[i].untouched, runs[i].touched);
+    struct touched_pages pages;
+    pages.count = touches_look(block, which->size, pages.runs);
+    put_pages(to, which, &pages);
 }
 
 bool large_free(unsigned kind, const void *block, size_t size)
@@ -51,10 +63,13 @@ void *large_realloc(const void *block, size_t size, const struct touched_block *
     void *moved = next.malloc(size);
     if (moved == NULL)
         return NULL;
+    /* First: reading a page that was never touched touches it. */
+    struct touched_pages pages;
+    pages.count = recorder_is_on() ? touches_look(block, which->size, pages.runs) : 0;
     memcpy(moved, block, which->size < size ? which->size : size);
     const uint64_t after = stamp_now();
     if (recorder_is_on() && record_begin(self, LARGE_RECORDS + 2 * (size_t)LONGEST_RECORD)) {
-        large_put_touches(&self->encoder, block, which);
+        put_pages(&self->encoder, which, &pages);
         event_put_call(&self->encoder, REALLOC_FROM, before, (uintptr_t)block, 0);
         event_put_call(&self->encoder, REALLOC, after, (uintptr_t)moved, size);
         record_end(self);

@@ -125,7 +125,8 @@ static bool write_head(void)
     add_line("touches_period", "%d", TOUCHES_PERIOD);
     add_line("limit", "%" PRIu64, file.limit);
     return append((struct chunk_header){.kind = CHUNK_HEAD}, lines.text, lines.length) &&
-           append((struct chunk_header){.kind = CHUNK_CLOCK}, &beginning, sizeof beginning);
+           append((struct chunk_header){.kind = CHUNK_CLOCK}, &beginning, sizeof beginning) &&
+           session_write_clock();
 }
 
 bool session_open(char why[LONGEST_WHY])
@@ -148,6 +149,7 @@ bool session_open(char why[LONGEST_WHY])
     const char *error = file.error != 0 ? strerrordesc_np(file.error) : "the limit is too low";
     (void)snprintf(why, LONGEST_WHY, "%.400s: %s", file.path,
             error != NULL ? error : "an error without a name");
+    atomic_store(&session_status.ended, clock_ns(CLOCK_MONOTONIC));
     atomic_store(&session_status.ended_by, session_failure());
     file_close(&file);
     return false;
@@ -314,6 +316,7 @@ void session_close(const char *reason)
     struct chunk_header header = {.kind = CHUNK_END, .written = stamp_now()};
     (void)file_append_last(&file, &header, lines.text, lines.length);
     atomic_store(&session_status.bytes, file.size);
+    atomic_store(&session_status.ended, clock_ns(CLOCK_MONOTONIC));
     atomic_store(&session_status.ended_by, reason);
     atomic_store(&session_status.is_open, false);
     file_close(&file);

@@ -12,7 +12,7 @@ extern const char SESSION_EXIT[], SESSION_ASKED[], SESSION_LIMIT[], SESSION_DISK
 /* What it has done, for whoever asks, at any time. `ended_by`: NULL while nothing has ended. */
 struct session_status {
     _Atomic bool is_open;
-    _Atomic uint64_t events, dropped, bytes, threads, began; /* began: ns, CLOCK_MONOTONIC */
+    _Atomic uint64_t events, dropped, bytes, threads, began, ended; /* ns, CLOCK_MONOTONIC */
     _Atomic(const char *) ended_by;
 };
 

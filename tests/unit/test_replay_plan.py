@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_traces import PATTERNS, make_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from dballoc.trace.replay.assign_slots import assign_slots
 from dballoc.trace.replay.plan_file import choose_epoch, write_plan
 from dballoc.trace.replay.plan_layout import RecordKind
 from dballoc.trace.replay.thread_births import find_births
+from example_traces import PATTERNS, make_trace
 
 ALLOCATES = {RecordKind.MALLOC, RecordKind.CALLOC, RecordKind.ALIGNED, RecordKind.REALLOC}
 FREES = {RecordKind.FREE, RecordKind.FREE_SIZED, RecordKind.FROM}

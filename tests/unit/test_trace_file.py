@@ -162,7 +162,9 @@ def make_block(kind: int, content: bytes, items: int = 0, thread: int = 0, **cla
 
 
 def make_header(**changes: object) -> bytes:
-    rows = [{"number": 0, "name": "", "created_by": NONE, "events": 1, "allocations": 1}]
+    rows = [
+        {"number": 0, "name": "", "created_by": NONE, "ended": NONE, "events": 1, "allocations": 1}
+    ]
     trace = compile_recording(make_recording())
     data = pack(trace)[len(layout.MAGIC) + layout.HEAD_BYTES :]
     header = json.loads(zstandard.ZstdDecompressor().decompressobj().decompress(data))
@@ -184,7 +186,7 @@ def make_file(header: bytes, *blocks: bytes) -> bytes:
 
 def rows(*counts: tuple[int, int]) -> list[dict[str, object]]:
     return [
-        {"number": i, "name": "", "created_by": NONE, "events": e, "allocations": a}
+        {"number": i, "name": "", "created_by": NONE, "ended": NONE, "events": e, "allocations": a}
         for i, (e, a) in enumerate(counts)
     ]
 

@@ -9,7 +9,6 @@ from dballoc.cli.trace_verbs.written_trace import OutFlag, write_and_tell
 from dballoc.errors import Failure
 from dballoc.trace.compilation.compile_recording import RESOLUTION, compile_recording
 from dballoc.trace.recording.read_recording import read_recording
-from dballoc.trace.trace_file.check_trace import InvalidTrace, check_sizes
 from dballoc.trace.trace_file.read_trace import LIMITS
 
 
@@ -43,9 +42,4 @@ def compile_(
             f"{recording}: has {events:,} events of {len(source.threads):,} threads; a trace has "
             f"at most {LIMITS.events:,} of {LIMITS.threads:,}; record less of it"
         )
-    trace = compile_recording(source, resolution, seed)
-    try:
-        check_sizes(trace.objects)
-    except InvalidTrace as error:
-        raise Failure(f"{recording}: {error}") from None
-    write_and_tell(trace, out)
+    write_and_tell(compile_recording(source, resolution, seed), out)

@@ -1,10 +1,13 @@
 """``dballoc trace info``: what is in a trace."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import Console
@@ -90,7 +93,7 @@ def make_document(trace: Trace, summary: TraceSummary) -> dict[str, Any]:
             {
                 "seconds": mark.time / 1e9,
                 "name": mark.name,
-                "live_bytes": int(sample_curve(curve, _as_array(mark.time))[0]),
+                "live_bytes": int(sample_curve(curve, np.array([mark.time]))[0]),
                 "truth": dict(mark.truth),
             }
             for mark in trace.marks
@@ -98,12 +101,6 @@ def make_document(trace: Trace, summary: TraceSummary) -> dict[str, Any]:
         "compiled": vars(trace.compiled),
         "notes": list_notes(trace),
     }
-
-
-def _as_array(time: int) -> Any:
-    import numpy as np
-
-    return np.array([time], np.int64)
 
 
 def _print_facts(console: Console, trace: Trace, summary: TraceSummary) -> None:
@@ -158,17 +155,17 @@ def _print_curve(console: Console, trace: Trace, summary: TraceSummary) -> None:
         console.print(f"  and {len(trace.marks) - 20:,} more marks")
 
 
-def _make_table(*columns: str, names: int) -> Table:
+def _make_table(columns: Sequence[str], names: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i >= len(columns) - names else "right")
+        side: Literal["left", "right"] = "left" if i >= len(columns) - names else "right"
+        table.add_column(column, justify=side)
     return table
 
 
 def _print_sizes(console: Console, sizes: tuple[SizeClass, ...], rows: int) -> None:
-    table = _make_table(
-        "bytes", "allocations", "of all bytes", "at the peak", "blocks", "lives p50", "p99", names=0
-    )
+    columns = ("bytes", "allocations", "of all bytes", "at the peak", "blocks", "lives p50", "p99")
+    table = _make_table(columns, names=0)
     total = sum(row.bytes for row in sizes) or 1
     shown = sorted(sorted(sizes, key=lambda row: -row.bytes)[:rows], key=lambda row: row.smallest)
     for row in shown:
@@ -177,7 +174,7 @@ def _print_sizes(console: Console, sizes: tuple[SizeClass, ...], rows: int) -> N
             for seconds in (row.lifetime_p50, row.lifetime_p99)
         ]
         table.add_row(
-            f"to {row.largest:,}",
+            Text(f"to {row.largest:,}", no_wrap=True),
             f"{row.allocations:,}",
             percent(row.bytes / total),
             with_unit(row.peak_bytes),
@@ -199,7 +196,7 @@ def _print_handovers(console: Console, trace: Trace, summary: TraceSummary, rows
     )
     if not handovers.pairs:
         return
-    table = _make_table("blocks", "bytes", "allocated by", "freed by", names=2)
+    table = _make_table(("blocks", "bytes", "allocated by", "freed by"), names=2)
     for pair in handovers.pairs[: min(rows, 8)]:
         threads = [trace.threads[index] for index in (pair.allocated_by, pair.freed_by)]
         names = [f"{thread.number} {thread.name}".strip() for thread in threads]

@@ -65,9 +65,9 @@ def _cut_stretch(row: StretchRow, source: Trace) -> Stretch:
         raise UsageError(
             f"{safe(row.trace)}: there is nothing from {begin / 1e9:g} s to {end / 1e9:g} s"
         )
-    whole = begin == 0 and end >= get_duration(source)
+    is_complete = begin == 0 and end >= get_duration(source)
     return Stretch(
         name=row.mark or Path(row.trace).stem,
-        trace=source if whole else cut_trace(source, begin, end),
+        trace=source if is_complete else cut_trace(source, begin, end),
         times=row.times,
     )

@@ -35,15 +35,17 @@ def verify(
 
 def _verify_recording(file: Path) -> None:
     condition = verify_recording(file)
-    whole = f"{condition.events:,} events in {condition.chunks:,} chunks, {condition.bytes:,} bytes"
+    extent = (
+        f"{condition.events:,} events in {condition.chunks:,} chunks, {condition.bytes:,} bytes"
+    )
     if condition.complaint:
         raise Failure(
             f"{file}: {condition.complaint}; whole are its first {condition.chunks:,} chunks: "
-            f"{whole}; dballoc trace compile uses them"
+            f"{extent}; dballoc trace compile uses them"
         )
     end = (
         "the program was killed, or still runs"
         if condition.ended_by == "unknown"
         else f"ended by: {condition.ended_by}"
     )
-    say(f"{file}: a raw recording, whole: {whole}; {condition.dropped:,} events dropped; {end}")
+    say(f"{file}: a raw recording, whole: {extent}; {condition.dropped:,} events dropped; {end}")

@@ -7,9 +7,10 @@ import numpy as np
 import typer
 
 from dballoc.cli.shared.safe_output import say
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.numbers import count, with_unit
 from dballoc.trace.model import Trace
+from dballoc.trace.trace_file.check_trace import InvalidTrace, check_sizes
 from dballoc.trace.trace_file.layout import SUFFIX
 from dballoc.trace.trace_file.write_trace import write_trace
 
@@ -21,15 +22,19 @@ OutFlag = Annotated[
 
 def write_and_tell(trace: Trace, out: Path) -> None:
     """Write a trace, and print what it holds. UsageError if its name is not a trace's, or it cannot
-    be written.
+    be written; Failure if its sizes are beyond what a trace holds.
     """
     if out.suffix != SUFFIX:
         raise UsageError(f"--out {out}: the name of a trace ends in {SUFFIX}")
+    try:
+        check_sizes(trace.objects)
+    except InvalidTrace as error:
+        raise Failure(f"{out}: not written: {error}") from None
     size = write_trace(trace, out)
     events = sum(len(thread.kind) for thread in trace.threads)
     each = f", {size / events:.2f} bytes an event" if events else ""
     say(
-        f"{out}: {count(events, 'event').replace(str(events), f'{events:,}', 1)} of "
+        f"{out}: {events:,} {'event' if events == 1 else 'events'} of "
         f"{count(len(trace.threads), 'thread')} in {with_unit(size)}{each}"
     )
     for note in list_notes(trace):
@@ -63,9 +68,9 @@ def list_notes(trace: Trace) -> list[str]:
             f"{compiled.touched_by_rule:,} of {large:,} large blocks have no sample of what is "
             "touched: whole if they live for a second and longer, else the first 32 KiB"
         )
-    if any((thread.kind != 0).any() for thread in trace.threads) and compiled.resolution > 1:
+    if compiled.resolution > 1:
         notes.append(f"times are rounded to {compiled.resolution} ns")
-    return [*notes, *facts.not_seen, *compiled.history]
+    return [*notes, *(f"not seen: {note}" for note in facts.not_seen), *compiled.history]
 
 
 def last_time(trace: Trace) -> int:

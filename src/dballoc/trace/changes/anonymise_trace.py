@@ -10,20 +10,21 @@ REMOVED = (
 )
 LEFT = (
     "each block's size, alignment and touched pages; when and by which thread, by number, it is "
-    "allocated and freed; the malloc's name, the page size, how long it was recorded"
+    "allocated and freed; the name of a well-known malloc, the page size, how long it was recorded"
+)
+
+# Beginnings of names of mallocs that tell of nobody.
+_PUBLIC_MALLOCS = (
+    *("glibc", "jemalloc", "mimalloc", "scudo", "tbbmalloc", "tcmalloc", "unknown"),
+    *("libc.so", "libjemalloc", "libmimalloc", "libscudo", "libtbbmalloc", "libtcmalloc"),
 )
 
 
 def anonymise_trace(trace: Trace) -> Trace:
-    """Return the trace without every text but the malloc's name; what happens in it stays."""
-    # The malloc's name is a path where it was not known; only a known one is no secret.
-    allocator = trace.facts.allocator
-    facts = replace(
-        trace.facts,
-        program="",
-        allocator="" if "/" in allocator else allocator,
-        not_seen=(),
-    )
+    """Return the trace without any text but the name of a well-known malloc; its events stay."""
+    allocator = trace.facts.allocator.rpartition("/")[2]
+    public = allocator.startswith(_PUBLIC_MALLOCS)
+    facts = replace(trace.facts, program="", allocator=allocator if public else "", not_seen=())
     threads = tuple(replace(thread, name="") for thread in trace.threads)
     compiled: CompileFacts = replace(trace.compiled, history=(f"anonymised: without {REMOVED}",))
     return replace(trace, facts=facts, threads=threads, marks=(), compiled=compiled)

@@ -67,6 +67,7 @@ class _ThreadPieces:
     number: int
     name: str
     created_by: int
+    ended: int = NONE
     pieces: dict[str, list[NDArray]] = field(
         default_factory=lambda: {
             "kind": [np.zeros(0, np.uint8)],
@@ -129,19 +130,21 @@ class _Composition:
         """Add the events of a trace once."""
         indices = self._map_threads(trace)
         births, population = _split_population(trace)
-        matched, taken = _match_by_size(trace, population, self.alive)
+        matched, heirs = _match_by_size(trace, population, self.alive)
         fresh = np.ones(len(births), bool)
         fresh[population[matched]] = False
         new = np.full(len(births) + 1, NONE, np.int64)  # the last: of NONE
-        new[population[matched]] = self.alive.number[taken]
+        new[population[matched]] = self.alive.number[heirs]
         new[:-1][fresh] = self.count + np.arange(int(np.count_nonzero(fresh)))
         if self.leftovers == "free":
             kept = np.zeros(len(self.alive.number), bool)
-            kept[taken] = True
+            kept[heirs] = True
             self._free_blocks(self.alive.select(~kept))
             self.alive = self.alive.select(kept)
         self._add_objects(trace, fresh, births, indices)
         for index, thread in zip(indices, trace.threads, strict=True):
+            ended = thread.ended
+            self.threads[index].ended = NONE if ended == NONE else self.clock + ended
             # A block that was taken over is not allocated again.
             played = (thread.object == NONE) | fresh[thread.object]
             self.threads[index].append(
@@ -178,6 +181,8 @@ class _Composition:
         for index in np.unique(blocks.owner).tolist():
             freed = blocks.number[blocks.owner == index]
             clock = np.full(len(freed), self.clock, np.int64)
+            if self.threads[index].ended != NONE:
+                self.threads[index].ended = self.clock
             self.threads[index].append(
                 kind=np.full(len(freed), EventKind.FREE, np.uint8),
                 time=clock,
@@ -216,6 +221,7 @@ class _Composition:
                 number=thread.number,
                 name=thread.name,
                 created_by=thread.created_by,
+                ended=thread.ended,
                 **{name: np.concatenate(parts) for name, parts in thread.pieces.items()},
             )
             for thread in self.threads
@@ -267,8 +273,8 @@ def _match_by_size(
     first, second = groups[: len(population)], groups[len(population) :]
     most = max(len(groups), 1)
     keys = first * most + rank_in_groups(first), second * most + rank_in_groups(second)
-    _, matched, taken = np.intersect1d(*keys, assume_unique=True, return_indices=True)
-    return matched, taken
+    _, matched, heirs = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    return matched, heirs
 
 
 def _join_facts(sources: Sequence[Trace], duration: int) -> RecordingFacts:

@@ -29,7 +29,7 @@ def cut_trace(trace: Trace, begin: int, end: int) -> Trace:
     alive = (births < begin) & ~freed_before
     kept = alive | ((births >= begin) & (births < end))
     threads = tuple(
-        _cut_thread(trace, index, part, alive, begin) for index, part in enumerate(slices)
+        _cut_thread(trace, index, part, alive, (begin, end)) for index, part in enumerate(slices)
     )
     new = np.full(len(births) + 1, NONE, np.int64)  # the last: of NONE
     new[:-1][kept] = np.arange(int(np.count_nonzero(kept)))
@@ -50,8 +50,9 @@ def cut_trace(trace: Trace, begin: int, end: int) -> Trace:
 
 
 def _cut_thread(
-    trace: Trace, index: int, part: slice, alive: NDArray[np.bool_], begin: int
+    trace: Trace, index: int, part: slice, alive: NDArray[np.bool_], stretch: tuple[int, int]
 ) -> ThreadEvents:
+    begin, end = stretch
     thread = trace.threads[index]
     allocations = np.flatnonzero(thread.object[: part.start] != NONE)
     present = allocations[alive[thread.object[allocations]]]
@@ -62,8 +63,11 @@ def _cut_thread(
         aligned[kinds == EventKind.REALLOC], EventKind.ALIGNED, EventKind.MALLOC
     )
     nothing = np.zeros(len(present), np.int64)
+    ended = thread.ended - begin if thread.ended != NONE else NONE
     return replace(
         thread,
+        # A thread that had ended still allocates what it left.
+        ended=max(ended, 0) if thread.ended != NONE and thread.ended < end else NONE,
         kind=np.concatenate([kinds, thread.kind[part]]),
         time=np.concatenate([nothing, np.maximum(thread.time[part], begin) - begin]),
         completed=np.concatenate([nothing, thread.completed[part] - begin]),

@@ -101,8 +101,8 @@ def _draw_samples(
     end = np.searchsorted(sample_keys[order], keys, side="right")
     draws = first + np.floor(random.random(len(keys)) * (end - first)).astype(np.int64)
     drawn = np.full(len(keys), NONE, np.int64)
-    known = end > first
-    drawn[known] = order[draws[known]]
+    drawable = end > first
+    drawn[drawable] = order[draws[drawable]]
     return drawn
 
 
@@ -126,8 +126,8 @@ def _share_patterns(
         else:
             first = -(-_FIRST // page_size)
             runs = ((0, count if sample == len(samples) else min(count, first)),)
-        whole = runs == ((0, count),)
-        number_of_pair[i] = NONE if whole else numbers.setdefault(runs, len(numbers))
+        is_all = runs == ((0, count),)
+        number_of_pair[i] = NONE if is_all else numbers.setdefault(runs, len(numbers))
     return number_of_pair[inverse.reshape(-1)], tuple(numbers)
 
 

@@ -14,9 +14,8 @@ from dballoc.readers import Unfit, shown
 from dballoc.trace.importers.call_rows import LONGEST_LINE, MOST_BYTES, STEP, Call, CallRows
 from dballoc.trace.model import EventKind, Recording
 
-_LINE = re.compile(
-    rb"\s*([0-9]{1,9}): ([a-z_]{1,20}) ((?:0x)?[0-9a-f]{1,16})((?: \S{1,32}){0,5})\s*"
-)
+_LINE = re.compile(rb"\s*([0-9]{1,9}): ([a-z_]{1,20}) (\S{1,32})((?: \S{1,32}){0,5})\s*")
+_ADDRESS = re.compile(rb"(?:0x)?[0-9a-f]{1,16}")
 # Numbers after the pointer.
 _ARGUMENTS = {b"malloc": 1, b"calloc": 2, b"realloc": 2, b"memalign": 2, b"free": 0}
 _KINDS = {
@@ -50,7 +49,7 @@ def read_android(path: Path) -> tuple[Recording, bool]:
             raise Unfit(f"line {number}: only some lines have times")
         timed = has_times
         rows.add_call(tid, call)
-    notes = () if timed else ("times: the file has none; its calls are put 1 µs apart",)
+    notes = () if timed else ("times, of which the file has none: its calls are put 1 µs apart",)
     recording = rows.build_recording("imported from Android's record_allocs", notes)
     return recording, bool(timed)
 
@@ -72,7 +71,7 @@ def parse_line(line: bytes, number: int) -> tuple[int, Call, bool] | None:
     count = _ARGUMENTS[name]
     if len(words) not in (count, count + 2):
         raise ValueError("too few or too many numbers")
-    address = int(pointer, 16)
+    address = _parse_address(pointer)
     before, after = (
         [_parse_number(word) for word in words[count:]]
         if len(words) > count
@@ -92,10 +91,10 @@ def _make_call(name: bytes, address: int, words: list[bytes], times: tuple[int, 
         case b"calloc":
             size = _parse_number(words[0]) * _parse_number(words[1])
         case b"realloc":
-            old, size = int(words[0], 16), _parse_number(words[1])
+            old, size = _parse_address(words[0]), _parse_number(words[1])
         case b"memalign":
             alignment, size = _parse_number(words[0]), _parse_number(words[1])
-    if size >= 2**62 or old >= 2**64 or alignment >= 2**32:
+    if size >= 2**62 or alignment >= 2**32:
         raise ValueError("a number that no call can have")
     # As model.ThreadCalls has it: a free has its first stamp, an allocation its last one.
     before, after = times
@@ -112,6 +111,12 @@ def _make_call(name: bytes, address: int, words: list[bytes], times: tuple[int, 
         size=size,
         alignment=alignment,
     )
+
+
+def _parse_address(word: bytes) -> int:
+    if not _ADDRESS.fullmatch(word):
+        raise ValueError("not an address")
+    return int(word, 16)
 
 
 def _parse_number(word: bytes) -> int:

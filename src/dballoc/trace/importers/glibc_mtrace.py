@@ -20,9 +20,9 @@ _LINE = re.compile(
     rb"|([-+<>!]) (0x[0-9a-f]{1,16}|\(nil\))(?: (0x[0-9a-f]{1,16}|0))?)\s*"
 )
 NOTES = (
-    "times: mtrace writes none; its calls are put 1 µs apart",
-    "threads: mtrace does not tell them apart; all calls are one thread's",
-    "calloc and alignment: mtrace writes both as plain allocations",
+    "times, of which mtrace writes none: its calls are put 1 µs apart",
+    "threads, which mtrace does not tell apart: all calls are one thread's",
+    "calloc and alignment, which mtrace writes as plain allocations",
 )
 
 

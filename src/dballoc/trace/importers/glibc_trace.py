@@ -55,7 +55,7 @@ _KINDS = np.array(  # by type
     np.uint8,
 )
 _PAGE = 4096
-NOTES = ("times: the file has none; its calls are put 1 µs apart",)
+NOTES = ("times, of which the file has none: its calls are put 1 µs apart",)
 
 
 def is_glibc_trace(beginning: bytes) -> bool:

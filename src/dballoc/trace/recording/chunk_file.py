@@ -106,9 +106,9 @@ def compute_checksum(payload: bytes | memoryview) -> int:
     """Compute a payload's checksum: over its 32-bit words, the sum of all sums of the first words,
     modulo 2^64, folded to 32 bits (after Fletcher 1982; native/trace/chunk.c).
     """
-    whole = len(payload) // 4 * 4
-    words = np.frombuffer(payload[:whole], "=u4").astype(np.uint64)
-    if rest := bytes(payload[whole:]):
+    aligned = len(payload) // 4 * 4
+    words = np.frombuffer(payload[:aligned], "=u4").astype(np.uint64)
+    if rest := bytes(payload[aligned:]):
         last = np.frombuffer(rest.ljust(4, b"\0"), "=u4").astype(np.uint64)
         words = np.concatenate([words, last])
     weights = np.arange(len(words), 0, -1, dtype=np.uint64)

@@ -79,8 +79,8 @@ def _find_records(
     """Return where the records begin, and how many buffers hold something else at some place."""
     begins = np.zeros(len(padded), bool)
     at, end, damaged = starts.copy(), ends, 0
-    while len(at := at[left := at < end]):
-        end = end[left]
+    while len(at := at[unfinished := at < end]):
+        end = end[unfinished]
         head = padded[at].astype(np.int64) | padded[at + 1].astype(np.int64) << 8
         length = _HEAD_BYTES + (head >> 4 & 7) + (head >> 7 & 7) + (head >> 10 & 7)
         kind = head & 15

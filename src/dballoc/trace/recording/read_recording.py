@@ -198,13 +198,18 @@ def _parse_mark(time: int, line: str) -> Mark:
     return Mark(time=time, name=name, truth=truth)
 
 
+def _count_bytes(pieces: Sequence[Chunk]) -> int:
+    """Return where the next piece of a buffer begins in it."""
+    return pieces[-1].offset + pieces[-1].length if pieces else 0
+
+
 def _join_pieces(pieces: Iterable[Chunk]) -> list[list[Chunk]]:
     """Return the pieces of each buffer in their order, up to the first that is missing."""
     buffers: dict[tuple[int, int], list[Chunk]] = {}
     for piece in pieces:
-        known = buffers.setdefault((piece.thread, piece.buffer), [])
-        if piece.offset == sum(p.length for p in known) and piece.length:
-            known.append(piece)
+        joined = buffers.setdefault((piece.thread, piece.buffer), [])
+        if piece.length and piece.offset == _count_bytes(joined):
+            joined.append(piece)
     return [buffers[key] for key in sorted(buffers) if buffers[key]]
 
 

@@ -101,6 +101,8 @@ def _find_rows(column: NDArray[np.int64], count: int, events: ThreadEvents) -> N
     return np.flatnonzero(column != NONE)
 
 
-def _refuse(wrong: NDArray[np.bool_], numbers: NDArray[np.int64], what: str) -> None:
+def _refuse(wrong: NDArray[np.bool_], numbers: NDArray[np.int64], complaint: str) -> None:
     if wrong.any():
-        raise UsageError(f"trace: block {int(numbers[wrong][0])} {what}; it cannot be replayed")
+        raise UsageError(
+            f"trace: block {int(numbers[wrong][0])} {complaint}; it cannot be replayed"
+        )

@@ -42,18 +42,20 @@ def find_failed_allocations(figures: ReplayFigures) -> ReplayFault | None:
     )
 
 
-def parse_figures(text: str, own: int, marks: tuple[str, ...]) -> ReplayFigures:
-    """Parse the engine's document. ``own``: anonymous bytes of the engine itself, taken off every
-    heap; ``marks``: their names. Failure if it is none.
+def parse_figures(text: str, engine_memory: int, marks: tuple[str, ...]) -> ReplayFigures:
+    """Parse the engine's document. ``engine_memory``: anonymous bytes of the engine itself, taken
+    off every heap; ``marks``: their names. Failure if it is none.
     """
     try:
         document = json.loads(text)
-        return _make_figures(document, own, marks)
+        return _make_figures(document, engine_memory, marks)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise Failure(f"the replay's engine printed no figures: {error!r:.200}") from None
 
 
-def _make_figures(document: dict[str, Any], own: int, marks: tuple[str, ...]) -> ReplayFigures:
+def _make_figures(
+    document: dict[str, Any], engine_memory: int, marks: tuple[str, ...]
+) -> ReplayFigures:
     operations = tuple(_make_operation(row) for row in document["operations"])
     curve = document["curve"]
     peak, end, idle = document["peak"], document["end"], document.get("idle")
@@ -66,12 +68,12 @@ def _make_figures(document: dict[str, Any], own: int, marks: tuple[str, ...]) ->
         malloc_seconds=_sum_malloc_time(operations),
         minor_faults=document["minor_faults"],
         major_faults=document["major_faults"],
-        own=own,
-        peak_heap=_take_off(highest[2], own),
+        engine_memory=engine_memory,
+        peak_heap=_take_off(highest[2], engine_memory),
         peak_live=document["live_peak"],
-        end_heap=_take_off(end[2], own),
+        end_heap=_take_off(end[2], engine_memory),
         end_live=end[3],
-        idle_heap=_take_off(idle[2], own) if idle else None,
+        idle_heap=_take_off(idle[2], engine_memory) if idle else None,
         failed=document["failed"],
         failed_size=document["failed_size"],
         lateness=document["lateness"] / 1e9,
@@ -80,13 +82,13 @@ def _make_figures(document: dict[str, Any], own: int, marks: tuple[str, ...]) ->
         window_waits=_make_waits(document["waits"][1]),
         operations=tuple(operation for operation in operations if operation.calls),
         moments=tuple(
-            ReplayMoment(name=name, time=time, heap=_take_off(anonymous, own), live=live)
+            ReplayMoment(name=name, time=time, heap=_take_off(anonymous, engine_memory), live=live)
             for name, (time, anonymous, live) in zip(marks, document["marks"], strict=True)
         ),
         curve=ReplayCurve(
             time=tuple(point[0] for point in curve),
             seconds=tuple(point[1] / 1e9 for point in curve),
-            heap=tuple(_take_off(point[2], own) for point in curve),
+            heap=tuple(_take_off(point[2], engine_memory) for point in curve),
             live=tuple(point[3] for point in curve),
         ),
         live_curve=tuple((time, live) for time, live in document["live_curve"]),
@@ -96,8 +98,8 @@ def _make_figures(document: dict[str, Any], own: int, marks: tuple[str, ...]) ->
     )
 
 
-def _take_off(anonymous: int, own: int) -> int:
-    return max(0, anonymous - own)
+def _take_off(anonymous: int, engine_memory: int) -> int:
+    return max(0, anonymous - engine_memory)
 
 
 def _make_operation(row: list[Any]) -> OperationFigures:

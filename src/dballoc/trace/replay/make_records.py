@@ -155,10 +155,10 @@ def _assign_own_slots(items: _Items, plan: PlanObjects) -> int:
     """Give the objects of this thread alone their slots; return how many slots there are."""
     # A realloc gives its old slot back before it needs a new one.
     both = np.stack((items.old, items.new), axis=1).ravel()
-    own = both != NONE
-    own[own] = plan.shared_slot[both[own]] == NONE
-    numbers = both[own]
-    allocates = np.tile([False, True], len(items.kind))[own]
+    is_own = both != NONE
+    is_own[is_own] = plan.shared_slot[both[is_own]] == NONE
+    numbers = both[is_own]
+    allocates = np.tile([False, True], len(items.kind))[is_own]
     new = numbers[allocates]
     plan.own_slot[new] = np.arange(len(new), dtype=np.int32)
     slot, count = assign_slots(allocates, plan.own_slot[numbers])

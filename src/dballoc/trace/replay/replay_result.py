@@ -89,7 +89,7 @@ class ReplayFigures:
 
     ``events``: calls of malloc's functions. ``seconds``: from the first to the last. ``cpu``: of
     all threads, for calls and touches. ``malloc_seconds``: time in malloc's functions, estimated
-    from the timed calls. ``own``: the engine's own anonymous memory, which is in no heap.
+    from the timed calls. ``engine_memory``: the engine's own anonymous memory, which is in no heap.
     ``peak_heap``, ``end_heap`` (after the last event), ``idle_heap`` (after the idle wait; None
     without one). ``peak_live``, ``end_live``: bytes asked for and not freed, the first at the end
     of an epoch. ``live_curve``: the same at the ends of the trace's epochs, exact, as executed:
@@ -104,7 +104,7 @@ class ReplayFigures:
     malloc_seconds: float
     minor_faults: int
     major_faults: int
-    own: int
+    engine_memory: int
     peak_heap: int
     peak_live: int
     end_heap: int

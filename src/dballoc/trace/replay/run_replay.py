@@ -69,7 +69,7 @@ def run_replay(
             f"allocator {allocator.name}: a C library of its own cannot be replayed on; "
             "the replay's engine runs on this machine's"
         )
-    own = measure_own_memory()
+    engine_memory = measure_own_memory()
     env = server_environment.build_environment(
         make_environment({}), allocator, tunables or {}, environment or {}
     )
@@ -89,7 +89,7 @@ def run_replay(
     fault = _find_fault(run, settings.limits)
     figures = None
     if fault is None:
-        figures = engine_output.parse_figures(run.output, own, plan.marks)
+        figures = engine_output.parse_figures(run.output, engine_memory, plan.marks)
         fault = engine_output.find_failed_allocations(figures)
     return ReplayResult(figures=figures, fault=fault, bindings=bindings, printed=run.printed)
 

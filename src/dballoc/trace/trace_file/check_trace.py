@@ -27,12 +27,15 @@ def check_sizes(objects: Objects) -> None:
 
 def check_trace(threads: tuple[ThreadEvents, ...], objects: Objects) -> None:
     """Raise InvalidTrace if blocks are too large, if one is freed twice, or by another thread
-    before it is allocated, or if a thread has a creator that is not there or is its own offspring.
+    before it is allocated, if a thread goes on after its end, has a creator that is not there or
+    is its own offspring.
     """
     check_sizes(objects)
     times_freed = np.zeros(len(objects.size), np.uint8)
     births = find_births(threads, len(objects.size))
     for index, thread in enumerate(threads):
+        if thread.ended != NONE and len(thread.kind) and thread.ended < thread.completed[-1]:
+            raise InvalidTrace("a thread goes on after its end")
         events = np.flatnonzero(thread.freed != NONE)
         freed = thread.freed[events]
         if len(np.unique(freed)) != len(freed) or times_freed[freed].any():

@@ -56,7 +56,12 @@ class DamagedTrace(Exception):
     """The file is not a trace, or not a whole one; the text is a short reason."""
 
 
+class NoTrace(DamagedTrace):
+    """The file is something else."""
+
+
 LIMITS = TraceLimits()
+_RECORDING = b"DBTR"
 
 
 def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
@@ -68,9 +73,11 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
             raise UsageError(f"{path}: there is no such file")
         with path.open("rb") as file:
             return parse_trace(file, limits)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
     except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
+    except NoTrace as error:
         raise UsageError(f"{path}: {error}") from None
     except DamagedTrace as error:
         raise UsageError(
@@ -96,8 +103,11 @@ def read_blocks(file: BinaryIO, limits: TraceLimits) -> Iterator[tuple[BlockHead
     """Yield the blocks of a trace, unpacked, up to the one that ends it. DamagedTrace at the first
     place that is damaged.
     """
-    if file.read(len(layout.MAGIC)) != layout.MAGIC:
-        raise DamagedTrace("not a trace of dballoc, or of a version that this one does not know")
+    beginning = file.read(len(layout.MAGIC))
+    if beginning.startswith(_RECORDING):
+        raise NoTrace("a raw recording; dballoc trace compile makes a trace of it")
+    if beginning != layout.MAGIC:
+        raise NoTrace("not a trace of dballoc, or of a version that this one does not know")
     decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
     unpacked = 0
     while True:
@@ -281,6 +291,7 @@ class _Reading:
                 number=declared.number,
                 name=declared.name,
                 created_by=declared.created_by,
+                ended=declared.ended,
                 kind=parts.kind,
                 time=parts.time,
                 completed=parts.completed,

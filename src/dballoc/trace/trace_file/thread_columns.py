@@ -68,8 +68,8 @@ def make_columns(
     time, completed = events.time // resolution, events.completed // resolution
     previous = np.concatenate([[0], completed[:-1]]).astype(np.int64)
     allocated = events.object != NONE
-    own = slice(bases[index], bases[index + 1])
-    alignment, touch = objects.alignment[own], objects.touch[own]
+    allocations = slice(bases[index], bases[index + 1])
+    alignment, touch = objects.alignment[allocations], objects.touch[allocations]
     op = events.kind.copy()
     op[allocated] |= np.where(alignment != 0, np.uint8(ALIGNED), np.uint8(0))
     op[allocated] |= np.where(touch != NONE, np.uint8(TOUCHED), np.uint8(0))
@@ -84,7 +84,7 @@ def make_columns(
     columns = {
         "delay": time - previous,
         "span": (completed - time)[(events.kind == EventKind.REALLOC)],
-        "size": objects.size[own],
+        "size": objects.size[allocations],
         "alignment": alignment[alignment != 0],
         "touch": touch[touch != NONE],
         "distance": distance,
@@ -202,11 +202,11 @@ def _restore_freed(
     shape: ThreadShape,
 ) -> NDArray[np.int64]:
     freed = np.full(len(op), NONE, np.int64)
-    own, other = select_events("distance", op), select_events("owner", op)
-    before: NDArray[np.int64] = (np.cumsum(allocates) - allocates)[own]
+    near, foreign = select_events("distance", op), select_events("owner", op)
+    before: NDArray[np.int64] = (np.cumsum(allocates) - allocates)[near]
     if (columns["distance"] >= before.astype(np.uint64)).any():
         raise InvalidColumns("a free of a block before the thread's first")
-    freed[own] = shape.bases[shape.index] + before - 1 - columns["distance"].astype(np.int64)
+    freed[near] = shape.bases[shape.index] + before - 1 - columns["distance"].astype(np.int64)
     owners = columns["owner"]
     if (owners >= len(shape.bases) - 1).any() or (owners == shape.index).any():
         raise InvalidColumns("a free of another thread's block, of no other thread")
@@ -220,7 +220,7 @@ def _restore_freed(
         or (position >= shape.bases[owner + 1] - shape.bases[owner]).any()
     ):
         raise InvalidColumns("a free of another thread's block that it never allocated")
-    freed[other] = shape.bases[owner] + position
+    freed[foreign] = shape.bases[owner] + position
     return freed
 
 

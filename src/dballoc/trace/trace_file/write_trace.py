@@ -118,6 +118,7 @@ def _make_header(trace: Trace) -> dict[str, object]:
                 "number": thread.number,
                 "name": thread.name,
                 "created_by": thread.created_by,
+                "ended": thread.ended,
                 "events": len(thread.kind),
                 "allocations": int(np.count_nonzero(thread.object != NONE)),
             }
