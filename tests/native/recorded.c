@@ -243,7 +243,7 @@ static void *churn_some(void *number)
 {
     (void)number;
     uint64_t random = (uint64_t)(uintptr_t)number;
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 200; i++) {
         free(malloc(draw(&random) % 500 + 1));
     }
     return NULL;
