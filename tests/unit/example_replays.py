@@ -88,13 +88,14 @@ def result(variant: str, wobble: float = 1.0) -> ReplayResult:
         malloc_seconds=0.5 * COSTS[variant] * EVENTS * 1e-9,
         minor_faults=20_000,
         major_faults=0,
-        own=3 * MIB,
+        engine_memory=3 * MIB,
         peak_heap=peak,
         peak_live=60 * MIB,
         end_heap=peak - 10 * MIB,
         end_live=30 * MIB,
         idle_heap=peak - 20 * MIB,
         failed=0,
+        failed_size=0,
         lateness=0.0,
         clock=20,
         handover_waits=wait,
@@ -105,6 +106,7 @@ def result(variant: str, wobble: float = 1.0) -> ReplayResult:
                 largest=largest,
                 calls=EVENTS // 8,
                 sampled=1000,
+                nanoseconds=120_000,
                 buckets=((20, 500), (90, 480), (3000, 20)),
             )
             for operation in ("malloc", "free")
@@ -123,9 +125,7 @@ def result(variant: str, wobble: float = 1.0) -> ReplayResult:
             live=live,
         ),
         live_curve=tuple(zip(times, live, strict=True)),
-        threads=tuple(
-            ThreadFigures(number=n, calls=(1, 0, 0, 0, 1, 0), live=0) for n in range(THREADS)
-        ),
+        threads=tuple(ThreadFigures(calls=(1, 0, 0, 0, 1, 0), live=0) for n in range(THREADS)),
     )
     return ReplayResult(figures=figures, fault=None, bindings={"malloc": "x.so"}, printed="")
 

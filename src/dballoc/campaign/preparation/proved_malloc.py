@@ -17,7 +17,7 @@ from dballoc.experiment.model import Experiment, Variant
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.profile.heap import probe_launch
 from dballoc.servers.build import Build
-from dballoc.trace.recording import recorder_launch
+from dballoc.trace.recorder import recorder_launch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,7 +98,7 @@ def _add_details(record: TrialRecord, figures: ReplayFigures, marks: int) -> Non
             "events": figures.events,
             "malloc_seconds": figures.malloc_seconds,
             "waited": sum(w.seconds for w in waits),
-            "own_memory": figures.own,
+            "own_memory": figures.engine_memory,
             "peak_live": figures.peak_live,
             "end_live": figures.end_live,
             "failed": figures.failed,

@@ -69,7 +69,7 @@ def summarize_trace(trace: Trace) -> TraceSummary:
 
 
 def name_malloc(library: str) -> str:
-    """Return the catalogue's name of the malloc in a ``library``; the file's name if it has none."""
+    """Return the catalogue's name of the malloc in a ``library``, or else the file's name."""
     return find_catalogue_name(library) or Path(library).name
 
 

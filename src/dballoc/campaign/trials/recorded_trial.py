@@ -15,7 +15,7 @@ from dballoc.explain.attribution.ledger_line import UNNAMED
 from dballoc.process_memory import process_snapshot
 from dballoc.servers.private.data_template import Template
 from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.recording import recorder_requests
+from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.write_trace import write_trace
 
@@ -75,16 +75,15 @@ class _Marks:
         """Measure the server, which is at rest, and put that into the recording. ``peak``: RSS at
         most in the step, bytes.
         """
-        name = f"after {step.title}" if step else "after the start"
+        name = "-".join(f"after {step.title if step else 'the start'}".split())
         try:
-            recorder_requests.send_mark(
-                life.run_directory, life.running.pid, name, measure_truth(life, peak)
-            )
-        except Failure as error:
+            recorder = find_recorder_of_process(life.running.pid)
+            recorder.mark(name, measure_truth(life, recorder, peak))
+        except (Failure, UsageError) as error:
             life.context.observer.notice(f"{life.prepared.variant.name}, {name}: {error}")
 
 
-def measure_truth(life: ServerLife, peak: int) -> dict[str, int]:
+def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:
     """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``,
     ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
     not known). Failure if the host forbids to read it.
@@ -94,8 +93,7 @@ def measure_truth(life: ServerLife, peak: int) -> dict[str, int]:
     """
     assert life.mark
     lines = build_ledger(process_snapshot.take_process_snapshot(life.running.pid)).lines
-    status = recorder_requests.read_status(life.run_directory, life.running.pid)
-    buffers = int(status.get("buffers", "0")) * _BUFFER
+    buffers = recorder.count_buffers() * _BUFFER
     heap = sum(x.resident for x in lines if x.group == "heap" or x.owner == UNNAMED)
     sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "heap": heap, "rss_peak": peak}
     return {name: size - buffers for name, size in sizes.items() if size > buffers}

@@ -8,7 +8,7 @@ from typing import Literal
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.experiment.model import Experiment
 from dballoc.profile.heap import probe_launch
-from dballoc.trace.recording import recorder_launch
+from dballoc.trace.recorder import recorder_launch
 
 # The heap probe, which samples; the recorder, which writes down every call.
 Instrument = Literal["heap probe", "recorder"]
@@ -29,6 +29,6 @@ def add_instrument(
         assert experiment.record
         library = recorder_launch.find_recorder_library()
         env = recorder_launch.add_recorder_to_environment(
-            prepared.env, directory, experiment.record.limit
+            prepared.env, os.fspath(directory), experiment.record.limit, is_idle=False
         )
     return replace(prepared, env=env, wrappers=(*prepared.wrappers, os.fspath(library.resolve())))
