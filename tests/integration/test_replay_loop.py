@@ -66,6 +66,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     )  # fmt: skip
     monkeypatch.setattr(replay_blocks.run_replay, "run_replay", stand_in.run)
     monkeypatch.setattr(replay_blocks.plan_file, "write_plan", lambda trace, path: None)
+    monkeypatch.setattr(replay_blocks, "find_difference", lambda figures, expected: None)
     # A busy machine would have blocks repeated.
     measure = BlockNoiseMeter.make_row
     monkeypatch.setattr(

@@ -44,8 +44,8 @@ def find_difference(figures: ReplayFigures, expected: ExpectedReplay) -> str | N
             return f"thread {number}: {thread.live} live bytes instead of {total.live}"
     if expected.curve is None or figures.failed or not figures.live_curve:
         return None
-    times, replayed = (np.array(column, np.int64) for column in zip(*figures.live_curve))
-    return _compare_live(times, replayed, expected.curve)
+    ends = np.array(figures.live_curve, np.int64)
+    return _compare_live(ends[:, 0], ends[:, 1], expected.curve)
 
 
 def _compare_live(

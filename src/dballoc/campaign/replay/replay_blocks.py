@@ -4,6 +4,7 @@ replays a block has, and how one is run and stored.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dballoc.campaign.duration_estimate import DurationEstimate
 from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
+from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
 from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.campaign.replay.trace_summary import describe_replay
@@ -23,6 +25,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
 from dballoc.store.results import REPLAY, Results, TrialRecord
 from dballoc.trace.replay import plan_file, run_replay
+from dballoc.trace.replay.replay_result import ReplayFault
 from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
 
 # Seconds, as measured on two cores: of an event, of a start, of what is beside a block's replays.
@@ -34,8 +37,8 @@ _PATIENCE, _MORE = 50.0, 120.0
 
 
 class ReplayBlocks:
-    """Runs the replays of blocks. ``plan``: of the trace; ``planned_seconds``: what a block is
-    expected to take.
+    """Runs the replays of blocks. ``plan``: of the trace; ``expected``: what each has to do;
+    ``planned_seconds``: what a block is expected to take.
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class ReplayBlocks:
         session: Session[PreparedReplay],
         results: Results,
         plan: plan_file.ReplayPlan,
+        expected: ExpectedReplay,
         planned_seconds: float,
     ) -> None:
         self._session = session
         self._results = results
         self._plan = plan
+        self._expected = expected
         self.planned_seconds = planned_seconds
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
@@ -84,6 +89,9 @@ class ReplayBlocks:
             environment=prepared.variant.env,
             cpus=setting.server_cpus,
         )
+        if result.figures and (difference := find_difference(result.figures, self._expected)):
+            fault = ReplayFault(kind="not proved", text=f"not what the trace says: {difference}")
+            result = replace(result, figures=None, fault=fault)
         fill_record(record, result, setting.trace, setting.experiment.time.idle)
         record.trial["ended"] = time.time()
         return record
@@ -143,8 +151,11 @@ def _prepare_blocks(
     session.observer.notice(f"reading {setting.path}")
     scratch = directories.make_run_directory(session.custody.scratch)
     setting.user.show(scratch)
-    plan = plan_file.write_plan(read_trace_file.read_any_trace(setting.path), scratch / "plan")
-    return {"solo": ReplayBlocks(session, results, plan, estimate.block_seconds["solo"])}
+    trace = read_trace_file.read_any_trace(setting.path)
+    plan = plan_file.write_plan(trace, scratch / "plan")
+    expected = expect_replay(trace)
+    blocks = ReplayBlocks(session, results, plan, expected, estimate.block_seconds["solo"])
+    return {"solo": blocks}
 
 
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:

@@ -185,7 +185,9 @@ def describe_replay_method(judged: JudgedReplays) -> list[str]:
         "The replay engine has a thread for each recorded thread and makes each thread's calls in "
         "their recorded order. Threads wait for each other only where one frees what another "
         "allocated, and so that none runs far ahead of the others in recorded time; that waiting "
-        "is in no figure but its own. The engine takes nothing from the malloc that it measures.",
+        "is in no figure but its own. The engine takes nothing from the malloc that it measures. A "
+        "replay counts only if every thread made exactly the trace's calls, and as many bytes were "
+        "alive over time as in the trace.",
         "The heap is the resident anonymous memory of the process, less what the engine itself "
         "takes, read about every millisecond.",
         f"Two questions share the error of {percent(ERROR, 0)}, half each: peak heap, and CPU per "
