@@ -9,6 +9,10 @@
 
 #include "report.h"
 
+/* Of more than this, a trace may use little: one of days with few events has as many epochs as one
+ * with many. Its pages come when they are used. */
+#define MOST_PRESENT ((size_t)64 << 20)
+
 static int statm = -1;
 static int rollup = -1;
 
@@ -33,7 +37,8 @@ void *memory_map(size_t count, size_t size)
 
 void *memory_map_present(size_t count, size_t size)
 {
-    return map(count, size, MAP_POPULATE);
+    /* A product that overflows is refused by map(). */
+    return map(count, size, count * size <= MOST_PRESENT ? MAP_POPULATE : 0);
 }
 
 void memory_unmap(void *memory, size_t count, size_t size)

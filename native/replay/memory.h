@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed; ends the program if there is none. Present: its pages are there before they are used, so
- * that no fault of theirs is among those that are counted. */
+/* Zeroed; ends the program if there is none. Present: the pages of up to 64 MiB are there
+ * before they are used, so that no fault of theirs is among those that are counted. */
 void *memory_map(size_t count, size_t size);
 void *memory_map_present(size_t count, size_t size);
 void memory_unmap(void *memory, size_t count, size_t size);

@@ -11,7 +11,7 @@ from dballoc.analysis import results_consistency
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.results import KIND, Results
+from dballoc.store.results import FIT, KIND, REPLAY, Results
 
 _TABLES = (
     "variant",
@@ -29,6 +29,10 @@ _TABLES = (
     "replica",
     "host_sample",
     "host_step",
+    "replay",
+    "replay_point",
+    "replay_mark",
+    "replay_latency",
 )
 
 
@@ -61,6 +65,24 @@ class Campaign:
     replica: pl.DataFrame
     host_sample: pl.DataFrame
     host_step: pl.DataFrame
+    replay: pl.DataFrame
+    replay_point: pl.DataFrame
+    replay_mark: pl.DataFrame
+    replay_latency: pl.DataFrame
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the trials are replays of a trace: there is no server, RSS is that of the heap,
+        and an operation is a call of malloc or its family.
+        """
+        return self.facts.get(KIND) == REPLAY
+
+    @property
+    def has_whole_heap(self) -> bool:
+        """Whether peak memory is that of the whole heap: always, but for the replay of a trace
+        whose recording began late.
+        """
+        return not self.is_replay or bool(json.loads(self.facts[REPLAY])["from_start"])
 
     @property
     def imported(self) -> bool:
@@ -149,11 +171,11 @@ class Campaign:
 
 
 def load_campaign(directory: Path) -> Campaign:
-    """Read the results of a campaign. UsageError if there are none, if they have another format, or
-    if another verb made them.
+    """Read the results of a campaign, of servers or of replays. UsageError if there are none, if
+    they have another format, or if a verb without blocks made them.
     """
     campaign = read_results(directory)
-    if KIND in campaign.facts:
+    if campaign.facts.get(KIND) == FIT:
         raise UsageError(
             f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
         )
@@ -192,6 +214,19 @@ def read_results(directory: Path) -> Campaign:
         pilot=pilot.with_columns(counted=pl.lit(False)),
         **tables,
     )
+
+
+def load_server_campaign(directory: Path) -> Campaign:
+    """Read the results of a campaign of servers that dballoc ran. UsageError as for
+    :func:`load_unimported_campaign`, and for a replay's.
+    """
+    campaign = load_unimported_campaign(directory)
+    if campaign.is_replay:
+        raise UsageError(
+            f"{directory}: results of dballoc replay, which started no server; give results of "
+            "dballoc bench"
+        )
+    return campaign
 
 
 def load_unimported_campaign(directory: Path) -> Campaign:

@@ -39,6 +39,8 @@ def check_tables(
         if "imported" in facts:
             _check_machines(json.loads(facts["imported"]), tables["trial"])
             _check_imported_profiles(json.loads(facts["imported"]), experiment)
+        if forms.REPLAY in facts:
+            _check_replay_marks(json.loads(facts[forms.REPLAY]), tables["replay_mark"])
         return {**tables, "variant": variant}
     except readers.Unfit as error:
         raise Failure(
@@ -72,7 +74,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         if (
             row["design"] == "solo"
             and (row["role"] in _ROLES) != of_baseline
-            and forms.KIND not in facts
+            and facts.get(forms.KIND) != forms.FIT
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
         if row["design"] == "solo" and "solo" not in designs:
@@ -124,6 +126,11 @@ def _check_imported_profiles(imported: Any, experiment: Experiment) -> None:
                     f"campaign: imported.profiles.{i}: {key} {readers.shown(row[key])} is not in "
                     "the results"
                 )
+
+
+def _check_replay_marks(replay: Any, marks: pl.DataFrame) -> None:
+    if not marks["mark"].is_between(0, len(replay["marks"]) - 1).all():
+        raise readers.Unfit("replay_mark.mark: the trace has fewer marks")
 
 
 def _check_values(values: pl.Series, is_allowed: Callable[[Any], bool], complaint: str) -> None:

@@ -23,6 +23,7 @@ from dballoc.campaign.duration_estimate import (
     plan_duet,
     plan_pilot,
 )
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import duet_trial
 from dballoc.campaign.trials.duet_trial import Slices
@@ -39,7 +40,7 @@ class DuetBlocks:
 
     def __init__(
         self,
-        session: Session,
+        session: Session[PreparedCampaign],
         results: Results,
         templates: dict[str, Template],
         planned_seconds: float,

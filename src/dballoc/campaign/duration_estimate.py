@@ -23,6 +23,7 @@ from dballoc.experiment import schedule
 from dballoc.experiment.model import LOAD, SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
 from dballoc.experiment.trial_steps import (
     is_profiled,
+    is_recorded,
     plan_probe_steps,
     plan_steps,
     sum_planned_seconds,
@@ -143,6 +144,8 @@ def _estimate_solo_block(setting: PreparedCampaign) -> _SoloBlock:
         if setting.experiment.profile == "heap" and is_profiled(setting.experiment, slot):
             again = plan_probe_steps(setting.experiment, slot, setting.contents.tables)
             seconds += sum_planned_seconds(again) + _PER_TRIAL + copied + len(again) * _PER_LOAD
+        if is_recorded(setting.experiment, slot):
+            seconds += planned + _PER_TRIAL + copied + loads * _PER_LOAD
     return _SoloBlock(len(slots), on_purpose, seconds + _PER_BLOCK)
 
 

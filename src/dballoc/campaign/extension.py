@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.analysis.campaign_tables import Campaign, load_unimported_campaign
+from dballoc.analysis.campaign_tables import Campaign, load_server_campaign
 from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION, Procedure
 from dballoc.analysis.tables.baseline_comparison import declare_procedures
 from dballoc.errors import UsageError
@@ -62,7 +62,7 @@ def plan_extension(directory: Path, seconds: float) -> Extension:
     """Choose the last look that fits into so many seconds. UsageError if none does, if there is
     none, or if the campaign was judged by an earlier procedure.
     """
-    campaign = load_unimported_campaign(directory)
+    campaign = load_server_campaign(directory)
     if campaign.procedure_version < PROCEDURE_VERSION:
         raise UsageError(
             f"{directory}: an earlier dballoc began it, by a procedure that knows no extension; "

@@ -20,7 +20,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare, rehearsal, user_files
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.campaign.recorded_facts import make_common_facts
+from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import solo_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
@@ -98,7 +98,7 @@ def run_fit(setting: PreparedCampaign, out: Path, observer: Observer) -> str:
 class _Fit:
     """The rounds of one search, and what they need."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[PreparedCampaign]) -> None:
         self.session = session
         self.setting = session.setting
         self.experiment = session.setting.experiment
@@ -132,7 +132,7 @@ class _Fit:
             name: server_options.CACHES[p.server.engine]
             for name, p in self.setting.variants.items()
         }
-        facts = make_common_facts(self.setting) | {
+        facts = make_server_facts(self.setting) | {
             KIND: analysis.VERB,
             "designs": "solo",
             "duet": "{}",

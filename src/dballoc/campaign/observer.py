@@ -10,7 +10,8 @@ from dballoc.experiment.trial_steps import Step
 class Plan:
     """What is still to run. ``blocks`` and ``trials_per_block`` by design; ``trials`` counts those
     still to run in the planned blocks, ``finished_trials`` those in the database; ``seconds``:
-    about how long they take; ``percentile``: of ticks' latency.
+    about how long they take; ``percentile``: of ticks' latency; ``replays``: whether trials are
+    replays of a trace.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Plan:
     finished_trials: int
     seconds: float
     percentile: int
+    replays: bool = False
 
 
 @dataclass(frozen=True)

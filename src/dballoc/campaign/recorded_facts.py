@@ -9,13 +9,15 @@ import dballoc
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
 from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.session import RunSetting
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.host import machine_description
+from dballoc.store.results import KIND, REPLAY
 
 
-def make_common_facts(setting: PreparedCampaign) -> dict[str, str]:
+def make_common_facts(setting: RunSetting) -> dict[str, str]:
     """Return the facts that every results directory records of its campaign."""
     experiment = setting.experiment
     baseline = setting.variants[experiment.baseline]
@@ -26,15 +28,34 @@ def make_common_facts(setting: PreparedCampaign) -> dict[str, str]:
         "seed": str(experiment.seed),
         "started": str(time.time()),
         "environment": json.dumps(machine_description.describe_machine()),
-        "sysbench": setting.sysbench.version,
         "server_user": setting.user.name,
         "option_defaults": json.dumps(baseline.build.entry.get("defaults", {})),
     }
 
 
+def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
+    """Return the facts of every campaign that loads servers."""
+    return make_common_facts(setting) | {"sysbench": setting.sysbench.version}
+
+
+def make_replay_facts(
+    setting: RunSetting, planned_blocks: dict[str, int], replay: dict[str, Any]
+) -> dict[str, str]:
+    """Return all facts of a campaign of replays. ``replay``: the trace, and how it is replayed."""
+    return make_common_facts(setting) | {
+        KIND: REPLAY,
+        "procedure_version": str(PROCEDURE_VERSION),
+        "planned_blocks": json.dumps(planned_blocks),
+        "designs": "solo",
+        "margin": str(setting.margin or DEFAULT_MARGIN),
+        "duet": "{}",
+        REPLAY: json.dumps(replay),
+    }
+
+
 def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> dict[str, str]:
     """Return all facts of a campaign of blocks."""
-    return make_common_facts(setting) | {
+    return make_server_facts(setting) | {
         "procedure_version": str(PROCEDURE_VERSION),
         "planned_blocks": json.dumps(planned_blocks),
         "designs": " ".join(setting.designs),

@@ -4,7 +4,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -24,7 +24,7 @@ from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import check_margin, make_block_facts
-from dballoc.campaign.session import Session, run_in_session
+from dballoc.campaign.session import RunSetting, Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
@@ -45,23 +45,6 @@ class Ending:
     why: str
     blocks: dict[str, int]
     good_trials: int
-
-
-def run_campaign(
-    setting: PreparedCampaign, out: Path, observer: Observer, extension: Extension | None = None
-) -> Ending:
-    """Run or resume the campaign in ``out``; with an ``extension``, to its look instead of the
-    planned end. UsageError or Failure; what was finished is kept.
-    """
-
-    def run_in(session: Session) -> Ending:
-        if setting.no_duet:
-            observer.notice(f"no duet, only the solo design: {setting.no_duet}")
-        for name, why in (setting.duet.left_out if setting.duet else {}).items():
-            observer.notice(f"{name} is not in the duet: {why}")
-        return _Campaign(session, extension).run()
-
-    return run_in_session(setting, out, observer, run_in)
 
 
 def has_trials(directory: Path) -> bool:
@@ -93,17 +76,83 @@ class DesignBlocks(Protocol[T]):
         """Run and store one trial; returns the CPU seconds that its processes used."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CampaignKind:
+    """What blocks are of: trials of servers, or replays of a trace. ``name``: the fact ``kind``;
+    None for bench, whose results have none. ``estimate``, ``make_facts`` (of the setting and the
+    planned blocks) and ``prepare_blocks`` (what comes before the first trial; returns the blocks by
+    design) get what was prepared for this kind.
+    """
+
+    name: str | None
+    estimate: Callable[[Any], DurationEstimate]
+    make_facts: Callable[[Any, dict[str, int]], dict[str, str]]
+    prepare_blocks: Callable[
+        [Session, Results, DurationEstimate, Sequence[str]], dict[str, DesignBlocks]
+    ]
+
+
+def _prepare_server_blocks(
+    session: Session[PreparedCampaign],
+    results: Results,
+    estimate: DurationEstimate,
+    designs: Sequence[str],
+) -> dict[str, DesignBlocks]:
+    """Make the data, and rehearse the user's workloads."""
+    path = session.directory.path
+    templates = data_templates.prepare_data_templates(
+        session.setting, session.custody, session.observer, path / "template.log"
+    )
+    user_files.keep_user_files(session.setting, path, bool(results.trials()))
+    rehearsal.rehearse(session.setting, session.custody, templates, path)
+    makers: dict[str, Callable[..., DesignBlocks]] = {"solo": SoloBlocks, "duet": DuetBlocks}
+    return {
+        design: makers[design](session, results, templates, estimate.block_seconds[design])
+        for design in designs
+    }
+
+
+SERVERS = CampaignKind(
+    name=None,
+    estimate=estimate_duration,
+    make_facts=make_block_facts,
+    prepare_blocks=_prepare_server_blocks,
+)
+
+
+def run_campaign(
+    setting: RunSetting,
+    out: Path,
+    observer: Observer,
+    extension: Extension | None = None,
+    kind: CampaignKind = SERVERS,
+) -> Ending:
+    """Run or resume the campaign in ``out``; with an ``extension``, to its look instead of the
+    planned end. UsageError or Failure; what was finished is kept.
+    """
+
+    def run_in(session: Session) -> Ending:
+        if setting.no_duet:
+            observer.notice(f"no duet, only the solo design: {setting.no_duet}")
+        for name, why in (setting.duet.left_out if setting.duet else {}).items():
+            observer.notice(f"{name} is not in the duet: {why}")
+        return _Campaign(session, extension, kind).run()
+
+    return run_in_session(setting, out, observer, run_in)
+
+
 class _Campaign:
     """The order of blocks, the budget, repeats, and the looks at which a design may end early."""
 
-    def __init__(self, session: Session, extension: Extension | None) -> None:
+    def __init__(self, session: Session, extension: Extension | None, kind: CampaignKind) -> None:
         self.session = session
+        self.kind = kind
         self.extension = extension
         self.setting = session.setting
         self.experiment = session.setting.experiment
         self.observer = session.observer
-        self.estimate: DurationEstimate = estimate_duration(session.setting)
-        self.results = _open_results(session, self.estimate)
+        self.estimate = kind.estimate(session.setting)
+        self.results = _open_results(session, kind, self.estimate)
         self.designs = self.results.checked_facts()["designs"].split()
         # As if the campaign had run in one piece until now: the budget is for all of its runs
         # together.
@@ -141,21 +190,11 @@ class _Campaign:
     # -- before the first block -------------------------------------------------------------------
 
     def _prepare_blocks(self) -> None:
-        """Make the data, rehearse the user's workloads, and choose the duet's slices."""
-        session, path = self.session, self.session.directory.path
-        templates = data_templates.prepare_data_templates(
-            self.setting, session.custody, self.observer, path / "template.log"
+        """Do what comes before the first trial, and choose the duet's slices."""
+        self.blocks |= self.kind.prepare_blocks(
+            self.session, self.results, self.estimate, self.designs
         )
-        user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
-        rehearsal.rehearse(self.setting, session.custody, templates, path)
-        planned_seconds = self.estimate.block_seconds
-        if "solo" in self.designs:
-            self.blocks["solo"] = SoloBlocks(
-                session, self.results, templates, planned_seconds["solo"]
-            )
-        if "duet" in self.designs:
-            duet = DuetBlocks(session, self.results, templates, planned_seconds["duet"])
-            self.blocks["duet"] = duet
+        if isinstance(duet := self.blocks.get("duet"), DuetBlocks):
             try:
                 duet.choose_slices()
             except NotCpuBound as error:
@@ -224,6 +263,7 @@ class _Campaign:
             finished_trials=self.results.trials(),
             seconds=self._estimate_seconds_left(planned),
             percentile=self.experiment.load.percentile,
+            replays=self.experiment.replay is not None,
         )
 
     def _run_until_quiet(self, design: str, number: int, planned: dict[str, int]) -> bool:
@@ -361,16 +401,16 @@ class _Campaign:
         return min(self._estimate_rest_seconds(planned), max(0.0, self._find_budget_left()))
 
 
-def _open_results(session: Session, duration: DurationEstimate) -> Results:
-    """Open the session's results database, or make it. UsageError if it is one of dballoc fit."""
+def _open_results(session: Session, kind: CampaignKind, duration: DurationEstimate) -> Results:
+    """Open the session's results database, or make it. UsageError if another verb made it."""
     path = session.directory.path
     if not (path / "results.sqlite").exists():
         rows: list[dict[str, Any]] = [p.make_row() for p in session.setting.variants.values()]
-        return Results.create(path, make_block_facts(session.setting, duration.blocks), rows)
+        return Results.create(path, kind.make_facts(session.setting, duration.blocks), rows)
     results = Results.open(path)
-    if KIND in results.facts():
+    if (verb := results.facts().get(KIND)) != kind.name:
         results.close()
-        raise UsageError(f"{path}: results of dballoc fit; choose a new --out")
+        raise UsageError(f"{path}: results of dballoc {verb or 'bench'}; choose a new --out")
     try:
         check_margin(session.setting.margin, results.checked_facts().get("margin"), path)
     except UsageError:

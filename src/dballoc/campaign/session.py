@@ -5,22 +5,83 @@ lock, and a user who may stop it.
 import contextlib
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.results_directory import ROOM, Directory
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import machine_lock, thp
+from dballoc.host.settings.settings_journal import PutBack
+from dballoc.host.unprivileged.server_user import ServerUser
 
 T = TypeVar("T")
+
+
+class RunSetting(Protocol):
+    """What every prepared campaign has, of servers or of replays; see
+    :class:`dballoc.campaign.preparation.prepare.PreparedCampaign`.
+    """
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was asked for."""
+
+    @property
+    def variants(self) -> Mapping[str, Any]:
+        """The variants as they will run on this machine."""
+
+    @property
+    def user(self) -> ServerUser:
+        """What servers and replays run as."""
+
+    @property
+    def duet(self) -> PreparedDuet | None:
+        """The duet, if there is one."""
+
+    @property
+    def no_duet(self) -> str | None:
+        """Why a campaign that might have a duet has none."""
+
+    @property
+    def thp(self) -> Mapping[str, str]:
+        """The host's own THP settings."""
+
+    @property
+    def thp_settings(self) -> list[str]:
+        """The names of the host's THP settings that any variant asks."""
+
+    @property
+    def switches_thp(self) -> bool:
+        """Whether any variant needs other THP settings than the host's."""
+
+    @property
+    def put_back(self) -> tuple[PutBack, ...]:
+        """Settings that an earlier run had left changed."""
+
+    @property
+    def margin(self) -> float | None:
+        """The share that a variant may lose, where the user named one."""
+
+    @property
+    def reuses_data(self) -> bool:
+        """Whether a server may start on the data that another one left."""
+
+    @property
+    def copies_at_once(self) -> int:
+        """How many copies of the data there may be at once."""
+
+
+SettingT = TypeVar("SettingT", bound=RunSetting)
 
 
 @dataclass
@@ -50,10 +111,10 @@ class TrialRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class Session(Generic[SettingT]):
     """What a campaign has while its trials run."""
 
-    setting: PreparedCampaign
+    setting: SettingT
     directory: Directory
     custody: Custody
     copies: DataCopies
@@ -62,7 +123,8 @@ class Session:
 
     @property
     def trial_context(self) -> TrialContext:
-        """What its trials share."""
+        """What its trials of servers share."""
+        assert isinstance(self.setting, PreparedCampaign)
         return TrialContext(
             setting=self.setting,
             custody=self.custody,
@@ -72,14 +134,15 @@ class Session:
         )
 
     @contextlib.contextmanager
-    def run_trial(self, label: str) -> Iterator[TrialRun]:
-        """Run a trial in this block, which the first Ctrl-C does not interrupt. Its raw files are
-        removed if it is lost, but kept after a mistake of dballoc's own, whose cause they may show,
-        until the campaign is resumed.
+    def run_trial(self, label: str, *, interruptible: bool = False) -> Iterator[TrialRun]:
+        """Run a trial in this block, which the first Ctrl-C does not interrupt, unless it is
+        ``interruptible`` because it never looks for one. Its raw files are removed if it is lost,
+        but kept after a mistake of dballoc's own, whose cause they may show, until the campaign is
+        resumed.
         """
         cpu_before = self.custody.cpu_seconds
         trial = TrialRun(self.directory.make_trial_directory(label))
-        self.stop.in_trial = True
+        self.stop.in_trial = not interruptible
         try:
             yield trial
         except (Interrupted, Failure, UsageError, OSError, KeyboardInterrupt):
@@ -91,7 +154,7 @@ class Session:
 
 
 def run_in_session(
-    setting: PreparedCampaign, out: Path, observer: Observer, work: Callable[[Session], T]
+    setting: SettingT, out: Path, observer: Observer, work: Callable[[Session[SettingT]], T]
 ) -> T:
     """Do ``work`` in the results directory ``out``, while no other run changes the host's settings,
     and return its result. UsageError or Failure; what was finished is kept, and nothing is left
@@ -132,7 +195,7 @@ def run_in_session(
 
 
 @contextlib.contextmanager
-def _hold_host_settings(setting: PreparedCampaign, out: Path) -> Iterator[machine_lock.Hold | None]:
+def _hold_host_settings(setting: RunSetting, out: Path) -> Iterator[machine_lock.Hold | None]:
     """Hold the machine's lock, exclusively if a variant switches THP. UsageError if another run
     holds it.
     """

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import Session
-from dballoc.campaign.trials import solo_trial
+from dballoc.campaign.trials import recorded_trial, solo_trial
 from dballoc.experiment import schedule
 from dballoc.experiment.schedule import Slot
-from dballoc.experiment.trial_steps import is_profiled
+from dballoc.experiment.trial_steps import is_profiled, is_recorded
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results
 
@@ -18,7 +19,7 @@ class SoloBlocks:
 
     def __init__(
         self,
-        session: Session,
+        session: Session[PreparedCampaign],
         results: Results,
         templates: dict[str, Template],
         planned_seconds: float,
@@ -36,8 +37,8 @@ class SoloBlocks:
         """Leave the next block as it is: its steps last as long as the experiment says."""
 
     def run_trial(self, slot: Slot) -> float:
-        """Run and store one trial, its heap profile included; returns the CPU seconds that its
-        processes used.
+        """Run and store one trial, its heap profile and recording included; returns the CPU seconds
+        that its processes used.
         """
         session, setting = self._session, self._session.setting
         with session.run_trial(slot.label) as trial:
@@ -51,6 +52,10 @@ class SoloBlocks:
                 and record.trial["outcome"] == "ok"
             ):
                 solo_trial.run_heap_profile(session.trial_context, slot, template, trial.directory)
+            if is_recorded(setting.experiment, slot) and record.trial["outcome"] == "ok":
+                recorded_trial.run_recording(
+                    session.trial_context, slot, template, trial.directory, session.directory.path
+                )
             self._results.add_trial(slot, record)
             levels = [step for step in record.steps if step["kind"] == "level"]
             session.observer.trial_finished(

@@ -27,6 +27,7 @@ VERBS = {
     "list": ("list_", "list_"),
     "profile": ("profile_verbs.app", "app"),
     "record": ("record", "record"),
+    "replay": ("replay", "replay"),
     "report": ("report", "report"),
     "trace": ("trace_verbs.app", "app"),
     "verify": ("verify", "verify"),

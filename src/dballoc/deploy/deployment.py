@@ -21,6 +21,9 @@ _SHIM = "libdballoc_keep_thp.so"
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 
+# In a server's title, and in the name of a recorded program.
+_MARIADB = "mariadb"
+
 # The only directories, without their subdirectories, from which MySQL's mysqld_safe loads a library
 # (5.5.52, 5.6.33, 5.7.15 and later; the same list in 8.0). MariaDB's takes any absolute path that
 # it can read.
@@ -43,7 +46,7 @@ class Deployment:
     file of the kernel's; ``thp_words``: the same in words; ``wants_huge_pages``: whether the server
     must not switch THP off for itself; ``shim``: the one of ``libraries`` that is dballoc's own;
     ``rseq``: which value of glibc.pthread.rseq it needs on which kernel, in words; ``faults``:
-    (k, n) of its trials.
+    (k, n) of its trials; ``replayed``: whether these were replays of a recorded server.
     """
 
     variant: str
@@ -65,6 +68,7 @@ class Deployment:
     shim: str | None
     rseq: tuple[str, ...]
     faults: tuple[int, int] | None
+    replayed: bool = False
 
     @property
     def preload(self) -> str:
@@ -93,7 +97,11 @@ class Deployment:
 
     @property
     def release(self) -> str:
-        """``10.11`` of MariaDB 10.11.19, as images are tagged."""
+        """``10.11`` of MariaDB 10.11.19, as images are tagged; of a replay, whose server's version
+        is not known, a word to be replaced.
+        """
+        if self.replayed:
+            return "VERSION"
         return ".".join(self.server.rpartition(" ")[2].split(".")[:2])
 
 
@@ -135,7 +143,7 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         allocator=row["allocator"],
         title=entry["title"] if entry else row["allocator"],
         version=row["allocator_version"],
-        family="mariadb" if row["server"].startswith("MariaDB") else "mysql",
+        family="mariadb" if _MARIADB in row["server"].lower() else "mysql",
         server=row["server"],
         engine=row["engine"],
         libraries=libraries,
@@ -150,6 +158,7 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         shim=next((p for p in libraries if p.endswith(_SHIM)), None),
         rseq=tuple(host_requirements.describe_rseq(entry or {})),
         faults=baseline_comparison.count_faults(campaign).get(name),
+        replayed=campaign.is_replay,
     )
 
 

@@ -107,6 +107,13 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["replica"]
     if not table["before"]:
         del table["before"]
+    if table["record"] is None:
+        del table["record"]
+    if table["replay"] is None:
+        del table["replay"]
+    else:
+        # Where the trace lies decides nothing; what it holds does.
+        del table["replay"]["trace"]
     if table["time"]["settle"] == format_duration(Time().settle):
         del table["time"]["settle"]
     if table["profile_at"] is None:

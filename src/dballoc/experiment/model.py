@@ -35,6 +35,8 @@ ThpDefrag = Literal["always", "defer", "defer+madvise", "madvise", "never"]
 ThpSizeMode = Literal["always", "inherit", "madvise", "never"]
 Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
+# Which pages of its blocks a replay touches.
+TouchMode = Literal["none", "first", "recorded", "all"]
 CounterName = Literal["instructions", "cycles", "task-clock", "page-faults", "context-switches"]
 
 # The name of the malloc that the server was built with; the same as naming no allocator.
@@ -43,6 +45,9 @@ BUILTIN = "builtin"
 # The workload that fills sysbench's tables from nothing. It ends when they are full, so it has no
 # time and no warm-up, and what runs after it in the same server start uses the tables it filled.
 LOAD = "load"
+
+# The one workload of a replay: a recorded trace.
+REPLAY = "replay"
 
 # In ``before``: no workload, but a wait for what the server owes after writes.
 SETTLE = "settle"
@@ -268,6 +273,27 @@ class Fit(_Table):
     repeats: Annotated[int, Field(ge=1, le=1000)] = 2
 
 
+class TraceReplay(_Table):
+    """``dballoc replay``: the ``trace``'s file as it was named and the ``sha256`` of its contents,
+    which is what identifies it; how fast it is replayed (``fast``: as its order allows; ``timed``:
+    at ``speed`` times the recorded pace); which pages of a block are touched.
+    """
+
+    trace: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    mode: Literal["fast", "timed"] = "fast"
+    speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    touch: TouchMode = "recorded"
+
+
+class RecordTrace(_Table):
+    """The allocations of the baseline are recorded in a start of its own; ``limit``: of the raw
+    recording's file, bytes.
+    """
+
+    limit: Annotated[Size, Field(ge=2**20, le=2**50)] = 4 * 2**30
+
+
 class Noise(_Table):
     """When a block counts as disturbed: shares of all CPU time, and the slow-down of a fixed CPU
     probe.
@@ -376,6 +402,8 @@ class Experiment(_Table):
     variant is profiled for, once, after it was measured; ``profile_at``: where (None: under every
     workload at the highest level). ``counters``: what is counted of the server by
     perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
+    ``record``: whether a trace of the baseline's allocations is made beside the figures.
+    ``replay``: of dballoc replay alone, which has no server: its one workload is :data:`REPLAY`.
     """
 
     name: Name = "experiment"
@@ -410,6 +438,8 @@ class Experiment(_Table):
     limits: Limits = Limits()
     fit: Fit = Fit()
     noise: Noise = Noise()
+    record: RecordTrace | None = None
+    replay: TraceReplay | None = None
     workload: dict[Name, Workload] = {}
     post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]

@@ -124,6 +124,20 @@ def is_profiled(experiment: Experiment, slot: Slot) -> bool:
     )
 
 
+def is_recorded(experiment: Experiment, slot: Slot) -> bool:
+    """Whether a trial's steps are run once more while its allocations are recorded: of the first
+    solo block, the baseline's first start, with the first workload and at the highest level where
+    these have starts of their own.
+    """
+    return (
+        experiment.record is not None
+        and slot.block == 1
+        and slot.role == "A1"
+        and slot.level in (None, experiment.threads[-1])
+        and slot.workload in (None, experiment.workloads[0])
+    )
+
+
 def list_warmup_statements(experiment: Experiment, tables: bool = True) -> list[str]:
     """Return the file's ``warmup_sql``, or a scan of each of sysbench's tables (``tables``: whether
     they are there), as the 2012 comparison had it.

@@ -16,7 +16,8 @@ from dballoc.host.elf import loader
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
 
-_PROBE = "libdballoc_probe.so"
+# Our libraries that pass calls on to the malloc behind them.
+_PROBES = ("libdballoc_probe.so", "libdballoc_trace.so")
 
 # The variables that glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
 _GLIBC_VARIABLES = (
@@ -100,7 +101,7 @@ def find_malloc_behind_probe(library: str, mapped: Iterable[str]) -> str:
     """Return the malloc that our probe passes calls on to: the catalogue's allocator that the
     process has mapped, glibc's if there is no other. Any other library is returned as it is.
     """
-    if Path(library).name != _PROBE:
+    if Path(library).name not in _PROBES:
         return library
     names = {path: name for path in mapped if (name := find_catalogue_name(path))}
     return next(

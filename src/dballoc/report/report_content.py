@@ -42,6 +42,12 @@ from dballoc.report.charts import (
 from dballoc.report.charts import ledger as pieces
 from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.outputs.page import Page
+from dballoc.report.replay.replay_content import (
+    JudgedReplays,
+    judge_replays,
+    make_replay_sections,
+    make_replay_subtitle,
+)
 from dballoc.report.sections import (
     contention,
     counters,
@@ -89,6 +95,9 @@ def judge_campaign(
     results, for the command that would settle an open answer. UsageError if the campaign has not
     what the preference asks.
     """
+    if campaign.is_replay:
+        judged = judge_replays(campaign, preference)
+        return judged.comparisons, judged.recommendation, judged.answer
     if campaign.imported:
         comparisons = imported_results.compare_first_machine(campaign)
         nothing = Recommendation(
@@ -150,6 +159,8 @@ def gather_report(
     """Return everything that the report says of a campaign, and of the post that it repeats.
     UsageError as for :func:`judge`.
     """
+    if campaign.is_replay:
+        return _gather_replay_report(judge_replays(campaign, preference))
     comparisons, recommendation, verdict_answer = judge_campaign(campaign, preference, directory)
     if campaign.imported:
         subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
@@ -173,6 +184,19 @@ def gather_report(
         campaign=campaign,
         comparisons=comparisons,
         recommendation=recommendation,
+    )
+
+
+def _gather_replay_report(judged: JudgedReplays) -> Content:
+    return Content(
+        title=f"dballoc replay: {judged.campaign.experiment.name}",
+        subtitle=make_replay_subtitle(judged),
+        names=judged.campaign.names,
+        answer=judged.answer,
+        sections=make_replay_sections(judged),
+        campaign=judged.campaign,
+        comparisons=judged.comparisons,
+        recommendation=judged.recommendation,
     )
 
 

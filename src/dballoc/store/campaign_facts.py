@@ -140,7 +140,36 @@ class _Imported(_Form):
     profiles: Annotated[list[_ImportedProfile], Field(max_length=1000)] = []
 
 
+class _ReplayMark(_Form):
+    t: float
+    name: str
+    # What was measured of the recorded process then, in bytes.
+    truth: dict[str, _Size] = {}
+
+
+class _Replay(_Form):
+    trace: str
+    sha256: str
+    program: str
+    allocator: str
+    seconds: _Amount
+    events: _Size
+    threads: _Count
+    peak_live: _Size
+    from_start: bool
+    dropped: _Size
+    ended_by: str
+    not_seen: Annotated[list[str], Field(max_length=100)] = []
+    marks: Annotated[list[_ReplayMark], Field(max_length=100_000)] = []
+    mode: Literal["fast", "timed"]
+    speed: _Amount
+    touch: str
+    # The variants whose malloc gives memory back by the clock.
+    decaying: list[str] = []
+
+
 _FORMS: dict[str, TypeAdapter[Any]] = {
+    "replay": TypeAdapter(_Replay),
     "environment": TypeAdapter(_Environment),
     "planned_blocks": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
     "duet": TypeAdapter(_Duet),
@@ -163,6 +192,7 @@ PROOF = TypeAdapter(Any)
 IMPORTED_PROFILES = "profiles/{}.profile.json.gz"
 # The fact that only results of another command than bench have.
 KIND = "kind"
+FIT, REPLAY = "fit", "replay"
 
 
 def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
@@ -179,8 +209,12 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
             f"campaign: designs: {readers.shown(checked['designs'])} is not a list of solo and duet"
         )
     planned = json.loads(checked["planned_blocks"])
-    if KIND not in checked and (missing := [design for design in designs if design not in planned]):
+    if checked.get(KIND) != FIT and (
+        missing := [design for design in designs if design not in planned]
+    ):
         raise readers.Unfit(f"campaign: planned_blocks: {missing[0]} is missing")
+    if checked.get(KIND) == REPLAY and REPLAY not in checked:
+        raise readers.Unfit(f"campaign: {REPLAY} is missing")
     if "duet" in designs:
         check_json(checked["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
     return checked

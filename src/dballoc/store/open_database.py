@@ -21,7 +21,17 @@ FILE = "results.sqlite"
 FORMAT = 3
 
 # Tables that results of an earlier version of this format may lack: added when they are opened.
-ADDED = ("step_counter", "slice_counter", "replica", "host_sample", "host_step")
+ADDED = (
+    "step_counter",
+    "slice_counter",
+    "replica",
+    "host_sample",
+    "host_step",
+    "replay",
+    "replay_point",
+    "replay_mark",
+    "replay_latency",
+)
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.
 _LARGEST = 2**31

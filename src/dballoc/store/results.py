@@ -13,7 +13,7 @@ from dballoc.store import campaign_facts, column_types, open_database
 from dballoc.store.open_database import FILE, FORMAT
 
 # The fact that only results of another command than bench have.
-KIND = campaign_facts.KIND
+KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
 
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
@@ -42,6 +42,10 @@ class TrialRecord:
     replicas: list[Row] = field(default_factory=list)
     host_samples: list[Row] = field(default_factory=list)
     host_steps: list[Row] = field(default_factory=list)
+    replays: list[Row] = field(default_factory=list)
+    replay_points: list[Row] = field(default_factory=list)
+    replay_marks: list[Row] = field(default_factory=list)
+    replay_latencies: list[Row] = field(default_factory=list)
 
 
 class Results:
@@ -258,6 +262,10 @@ class Results:
             ("replica", record.replicas),
             ("host_sample", record.host_samples),
             ("host_step", record.host_steps),
+            ("replay", record.replays),
+            ("replay_point", record.replay_points),
+            ("replay_mark", record.replay_marks),
+            ("replay_latency", record.replay_latencies),
         ):
             _insert(self._db, table, [{"trial": number, **row} for row in self._fit(table, rows)])
 

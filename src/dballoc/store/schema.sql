@@ -269,3 +269,47 @@ CREATE TABLE replica (
   left_behind INTEGER NOT NULL,     -- transactions that were not applied even then
   PRIMARY KEY (trial, step)
 ) WITHOUT ROWID;
+
+-- What dballoc replay measures of one replay of a trace, beside the trial's and the step's columns (there rss is the heap: the
+-- engine's own memory is subtracted). Bytes; results of before there were replays have none of these four tables.
+CREATE TABLE replay (
+  trial       INTEGER PRIMARY KEY REFERENCES trial,
+  events      INTEGER NOT NULL,     -- calls of malloc and its family that were replayed
+  malloc_seconds REAL NOT NULL,     -- in malloc's functions, all threads together, from the calls that were timed
+  waited      REAL NOT NULL,        -- seconds that threads waited for each other, all together
+  own_memory  INTEGER NOT NULL,     -- the engine's own, subtracted from all others
+  peak_live   INTEGER NOT NULL,     -- the most that was allocated and not freed, as asked for
+  end_live    INTEGER NOT NULL,
+  failed      INTEGER NOT NULL,     -- allocations that returned no memory
+  lateness    REAL NOT NULL         -- seconds that an event was late at most, where the pace is the recorded one
+) WITHOUT ROWID;
+
+-- The heap over the trace's time.
+CREATE TABLE replay_point (
+  trial INTEGER NOT NULL REFERENCES trial,
+  point INTEGER NOT NULL,           -- from 0
+  t     REAL NOT NULL,              -- seconds since the trace began, in its own time
+  heap  INTEGER NOT NULL,
+  live  INTEGER NOT NULL,
+  PRIMARY KEY (trial, point)
+) WITHOUT ROWID;
+
+-- The heap at the trace's marks.
+CREATE TABLE replay_mark (
+  trial INTEGER NOT NULL REFERENCES trial,
+  mark  INTEGER NOT NULL,           -- from 0, as in the fact "replay"
+  heap  INTEGER NOT NULL,
+  live  INTEGER NOT NULL,
+  PRIMARY KEY (trial, mark)
+) WITHOUT ROWID;
+
+-- How long calls took, of a sample of them.
+CREATE TABLE replay_latency (
+  trial     INTEGER NOT NULL REFERENCES trial,
+  operation TEXT NOT NULL,          -- malloc, calloc, aligned, realloc, free, free_sized
+  largest   INTEGER NOT NULL,       -- bytes: the largest block of the size class; 2^48: no limit
+  calls     INTEGER NOT NULL,
+  p50       REAL,                   -- ns; none where nothing was sampled
+  p99       REAL,
+  PRIMARY KEY (trial, operation, largest)
+) WITHOUT ROWID;

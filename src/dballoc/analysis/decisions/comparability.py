@@ -98,6 +98,11 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
     if a.levels != b.levels:
         no_speed.append(_format_difference("levels", a.levels, b.levels))
     no_memory = [*no_speed, *_compare_histories(a, b)]
+    no_memory += [
+        f"the trace of the {which} was recorded from some moment on"
+        for which, campaign in (("first", first), ("second", second))
+        if not campaign.has_whole_heap
+    ]
     idle = (
         [] if a.time.idle == b.time.idle else [f"idle {a.time.idle:g} s against {b.time.idle:g} s"]
     )
@@ -154,8 +159,20 @@ def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
         ("load options", _format_options(a.load.options), _format_options(b.load.options)),
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
+        *_pair_replays(a, b),
     ]
     return _list_differences(pairs)
+
+
+def _pair_replays(a: Experiment, b: Experiment) -> list[_Setting]:
+    """Return what both must replay, and how; of one that replays nothing, None."""
+    first, second = a.replay, b.replay
+    return [
+        ("trace", first and first.sha256[:16], second and second.sha256[:16]),
+        ("replay's mode", first and first.mode, second and second.mode),
+        ("replay's speed", first and first.speed, second and second.speed),
+        ("pages touched", first and first.touch, second and second.touch),
+    ]
 
 
 def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from dballoc.analysis.decisions.sequential_test import (
     PROCEDURE_VERSION,
     THROUGHPUT,
     Procedure,
+    declare_replay_shares,
     declare_shares,
 )
 
@@ -76,5 +77,10 @@ def declare_diff_levels(
         return dict.fromkeys(names, ERROR / max(1, variants * len(names)))
     designs = {design for _, design in measures}
     workloads = max(1, *(names.count(speed) for speed in ("cpu", "tps")))
-    shares = declare_shares(designs, variants + 1, workloads)
+    replays = "cpu" in names and "duet" not in designs
+    shares = (
+        declare_replay_shares(variants + 1, workloads, judges_memory=True)
+        if replays
+        else declare_shares(designs, variants + 1, workloads)
+    )
     return {name: shares[_MEASURES[name]].of_each for name in names}

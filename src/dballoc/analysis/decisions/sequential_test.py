@@ -196,6 +196,19 @@ def declare_shares(
     }
 
 
+def declare_replay_shares(
+    variants: int, workloads: int, *, judges_memory: bool
+) -> dict[str, Share]:
+    """Return what each measure of a campaign of replays may err: peak heap 2.5 %, unless it is not
+    judged, and CPU per event 2.5 %. ``variants`` counts the baseline.
+    """
+    others = max(1, variants - 1)
+    shares = {CPU: Share(error=SPEED_ERROR, comparisons=others * workloads)}
+    if judges_memory:
+        shares[MEMORY] = Share(error=MEMORY_ERROR, comparisons=others)
+    return shares
+
+
 def declare_current_procedure(
     planned_blocks: int, shares: Mapping[str, Share], budget_looks: Collection[int] = ()
 ) -> Procedure:

@@ -28,7 +28,8 @@ def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
     ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has
     ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, with the
     baseline's two runs of a block averaged first. The duet has ``cpu`` per transaction, where two
-    variants are compared through the baseline that ran beside each.
+    variants are compared through the baseline that ran beside each. Replays have ``rss_peak`` and
+    ``cpu`` per event.
     """
     rows = []
     if "solo" in campaign.designs:
@@ -36,11 +37,12 @@ def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
             campaign, _collect_solo_logs(campaign.good, "rss_peak"), "rss_peak", None
         )
         top = compute_levels(campaign).filter(pl.col("threads") == max(campaign.experiment.threads))
+        column, measure = ("cpu_per_op", "cpu") if campaign.is_replay else ("tps", "tps")
         for workload in campaign.experiment.workloads:
             rows += _compare_pairs(
                 campaign,
-                _collect_solo_logs(top.filter(pl.col("workload") == workload), "tps"),
-                "tps",
+                _collect_solo_logs(top.filter(pl.col("workload") == workload), column),
+                measure,
                 workload,
             )
     if "duet" in campaign.designs:

@@ -11,11 +11,13 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
+    CPU,
     MEMORY,
     Procedure,
     count_comparisons,
     declare_current_procedure,
     declare_procedure,
+    declare_replay_shares,
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
@@ -42,7 +44,8 @@ FLOOR_TO_VARIANT_VARIANCE = {"solo": 1.5 / 2, "duet": 1.0}
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric of a ``design``. ``workload`` is None for a metric of the whole trial; ``better``:
-    "higher" or "lower".
+    "higher" or "lower"; ``name``: what sentences and headings call it, where that is not what a
+    server's metric of this kind is called.
     """
 
     key: str
@@ -51,6 +54,7 @@ class Metric:
     better: str
     workload: str | None = None
     design: str = "solo"
+    name: str = ""
 
     @property
     def question(self) -> Question | None:
@@ -116,8 +120,10 @@ class Comparisons:
 def list_metrics(campaign: Campaign) -> list[Metric]:
     """Return the metrics that variants are compared in: solo throughput at the highest level, peak
     and idle RSS; duet CPU per transaction. Version 1 of the procedure judges all of them, version 2
-    all but idle RSS.
+    all but idle RSS. Of a replay: CPU per event, peak and idle heap.
     """
+    if campaign.is_replay:
+        return _list_replay_metrics(campaign)
     duet = [
         Metric(
             key=f"cpu:{w}",
@@ -131,6 +137,32 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
         if "duet" in campaign.designs
     ]
     return [*duet, *(_list_solo_metrics(campaign) if "solo" in campaign.designs else [])]
+
+
+def _list_replay_metrics(campaign: Campaign) -> list[Metric]:
+    """Return the metrics of a replay. Peak heap is not judged if the recording began late: what had
+    been allocated before is missing under every malloc.
+    """
+    memory = [("rss_peak", "peak heap")]
+    if campaign.experiment.time.idle:
+        memory.append(("rss_idle", "idle heap after the last event"))
+    return [
+        *(
+            Metric(
+                key=f"cpu:{w}",
+                title="CPU per event",
+                unit="ns",
+                better="lower",
+                workload=w,
+                name="CPU per event",
+            )
+            for w in campaign.experiment.workloads
+        ),
+        *(
+            Metric(key=key, title=title, unit="bytes", better="lower", name=title)
+            for key, title in memory
+        ),
+    ]
 
 
 def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
@@ -175,7 +207,11 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
     if campaign.procedure_version > 1:
         left_out = json.loads(campaign.facts["duet"]).get("left_out", {})
-        shares = declare_shares(campaign.designs, variants, workloads, len(left_out))
+        shares = (
+            declare_replay_shares(variants, workloads, judges_memory=campaign.has_whole_heap)
+            if campaign.is_replay
+            else declare_shares(campaign.designs, variants, workloads, len(left_out))
+        )
         budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
         declared = {
             d: declare_current_procedure(planned[d], shares, budget_looks.get(d, ()))
@@ -193,7 +229,13 @@ def compare_with_baseline(campaign: Campaign) -> Comparisons:
     """Compare the campaign's variants by its declared procedure."""
     declared = declare_procedures(campaign)
     all_metrics = list_metrics(campaign)
-    judged = [m for m in all_metrics if campaign.procedure_version == 1 or m.question]
+    judged = [
+        m
+        for m in all_metrics
+        if campaign.procedure_version == 1
+        or m.question == "speed"
+        or (m.question == "memory" and campaign.has_whole_heap)
+    ]
     at_look = select_judged_blocks(campaign, declared)
     family: list[Comparison] = []
     floor: list[Comparison] = []
@@ -349,9 +391,8 @@ def _select_values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
             & (pl.col("workload") == metric.workload)
             & (pl.col("threads") == top)
         )
-        return steps.select("block", "variant", "role", pl.col("tps").alias("value")).drop_nulls(
-            "value"
-        )
+        value = pl.col("cpu") / pl.col("window_events") if metric.measure == CPU else pl.col("tps")
+        return steps.select("block", "variant", "role", value.alias("value")).drop_nulls("value")
     # With a start for each level, the highest peak of the starts and the idle RSS after the highest
     # level count; with one for each workload, the highest of both.
     rows = campaign.good.drop_nulls(metric.key)

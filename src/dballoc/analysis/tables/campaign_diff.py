@@ -44,6 +44,13 @@ _TITLES = {
     "qps": "queries per second",
     "cpu": "CPU per transaction",
 }
+# What a replay's figures are called; others than these it has not.
+_REPLAY_TITLES = {
+    "cpu": "CPU per event",
+    "rss": "peak heap",
+    "rss_idle": "idle heap after the last event",
+    "tps": "events per second",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +152,8 @@ def compare_campaigns(
         baseline_comparison.declare_procedures(second),
     )
     versions = first.procedure_version, second.procedure_version
-    measures = _list_measures(first, pairing, _list_primary(versions))
+    primary = ("cpu", "rss") if first.is_replay else _list_primary(versions)
+    measures = _list_measures(first, pairing, primary)
     levels = _list_levels(measures, procedures, len(names), versions)
     faults = (
         _list_faults(first, pairing.baseline if relative else None),
@@ -253,7 +261,10 @@ def _list_measures_named(
     name: str, first: Campaign, pairing: Pairing, primary: tuple[str, ...]
 ) -> list[Measure]:
     """Return the measure of the whole trial, or of each workload; none if it is not comparable."""
-    title, better = _TITLES.get(name, f"response time, {name}"), MEASURES[name]
+    if first.is_replay and name not in _REPLAY_TITLES:
+        return []
+    titles = _REPLAY_TITLES if first.is_replay else _TITLES
+    title, better = titles.get(name, f"response time, {name}"), MEASURES[name]
     of_trial = Measure(name=name, title=title, better=better, primary=name in primary)
     if name == "rss":
         return [] if pairing.no_memory else [of_trial]

@@ -210,6 +210,11 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
     # First of all: everything below takes the present THP settings for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
+    if experiment.replay:
+        raise UsageError(
+            f"replay: this experiment is a replay's, of {experiment.replay.trace}; run it with "
+            "dballoc replay"
+        )
     _refuse_builds_from_source(experiment)
     missing_fetches.check_missing_fetches(experiment)
     sysbench = replace(

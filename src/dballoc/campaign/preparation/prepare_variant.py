@@ -6,16 +6,15 @@ import json
 import os
 import resource
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dballoc.allocators import find_library as find_allocator
-from dballoc.allocators import proof_of_use, reported_tunables, server_environment, tunables
+from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.tunables import VariantSetting
-from dballoc.campaign.preparation import data_contents, malloc_on_this_host, variant_malloc
+from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.data_contents import DataContents
+from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment, Server, Variant
@@ -24,7 +23,6 @@ from dballoc.host.settings import thp
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load.workload import Workload
-from dballoc.profile.heap import probe_launch
 from dballoc.servers import build as find_build
 from dballoc.servers import client_programs
 from dballoc.servers.build import Build
@@ -98,27 +96,13 @@ class VariantInputs:
     contents: DataContents
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ProvedMalloc:
-    """A variant's malloc, proved in ``build`` under ``env``; the rest as in
-    :class:`PreparedVariant`.
-    """
-
-    build: Build
-    allocator: Allocator
-    env: dict[str, str]
-    bindings: proof_of_use.Bindings
-    settings: tuple[VariantSetting, ...]
-    wrappers: tuple[str, ...]
-
-
 def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     """Find and check all that a variant needs. UsageError for what this machine cannot do."""
     experiment = inputs.experiment
     where = f"variant {variant.name!r}"
     server = experiment.server_of(variant)
     build = _find_build(where, server, inputs.user)
-    malloc = _prepare_malloc(where, inputs, build, variant)
+    malloc = prove_malloc(where, experiment, inputs.user, build, variant)
     _check_thp(where, variant)
     server_cpus, client_cpus = _choose_cpus(experiment, variant)
     works = [inputs.sysbench.workload(name) for name in experiment.loads]
@@ -277,97 +261,6 @@ def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | 
         return int(value) if value.isdigit() else parse_size(value)
     except ValueError as error:
         raise UsageError(f"{where}: server option {name}: {error}") from None
-
-
-# -- its malloc
-# --------------------------------------------------------------------------------------
-
-
-def _prepare_malloc(
-    where: str, inputs: VariantInputs, build: Build, variant: Variant
-) -> _ProvedMalloc:
-    """Choose the variant's malloc, and prove that the server uses it with the variant's settings.
-    UsageError if it does not.
-    """
-    experiment = inputs.experiment
-    try:
-        malloc = variant_malloc.choose_malloc(build, experiment.server_of(variant), variant)
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
-    allocator = malloc.allocator
-    before = ((_find_thp_shim(),) if variant.wants_huge_pages else ()) + malloc.preloaded_before
-    probe = (probe_launch.find_probe_library(),) if experiment.profile == "heap" else ()
-    for library in (*before, *allocator.libraries, *probe):
-        if blocked := inputs.user.blocked_at(library):
-            raise UsageError(
-                f"{where}: preload {library}: the server runs as {inputs.user.name}, which may not "
-                f"read {blocked}"
-            )
-    if variant.tunables and not allocator.entry["tunables"]:
-        raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
-    malloc_on_this_host.check_page_size(where, allocator, (*before, *allocator.libraries))
-    command = [os.fspath(malloc.build.executable)]
-    settings = _check_settings(where, command, allocator, variant, before)
-    env = server_environment.build_environment(
-        os.environ, allocator, variant.tunables, variant.env, before
-    )
-    env = malloc_on_this_host.set_rseq(where, allocator, command, env)
-    wrappers = variant_malloc.find_wrappers(before)
-    bindings = _prove_malloc(where, malloc.build, env, allocator, wrappers)
-    if settings:
-        reported = reported_tunables.read_reported_settings(allocator, command, env)
-        if mismatch := tunables.find_setting_not_taken(allocator, settings, reported):
-            raise UsageError(f"{where}: {mismatch}")
-    return _ProvedMalloc(
-        build=malloc.build,
-        allocator=allocator,
-        env=env,
-        bindings=bindings,
-        settings=tuple(settings),
-        wrappers=wrappers,
-    )
-
-
-def _check_settings(
-    where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]
-) -> list[VariantSetting]:
-    """Return the settings that the variant gives its allocator. UsageError if the allocator does
-    not know one of them.
-    """
-    settings = tunables.list_variant_settings(allocator, variant.tunables, variant.env, where)
-    env = server_environment.build_environment(os.environ, allocator, {}, {}, before)
-    if settings:
-        names = reported_tunables.list_reported_names(allocator, command, env)
-        tunables.check_settings(allocator, settings, names, where)
-    glibc = find_allocator.find_allocator("glibc")
-    if allocator.name != glibc.name and (text := variant.env.get("GLIBC_TUNABLES")):
-        # Other parts of glibc read it under any malloc.
-        others = tunables.list_variant_settings(glibc, {}, {"GLIBC_TUNABLES": text}, where)
-        tunables.check_settings(
-            glibc, others, reported_tunables.list_reported_names(glibc, command, env), where
-        )
-    return settings
-
-
-def _prove_malloc(
-    where: str, build: Build, env: dict[str, str], allocator: Allocator, wrappers: tuple[str, ...]
-) -> proof_of_use.Bindings:
-    """Return the malloc bindings of the server. UsageError if they are not the allocator's."""
-    complaints = allocator.entry.get("complaints", [])
-    try:
-        bindings = proof_of_use.read_bindings([os.fspath(build.executable)], env)
-        proof_of_use.check_bindings(bindings, allocator.providers, complaints, wrappers)
-    except proof_of_use.NotProved as error:
-        wanted = ", ".join(Path(p).name for p in allocator.providers)
-        raise variant_malloc.make_proof_error(where, error, build, wanted) from None
-    return bindings
-
-
-def _find_thp_shim() -> Path:
-    shim = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
-    if not shim.exists():
-        raise UsageError("thp: dballoc's native parts are not built; run make setup")
-    return shim
 
 
 # -- the host and the clients

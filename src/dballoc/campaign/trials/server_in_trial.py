@@ -20,7 +20,7 @@ from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
-from dballoc.campaign.trials.with_heap_probe import add_heap_probe
+from dballoc.campaign.trials.with_instrument import Instrument, add_instrument
 from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
@@ -64,7 +64,7 @@ class ServerLife:
     :meth:`shut_down`; :meth:`clean_up` at any point.
 
     ``directory`` is for the raw files; ``record`` becomes its rows in the results database;
-    ``probed``: with the heap probe.
+    ``instrument``: preloaded ahead of the malloc; then nothing is measured.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ServerLife:
         *,
         cpus: frozenset[int] | None = None,
         thp_disable: bool = False,
-        probed: bool = False,
+        instrument: Instrument | None = None,
     ) -> None:
         self.context = context
         self.prepared: PreparedVariant = context.setting.variants[variant]
@@ -96,8 +96,7 @@ class ServerLife:
         self._running: private_server.Running | None = None
         self._sampler: ProcessSampler | None = None
         self._counters: ServerCounters | None = None
-        # Under the heap probe nothing is measured.
-        self._counted_events = () if probed else context.setting.countable.events
+        self._counted_events = () if instrument else context.setting.countable.events
         self._asked_to_stop = 0.0
         # The THP settings that the host must have while this server runs.
         self.host_thp: Mapping[str, str] = {}
@@ -105,8 +104,10 @@ class ServerLife:
         self.scratch = self._copy.scratch
         self.run_directory = directories.make_run_directory(context.custody.scratch)
         self.private_directory = directories.make_run_directory(context.custody.scratch)
-        if probed:
-            self.prepared = add_heap_probe(self.prepared, self.run_directory)
+        if instrument:
+            self.prepared = add_instrument(
+                self.prepared, self.run_directory, instrument, context.setting.experiment
+            )
         self.examiner = self._make_examiner()
 
     @property

@@ -1,6 +1,7 @@
 """One solo trial: start the server, run the steps, stop it. A fault is a result, not an error."""
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dballoc.campaign.trials.replica import (
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
 from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
 from dballoc.campaign.trials.trial_rows import StepMeasurements
+from dballoc.campaign.trials.with_instrument import Instrument
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
 from dballoc.host.guardian.guardian_client import Exit
@@ -49,7 +51,7 @@ def run_trial(
     """Run one trial with its raw files in ``directory``. Interrupted if the user stops dballoc;
     OSError if that disk is full.
     """
-    return _run_and_clean_up(_Trial(context, slot, template, directory))
+    return _run_and_clean_up(SoloTrial(context, slot, template, directory))
 
 
 def run_heap_profile(
@@ -61,13 +63,22 @@ def run_heap_profile(
     """
     heap_directory = directory / "heap"
     heap_directory.mkdir()
-    record = _run_and_clean_up(_Trial(context, slot, template, heap_directory, probed=True)).trial
+    experiment, tables = context.setting.experiment, context.setting.contents.tables
+    probed = SoloTrial(
+        context,
+        slot,
+        template,
+        heap_directory,
+        instrument="heap probe",
+        steps=plan_probe_steps(experiment, slot, tables),
+    )
+    record = _run_and_clean_up(probed).trial
     if record["outcome"] == "fault":
         context.observer.notice(f"{slot.variant}: no heap profile: {record['fault_text']}")
         (heap_directory / "heap.txt").write_text(f"{record['fault_text']}\n", encoding="utf-8")
 
 
-def _run_and_clean_up(trial: "_Trial") -> TrialRecord:
+def _run_and_clean_up(trial: "SoloTrial") -> TrialRecord:
     try:
         return trial.run()
     finally:
@@ -86,8 +97,14 @@ class _Series:
     intervals: list[Interval] = field(default_factory=list)
 
 
-class _Trial:
-    """One start of one variant with its steps, measured or under the heap probe."""
+# Told after the start (no step) and after each step, with the most bytes of RSS in it.
+Watch = Callable[[ServerLife, Step | None, int], None]
+
+
+class SoloTrial:
+    """One start of one variant with its steps, measured or under an ``instrument``. ``steps``: None
+    for those of a measured trial; ``watch``: told of the steps.
+    """
 
     def __init__(
         self,
@@ -95,7 +112,10 @@ class _Trial:
         slot: Slot,
         template: Template,
         directory: Path,
-        probed: bool = False,
+        *,
+        instrument: Instrument | None = None,
+        steps: Sequence[Step] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.context = context
         self.prepared = context.setting.variants[slot.variant]
@@ -105,7 +125,7 @@ class _Trial:
             template,
             directory,
             cpus=self.prepared.server_cpus,
-            probed=probed,
+            instrument=instrument,
         )
         self.experiment = context.setting.experiment
         self.primary: Primary | None = None
@@ -115,18 +135,23 @@ class _Trial:
                 context.custody, context.setting.user, self.prepared, template, directory
             )
             self.replica = Replica(self.life, self.primary, self.experiment.replica.catch_up)
-        self.profile = profiling.profile_heap if probed else profiling.profile_contention
-        steps = plan_probe_steps if probed else plan_steps
-        self.steps = steps(self.experiment, slot, context.setting.contents.tables)
+        is_probed = instrument == "heap probe"
+        self.profile = profiling.profile_heap if is_probed else profiling.profile_contention
+        tables = context.setting.contents.tables
+        self.steps = list(steps or plan_steps(self.experiment, slot, tables))
+        self.watch = watch
         self.last_load = next((s for s in reversed(self.steps) if s.kind == "level"), None)
         self.sampler_cost = 0.0
         self.record = self.life.record
 
     def run(self) -> TrialRecord:
+        """Run the steps. A fault of the server is in the record."""
         when = "its start"
         try:
             self.life.host_thp = switch_thp(self.context, self.prepared.variant.host_settings)
             self._start_servers()
+            if self.watch:
+                self.watch(self.life, None, 0)
             for step in self.steps:
                 when = step.title
                 self._run_step(step)
@@ -210,6 +235,8 @@ class _Trial:
         self._keep_step(measurements, series)
         self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
         self.life.take_mark(step.number)
+        if self.watch:
+            self.watch(self.life, step, peak)
         if step is self.last_load:
             self.life.keep_ledger()
         if step.kind == "idle" and self.life.mark:

@@ -35,6 +35,7 @@ class PlainDisplay(Observer):
         self.console = console
         self.total = self.done = 0
         self.per_block: dict[str, int] = {}
+        self.replays, self.speed, self.memory = False, "tps", "peak RSS"
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +55,8 @@ class PlainDisplay(Observer):
             plan.finished_trials,
             plan.trials_per_block,
         )
+        if plan.replays:
+            self.replays, self.speed, self.memory = True, "events/s", "peak heap"
         blocks = " and ".join(f"{number} {design} blocks" for design, number in plan.blocks.items())
         self._line(
             f"{plan.name}: {blocks}, {plan.trials} trials to run, about {minutes(plan.seconds)}"
@@ -73,8 +76,9 @@ class PlainDisplay(Observer):
         role = f" ({slot.role})" if slot.role != "V" else ""
         level = f" in {slot.workload}" if slot.workload is not None else ""
         level += f" at {slot.level} threads" if slot.level is not None else ""
-        speed = f"{tps:,.0f} tps, " if tps is not None else ""
-        outcome = f"FAULT: {safe(fault)}" if fault else f"{speed}peak RSS {mebibytes(rss_peak)}"
+        speed = f"{tps:,.0f} {self.speed}, " if tps is not None else ""
+        peak = f"{self.memory} {mebibytes(rss_peak)}"
+        outcome = f"FAULT: {safe(fault)}" if fault else f"{speed}{peak}"
         self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
 
     def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
@@ -154,7 +158,7 @@ class LiveDisplay(PlainDisplay):
         role = f" ({slot.role})" if slot.role != "V" else ""
         self._now |= {
             "variant": slot.variant + role,
-            "step": "starting",
+            "step": "replaying" if self.replays else "starting",
             "tps": "–",
             "latency": "–",
             "RSS": "–",
@@ -196,6 +200,9 @@ class LiveDisplay(PlainDisplay):
             "latency": self._latency,
             "RSS": "RSS",
         }
+        if self.replays:
+            # A replay is not looked into while it runs.
+            names = {key: names[key] for key in ("block", "variant", "step")}
         table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
         remaining = minutes(max(0.0, self._ends - time.monotonic()))
         table.add_row(

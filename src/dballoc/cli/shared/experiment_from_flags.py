@@ -75,6 +75,15 @@ def experiment(
     return model
 
 
+def make_record_changes(record: bool, limit: str | None) -> Table:
+    """Return the experiment's key that ``--record`` and ``--limit`` change. UsageError for a limit
+    of nothing.
+    """
+    if limit is not None and not record:
+        raise UsageError("--limit: of what? It goes with --record")
+    return {"record": {} if limit is None else {"limit": limit}} if record else {}
+
+
 def make_scale_layer(scale: str, file: Path | None, name: str) -> Callable[[Table], Table]:
     """Return the layer that makes an experiment smaller, as ``--scale`` asks for: the experiment of
     ``file``, else the shipped one of that ``name``.

@@ -9,7 +9,8 @@ from rich.console import Console
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.campaign import run_blocks
 from dballoc.campaign.extension import Extension
-from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.run_blocks import SERVERS, CampaignKind
+from dballoc.campaign.session import RunSetting
 from dballoc.cli.shared.campaign_display import display
 from dballoc.errors import Failure
 from dballoc.report import write_report_outputs
@@ -25,20 +26,21 @@ ENDINGS = {
 
 
 def perform(
-    setting: PreparedCampaign,
+    setting: RunSetting,
     directory: Path,
     show: Callable[[], None],
     console: Console,
     preference: Preference = LEAST_MEMORY,
     report: bool = True,
     extension: Extension | None = None,
+    kind: CampaignKind = SERVERS,
 ) -> None:
-    """Run or resume the campaign, or its ``extension``, write its ``report``, and ``show`` the
-    answer. ``console`` is for everything else. Failure if no trial ended well; typer.Exit after an
-    interruption; UsageError and Failure as the campaign raises them.
+    """Run or resume the campaign of this ``kind``, or its ``extension``, write its ``report``, and
+    ``show`` the answer. ``console`` is for everything else. Failure if no trial ended well;
+    typer.Exit after an interruption; UsageError and Failure as the campaign raises them.
     """
     with display(console) as watcher:
-        ending = run_blocks.run_campaign(setting, directory, watcher, extension)
+        ending = run_blocks.run_campaign(setting, directory, watcher, extension, kind)
     blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{ENDINGS[ending.why]} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):

@@ -113,6 +113,18 @@ ProfileAt = Annotated[
         "under every workload at the highest level.",
     ),
 ]
+Recorded = Annotated[
+    bool,
+    typer.Option(
+        "--record",
+        help="Also record every allocation of the baseline, in a start of its own, as a trace for "
+        "dballoc replay.",
+    ),
+]
+RecordLimit = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="With --record: of the raw recording; default: 4G."),
+]
 NoCounters = Annotated[
     bool,
     typer.Option(
@@ -180,6 +192,8 @@ def bench(
     memory: Memory = None,
     profile: Profiled = None,
     profile_at: ProfileAt = None,
+    record: Recorded = False,
+    limit: RecordLimit = None,
     no_counters: NoCounters = False,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,
@@ -247,6 +261,7 @@ def _read_experiment(arguments: dict[str, Any]) -> Experiment:
     """Return the experiment that the verb's arguments describe."""
     file, shipped, scale = (arguments[name] for name in ("experiment", "named", "scale"))
     changes = experiment_from_flags.changes_of(arguments)
+    changes |= experiment_from_flags.make_record_changes(arguments["record"], arguments["limit"])
     layers = server_options_sources.layers(
         arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
     )

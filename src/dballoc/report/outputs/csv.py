@@ -7,6 +7,12 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
+from dballoc.analysis.replay.replay_facts import read_replay_facts
+from dballoc.analysis.replay.replay_tables import (
+    average_curves,
+    average_latencies,
+    average_replays,
+)
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.tables import (
     counters,
@@ -94,13 +100,14 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     """
     if campaign.imported:
         return imported_results.collect_imported_tables(campaign)
+    if campaign.is_replay:
+        return _collect_replay_tables(campaign, comparisons)
     changed = [
         level_curves.compute_relative_levels(campaign, m).with_columns(measure=pl.lit(m))
         for m in CHANGES
     ]
     time = build_time_series(campaign)
     counted = counters.build_counter_table(campaign)
-    baseline = campaign.experiment.baseline
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         **(
@@ -118,20 +125,44 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         ),
         "timeline": time.series,
         "steps": time.steps,
-        "comparisons": _tabulate_comparisons(
-            [*comparisons.family, *(c for c in comparisons.descriptive if c.variant != baseline)],
-            comparisons,
-        ),
-        "floor": _tabulate_comparisons(
-            [*comparisons.floor, *(c for c in comparisons.descriptive if c.variant == baseline)],
-            comparisons,
-        ),
+        **_collect_comparisons(comparisons, campaign.experiment.baseline),
         "pairs": compare_all_pairs(campaign),
         "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,
         **({"counters": counted} if counted.height else {}),
         **_tabulate_post(campaign),
+    }
+
+
+def _collect_comparisons(comparisons: Comparisons, baseline: str) -> dict[str, pl.DataFrame]:
+    others = [c for c in comparisons.descriptive if c.variant != baseline]
+    floor = [c for c in comparisons.descriptive if c.variant == baseline]
+    return {
+        "comparisons": _tabulate_comparisons([*comparisons.family, *others], comparisons),
+        "floor": _tabulate_comparisons([*comparisons.floor, *floor], comparisons),
+    }
+
+
+# What columns of the store hold of a replay.
+_HEAP = {"rss_start": "heap_start", "rss_peak": "heap_peak", "rss_idle": "heap_idle"}
+
+
+def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:
+    """Return the tables of a campaign of replays; ns where a column is of calls or events."""
+    facts = read_replay_facts(campaign)
+    trials = campaign.trials.drop("log_tail", "proof", "level", "workload")
+    return {
+        "trials": trials.join(campaign.replay, on="trial", how="left").rename(_HEAP),
+        "replays": average_replays(campaign),
+        "heap": average_curves(campaign, facts),
+        "calls": average_latencies(campaign),
+        "marks": campaign.of(campaign.replay_mark).drop("trial_level", "trial_workload"),
+        **_collect_comparisons(comparisons, campaign.experiment.baseline),
+        "pairs": compare_all_pairs(campaign),
+        "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
+        "blocks": campaign.block,
+        "variants": campaign.variant,
     }
 
 

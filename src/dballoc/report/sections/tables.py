@@ -517,6 +517,8 @@ def tabulate_environment(campaign: Campaign) -> Table:
     """Return the machine and the tools."""
     facts, e = campaign.facts, campaign.environment
     on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
+    sysbench = f"sysbench {facts['sysbench']}, " if "sysbench" in facts else ""
+    ran = "replays" if campaign.is_replay else "servers"
     rows: list[tuple[str, str | None]] = [
         ("host", f"{e.get('host')} ({on_off})"),
         (
@@ -538,11 +540,10 @@ def tabulate_environment(campaign: Campaign) -> Table:
             f"{', sizes: ' + e['thp_sizes'] if e.get('thp_sizes') else ''}",
         ),
         ("ASLR, overcommit", f"{e.get('aslr')}, {e.get('overcommit')}"),
-        ("started by", f"{e.get('user')}; servers ran as {facts.get('server_user')}"),
+        ("started by", f"{e.get('user')}; {ran} ran as {facts.get('server_user')}"),
         (
             "tools",
-            f"dballoc {facts.get('dballoc')}, sysbench {facts.get('sysbench')}, Python "
-            f"{e.get('python')}",
+            f"dballoc {facts.get('dballoc')}, {sysbench}Python {e.get('python')}",
         ),
         ("began (UTC)", _format_moment(float(facts["started"]))),
         ("seed", facts.get("seed")),

@@ -81,8 +81,8 @@ def make_answer_table(
 
 def _list_titles(metrics: Sequence[Metric]) -> dict[str, str]:
     """Return the headings by the metrics' kinds, memory first."""
-    kinds = {m.key.partition(":")[0] for m in metrics}
-    return {kind: title for kind, title in _TITLES.items() if kind in kinds}
+    names = {m.measure: m.name for m in metrics}
+    return {kind: names[kind] or title for kind, title in _TITLES.items() if kind in names}
 
 
 def _make_judge(

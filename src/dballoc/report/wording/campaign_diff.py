@@ -20,6 +20,7 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.welch import Contrast
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.experiment.model import REPLAY
 from dballoc.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
@@ -271,6 +272,8 @@ def describe_comparison(
 
 
 def _title_measure(measure: Measure) -> str:
+    if measure.workload == REPLAY:
+        return f"{measure.title}, second ÷ first (better: {measure.better})"
     width = f" at {count(measure.threads or 0, 'client')}" if measure.design == "solo" else ""
     where = f"{measure.workload}, {measure.title}{width}" if measure.workload else measure.title
     return f"{where}, second ÷ first (better: {measure.better})"

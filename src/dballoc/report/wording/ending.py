@@ -82,7 +82,7 @@ def name_figure(comparison: Comparison, comparisons: Comparisons) -> str:
     """Return ``throughput``, with its workload where there are several."""
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
     kind, _, workload = comparison.metric.key.partition(":")
-    name = _NAMES.get(kind, comparison.metric.title)
+    name = comparison.metric.name or _NAMES.get(kind, comparison.metric.title)
     return f"{name} in {workload}" if several and workload else name
 
 

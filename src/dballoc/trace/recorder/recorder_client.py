@@ -66,6 +66,11 @@ class Recorder:
                 f"the recorder in process {self.pid} does not say its {error.args[0]}"
             ) from None
 
+    def count_buffers(self) -> int:
+        """Return how many of its buffers it has touched so far. Failure if it does not answer."""
+        words = preload_socket.parse_status(self.place.ask("status"))
+        return preload_socket.select_figures(words).get("buffers", 0)
+
     def start(self) -> None:
         """Have it begin a recording. Failure if it cannot, or records already."""
         self.place.ask("start")

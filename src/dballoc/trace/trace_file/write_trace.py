@@ -55,7 +55,8 @@ def pack_trace(trace: Trace) -> Iterator[bytes]:
     trace = number_by_thread(trace)
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
     yield layout.MAGIC
-    header = json.dumps(_make_header(trace), ensure_ascii=True, allow_nan=False).encode()
+    text = json.dumps(_make_header(trace), ensure_ascii=True, allow_nan=False, default=int)
+    header = text.encode()
     yield _pack(compressor, BlockKind.HEADER, header)
     yield from _pack_patterns(compressor, trace)
     bases = find_bases(trace)

@@ -1,0 +1,106 @@
+"""How far replays are from the recorded process itself, where its memory was measured while it was
+recorded: at the marks of the trace. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
+
+# The names of what is measured at a mark: resident bytes, those of malloc's memory among them, and
+# the most resident bytes since the mark before.
+RSS, HEAP, RSS_PEAK = "rss", "heap", "rss_peak"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkFidelity:
+    """The heap at a mark: ``real`` of the recorded process, ``replayed`` under the same malloc,
+    bytes.
+    """
+
+    t: float
+    name: str
+    real: int
+    replayed: float
+
+    @property
+    def error(self) -> float:
+        """By which share the replay has more."""
+        return self.replayed / self.real - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fidelity:
+    """The replay under the recorded malloc, as ``variant``, beside the recorded process: peak heap,
+    in bytes, and the heap at the marks. ``peak_is_estimated``: whether the real peak is the
+    high-water mark of RSS less what was not heap; else it is the most at any mark, on both sides.
+    """
+
+    variant: str
+    real_peak: int
+    replayed_peak: float
+    peak_is_estimated: bool
+    marks: list[MarkFidelity]
+
+    @property
+    def error(self) -> float:
+        """By which share the replay's peak is higher."""
+        return self.replayed_peak / self.real_peak - 1
+
+
+def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
+    """Compare the replay under the recorded malloc with the recorded process. None if its memory
+    was not measured, or if no variant is that malloc without settings of its own.
+    """
+    variant = find_recorded_variant(campaign, facts.allocator)
+    measured = [(i, mark) for i, mark in enumerate(facts.marks) if mark.truth.get(HEAP, 0) > 0]
+    if variant is None or not measured:
+        return None
+    heaps = _average_marks(campaign, variant)
+    marks = [
+        MarkFidelity(t=m.t, name=m.name, real=m.truth[HEAP], replayed=heaps[i])
+        for i, m in measured
+        if i in heaps
+    ]
+    peaks = campaign.good.filter(pl.col("variant") == variant)["rss_peak"].drop_nulls()
+    if not marks or not len(peaks):
+        return None
+    estimate = estimate_real_peak([m for _, m in measured])
+    return Fidelity(
+        variant=variant,
+        real_peak=estimate or max(m.real for m in marks),
+        replayed_peak=sum(peaks) / len(peaks) if estimate else max(m.replayed for m in marks),
+        peak_is_estimated=estimate is not None,
+        marks=marks,
+    )
+
+
+def estimate_real_peak(marks: list[RecordedMark]) -> int | None:
+    """Return the recorded process's peak heap in bytes: the high-water mark of its RSS, less what
+    of RSS was not heap at the mark. None where no high-water mark was taken.
+    """
+    peaks = [
+        m.truth[RSS_PEAK] - (m.truth[RSS] - m.truth[HEAP])
+        for m in marks
+        if m.truth.keys() >= {RSS, HEAP, RSS_PEAK}
+    ]
+    return max(max(peaks), *(m.truth[HEAP] for m in marks)) if peaks else None
+
+
+def find_recorded_variant(campaign: Campaign, allocator: str) -> str | None:
+    """Return the variant whose malloc is the recorded one, without settings of its own."""
+    name = allocator.split()[0] if allocator.split() else ""
+    allocators: Mapping[str, str] = dict(campaign.variant.select("name", "allocator").iter_rows())
+    for variant in campaign.experiment.variant:
+        if allocators[variant.name] == name and not variant.tunables and not variant.env:
+            return variant.name
+    return None
+
+
+def _average_marks(campaign: Campaign, variant: str) -> dict[int, float]:
+    """Return the mean heap of a variant's good trials at each mark."""
+    rows = campaign.of(campaign.replay_mark).filter(pl.col("variant") == variant)
+    return dict(rows.group_by("mark").agg(pl.col("heap").mean()).iter_rows())

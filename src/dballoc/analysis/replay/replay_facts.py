@@ -1,0 +1,78 @@
+"""What a campaign of replays knows of its trace: the fact ``replay``. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.numbers import percent
+from dballoc.store.results import REPLAY
+
+# Shares below this would be shown as none.
+_LEAST_SHARE = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedMark:
+    """A moment of the trace: ``t`` in seconds since it began, ``truth``: what was measured of the
+    recorded process then, in bytes.
+    """
+
+    t: float
+    name: str
+    truth: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFacts:
+    """The trace, and how it is replayed. ``decaying``: the variants whose malloc gives memory back
+    by the clock; the rest as in :class:`dballoc.trace.model.RecordingFacts` and
+    :class:`dballoc.experiment.model.TraceReplay`.
+    """
+
+    trace: str
+    sha256: str
+    program: str
+    allocator: str
+    seconds: float
+    events: int
+    threads: int
+    peak_live: int
+    from_start: bool
+    dropped: int
+    ended_by: str
+    not_seen: tuple[str, ...]
+    marks: tuple[RecordedMark, ...]
+    mode: str
+    speed: float
+    touch: str
+    decaying: tuple[str, ...]
+
+    @property
+    def keeps_the_clock(self) -> bool:
+        """Whether time passes as it did for the recorded process."""
+        return self.mode == "timed" and self.speed == 1
+
+    @property
+    def flaws(self) -> list[str]:
+        """What is wrong with the trace, each in a few words: in every heading and every figure."""
+        flaws = []
+        if not self.from_start:
+            flaws.append("the recording began late")
+        if self.dropped:
+            share = self.dropped / (self.events + self.dropped)
+            words = percent(share, 2) if share >= _LEAST_SHARE else "less than 0.01 %"
+            flaws.append(f"{self.dropped:,} events are missing ({words})")
+        return flaws
+
+
+def read_replay_facts(campaign: Campaign) -> ReplayFacts:
+    """Read the fact of a campaign of replays."""
+    fact = json.loads(campaign.facts[REPLAY])
+    fact["marks"] = tuple(
+        RecordedMark(t=mark["t"], name=mark["name"], truth=mark["truth"])
+        for mark in fact.get("marks", [])
+    )
+    fact["not_seen"] = tuple(fact.get("not_seen", []))
+    fact["decaying"] = tuple(fact.get("decaying", []))
+    return ReplayFacts(**{name: fact[name] for name in ReplayFacts.__dataclass_fields__})

@@ -1,0 +1,123 @@
+"""A variant's malloc as it will run on this machine, proved before the first start: in a server, or
+in the engine that replays traces.
+"""
+
+import os
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from dballoc.allocators import find_library as find_allocator
+from dballoc.allocators import proof_of_use, reported_tunables, server_environment, tunables
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.tunables import VariantSetting
+from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment, Variant
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.profile.heap import probe_launch
+from dballoc.servers.build import Build
+from dballoc.trace.recorder import recorder_launch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvedMalloc:
+    """A variant's malloc, proved in ``build`` under ``env``; the rest as in
+    :class:`dballoc.campaign.preparation.prepare_variant.PreparedVariant`.
+    """
+
+    build: Build
+    allocator: Allocator
+    env: dict[str, str]
+    bindings: proof_of_use.Bindings
+    settings: tuple[VariantSetting, ...]
+    wrappers: tuple[str, ...]
+
+
+def prove_malloc(
+    where: str, experiment: Experiment, user: ServerUser, build: Build, variant: Variant
+) -> ProvedMalloc:
+    """Choose the variant's malloc, and prove that the program uses it with the variant's settings.
+    UsageError if it does not.
+    """
+    try:
+        malloc = variant_malloc.choose_malloc(build, experiment.server_of(variant), variant)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+    allocator = malloc.allocator
+    before = ((_find_thp_shim(),) if variant.wants_huge_pages else ()) + malloc.preloaded_before
+    instruments = (
+        *([probe_launch.find_probe_library()] if experiment.profile == "heap" else []),
+        *([recorder_launch.find_recorder_library()] if experiment.record else []),
+    )
+    for library in (*before, *allocator.libraries, *instruments):
+        if blocked := user.blocked_at(library):
+            raise UsageError(
+                f"{where}: preload {library}: the server runs as {user.name}, which may not "
+                f"read {blocked}"
+            )
+    if variant.tunables and not allocator.entry["tunables"]:
+        raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
+    malloc_on_this_host.check_page_size(where, allocator, (*before, *allocator.libraries))
+    command = [os.fspath(malloc.build.executable)]
+    settings = _check_settings(where, command, allocator, variant, before)
+    env = server_environment.build_environment(
+        os.environ, allocator, variant.tunables, variant.env, before
+    )
+    env = malloc_on_this_host.set_rseq(where, allocator, command, env)
+    wrappers = variant_malloc.find_wrappers(before)
+    bindings = _read_proved_bindings(where, malloc.build, env, allocator, wrappers)
+    if settings:
+        reported = reported_tunables.read_reported_settings(allocator, command, env)
+        if mismatch := tunables.find_setting_not_taken(allocator, settings, reported):
+            raise UsageError(f"{where}: {mismatch}")
+    return ProvedMalloc(
+        build=malloc.build,
+        allocator=allocator,
+        env=env,
+        bindings=bindings,
+        settings=tuple(settings),
+        wrappers=wrappers,
+    )
+
+
+def _check_settings(
+    where: str, command: list[str], allocator: Allocator, variant: Variant, before: tuple[Path, ...]
+) -> list[VariantSetting]:
+    """Return the settings that the variant gives its allocator. UsageError if the allocator does
+    not know one of them.
+    """
+    settings = tunables.list_variant_settings(allocator, variant.tunables, variant.env, where)
+    env = server_environment.build_environment(os.environ, allocator, {}, {}, before)
+    if settings:
+        names = reported_tunables.list_reported_names(allocator, command, env)
+        tunables.check_settings(allocator, settings, names, where)
+    glibc = find_allocator.find_allocator("glibc")
+    if allocator.name != glibc.name and (text := variant.env.get("GLIBC_TUNABLES")):
+        # Other parts of glibc read it under any malloc.
+        others = tunables.list_variant_settings(glibc, {}, {"GLIBC_TUNABLES": text}, where)
+        tunables.check_settings(
+            glibc, others, reported_tunables.list_reported_names(glibc, command, env), where
+        )
+    return settings
+
+
+def _read_proved_bindings(
+    where: str, build: Build, env: dict[str, str], allocator: Allocator, wrappers: tuple[str, ...]
+) -> proof_of_use.Bindings:
+    """Return the malloc bindings of the server. UsageError if they are not the allocator's."""
+    complaints = allocator.entry.get("complaints", [])
+    try:
+        bindings = proof_of_use.read_bindings([os.fspath(build.executable)], env)
+        proof_of_use.check_bindings(bindings, allocator.providers, complaints, wrappers)
+    except proof_of_use.NotProved as error:
+        wanted = ", ".join(Path(p).name for p in allocator.providers)
+        raise variant_malloc.make_proof_error(where, error, build, wanted) from None
+    return bindings
+
+
+def _find_thp_shim() -> Path:
+    shim = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
+    if not shim.exists():
+        raise UsageError("thp: dballoc's native parts are not built; run make setup")
+    return shim

@@ -1,0 +1,140 @@
+"""A campaign of replays as it will run on this machine, found and checked before the first start:
+the trace, the engine, the mallocs and their proof of use.
+
+Whatever is wrong is one UsageError, and nothing was started.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dballoc
+from dballoc.allocators import server_environment
+from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
+from dballoc.campaign.replay.trace_summary import TraceSummary
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment, Variant
+from dballoc.host.resources import cgroup, cpus
+from dballoc.host.settings import machine_lock, thp
+from dballoc.host.settings.settings_journal import PutBack
+from dballoc.host.unprivileged.server_user import ServerUser, server_user
+from dballoc.servers.build import Build
+from dballoc.trace.replay import run_replay
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineBuild(Build):
+    """The engine that replays traces, in a server's place: its malloc is chosen and proved as a
+    server's is.
+    """
+
+    @property
+    def title(self) -> str:
+        """How messages call it."""
+        return "dballoc's replay engine"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedReplayVariant:
+    """A variant as it will run on this machine."""
+
+    variant: Variant
+    malloc: ProvedMalloc
+    trace: TraceSummary
+
+    def make_row(self) -> dict[str, Any]:
+        """Return the variant's row of table ``variant``; in the server's place is the program that
+        was recorded.
+        """
+        env = self.malloc.env
+        host_environment = server_environment.remove_allocator_variables(os.environ)
+        environment = {k: v for k, v in env.items() if k not in host_environment}
+        return {
+            "name": self.variant.name,
+            "allocator": self.malloc.allocator.name,
+            "allocator_version": self.malloc.allocator.version,
+            "libraries": json.dumps(env["LD_PRELOAD"].split(":") if "LD_PRELOAD" in env else []),
+            "environment": json.dumps(environment, sort_keys=True),
+            "server": f"replay of {self.trace.program}",
+            "server_version": dballoc.__version__,
+            "engine": "malloc",
+            "command": json.dumps([self.malloc.build.executable.name, "PLAN"]),
+            "pool_bytes": None,
+            "thp": thp.describe_settings(self.variant.host_settings) or None,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedReplay:
+    """The whole campaign of replays as it will run on this machine. ``path``: of the trace;
+    ``server_cpus``: of the engine, None: all; the rest as in
+    :class:`dballoc.campaign.preparation.prepare.PreparedCampaign`.
+    """
+
+    experiment: Experiment
+    path: Path
+    trace: TraceSummary
+    variants: Mapping[str, PreparedReplayVariant]
+    user: ServerUser
+    server_cpus: frozenset[int] | None = None
+    thp: Mapping[str, str] = field(default_factory=dict)
+    put_back: tuple[PutBack, ...] = ()
+    margin: float | None = None
+    duet: None = None
+    no_duet: None = None
+    reuses_data: bool = False
+    copies_at_once: int = 0
+    switches_thp: bool = False
+
+    @property
+    def thp_settings(self) -> list[str]:
+        """The names of the host's THP settings that any variant asks: none."""
+        return []
+
+
+def prepare_replay(experiment: Experiment, path: Path, trace: TraceSummary) -> PreparedReplay:
+    """Find and check everything for replays of the trace at ``path``. UsageError for whatever this
+    machine cannot do as asked.
+    """
+    # First of all: everything below takes the present THP settings for the host's own.
+    put_back = tuple(machine_lock.put_back_leftovers())
+    user = server_user()
+    user.check_alone()
+    if experiment.limits.memory is not None:
+        cgroup.check_memory_cgroup()
+    build = find_engine()
+    if blocked := user.blocked_at(build.executable):
+        raise UsageError(
+            f"{build.executable}: replays run as {user.name}, which may not read {blocked}; make "
+            "it readable"
+        )
+    variants = {}
+    for variant in experiment.variant:
+        malloc = prove_malloc(f"variant {variant.name!r}", experiment, user, build, variant)
+        variants[variant.name] = PreparedReplayVariant(variant=variant, malloc=malloc, trace=trace)
+    return PreparedReplay(
+        experiment=experiment,
+        path=path,
+        trace=trace,
+        variants=variants,
+        user=user,
+        server_cpus=cpus.choose_cpus(experiment.cpu)[0],
+        thp=thp.read_host(),
+        put_back=put_back,
+    )
+
+
+def find_engine() -> EngineBuild:
+    """Find the engine that replays traces. Failure if it is not built."""
+    engine = run_replay.find_engine()
+    return EngineBuild(
+        family="replay",
+        version=dballoc.__version__,
+        executable=engine,
+        basedir=engine.parent,
+        share=engine.parent,
+        plugins=None,
+    )

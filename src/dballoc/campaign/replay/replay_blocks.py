@@ -1,0 +1,192 @@
+"""The blocks of a campaign of replays: the plan that is made of the trace before the first, which
+replays a block has, and how one is run and stored.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
+from dballoc.campaign.duration_estimate import DurationEstimate
+from dballoc.campaign.preparation.malloc_on_this_host import find_entry
+from dballoc.campaign.recorded_facts import make_replay_facts
+from dballoc.campaign.replay import read_trace_file
+from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
+from dballoc.campaign.replay.prepare_replay import PreparedReplay
+from dballoc.campaign.replay.replay_rows import fill_record
+from dballoc.campaign.replay.trace_summary import describe_replay
+from dballoc.campaign.run_blocks import CampaignKind, DesignBlocks
+from dballoc.campaign.session import Session
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Slot
+from dballoc.host import directories
+from dballoc.store.results import REPLAY, Results, TrialRecord
+from dballoc.trace.replay import plan_file, run_replay
+from dballoc.trace.replay.replay_result import ReplayFault
+from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
+
+# Seconds, as measured on two cores: of an event, of a start, of what is beside a block's replays.
+_PER_EVENT = 1.5e-7
+_PER_START = 1.0
+_PER_BLOCK = 0.5
+# A replay may take this many times as long as is expected, and so many seconds more.
+_PATIENCE, _MORE = 50.0, 120.0
+
+
+class ReplayBlocks:
+    """Runs the replays of blocks. ``plan``: of the trace; ``expected``: what each has to do;
+    ``planned_seconds``: what a block is expected to take.
+    """
+
+    def __init__(
+        self,
+        session: Session[PreparedReplay],
+        results: Results,
+        plan: plan_file.ReplayPlan,
+        expected: ExpectedReplay,
+        planned_seconds: float,
+    ) -> None:
+        self._session = session
+        self._results = results
+        self._plan = plan
+        self._expected = expected
+        self.planned_seconds = planned_seconds
+
+    def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
+        """Return the replays of a block in their order."""
+        return schedule.order_block(self._session.setting.experiment, number, attempt)
+
+    def fit_block(self, seconds: float) -> None:
+        """Leave the next block as it is: a replay takes as long as it takes."""
+
+    def run_trial(self, slot: Slot) -> float:
+        """Run and store one replay; returns the CPU seconds that its processes used."""
+        session = self._session
+        with session.run_trial(slot.label, interruptible=True) as trial:
+            session.observer.trial_started(slot)
+            record = self._replay(slot, trial.directory)
+            self._results.add_trial(slot, record)
+            events = record.steps[0]["tps"] if record.steps else None
+            session.observer.trial_finished(
+                slot, record.trial["fault_text"], record.trial["rss_peak"], events
+            )
+        return trial.cpu_seconds
+
+    def _replay(self, slot: Slot, directory: Path) -> TrialRecord:
+        setting = self._session.setting
+        prepared = setting.variants[slot.variant]
+        record = TrialRecord(trial=_make_blank_row())
+        result = run_replay.run_replay(
+            self._plan,
+            prepared.malloc.allocator,
+            make_settings(setting),
+            custody=self._session.custody,
+            scratch=directory,
+            tunables=prepared.variant.tunables,
+            environment=prepared.variant.env,
+            cpus=setting.server_cpus,
+        )
+        if result.figures and (difference := find_difference(result.figures, self._expected)):
+            fault = ReplayFault(kind="not proved", text=f"not what the trace says: {difference}")
+            result = replace(result, figures=None, fault=fault)
+        fill_record(record, result, setting.trace, setting.experiment.time.idle)
+        record.trial["ended"] = time.time()
+        return record
+
+
+def make_settings(setting: PreparedReplay) -> ReplaySettings:
+    """Return how the engine replays, and what a replay may take."""
+    experiment = setting.experiment
+    replay = experiment.replay
+    assert replay
+    expected = estimate_replay_seconds(experiment, setting.trace.events, setting.trace.seconds)
+    return ReplaySettings(
+        speed=replay.speed if replay.mode == "timed" else None,
+        touch=replay.touch,
+        idle=experiment.time.idle,
+        limits=ReplayLimits(memory=experiment.limits.memory, seconds=_PATIENCE * expected + _MORE),
+    )
+
+
+def estimate_replay_seconds(experiment: Experiment, events: int, seconds: float) -> float:
+    """Estimate the seconds of one replay of a trace of so many events and recorded seconds."""
+    replay = experiment.replay
+    assert replay
+    paced = seconds / replay.speed if replay.mode == "timed" else 0.0
+    return max(paced, events * _PER_EVENT) + experiment.time.idle + _PER_START
+
+
+def estimate_replays(setting: PreparedReplay) -> DurationEstimate:
+    """Estimate a campaign: the experiment's blocks; else as many as fit into the budget, up to the
+    last look; else those up to the first look.
+    """
+    experiment = setting.experiment
+    trials = len(schedule.order_block(experiment, 1))
+    each = estimate_replay_seconds(experiment, setting.trace.events, setting.trace.seconds)
+    block = trials * each + _PER_BLOCK
+    blocks = experiment.blocks
+    if blocks is None:
+        fitting = FIRST_LOOK if experiment.budget is None else int(experiment.budget // block)
+        blocks = max(1, min(fitting, LAST_LOOK))
+    return DurationEstimate(
+        blocks={"solo": blocks},
+        trials_per_block={"solo": trials},
+        block_seconds={"solo": block},
+        pilot=0.0,
+        measured_share=trials * (each - _PER_START) / block,
+    )
+
+
+def _prepare_blocks(
+    session: Session[PreparedReplay],
+    results: Results,
+    estimate: DurationEstimate,
+    designs: Sequence[str],
+) -> dict[str, DesignBlocks]:
+    """Make the plan of the trace, which the guardian removes in the end."""
+    setting = session.setting
+    session.observer.notice(f"reading {setting.path}")
+    scratch = directories.make_run_directory(session.custody.scratch)
+    setting.user.show(scratch)
+    trace = read_trace_file.read_any_trace(setting.path)
+    plan = plan_file.write_plan(trace, scratch / "plan")
+    expected = expect_replay(trace)
+    blocks = ReplayBlocks(session, results, plan, expected, estimate.block_seconds["solo"])
+    return {"solo": blocks}
+
+
+def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:
+    assert setting.experiment.replay
+    described = describe_replay(setting.trace, setting.experiment.replay) | {
+        "decaying": [
+            name
+            for name, prepared in setting.variants.items()
+            if find_entry(prepared.malloc.allocator).get("decays")
+        ]
+    }
+    return make_replay_facts(setting, planned_blocks, described)
+
+
+def _make_blank_row() -> dict[str, Any]:
+    """Return a row of table ``trial`` as it is before the replay starts."""
+    later = ("fault", "fault_text", "exit_status", "log_tail", "proof")
+    memory = ("rss_start", "rss_peak", "rss_idle")
+    return {
+        **dict.fromkeys((*later, *memory)),
+        "started": time.time(),
+        "seconds_planned": 0.0,
+        "outcome": "ok",
+        "sampler_cpu": 0.0,
+        "samples": 0,
+    }
+
+
+REPLAYS = CampaignKind(
+    name=REPLAY,
+    estimate=estimate_replays,
+    make_facts=_make_facts,
+    prepare_blocks=_prepare_blocks,
+)

@@ -1,0 +1,112 @@
+"""``bench --record``: a start of the baseline, beside the measured ones, whose every allocation is
+recorded, with the server's own memory at its steps; in the end it is a trace.
+"""
+
+from pathlib import Path
+
+from dballoc.campaign.trials import solo_trial
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Slot
+from dballoc.experiment.trial_steps import Step, plan_steps
+from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.explain.attribution.ledger_line import UNNAMED
+from dballoc.process_memory import process_snapshot
+from dballoc.servers.private.data_template import Template
+from dballoc.trace.compilation.compile_recording import compile_recording
+from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
+from dballoc.trace.recording.read_recording import read_recording
+from dballoc.trace.trace_file.write_trace import write_trace
+
+# Bytes of one of the recorder's buffers (native/trace/buffers.h).
+_BUFFER = 16 << 10
+
+
+def run_recording(
+    context: TrialContext, slot: Slot, template: Template, directory: Path, results: Path
+) -> None:
+    """Start the variant once more under the recorder, with the steps of a trial, and keep the trace
+    in ``results``, unless it is there already. A fault does not count, and is told. Interrupted and
+    OSError as for :func:`dballoc.campaign.trials.solo_trial.run_trial`.
+    """
+    target = results / name_trace(context.setting.experiment, slot.variant)
+    if target.exists():
+        return
+    raw = directory / "recording"
+    raw.mkdir()
+    marks = _Marks(raw)
+    steps = plan_recorded_steps(context, slot)
+    trial = solo_trial.SoloTrial(
+        context, slot, template, raw, instrument="recorder", steps=steps, watch=marks.take
+    )
+    try:
+        record = trial.run().trial
+        if record["outcome"] == "fault":
+            raise Failure(str(record["fault_text"]))
+        _compile(trial.life.run_directory, target)
+    except (Failure, UsageError) as error:
+        context.observer.notice(f"{slot.variant}: no trace: {error}")
+        (raw / "trace.txt").write_text(f"{error}\n", encoding="utf-8")
+    else:
+        context.observer.notice(f"{slot.variant}: its allocations are in {target}")
+    finally:
+        trial.clean_up()
+
+
+def name_trace(experiment: Experiment, variant: str) -> str:
+    """Return the name of the trace's file in a results directory."""
+    return f"{experiment.name}-{variant}.trace"
+
+
+def plan_recorded_steps(context: TrialContext, slot: Slot) -> list[Step]:
+    """Return the steps of a trial, without profiles."""
+    experiment = context.setting.experiment.model_copy(update={"profile": None})
+    return plan_steps(experiment, slot, context.setting.contents.tables)
+
+
+class _Marks:
+    """Takes a mark after the start and after each step."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def take(self, life: ServerLife, step: Step | None, peak: int) -> None:
+        """Measure the server, which is at rest, and put that into the recording. ``peak``: RSS at
+        most in the step, bytes.
+        """
+        name = "-".join(f"after {step.title if step else 'the start'}".split())
+        try:
+            recorder = find_recorder_of_process(life.running.pid)
+            recorder.mark(name, measure_truth(life, recorder, peak))
+        except (Failure, UsageError) as error:
+            life.context.observer.notice(f"{life.prepared.variant.name}, {name}: {error}")
+
+
+def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:
+    """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``,
+    ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
+    not known). Failure if the host forbids to read it.
+
+    What the server seems to have mapped itself counts as heap: the recorder serves a sample of the
+    large blocks from mappings of its own, to see which pages are touched.
+    """
+    assert life.mark
+    lines = build_ledger(process_snapshot.take_process_snapshot(life.running.pid)).lines
+    buffers = recorder.count_buffers() * _BUFFER
+    heap = sum(x.resident for x in lines if x.group == "heap" or x.owner == UNNAMED)
+    sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "heap": heap, "rss_peak": peak}
+    return {name: size - buffers for name, size in sizes.items() if size > buffers}
+
+
+def _compile(directory: Path, target: Path) -> None:
+    """Make the trace of the recording in ``directory``. Failure or UsageError if there is none."""
+    recordings = sorted(directory.glob("*.recording"))
+    if not recordings:
+        raise Failure("the recorder wrote no file")
+    # A server that detaches leaves several; what it served from is the largest.
+    largest = max(recordings, key=lambda path: path.lstat().st_size)
+    partial = target.with_name(f"{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    write_trace(compile_recording(read_recording(largest)), partial)
+    partial.rename(target)

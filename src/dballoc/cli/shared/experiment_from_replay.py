@@ -1,0 +1,91 @@
+"""Make the experiment of ``dballoc replay`` from its flags. Pure, but for this machine's CPU
+count.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dballoc.cli.shared import experiment_from_flags
+from dballoc.errors import UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import REPLAY, Experiment
+from dballoc.host.resources import cpus
+
+# Of a trace's file name, what a name of an experiment may have.
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+=@-")
+_LONGEST = 64
+_WHERE = "command line"
+
+
+def build_replay_experiment(arguments: Mapping[str, Any], sha256: str, threads: int) -> Experiment:
+    """Return the experiment that the verb's ``arguments`` describe, of a trace with that hash and
+    so many threads. UsageError, in one line, for what cannot be.
+    """
+    trace: Path = arguments["trace"]
+    speed, mode = arguments["speed"], arguments["mode"]
+    if speed is not None and mode != "timed":
+        raise UsageError("--speed: only with --mode timed; fast replays have no pace")
+    names = experiment_from_flags.words(arguments["allocators"]) or []
+    variants = [_make_variant(name) for name in names or _default_names(arguments["preload"])]
+    variants += [_make_own_variant(path) for path in arguments["preload"] or []]
+    baseline = arguments["baseline"] or _choose_baseline([v["name"] for v in variants])
+    settings = {k: arguments[k] for k in ("blocks", "budget", "seed") if arguments[k] is not None}
+    table: dict[str, Any] = {
+        "name": name_after(trace),
+        "baseline": baseline,
+        "workloads": [REPLAY],
+        "threads": [max(1, threads)],
+        "design": "solo",
+        "counters": [],
+        "time": {"idle": arguments["idle"]},
+        "replay": {
+            "trace": str(trace),
+            "sha256": sha256,
+            "mode": mode,
+            "speed": 1.0 if speed is None else speed,
+            "touch": arguments["touch"],
+        },
+        "variant": variants,
+        **settings,
+    }
+    if arguments["memory"] is not None:
+        table["limits"] = {"memory": arguments["memory"]}
+    if sweeps := experiment_from_flags.sweeps(arguments["sweep"]):
+        _refuse_server_settings(sweeps)
+        table = experiment_from_flags.overlay(table, {"sweep": sweeps})
+    cores = len(cpus.list_available_cpus())
+    return experiment_file.build_experiment(table, _WHERE, cores)
+
+
+def name_after(trace: Path) -> str:
+    """Return a trace's file name as a name of an experiment."""
+    stem = trace.name.removesuffix(".trace")
+    name = "".join(letter if letter in _SAFE else "-" for letter in stem)[:_LONGEST]
+    return name if name and name[0].isalnum() else f"trace-{name}"[:_LONGEST]
+
+
+def _default_names(preloads: list[Path] | None) -> list[str]:
+    """Return the allocators of a replay that names none: glibc, beside a malloc of the user's."""
+    if preloads:
+        return ["glibc"]
+    raise UsageError("replay: on which mallocs? Give --allocators glibc,jemalloc,… or --preload")
+
+
+def _make_variant(name: str) -> dict[str, Any]:
+    return {"name": name} if name == "glibc" else {"name": name, "allocator": name}
+
+
+def _make_own_variant(path: Path) -> dict[str, Any]:
+    stem = path.name.partition(".so")[0].removeprefix("lib") or path.name
+    return {"name": stem, "preload": [str(path.expanduser().absolute())]}
+
+
+def _choose_baseline(names: list[str]) -> str:
+    return "glibc" if "glibc" in names else names[0]
+
+
+def _refuse_server_settings(sweeps: list[experiment_from_flags.Sweep]) -> None:
+    for _, name, _ in sweeps:
+        if name.startswith("server."):
+            raise UsageError(f"--sweep: {name}: a replay has no server; sweep a malloc's setting")

@@ -1,0 +1,149 @@
+"""``dballoc replay``: a recorded trace of allocations on every malloc."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from dballoc.analysis.decisions import preference
+from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
+from dballoc.campaign.replay.read_trace_file import read_any_trace
+from dballoc.campaign.replay.replay_blocks import REPLAYS, estimate_replays
+from dballoc.campaign.replay.trace_summary import TraceSummary, hash_trace, summarize_trace
+from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
+from dballoc.cli.shared.campaign_display import minutes
+from dballoc.cli.shared.safe_output import Console, say
+from dballoc.cli.verbs.report import Prefer
+from dballoc.experiment.model import TouchMode
+from dballoc.numbers import with_unit
+from dballoc.report.outputs import terminal
+
+TraceFile = Annotated[
+    Path,
+    typer.Argument(metavar="TRACE", help="A trace, or a recording of dballoc exec --probe trace."),
+]
+Preloads = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--preload",
+        metavar="FILE",
+        help="A malloc of your own to compare too, like ./libmine.so; may be given again.",
+    ),
+]
+Mode = Annotated[
+    Literal["fast", "timed"],
+    typer.Option(
+        help="fast: each event as soon as the recorded order allows. timed: at the recorded pace, "
+        "times --speed; it alone shows what a malloc gives back with time."
+    ),
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(metavar="TIMES", help="With --mode timed: so many times as fast as recorded."),
+]
+Touch = Annotated[
+    TouchMode,
+    typer.Option(
+        help="Which pages of each block are written: those that the recorded program touched, all, "
+        "the first, or none."
+    ),
+]
+Idle = Annotated[
+    str, typer.Option(metavar="TIME", help="Rest after the last event, before the idle heap.")
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The malloc that the others are relative to; default: glibc, if there."
+    ),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory limit of each replay (a cgroup), like 2G."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Check everything, print replays, minutes and mallocs, stop."),
+]
+
+
+def replay(
+    trace: TraceFile,
+    allocators: flags.Allocators = None,
+    preload: Preloads = None,
+    sweep: flags.Sweeps = None,
+    baseline: Baseline = None,
+    mode: Mode = "fast",
+    speed: Speed = None,
+    touch: Touch = "recorded",
+    idle: Idle = "1s",
+    memory: Memory = None,
+    blocks: flags.Blocks = None,
+    budget: flags.Budget = None,
+    seed: flags.Seed = None,
+    out: flags.Out = None,
+    prefer: Prefer = None,
+    report: flags.Report = True,
+    dry_run: DryRun = False,
+) -> None:
+    """Replay a recorded trace of allocations on every malloc, and compare heap and CPU.
+
+    No server is needed. The same command resumes what was interrupted.
+    """
+    sha256 = hash_trace(trace)
+    summary = summarize_trace(read_any_trace(trace))
+    model = experiment_from_replay.build_replay_experiment(locals(), sha256, summary.threads)
+    preferred = preference.parse_preference(prefer)
+    preference.check_preference(
+        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
+    )
+    setting = prepare_replay(model, trace.absolute(), summary)
+    if dry_run:
+        _print_plan(setting)
+        return
+    directory = out or choose_results_directory(Path("dballoc-results"), model, "replay")
+    console = Console()
+    perform_campaign.perform(
+        setting,
+        directory,
+        lambda: terminal.print_answer(console, directory, preferred),
+        console,
+        preference=preferred,
+        report=report,
+        kind=REPLAYS,
+    )
+
+
+def _print_plan(setting: PreparedReplay) -> None:
+    plan, pace = estimate_replays(setting), setting.experiment.replay
+    assert pace
+    for label, text in _describe_trace(setting.trace).items():
+        say(f"{label + ':':8} {text}")
+    speed = f"timed, {pace.speed:g} times as fast" if pace.mode == "timed" else pace.mode
+    say(f"replay:  {speed}; pages touched: {pace.touch}")
+    say(f"replays: {plan.trials} ({plan.blocks['solo']} blocks of {plan.trials_per_block['solo']})")
+    say(f"time:    about {minutes(plan.seconds)}")
+    for name, prepared in setting.variants.items():
+        malloc = prepared.malloc
+        title = " ".join(filter(None, [malloc.allocator.name, malloc.allocator.version]))
+        values = {**prepared.variant.tunables, **prepared.variant.env}
+        settings = "".join(f", {key}={value}" for key, value in values.items())
+        say(f"variant: {name}: {title} ({malloc.env.get('LD_PRELOAD', 'no preload')}){settings}")
+
+
+def _describe_trace(trace: TraceSummary) -> dict[str, Any]:
+    """Return what a plan says of a trace, by label."""
+    kept = [
+        f"{trace.events:,} events in {trace.threads:,} threads",
+        f"{minutes(trace.seconds)} recorded",
+        f"{with_unit(trace.peak_live)} live at most",
+    ]
+    flaws = [
+        *([] if trace.from_start else ["it began late"]),
+        *([f"{trace.dropped:,} events are missing"] if trace.dropped else []),
+    ]
+    return {
+        "trace": f"{trace.program} under {trace.allocator}: {', '.join(kept)}",
+        **({"beware": "; ".join(flaws)} if flaws else {}),
+    }

@@ -1,0 +1,195 @@
+"""What a campaign of replays answers, in words: which malloc has the least peak heap, and how far
+the replay was from the recorded process. Pure.
+"""
+
+import polars as pl
+
+from dballoc.analysis.decisions.recommendation import Recommendation
+from dballoc.analysis.replay.fidelity import Fidelity
+from dballoc.analysis.replay.replay_facts import ReplayFacts
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.numbers import count, listing, number, percent, with_unit
+from dballoc.report.wording.answer import Answer, AnswerTable, Progress, describe_verdict
+from dballoc.report.wording.answer_table import make_answer_table
+from dballoc.report.wording.ending import compose_headline, explain_ending
+from dballoc.report.wording.ratios_as_text import format_ratio
+
+_TOUCHES = {
+    "recorded": "those pages of a block are touched that the recorded program touched",
+    "all": "every page of every block is touched, which takes more memory than the recorded "
+    "program did",
+    "first": "only the first page of a block is touched",
+    "none": "no page of a block is touched, so that the heap holds little but what malloc itself "
+    "writes",
+}
+
+
+def compose_replay_answer(
+    *,
+    facts: ReplayFacts,
+    averages: pl.DataFrame,
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    baseline: str,
+    progress: Progress,
+    fidelity: Fidelity | None,
+) -> Answer:
+    """Say what the replays show, and no more than that. ``averages``: of
+    :func:`dballoc.analysis.replay.replay_tables.average_replays`.
+    """
+    headline = compose_replay_headline(facts, averages, comparisons, baseline, fidelity)
+    return Answer(
+        headline=headline if progress.final else f"So far: {headline}",
+        reason=_explain(facts, comparisons, recommendation, baseline, progress),
+        table=_make_table(comparisons, recommendation),
+        notes=list_notes(facts, comparisons, baseline, progress, fidelity),
+    )
+
+
+def compose_replay_headline(
+    facts: ReplayFacts,
+    averages: pl.DataFrame,
+    comparisons: Comparisons,
+    baseline: str,
+    fidelity: Fidelity | None,
+) -> str:
+    """Return the first sentence: the malloc with the least peak heap, and how far the replay was
+    from the recorded process.
+    """
+    faultless = averages.filter(~pl.col("variant").is_in(list(comparisons.faulty)))
+    flaws = f" ({'; '.join(facts.flaws)})" if facts.flaws else ""
+    if not faultless.height:
+        return f"No malloc was replayed to its end without a fault{flaws}"
+    if not facts.from_start:
+        fast = faultless.sort("cpu").row(0, named=True)
+        return (
+            f"No answer on memory{flaws}; {fast['variant']} takes the least CPU per event, "
+            f"{number(fast['cpu'])} ns"
+        )
+    ranked = faultless.sort("peak")
+    least = ranked.row(0, named=True)
+    names = f"{least['variant']} has the least peak heap, {with_unit(least['peak'])}"
+    return (
+        f"{names}{_compare_least(least['variant'], comparisons, baseline)}"
+        f"{_describe_distance(fidelity)}{flaws}"
+    )
+
+
+def _compare_least(name: str, comparisons: Comparisons, baseline: str) -> str:
+    """Return how the least is to the baseline, and whether that is shown."""
+    comparison = _find_memory(comparisons, name)
+    if name == baseline or comparison is None or comparison.ratio is None:
+        return ", of all that were replayed" if len(comparisons.family) else ""
+    verdict = describe_verdict(comparison, comparisons).partition(" (")[0]
+    ratio = comparison.ratio
+    return f", {format_ratio(ratio.estimate)} of {baseline}'s ({verdict})"
+
+
+def _find_memory(comparisons: Comparisons, name: str) -> Comparison | None:
+    shown = [*comparisons.family, *comparisons.descriptive]
+    return next((c for c in shown if c.variant == name and c.metric.measure == "rss_peak"), None)
+
+
+def _describe_distance(fidelity: Fidelity | None) -> str:
+    """Return how far the replay was from the recorded process."""
+    if fidelity is None:
+        return "; how far that is from the recorded process is not known"
+    direction = "above" if fidelity.error >= 0 else "below"
+    return (
+        f"; replayed on {fidelity.variant}, as it was recorded, the peak is "
+        f"{percent(abs(fidelity.error))} {direction} the real one"
+    )
+
+
+def _explain(
+    facts: ReplayFacts,
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    baseline: str,
+    progress: Progress,
+) -> str:
+    """Return what the rule says of memory and speed together."""
+    if not facts.from_start:
+        return "CPU per event is judged below; the rule takes memory too, and names no malloc."
+    rule = compose_headline(comparisons, recommendation, baseline, progress)
+    rule = rule.removeprefix("So far: ")
+    return f"By the rule, memory and speed together: {rule}. " + explain_ending(
+        comparisons, recommendation, baseline, progress
+    )
+
+
+def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> AnswerTable | None:
+    table = make_answer_table(comparisons, recommendation)
+    if table is None:
+        return None
+    baseline = comparisons.floor[0].variant
+    return AnswerTable(
+        columns=table.columns,
+        rows=table.rows,
+        floor=table.floor,
+        caption=(
+            f"Ratios to {baseline}; {baseline} against itself is the A/A floor. Peak heap: the "
+            "most resident memory of malloc's that was seen in a replay, without the replay "
+            "engine's own. An event is one call of malloc, free or their kin."
+        ),
+    )
+
+
+def list_notes(
+    facts: ReplayFacts,
+    comparisons: Comparisons,
+    baseline: str,
+    progress: Progress,
+    fidelity: Fidelity | None,
+) -> list[str]:
+    """Return what to know before one relies on the answer."""
+    notes = []
+    if not facts.from_start:
+        notes.append(
+            "The recording began late: what was allocated before it is unknown, so memory gets no "
+            "verdict."
+        )
+    if facts.dropped:
+        notes.append(
+            f"{facts.dropped:,} events could not be recorded; every figure here is of a trace "
+            "without them."
+        )
+    if fidelity is None:
+        notes.append(
+            f"The recorded process's own memory was not measured, or no variant is its malloc, "
+            f"{facts.allocator or 'unknown'}; bench --record measures it."
+        )
+    notes += [describe_pace(facts), f"Of memory, {_TOUCHES[facts.touch]}."]
+    if facts.not_seen:
+        notes.append(f"Not in the trace: {listing(list(facts.not_seen))}.")
+    if not progress.complete:
+        why = {
+            "decided": "Every comparison was decided",
+            "budget": "The budget was used up",
+            "interrupted": "The campaign was interrupted",
+        }.get(progress.ending or "", "The campaign is not finished")
+        notes.append(f"{why}: {progress.words} that were planned.")
+    if progress.disturbed:
+        blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
+        notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
+    notes.append(
+        "A replay shows what a malloc does with this program's requests. It does not show what the "
+        "program itself gains when its memory is laid out better, nor its waiting for locks."
+    )
+    return notes
+
+
+def describe_pace(facts: ReplayFacts) -> str:
+    """Return how fast the trace was replayed, and what that says of idle heap."""
+    decaying = listing(list(facts.decaying))
+    verb, whose = ("give", "their") if len(facts.decaying) > 1 else ("gives", "its")
+    unjudged = (
+        f" {decaying} {verb} memory back by the clock, so {whose} idle heap is not shown."
+        if decaying
+        else ""
+    )
+    if facts.mode == "fast":
+        return f"Replayed as fast as the recorded order allows.{unjudged}"
+    if facts.keeps_the_clock:
+        return "Replayed at the recorded pace."
+    return f"Replayed {facts.speed:g} times as fast as recorded.{unjudged}"

@@ -1,0 +1,201 @@
+"""What the report of a campaign of replays holds, in its order."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
+from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
+from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN
+from dballoc.analysis.replay.fidelity import Fidelity, measure_fidelity
+from dballoc.analysis.replay.replay_facts import ReplayFacts, read_replay_facts
+from dballoc.analysis.replay.replay_tables import (
+    average_curves,
+    average_latencies,
+    average_replays,
+)
+from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.experiment import experiment_file
+from dballoc.numbers import count, listing, percent
+from dballoc.report.charts import ratios
+from dballoc.report.charts.variant_marks import Figure, Variants
+from dballoc.report.replay import replay_charts, replay_sections
+from dballoc.report.replay.replay_answer import compose_replay_answer
+from dballoc.report.sections import method, tables
+from dballoc.report.sections.section import Listing, Section
+from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedReplays:
+    """A campaign of replays with all that its report says."""
+
+    campaign: Campaign
+    facts: ReplayFacts
+    averages: pl.DataFrame
+    comparisons: Comparisons
+    recommendation: Recommendation
+    fidelity: Fidelity | None
+    answer: Answer
+
+
+def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> JudgedReplays:
+    """Return the figures, the comparisons, what the rule makes of them, and all in words.
+    UsageError if the campaign has not what the preference asks.
+    """
+    experiment = campaign.experiment
+    check_preference(preference, campaign.names, experiment.workloads, bool(experiment.time.idle))
+    facts = read_replay_facts(campaign)
+    comparisons = compare_with_baseline(campaign)
+    margin = preference.margin or campaign.margin or DEFAULT_MARGIN
+    evidence = Evidence(margin=margin, exploratory=margin != campaign.margin)
+    recommendation = recommend(comparisons, experiment.baseline, preference, evidence)
+    averages = average_replays(campaign)
+    fidelity = measure_fidelity(campaign, facts)
+    answer = compose_replay_answer(
+        facts=facts,
+        averages=averages,
+        comparisons=comparisons,
+        recommendation=recommendation,
+        baseline=experiment.baseline,
+        progress=measure_progress(campaign),
+        fidelity=fidelity,
+    )
+    return JudgedReplays(
+        campaign=campaign,
+        facts=facts,
+        averages=averages,
+        comparisons=comparisons,
+        recommendation=recommendation,
+        fidelity=fidelity,
+        answer=answer,
+    )
+
+
+def make_replay_subtitle(judged: JudgedReplays) -> str:
+    """Return what stands under the title and under every chart."""
+    facts, campaign = judged.facts, judged.campaign
+    return " · ".join(
+        [
+            f"replay of {facts.program}, {facts.events:,} events",
+            *facts.flaws,
+            f"{measure_progress(campaign).words}, {count(campaign.trials.height, 'trial')}",
+            str(campaign.environment.get("cpu")),
+        ]
+    )
+
+
+def make_replay_sections(judged: JudgedReplays) -> list[Section]:
+    """Return the sections of the report."""
+    campaign, facts, comparisons = judged.campaign, judged.facts, judged.comparisons
+    variants = Variants(campaign.names)
+    return [
+        Section(
+            key="heap",
+            title="Heap and CPU",
+            figures=_draw_heap(judged, variants),
+            tables=[
+                replay_sections.tabulate_replays(judged.averages, facts),
+                *([replay_sections.tabulate_fidelity(judged.fidelity)] if judged.fidelity else []),
+            ],
+        ),
+        Section(
+            key="verdicts",
+            title="Verdicts",
+            figures=[ratios.draw_forest(comparisons, m, variants) for m in comparisons.metrics],
+            tables=[replay_sections.tabulate_replay_verdicts(comparisons)],
+        ),
+        Section(
+            key="calls",
+            title="Time of a call",
+            tables=[
+                replay_sections.tabulate_latencies(average_latencies(campaign), campaign.names),
+                replay_sections.tabulate_replay_details(judged.averages),
+            ],
+        ),
+        Section(
+            key="floor",
+            title="The A/A floor",
+            text=[method.FLOOR],
+            tables=[tables.tabulate_floor(comparisons)],
+        ),
+        _make_faults_section(judged),
+        Section(key="noise", title="Blocks and noise", tables=[tables.tabulate_blocks(campaign)]),
+        Section(
+            key="environment",
+            title="Trace and environment",
+            tables=[
+                replay_sections.tabulate_trace(facts),
+                replay_sections.tabulate_mallocs(campaign),
+                tables.tabulate_environment(campaign),
+            ],
+            listings=[
+                Listing("Experiment", experiment_file.format_experiment(campaign.experiment))
+            ],
+        ),
+        Section(key="method", title="Method", text=describe_replay_method(judged)),
+    ]
+
+
+def _draw_heap(judged: JudgedReplays, variants: Variants) -> list[Figure]:
+    curves = average_curves(judged.campaign, judged.facts)
+    figures = [replay_charts.draw_peak_heaps(judged.campaign, judged.facts, variants)]
+    if curves.height:
+        figures += [
+            replay_charts.draw_heap_curves(curves, judged.facts, variants, judged.fidelity),
+            replay_charts.draw_fragmentation(curves, judged.facts, variants),
+        ]
+    return figures if judged.averages.height else []
+
+
+def _make_faults_section(judged: JudgedReplays) -> Section:
+    campaign = judged.campaign
+    bad = campaign.trials.filter(pl.col("outcome") == "fault")
+    if not bad.height:
+        text = [f"None: {count(campaign.trials.height, 'replay')} ended as planned."]
+        return Section(key="faults", title="Faults", text=text)
+    lines = [f"{n}: {describe_faults(k_of_n)}." for n, k_of_n in judged.comparisons.faulty.items()]
+    return Section(
+        key="faults",
+        title="Faults",
+        text=[*lines, "A variant with faults gets no verdict."],
+        tables=[tables.tabulate_every_fault(campaign)],
+        listings=[
+            Listing(
+                f"Last words of {tables.name_trial(r)}, {tables.name_variant_of_trial(r)}",
+                r["log_tail"],
+            )
+            for r in bad.iter_rows(named=True)
+            if r["log_tail"]
+        ],
+    )
+
+
+def describe_replay_method(judged: JudgedReplays) -> list[str]:
+    """Return the paragraphs on the method, with the numbers of the campaign at hand."""
+    campaign, procedure = judged.campaign, judged.comparisons.procedures["solo"]
+    rule = judged.recommendation.preference.describe_rule(judged.recommendation.evidence.margin)
+    looks = listing([str(look) for look in procedure.looks])
+    return [
+        f"A block replays the trace once on every malloc, and twice on {campaign.names[0]}, the "
+        f"baseline, in an order drawn from seed {campaign.experiment.seed}; each replay is a fresh "
+        f"process of its own, alone on the machine. {count(procedure.looks[-1], 'block')} planned.",
+        "The replay engine has a thread for each recorded thread and makes each thread's calls in "
+        "their recorded order. Threads wait for each other only where one frees what another "
+        "allocated, and so that none runs far ahead of the others in recorded time; that waiting "
+        "is in no figure but its own. The engine takes nothing from the malloc that it measures. A "
+        "replay counts only if every thread made exactly the trace's calls, and as many bytes were "
+        "alive over time as in the trace.",
+        "The heap is the resident anonymous memory of the process, less what the engine itself "
+        "takes, read about every millisecond.",
+        f"Two questions share the error of {percent(ERROR, 0)}, half each: peak heap, and CPU per "
+        f"event; each half is shared by all variants, and over the looks, after {looks} blocks. "
+        f"The intervals here are at {replay_sections.describe_replay_levels(procedure)}. "
+        "Everything else is descriptive.",
+        "Verdicts: higher or lower, if the interval excludes 1; equivalent within "
+        f"±{percent(MARGIN, 0)}, if it lies within; else no difference shown.",
+        f"Recommendation: {rule}. In a replay, peak RSS is the peak heap, and a transaction is an "
+        "event.",
+    ]

@@ -1,0 +1,193 @@
+"""Results directories of replays that no engine ran: whole campaigns, and what a replay measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from example_results import MIB, block_row, facts, fault
+
+from dballoc.campaign.replay.replay_rows import fill_record
+from dballoc.campaign.replay.trace_summary import SummaryMark, TraceSummary
+from dballoc.experiment import schedule
+from dballoc.experiment.model import REPLAY, Experiment
+from dballoc.store.results import KIND, Results, TrialRecord
+from dballoc.trace.replay.replay_result import (
+    OperationFigures,
+    ReplayCurve,
+    ReplayFigures,
+    ReplayMoment,
+    ReplayResult,
+    ThreadFigures,
+    WaitFigures,
+)
+
+EVENTS, SECONDS, THREADS = 1_000_000, 20.0, 3
+PEAKS = {"glibc": 90 * MIB, "jemalloc": 80 * MIB, "mimalloc": 84 * MIB}
+COSTS = {"glibc": 80.0, "jemalloc": 90.0, "mimalloc": 60.0}  # ns an event
+# Of the recorded process, at each mark.
+REAL = {"rss": 150 * MIB, "pss": 148 * MIB, "heap": 86 * MIB, "rss_peak": 152 * MIB}
+
+
+def replay_experiment(**changes: Any) -> Experiment:
+    """An experiment of replays; ``changes`` of its keys."""
+    table: dict[str, Any] = {
+        "name": "oltp",
+        "baseline": "glibc",
+        "workloads": [REPLAY],
+        "threads": [THREADS],
+        "design": "solo",
+        "counters": [],
+        "time": {"idle": "1s"},
+        "replay": {"trace": "/tmp/oltp.trace", "sha256": "ab" * 32},
+        "variant": [
+            {"name": "glibc"},
+            {"name": "jemalloc", "allocator": "jemalloc"},
+            {"name": "mimalloc", "allocator": "mimalloc"},
+        ],
+    }
+    return Experiment.model_validate(table | changes)
+
+
+def replay_fact(**changes: Any) -> dict[str, Any]:
+    """The fact ``replay`` of those results; ``changes`` of its keys."""
+    return {
+        "trace": "oltp.trace",
+        "sha256": "ab" * 32,
+        "program": "mariadbd",
+        "allocator": "glibc 2.36",
+        "seconds": SECONDS,
+        "events": EVENTS,
+        "threads": THREADS,
+        "peak_live": 60 * MIB,
+        "from_start": True,
+        "dropped": 0,
+        "ended_by": "exit",
+        "not_seen": [],
+        "marks": [
+            {"t": 5.0, "name": "after the start", "truth": REAL | {"heap": 40 * MIB}},
+            {"t": 19.0, "name": "after oltp_read_write", "truth": REAL},
+        ],
+        "mode": "fast",
+        "speed": 1.0,
+        "touch": "recorded",
+        "decaying": ["jemalloc", "mimalloc"],
+    } | changes
+
+
+def result(variant: str, wobble: float = 1.0) -> ReplayResult:
+    """What one replay measures under a malloc; ``wobble`` is a factor of all its figures."""
+    peak = int(PEAKS[variant] * wobble)
+    points = 400
+    times = tuple(int(SECONDS * 1e9 * i / points) for i in range(points))
+    live = tuple(int(60 * MIB * min(1.0, 2 * i / points)) for i in range(points))
+    wait = WaitFigures(count=10, seconds=0.1, cpu=0.01)
+    figures = ReplayFigures(
+        events=EVENTS,
+        seconds=1.0 * wobble,
+        cpu=COSTS[variant] * EVENTS * 1e-9 * wobble,
+        malloc_seconds=0.5 * COSTS[variant] * EVENTS * 1e-9,
+        minor_faults=20_000,
+        major_faults=0,
+        engine_memory=3 * MIB,
+        peak_heap=peak,
+        peak_live=60 * MIB,
+        end_heap=peak - 10 * MIB,
+        end_live=30 * MIB,
+        idle_heap=peak - 20 * MIB,
+        failed=0,
+        failed_size=0,
+        lateness=0.0,
+        clock=20,
+        handover_waits=wait,
+        window_waits=wait,
+        operations=tuple(
+            OperationFigures(
+                operation=operation,
+                largest=largest,
+                calls=EVENTS // 8,
+                sampled=1000,
+                nanoseconds=120_000,
+                buckets=((20, 500), (90, 480), (3000, 20)),
+            )
+            for operation in ("malloc", "free")
+            for largest in (64, 1024, 32768, None)
+        ),
+        moments=(
+            ReplayMoment(name="after the start", time=5 * 10**9, heap=peak // 2, live=20 * MIB),
+            ReplayMoment(
+                name="after oltp_read_write", time=19 * 10**9, heap=peak - MIB, live=50 * MIB
+            ),
+        ),
+        curve=ReplayCurve(
+            time=times,
+            seconds=tuple(t / 1e9 for t in times),
+            heap=tuple(max(2 * MIB, int(size * peak / (60 * MIB))) for size in live),
+            live=live,
+        ),
+        live_curve=tuple(zip(times, live, strict=True)),
+        threads=tuple(ThreadFigures(calls=(1, 0, 0, 0, 1, 0), live=0) for n in range(THREADS)),
+    )
+    return ReplayResult(figures=figures, fault=None, bindings={"malloc": "x.so"}, printed="")
+
+
+def variant_row(name: str) -> dict[str, Any]:
+    """The row of table ``variant`` of a malloc."""
+    return {
+        "name": name,
+        "allocator": name,
+        "allocator_version": "1",
+        "libraries": json.dumps([] if name == "glibc" else [f"/usr/lib/lib{name}.so.2"]),
+        "environment": "{}",
+        "server": "replay of mariadbd",
+        "server_version": "0.1.0",
+        "engine": "malloc",
+        "command": json.dumps(["dballoc_replay", "PLAN"]),
+        "pool_bytes": None,
+        "thp": None,
+    }
+
+
+def build_replays(
+    directory: Path,
+    blocks: int = 6,
+    faulty: tuple[str, ...] = (),
+    experiment: Experiment | None = None,
+    **fact: Any,
+) -> Path:
+    """A whole campaign of replays in ``directory``; ``fact``: changes of :func:`replay_fact`."""
+    chosen = experiment or replay_experiment()
+    directory.mkdir()
+    described = facts(chosen, blocks, ["solo"]) | {
+        KIND: REPLAY,
+        REPLAY: json.dumps(replay_fact(**fact)),
+        "procedure_version": "2",
+        "margin": "0.03",
+        "ending": "planned",
+    }
+    described.pop("sysbench")
+    summary = summary_of(json.loads(described[REPLAY]))
+    results = Results.create(directory, described, [variant_row(v.name) for v in chosen.variant])
+    for block in range(1, blocks + 1):
+        for slot in schedule.order_block(chosen, block):
+            results.add_trial(slot, fault() if slot.variant in faulty else record(slot, summary))
+        results.add_block({"design": "solo", **block_row(block), "disturbed": None})
+    results.close()
+    return directory
+
+
+def summary_of(fact: dict[str, Any]) -> TraceSummary:
+    """The trace that a fact ``replay`` describes, as far as it can."""
+    marks = fact["marks"] if isinstance(fact["marks"], list) else []
+    return TraceSummary(
+        **{name: fact[name] for name in TraceSummary.__dataclass_fields__ if name != "marks"},
+        marks=tuple(
+            SummaryMark(t=m["t"], name=m.get("name", ""), truth=m.get("truth", {})) for m in marks
+        ),
+    )
+
+
+def record(slot: schedule.Slot, summary: TraceSummary) -> TrialRecord:
+    """A replay's record, whose figures differ a little from block to block."""
+    wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
+    blank = {"started": 1.0, "ended": 3.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0}
+    return fill_record(TrialRecord(trial=blank), result(slot.variant, wobble), summary, 1.0)

@@ -1,0 +1,249 @@
+"""The report on replays: what its first sentence says, and that it says what the trace lacks."""
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from example_replays import PEAKS, REAL, build_replays, replay_fact
+from example_results import MIB
+from rich.console import Console
+
+from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
+from dballoc.analysis.replay.fidelity import (
+    estimate_real_peak,
+    find_recorded_variant,
+    measure_fidelity,
+)
+from dballoc.analysis.replay.replay_facts import RecordedMark, read_replay_facts
+from dballoc.analysis.replay.replay_tables import (
+    average_curves,
+    average_latencies,
+    average_replays,
+)
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.deploy.deployment import build_deployment
+from dballoc.errors import Failure, UsageError
+from dballoc.report import write_report_outputs
+from dballoc.report.outputs.terminal import print_answer
+from dballoc.report.report_content import Content, gather_report
+
+
+def report(directory: Path) -> Content:
+    return gather_report(load_campaign(directory))
+
+
+def headline(directory: Path) -> str:
+    return report(directory).answer.headline
+
+
+def test_the_first_sentence_names_the_least_peak_heap_and_the_distance(tmp_path: Path) -> None:
+    first = headline(build_replays(tmp_path / "r"))
+    assert first == (
+        "jemalloc has the least peak heap, 80.3 MiB, 0.889 of glibc's (lower); replayed on glibc, "
+        "as it was recorded, the peak is 2.7 % above the real one"
+    )
+
+
+def test_without_ground_truth_the_distance_is_said_to_be_unknown(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r", marks=[]))
+    assert page.answer.headline.endswith("; how far that is from the recorded process is not known")
+    assert any("was not measured" in note for note in page.answer.notes)
+
+
+def test_a_malloc_that_was_not_replayed_gives_no_distance(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r", allocator="tcmalloc 2.10"))
+    assert "is not known" in page.answer.headline
+    assert any("tcmalloc 2.10" in note for note in page.answer.notes)
+
+
+def test_a_late_recording_gets_no_verdict_on_memory(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r", from_start=False)
+    page = report(directory)
+    assert page.answer.headline.startswith("No answer on memory (the recording began late)")
+    assert "rss_peak" not in {m.key for m in page.comparisons.metrics}
+    assert any(c.metric.key == "rss_peak" for c in page.comparisons.descriptive)
+    procedure = declare_procedures(load_campaign(directory))["solo"]
+    assert set(procedure.shares) == {"cpu"}
+    assert "the recording began late" in page.subtitle
+    # Only the figures of the heap and what is judged are there; each of the heap's says it.
+    heap = [figure for figure in page.figures if figure.key.startswith("replay-")]
+    assert len(heap) == 3
+    assert all("the recording began late" in figure.title for figure in heap)
+
+
+def test_drops_are_in_every_heading(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r", dropped=5000))
+    assert page.answer.headline.endswith("(5,000 events are missing (0.50 %))")
+    assert "5,000 events are missing" in page.subtitle
+    assert all("5,000" in f.title for f in page.figures if f.key.startswith("replay-"))
+
+
+def test_few_drops_are_not_rounded_to_none(tmp_path: Path) -> None:
+    assert "less than 0.01 %" in headline(build_replays(tmp_path / "r", dropped=1))
+
+
+def test_idle_heap_is_not_shown_for_a_malloc_that_keeps_the_clock(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r"))
+    table = page.sections[0].tables[0]
+    idle = {row[0]: row[table.columns.index("idle, MiB")] for row in table.rows}
+    assert idle["jemalloc"] == idle["mimalloc"] == "–"
+    assert idle["glibc"] != "–"
+    at_the_pace = report(build_replays(tmp_path / "t", mode="timed", speed=1.0))
+    rows = at_the_pace.sections[0].tables[0].rows
+    assert "–" not in {row[3] for row in rows}
+    faster = report(build_replays(tmp_path / "f", mode="timed", speed=10.0))
+    assert faster.sections[0].tables[0].rows[1][3] == "–"
+
+
+def test_a_failed_baseline_gives_no_ratio_and_no_crash(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r", faulty=("glibc",)))
+    assert page.answer.headline.startswith("jemalloc has the least peak heap, 80.3 MiB")
+    assert page.answer.table is None
+
+
+def test_when_all_fail_that_is_the_answer(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r", faulty=tuple(PEAKS))
+    assert headline(directory) == "No malloc was replayed to its end without a fault"
+    write_report_outputs(directory)
+
+
+def test_every_output_is_written_and_speaks_of_heaps(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r", faulty=("mimalloc",))
+    page = write_report_outputs(directory)
+    for text in (page.read_text(), page.with_name("report.md").read_text()):
+        body = text.partition("Recommendation: ")[0]
+        for word in ("CPU per transaction", "peak RSS", "sysbench", "clients"):
+            assert word not in body, word
+        assert "peak heap" in body
+        assert "CPU per event" in body
+    tables = {path.stem for path in (directory / "csv").iterdir()}
+    assert {"trials", "replays", "heap", "calls", "marks", "comparisons", "pairs"} <= tables
+    with (directory / "csv" / "trials.csv").open() as file:
+        heads = next(csv.reader(file))
+    assert {"heap_peak", "heap_idle", "waited"} <= set(heads)
+    said = json.loads((directory / "recommendation.json").read_text())
+    assert {f["metric"] for f in said["floor"]} == {"cpu", "rss_peak"}
+    assert {c.stem for c in (directory / "charts").iterdir()} >= {
+        "replay-heap",
+        "replay-fragmentation",
+        "replay-peaks",
+    }
+
+
+def test_the_terminal_shows_the_answer_first(tmp_path: Path) -> None:
+    console = Console(record=True, width=100)
+    print_answer(console, build_replays(tmp_path / "r"))
+    lines = console.export_text().splitlines()
+    assert lines[0].startswith("jemalloc has the least peak heap")
+    assert any("CPU per event" in line for line in lines)
+
+
+def test_figures_by_variant(tmp_path: Path) -> None:
+    campaign = load_campaign(build_replays(tmp_path / "r"))
+    rows = {r["variant"]: r for r in average_replays(campaign).iter_rows(named=True)}
+    assert list(rows) == ["glibc", "jemalloc", "mimalloc"]
+    assert rows["glibc"]["n"] == 12
+    assert rows["jemalloc"]["n"] == 6
+    assert rows["glibc"]["cpu"] == pytest.approx(80, rel=0.01)
+    assert rows["glibc"]["malloc"] == pytest.approx(40, rel=0.01)
+    assert rows["glibc"]["fragmentation"] == pytest.approx(1.5, rel=0.01)
+    assert rows["glibc"]["faults"] == pytest.approx(20, rel=0.01)
+    facts = read_replay_facts(campaign)
+    curves = average_curves(campaign, facts)
+    assert curves["t"].max() <= facts.seconds
+    assert set(curves["variant"]) == set(PEAKS)
+    calls = average_latencies(campaign)
+    assert calls.filter(calls["operation"] == "malloc")["p99"].max() == 3000
+
+
+def test_both_questions_have_half_of_the_error(tmp_path: Path) -> None:
+    campaign = load_campaign(build_replays(tmp_path / "r"))
+    procedure = declare_procedures(campaign)["solo"]
+    assert {name: share.error for name, share in procedure.shares.items()} == {
+        "cpu": 0.025,
+        "rss_peak": 0.025,
+    }
+    assert all(share.comparisons == 2 for share in procedure.shares.values())
+    keys = {m.key for m in compare_with_baseline(campaign).metrics}
+    assert keys == {"cpu:replay", "rss_peak"}
+
+
+def test_the_distance_from_the_recorded_process(tmp_path: Path) -> None:
+    campaign = load_campaign(build_replays(tmp_path / "r"))
+    fidelity = measure_fidelity(campaign, read_replay_facts(campaign))
+    assert fidelity
+    assert fidelity.variant == "glibc"
+    # 152 MiB of RSS at most, of which 64 MiB were not heap.
+    assert fidelity.real_peak == 88 * MIB
+    assert fidelity.error == pytest.approx(fidelity.replayed_peak / (88 * MIB) - 1)
+    assert [m.name for m in fidelity.marks] == ["after the start", "after oltp_read_write"]
+    assert fidelity.marks[0].real == 40 * MIB
+
+
+def test_a_recorded_peak_needs_the_high_water_mark() -> None:
+    mark = RecordedMark(t=1.0, name="x", truth={"heap": 5, "rss": 9})
+    assert estimate_real_peak([mark]) is None
+    full = RecordedMark(t=1.0, name="x", truth=REAL)
+    assert estimate_real_peak([mark, full]) == 88 * MIB
+    # Never below what was seen at a mark.
+    more = RecordedMark(t=1.0, name="x", truth={"heap": 99 * MIB, "rss": 100 * MIB})
+    assert estimate_real_peak([more, full]) == 99 * MIB
+
+
+def test_without_a_high_water_mark_the_marks_are_compared(tmp_path: Path) -> None:
+    marks = [
+        {"t": m["t"], "name": m["name"], "truth": {"heap": m["truth"]["heap"]}}
+        for m in replay_fact()["marks"]
+    ]
+    campaign = load_campaign(build_replays(tmp_path / "r", marks=marks))
+    fidelity = measure_fidelity(campaign, read_replay_facts(campaign))
+    assert fidelity
+    assert not fidelity.peak_is_estimated
+    assert fidelity.real_peak == 86 * MIB
+    assert fidelity.replayed_peak == pytest.approx(fidelity.marks[1].replayed)
+
+
+def test_a_recorded_malloc_is_found_by_its_name_alone(tmp_path: Path) -> None:
+    campaign = load_campaign(build_replays(tmp_path / "r"))
+    assert find_recorded_variant(campaign, "jemalloc 5.3.0-0-g54ea") == "jemalloc"
+    assert find_recorded_variant(campaign, "") is None
+    assert find_recorded_variant(campaign, "gl") is None
+
+
+def test_deploying_what_was_replayed(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r")
+    deployed = build_deployment(load_campaign(directory), "jemalloc", directory)
+    assert deployed.family == "mariadb"
+    assert deployed.release == "VERSION"
+    assert deployed.libraries == ("/usr/lib/libjemalloc.so.2",)
+
+
+def test_replays_are_refused_where_a_server_is_meant(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="results of dballoc replay, which started no server"):
+        load_server_campaign(build_replays(tmp_path / "r"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"events": "many"}, "replay: events"),
+        ({"marks": [{"t": 0.0}]}, "replay: marks"),
+        ({"touch": 3}, "replay: touch"),
+        ({"decaying": 1}, "replay: decaying"),
+    ],
+)
+def test_damaged_facts_are_one_line(tmp_path: Path, changes: dict, complaint: str) -> None:
+    directory = build_replays(tmp_path / "r", **changes)
+    with pytest.raises((Failure, UsageError), match=complaint) as error:
+        load_campaign(directory)
+    assert "\n" not in str(error.value)
+
+
+def test_a_mark_that_the_trace_has_not_is_damage(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r")
+    with sqlite3.connect(directory / "results.sqlite") as db:
+        db.execute("UPDATE replay_mark SET mark = 7 WHERE mark = 1")
+    with pytest.raises(Failure, match="the trace has fewer marks"):
+        load_campaign(directory)
