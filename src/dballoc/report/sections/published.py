@@ -355,8 +355,8 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     if cpus and (cpus < published.cpus if words else cpus != published.cpus):
         stated_cpus = words or f"{published.cpus} CPUs"
         reasons.append(
-            f"{stated_cpus} there, {cpus} here: less contention, and fewer arenas where their number "
-            "depends on the CPUs."
+            f"{stated_cpus} there, {cpus} here: less contention, and fewer arenas where their "
+            "number depends on the CPUs."
         )
     if e.scaled:
         reasons.append(
