@@ -21,7 +21,8 @@ def measured(run_cli: Cli, fresh_directory) -> Path:
     assert done.status == 0, done.text
     answer = " ".join(done.stdout.split())
     assert "Scaled to 0.01 of mdev-38369. " in answer
-    assert "data: rows of a table: the post: 100,000; here: 1,000" in answer
+    assert "rows of a table: the post: 100,000; here: 1,000 (scaled)" in answer
+    assert "tables are filled: the post: in each start, before its levels" in answer
     return out
 
 

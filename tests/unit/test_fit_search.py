@@ -197,7 +197,7 @@ def test_what_differs_from_a_post_is_said(fitted) -> None:
         "innodb_buffer_pool_size: the post: 80G; here: what the search tries"
     )
     assert lines["sequence"] == [
-        "repeats: the post: 1 run of each variant; here: as many blocks as it takes"
+        "repeats: the post: each variant once; here: as many blocks as it takes"
     ]
 
 
