@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.trace.model import NONE, EventKind, Mark, Trace
+from dballoc.trace.model import NONE, EventKind, Mark, Objects, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.assign_slots import assign_slots
 from dballoc.trace.replay.plan_file import choose_epoch, write_plan
@@ -239,6 +239,33 @@ def test_frees_of_blocks_that_the_trace_does_not_allocate_are_left_out(tmp_path:
     frees = int(np.count_nonzero((cut.freed == lost) & (cut.object == NONE)))
     assert plan.left_out == frees
     assert plan.events == len(cut.kind) - frees
+
+
+def test_a_trace_of_nothing_but_frees_of_older_blocks_has_an_empty_plan(tmp_path: Path) -> None:
+    trace = make_trace(1, 50, 3)
+    events = trace.threads[0]
+    rows = (events.freed != NONE) & (events.object == NONE)
+    frees = replace(
+        events,
+        kind=events.kind[rows],
+        time=events.time[rows],
+        completed=events.completed[rows],
+        object=events.object[rows],
+        freed=np.full(int(rows.sum()), NONE),
+    )
+    nothing = Objects(
+        size=np.array([], np.uint64),
+        alignment=np.array([], np.uint32),
+        allocated_by=np.array([], np.int32),
+        freed_by=np.array([], np.int32),
+        touch=np.array([], np.int32),
+    )
+    late = replace(trace, threads=(frees,), objects=nothing, marks=trace.marks[::-1])
+    plan = write_plan(late, tmp_path / "plan")
+    assert (plan.events, plan.left_out) == (0, int(rows.sum()))
+    assert plan.marks == ("half", "end")
+    (records,) = read_plan(plan.path).records
+    assert [record["kind"] for record in records] == [RecordKind.TICK, RecordKind.END]
 
 
 def broken(trace: Trace, what: str) -> Trace:

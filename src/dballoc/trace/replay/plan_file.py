@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.errors import Failure, UsageError
-from dballoc.trace.model import NONE, Trace
+from dballoc.trace.model import NONE, Mark, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.check_trace import find_allocated_objects, find_shared_objects
 from dballoc.trace.replay.make_records import PlanObjects, make_records
@@ -69,12 +69,7 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
     except OSError as error:
         path.unlink(missing_ok=True)
         raise Failure(f"cannot write {path}: {error.strerror}") from None
-    events = sum(
-        int(
-            np.count_nonzero((each.object != NONE) | ((each.freed != NONE) & allocated[each.freed]))
-        )
-        for each in trace.threads
-    )
+    events = sum(_count_replayed(each, allocated) for each in trace.threads)
     return ReplayPlan(
         path=path,
         threads=len(trace.threads),
@@ -82,7 +77,7 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
         left_out=sum(len(each.kind) for each in trace.threads) - events,
         duration=duration,
         epoch_ns=epoch_ns,
-        marks=tuple(mark.name for mark in trace.marks),
+        marks=tuple(mark.name for mark in _sort_marks(trace)),
     )
 
 
@@ -96,6 +91,16 @@ def choose_epoch(duration: int) -> int:
             f"trace: it is {duration / 86400e9:.0f} days long; no more than 13 can be replayed"
         )
     return max(EPOCH_NS, shortest)
+
+
+def _sort_marks(trace: Trace) -> list[Mark]:
+    return sorted(trace.marks, key=lambda mark: mark.time)
+
+
+def _count_replayed(events: ThreadEvents, allocated: NDArray[np.bool_]) -> int:
+    """Count the events that allocate a block, or free one that the trace allocates."""
+    freed = events.freed[(events.object == NONE) & (events.freed != NONE)]
+    return int(np.count_nonzero(events.object != NONE) + np.count_nonzero(allocated[freed]))
 
 
 def _find_duration(trace: Trace) -> int:
@@ -130,7 +135,7 @@ def _write_sections(
     pattern["runs"] = lengths
     pattern["first"] = np.cumsum(lengths) - lengths
     runs = np.array([run for each in trace.touch_patterns for run in each], np.int64).reshape(-1, 2)
-    marks = np.array([mark.time for mark in trace.marks], np.int64)
+    marks = np.array([mark.time for mark in _sort_marks(trace)], np.int64)
     for section in (pattern, runs, marks):
         file.write(section.tobytes())
     header["bytes"] = file.tell()

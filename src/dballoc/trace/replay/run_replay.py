@@ -211,8 +211,9 @@ def _find_fault(run: _EngineRun, limits: ReplayLimits) -> ReplayFault | None:
         case 2:
             raise UsageError(line or "the replay's engine refused the plan")
         case 3:
-            return engine_output.parse_fault(run.output)
-    if run.exit.status == 1 and not line:
-        raise Failure("the replay's engine failed")
+            fault = engine_output.parse_fault(run.output)
+            return fault or ReplayFault(kind="crash", text="ended by exit status 3")
+        case 4:
+            raise Failure(f"the replay's engine: {line}")
     words = f"ended by {run.exit.words}" + (f": {line}" if line else "")
     return ReplayFault(kind="crash", text=words)
