@@ -1,7 +1,7 @@
 #include "latency.h"
 
+#include "clock.h"
 #include "memory.h"
-#include "probe.h"
 
 static struct latency *table;
 

@@ -13,11 +13,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "control.h"
+#include "clock.h"
 #include "filter.h"
 #include "latency.h"
+#include "listener.h"
 #include "live.h"
 #include "next_allocator.h"
+#include "preload.h"
 #include "probe.h"
 #include "stacks.h"
 #include "unwind.h"
@@ -100,7 +102,7 @@ void call_begin(struct call *call, enum operation operation, size_t bytes)
     }
     if (mine->ticks == 0) {
         mine->ticks = ticks(mine);
-        control_consider(mine);
+        listener_consider(mine->id == preload.owner);
     } else {
         mine->ticks--;
     }

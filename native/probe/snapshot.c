@@ -35,8 +35,10 @@
 #include <unistd.h>
 
 #include "build_id.h"
+#include "clock.h"
 #include "latency.h"
 #include "live.h"
+#include "preload.h"
 #include "probe.h"
 #include "stacks.h"
 #include "unwind.h"
@@ -78,11 +80,11 @@ static void head(void)
             SNAPSHOT_VERSION,
             clock_ns(CLOCK_REALTIME),
             clock_ns(CLOCK_MONOTONIC),
-            probe.began,
+            preload.began,
             probe.reset,
             clock_ns(CLOCK_PROCESS_CPUTIME_ID),
             probe.reset_cpu,
-            (uint64_t)probe.owner,
+            (uint64_t)preload.owner,
             probe.interval,
             live_totals.lost,
             live_totals.overwritten,

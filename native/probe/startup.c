@@ -10,15 +10,45 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "control.h"
+#include "filter.h"
 #include "latency.h"
+#include "listener.h"
 #include "live.h"
 #include "message.h"
+#include "preload.h"
 #include "probe.h"
 #include "stacks.h"
+#include "thread.h"
 #include "unwind.h"
 
 struct probe probe;
+
+const char preload_name[] = "dballoc probe";
+const char preload_thread_name[] = "dballoc-probe";
+
+bool preload_set_busy(bool busy)
+{
+    const bool before = thread.busy;
+    thread.busy = busy;
+    return before;
+}
+
+bool preload_is_active(void)
+{
+    return atomic_load(&probe.state) == RUNNING;
+}
+
+/* The filter lets free and realloc look twice at it. */
+void preload_early_block(const void *block)
+{
+    filter_pin(block);
+}
+
+void preload_settled(void)
+{
+}
 
 static const uint64_t USUAL_INTERVAL = 512U << 10;
 
@@ -27,11 +57,12 @@ static const uint64_t USUAL_INTERVAL = 512U << 10;
  * heap and tables, and takes its place. */
 static void in_child(void)
 {
-    if (control_started()) {
+    listener_in_child();
+    if (listener_started()) {
         atomic_store(&probe.state, INERT);
         return;
     }
-    probe.owner = getpid();
+    preload.owner = getpid();
 }
 
 /* False if it is malformed. */
@@ -41,12 +72,12 @@ static bool read_request(const char *text)
     errno = 0;
     const unsigned long long interval = strtoull(text, &end, 10);
     if (errno != 0 || *text < '0' || *text > '9' || *end != ':' || end[1] != '/' ||
-            strlen(end + 1) >= sizeof probe.directory || interval > MOST_INTERVAL ||
+            strlen(end + 1) >= sizeof preload.directory || interval > MOST_INTERVAL ||
             (interval != 0 && interval < LEAST_INTERVAL))
         return false;
     probe.interval = interval;
     probe.first_interval = interval != 0 ? interval : USUAL_INTERVAL;
-    memcpy(probe.directory, end + 1, strlen(end + 1) + 1);
+    memcpy(preload.directory, end + 1, strlen(end + 1) + 1);
     return true;
 }
 
@@ -59,19 +90,21 @@ __attribute__((constructor)) static void begin(void)
         message_write("DBALLOC_PROBE is not INTERVAL:/DIRECTORY", "it does nothing");
     } else if (request != NULL && !(live_begin() && stacks_begin() && latency_begin())) {
         message_write("no memory for its tables", "it does nothing");
-    } else if (request != NULL && pthread_atfork(NULL, NULL, in_child) == 0) {
+    } else if (request != NULL && pthread_atfork(NULL, listener_in_parent, in_child) == 0) {
         state = RUNNING;
     }
     if (state == RUNNING)
         unwind_choose();
-    probe.owner = getpid();
-    probe.began = clock_ns(CLOCK_MONOTONIC);
-    atomic_store(&probe.reset, probe.began);
+    preload.owner = getpid();
+    preload.began = clock_ns(CLOCK_MONOTONIC);
+    atomic_store(&probe.reset, preload.began);
     atomic_store(&probe.reset_cpu, clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     atomic_store_explicit(&probe.state, state, memory_order_release);
+    if (state == RUNNING)
+        listener_begin();
 }
 
 __attribute__((destructor)) static void end(void)
 {
-    control_end();
+    listener_end();
 }

@@ -12,7 +12,6 @@ struct thread {
     uint32_t ticks;    /* calls to go before one is timed */
     bool busy;         /* already in the probe: a signal handler allocates */
     bool begun;        /* the rest is set */
-    bool apart;        /* has a table of open files of its own, see descriptors.h */
     int id;            /* the kernel's thread ID */
     uint64_t interval; /* mean of the distribution that `left` was drawn from; 0: nothing is sampled
                         */

@@ -33,7 +33,6 @@
 #include <unwind.h>
 
 #include "image.h"
-#include "probe.h"
 #include "stacks.h"
 
 enum {

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 
 #include "live.h"
+#include "preload.h"
 #include "stacks.h"
+
+const char preload_name[] = "tables";
 
 enum { THREADS = 8, MINE = 500, ROUNDS = 20 };
 

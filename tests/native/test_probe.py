@@ -25,7 +25,8 @@ from dballoc.profile.symbols.symbols import Symbols
 pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
 
 HERE = Path(__file__).parent
-SOURCES = HERE.parent.parent / "native" / "probe"
+NATIVE = HERE.parent.parent / "native"
+SOURCES, SHARED = NATIVE / "probe", NATIVE / "preload"
 ALLOCATORS = ["glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"]
 
 
@@ -389,7 +390,8 @@ def test_a_wrong_request_is_one_line(
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_tables_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
-    sources = [SOURCES / name for name in ("live.c", "stacks.c", "filter.c", "memory.c")]
+    sources = [SOURCES / name for name in ("live.c", "stacks.c", "filter.c")]
+    sources.append(SHARED / "memory.c")
     flags = [
         "-std=c17",
         "-D_GNU_SOURCE",
@@ -398,6 +400,7 @@ def test_the_tables_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
         f"-fsanitize={sanitizer}",
         "-fno-sanitize-recover=all",
         f"-I{SOURCES}",
+        f"-I{SHARED}",
     ]
     if sanitizer == "thread":
         flags.append("-Wno-tsan")  # fences: what they order is atomic all the same

@@ -18,6 +18,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.explain import watch
 from dballoc.host import process_root
 from dballoc.host.elf import loader
+from dballoc.host.preload import preload_socket
 from dballoc.host.resources import process_limits
 from dballoc.host.settings import thp
 from dballoc.measure import memory_marks
@@ -153,14 +154,14 @@ def endless(piece: bytes) -> Callable[[socket.socket], None]:
 
 
 def test_a_probe_that_does_not_stop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_client, "_MOST", 1 << 20)
-    with pytest.raises(Failure, match="is longer than any probe's"):
+    monkeypatch.setattr(preload_socket, "_MOST", 1 << 20)
+    with pytest.raises(Failure, match="is longer than any preload's"):
         serve(endless(b"x" * 65536)).snapshot()
 
 
 def test_a_probe_that_goes_on_and_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_client, "_LONGEST", -1.0)
-    with pytest.raises(Failure, match="takes longer than any probe's"):
+    monkeypatch.setattr(preload_socket, "_LONGEST", -1.0)
+    with pytest.raises(Failure, match="takes longer than any preload's"):
         serve(lambda talk: talk.sendall(b"x")).snapshot()
 
 

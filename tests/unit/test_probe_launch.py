@@ -8,6 +8,7 @@ import pytest
 
 from dballoc.cli.profile_verbs.heap import heap_
 from dballoc.errors import UsageError
+from dballoc.host.preload import preload_launch
 from dballoc.profile.heap import probe_client, probe_launch
 
 
@@ -73,10 +74,10 @@ def test_a_malloc_that_no_preload_can_stand_before(
         [compiler, "-fno-builtin", "-o", tmp_path / "p", tmp_path / "p.c", *flags], check=True
     )
     if says is None:
-        probe_launch.check_executable(tmp_path / "p")
+        preload_launch.check_executable(tmp_path / "p")
         return
     with pytest.raises(UsageError, match=says):
-        probe_launch.check_executable(tmp_path / "p")
+        preload_launch.check_executable(tmp_path / "p")
     (tmp_path / "p").chmod(0o4755)
 
 
@@ -85,12 +86,12 @@ def test_a_set_user_id_program_and_a_script(tmp_path: Path) -> None:
     shutil.copy("/bin/true", copy)
     copy.chmod(0o4755)
     with pytest.raises(UsageError, match="ignores LD_PRELOAD"):
-        probe_launch.check_executable(copy)
+        preload_launch.check_executable(copy)
     (tmp_path / "mysqld_safe").write_text("#!/bin/sh\n")
-    probe_launch.check_executable(tmp_path / "mysqld_safe")
+    preload_launch.check_executable(tmp_path / "mysqld_safe")
     (tmp_path / "broken").write_bytes(b"\x7fELF" + b"\xff" * 60)
     with pytest.raises(UsageError, match="not a whole ELF file"):
-        probe_launch.check_executable(tmp_path / "broken")
+        preload_launch.check_executable(tmp_path / "broken")
 
 
 def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:

@@ -11,7 +11,8 @@ import typer
 
 import dballoc
 
-# For each verb: its module in ``verbs/``, and the name of its function or application there.
+# For each verb: its module in ``verbs/``, or that of its own verbs' application, and the name of
+# its function or application there.
 VERBS = {
     "aa": ("aa", "aa"),
     "bench": ("bench", "bench"),
@@ -24,8 +25,10 @@ VERBS = {
     "fit": ("fit", "fit"),
     "import": ("import_", "import_"),
     "list": ("list_", "list_"),
-    "profile": ("profile", "app"),
+    "profile": ("profile_verbs.app", "app"),
+    "record": ("record", "record"),
     "report": ("report", "report"),
+    "trace": ("trace_verbs.app", "app"),
     "verify": ("verify", "verify"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -42,7 +45,8 @@ def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
     app.callback()(_root)
     for verb in verbs:
         module, name = VERBS[verb]
-        command = getattr(import_module(f"dballoc.cli.verbs.{module}"), name)
+        place = module if "." in module else f"verbs.{module}"
+        command = getattr(import_module(f"dballoc.cli.{place}"), name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=verb)
         else:

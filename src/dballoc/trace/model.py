@@ -114,10 +114,13 @@ class Recording:
 class ThreadEvents:
     """The events of one thread of a trace in their order. All arrays have one element an event.
 
+    ``created_by`` is the number of the thread that made it, NONE where that is not known. Times
+    never run backwards: no event begins before the one before it is completed.
     ``time`` in ns since the trace began: of an allocation when its block was there, of a free when
     it began. REALLOC has ``time`` for its free and ``completed`` for its allocation; elsewhere both
-    are equal. ``object`` is the object that the event allocates, NONE if it allocates none;
-    ``freed`` the one that it frees, NONE if it frees none or one that is older than the recording.
+    are equal. ``object`` is the object that the event allocates, NONE if it is a FREE or
+    FREE_SIZED; ``freed`` the one that it frees, NONE if it frees none or one that the recording
+    does not know. Objects are numbered thread by thread, in the order of their allocation.
     ``ended``: when the thread ended; NONE if it was alive at the end, or if that is not known.
     """
 
@@ -149,10 +152,39 @@ class Objects:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompileFacts:
+    """What making the trace met and decided.
+
+    ``resolution``: times are multiples of it, in ns. ``timed``: False if the source had no times,
+    so that they say nothing but the order. ``history``: sentences on what was done with the trace
+    since.
+
+    The others are counts: ``unknown_frees`` freed a block that was never seen allocated;
+    ``double_frees`` one that was free already; ``missed_frees`` were made up where an address was
+    handed out that should have been in use; ``clock_steps`` are stamps that ran backwards and were
+    moved. Of the large blocks, ``touched_by_site`` got the pages of a sample of their call site and
+    size, ``touched_by_size`` of a sample of their size alone, ``touched_by_rule`` of none.
+    """
+
+    resolution: int = 1
+    timed: bool = True
+    unknown_frees: int = 0
+    double_frees: int = 0
+    missed_frees: int = 0
+    clock_steps: int = 0
+    touched_by_site: int = 0
+    touched_by_size: int = 0
+    touched_by_rule: int = 0
+    history: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trace:
     """A process's allocations by object, ready to be analysed or replayed.
 
-    ``touch_patterns`` are runs of pages as in :class:`TouchSample`.
+    ``touch_patterns`` are runs of pages as in :class:`TouchSample`. A block is never freed before
+    it is allocated: not earlier in its own thread, nor at an earlier time in another. So threads
+    that wait for each other's blocks, each in its own order, always come to an end.
     """
 
     facts: RecordingFacts
@@ -160,3 +192,4 @@ class Trace:
     objects: Objects
     touch_patterns: tuple[tuple[tuple[int, int], ...], ...]
     marks: tuple[Mark, ...]
+    compiled: CompileFacts = CompileFacts()

@@ -1,5 +1,7 @@
-// What a client of the probe's socket says: native/probe/control.c, client.c, snapshot.c.
+// What a client of the probe's socket says: native/preload/listener.c, client.c; native/probe/control.c, snapshot.c.
 #include "../../../native/probe/control.h"
+#include "../../../native/preload/listener.h"
+#include "../../../native/preload/preload.h"
 #include "../../../native/probe/latency.h"
 #include "../../../native/probe/live.h"
 #include "../../../native/probe/probe.h"
@@ -49,7 +51,7 @@ static void begin(void)
     }
     begun = true;
     check(live_begin() && stacks_begin() && latency_begin());
-    probe.owner = getpid();
+    preload.owner = getpid();
     probe.first_interval = 512U << 10;
     for (uintptr_t i = 1; i < 100; i++) {
         const uintptr_t pcs[] = {i, i + 1, i + 2};
@@ -76,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(send(ends[0], data + first, size - first, MSG_NOSIGNAL) == (ssize_t)(size - first));
     check(shutdown(ends[0], SHUT_WR) == 0);
     check(pthread_create(&reader, NULL, drain, &ends[0]) == 0);
-    control_serve(descriptor);
+    listener_serve(descriptor);
     descriptor_close(&descriptor);
     check(pthread_join(reader, NULL) == 0);
     check(close(ends[0]) == 0);

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     request[size] = '\0';
     const bool good = read_request(request);
     const uint64_t interval = probe.interval;
-    if (good && (probe.directory[0] != '/' || probe.first_interval < LEAST_INTERVAL ||
+    if (good && (preload.directory[0] != '/' || probe.first_interval < LEAST_INTERVAL ||
                         interval > MOST_INTERVAL || (interval != 0 && interval < LEAST_INTERVAL))) {
         abort();
     }

@@ -38,7 +38,9 @@ def draw_plot(
             + "".join(_EIGHTHS[max(0, min(steps, x - row * steps))] for x in levels)
         )
     span = times[-1] - times[0]
-    end = f"{span / 60:.1f} min" if span >= 60 else f"{span:.0f} s"
+    end = (
+        f"{span / 60:.1f} min" if span >= 60 else f"{span:.0f} s" if span >= 1 else f"{span:.3f} s"
+    )
     rows.append(" " * margin + "0" + f"{end:>{len(columns) - 1}}")
     return rows
 

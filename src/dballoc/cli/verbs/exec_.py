@@ -1,7 +1,8 @@
-"""``dballoc exec``: run a program under the heap probe."""
+"""``dballoc exec``: run a program under the heap probe, or under the recorder."""
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -9,56 +10,113 @@ from typing import Annotated
 import typer
 
 from dballoc.cli.shared.size_and_duration_flags import size
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.host.preload import preload_launch
+from dballoc.host.preload.preload_launch import Launch
 from dballoc.profile.heap import probe_launch
+from dballoc.trace.recorder import recorder_launch
 
 _DEFAULT_INTERVAL = format_size(probe_launch.DEFAULT_INTERVAL)
+_DEFAULT_LIMIT = format_size(recorder_launch.DEFAULT_LIMIT)
 
 
 class ProbeKind(Enum):
-    """Probes that can be loaded into a program."""
+    """What can be loaded into a program."""
 
     HEAP = "heap"
+    TRACE = "trace"
+
+
+_Command = Annotated[
+    list[str], typer.Argument(metavar="COMMAND...", help="A program and its arguments, after --.")
+]
+_Probe = Annotated[
+    ProbeKind,
+    typer.Option(
+        help="heap: sample allocations, for dballoc profile heap. trace: record every one of "
+        "them, for dballoc trace compile."
+    ),
+]
+_Out = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Directory for the probe's socket and the recordings; the program's user owns it.",
+    ),
+]
+_Interval = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help=f"heap: sample one in SIZE bytes, on average. [default: {_DEFAULT_INTERVAL}]",
+        show_default=False,
+    ),
+]
+_Limit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help=f"trace: end a recording when its file has SIZE bytes. [default: {_DEFAULT_LIMIT}]",
+        show_default=False,
+    ),
+]
+_Idle = Annotated[
+    bool,
+    typer.Option("--idle", help="Do nothing until profile heap --interval, or record, starts it."),
+]
 
 
 def exec_(
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="COMMAND...", help="A program and its arguments, after --."),
-    ],
-    probe: Annotated[
-        ProbeKind, typer.Option(help="heap: sample allocations, for dballoc profile heap.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", help="Directory for the probe's socket; the program's user owns it."
-        ),
-    ],
-    interval: Annotated[
-        str, typer.Option(metavar="SIZE", help="Sample one in SIZE bytes, on average.")
-    ] = _DEFAULT_INTERVAL,
-    idle: Annotated[
-        bool,
-        typer.Option("--idle", help="Sample nothing until profile heap --interval starts it."),
-    ] = False,
+    command: _Command,
+    probe: _Probe,
+    out: _Out,
+    interval: _Interval = None,
+    limit: _Limit = None,
+    idle: _Idle = False,
 ) -> None:
     """Run a program under a probe: mariadbd, mysqld, or any other that is dynamically linked.
 
     LD_PRELOAD is set for this program alone: the probe first, then what it was set to before. The
     program replaces dballoc and keeps its PID.
     """
-    sampling_interval = 0 if idle else size(interval, "--interval")
-    launch = probe_launch.prepare_launch(command, out, sampling_interval, os.environ)
-    probe_launch.make_directory(out, command)
-    sampling = "idle until asked" if idle else f"one sample in {format_size(sampling_interval)}"
-    print(
-        f"dballoc: heap probe, {sampling}; ask it: dballoc profile heap --out-dir {out.absolute()}",
-        file=sys.stderr,
-        flush=True,
-    )
+    if probe is ProbeKind.HEAP:
+        if limit is not None:
+            raise UsageError("--limit only goes with --probe trace")
+        launch, note = _prepare_heap_probe(command, out, interval or _DEFAULT_INTERVAL, idle)
+    else:
+        if interval is not None:
+            raise UsageError("--interval only goes with --probe heap")
+        launch, note = _prepare_recorder(command, out, limit or _DEFAULT_LIMIT, idle)
+    preload_launch.make_directory(out, command)
+    print(f"dballoc: {note}", file=sys.stderr, flush=True)
     try:
         os.execve(launch.executable, list(command), launch.environ)  # noqa: S606  # the user's own command
     except OSError as error:
         raise Failure(f"{launch.executable}: {error.strerror}") from None
+
+
+def _prepare_heap_probe(
+    command: Sequence[str], out: Path, interval: str, idle: bool
+) -> tuple[Launch, str]:
+    """Return how to run the command, and what to tell of it."""
+    sampling_interval = 0 if idle else size(interval, "--interval")
+    launch = probe_launch.prepare_launch(command, out, sampling_interval, os.environ)
+    sampling = "idle until asked" if idle else f"one sample in {format_size(sampling_interval)}"
+    how_to_ask = f"ask it: dballoc profile heap --out-dir {out.absolute()}"
+    return launch, f"heap probe, {sampling}; {how_to_ask}"
+
+
+def _prepare_recorder(
+    command: Sequence[str], out: Path, limit: str, idle: bool
+) -> tuple[Launch, str]:
+    """Return how to run the command, and what to tell of it."""
+    most = size(limit, "--limit")
+    launch = recorder_launch.prepare_launch(command, out, most, idle, os.environ)
+    if idle:
+        return launch, f"recorder, idle; start it: dballoc record --out-dir {out.absolute()}"
+    return launch, (
+        f"recorder, every allocation, up to {format_size(most)}, into {out.absolute()}/"
+        "PID.recording; end it before the program does: "
+        f"dballoc record --stop --out-dir {out.absolute()}"
+    )

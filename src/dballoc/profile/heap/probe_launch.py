@@ -1,50 +1,23 @@
-"""Run a program under the heap probe: the environment that this takes, and why some programs cannot
-be run so.
-"""
+"""Run a program under the heap probe."""
 
 import os
-import pwd
-import re
-import shutil
-import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-
-from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.host.directories import SOCKET_PATH_LIMIT
-from dballoc.host.elf.elf_exports import find_exported_address
-from dballoc.profile.heap.probe_client import VARIABLE
+from dballoc.host.preload import preload_launch
+from dballoc.host.preload.preload_launch import Launch
+from dballoc.host.preload.preload_socket import HEAP_PROBE
 
 LEAST_INTERVAL, LARGEST_INTERVAL = 2**10, 2**40
 # The default sampling interval: one sample in so many bytes.
 DEFAULT_INTERVAL = 512 << 10
-# The longest name of a socket in the directory: Linux's largest PID.
-_LONGEST_SOCKET_NAME = "/4194304.sock"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """``executable``: the file to run; ``environ``: its complete environment."""
-
-    executable: str
-    environ: dict[str, str]
 
 
 def find_probe_library() -> Path:
     """Return the probe's library. UsageError if the native parts are not built."""
-    path = Path(str(files("dballoc") / "_native" / "libdballoc_probe.so"))
-    if not path.exists():
-        raise UsageError("the heap probe is not built; run make setup")
-    if re.search(r"[: ]", os.fspath(path)):
-        raise UsageError(
-            f"{path}: LD_PRELOAD takes no path with a colon or a space; install dballoc elsewhere"
-        )
-    return path
+    return preload_launch.find_library(HEAP_PROBE)
 
 
 def prepare_launch(
@@ -60,16 +33,8 @@ def prepare_launch(
             f"--interval {format_size(interval)}: must be from {format_size(LEAST_INTERVAL)} to "
             f"{format_size(LARGEST_INTERVAL)}"
         )
-    executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))
-    if executable is None:
-        raise UsageError(f"{command[0]}: there is no such program")
-    check_executable(Path(executable))
+    executable = preload_launch.find_executable(command, out, environ)
     directory = os.fspath(out.absolute())
-    if len(os.fsencode(directory + _LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:
-        raise UsageError(
-            f"--out {directory}: its path is too long for a socket in it; choose one of "
-            f"{SOCKET_PATH_LIMIT - 13} bytes or less"
-        )
     return Launch(executable, add_probe_to_environment(environ, directory, interval))
 
 
@@ -77,70 +42,7 @@ def add_probe_to_environment(
     environ: Mapping[str, str], directory: str, interval: int
 ) -> dict[str, str]:
     """Return the environment with the probe before all other preloads, and its socket in
-    ``directory``. UsageError as :func:`library`.
+    ``directory``. UsageError as :func:`find_probe_library`.
     """
-    preload = ":".join(
-        filter(None, [os.fspath(find_probe_library()), environ.get("LD_PRELOAD", "")])
-    )
-    return {**environ, "LD_PRELOAD": preload, VARIABLE: f"{interval}:{directory}"}
-
-
-def check_executable(path: Path) -> None:
-    """Check that a preload can interpose a program's malloc; UsageError if not. A script passes, as
-    it may start anything.
-    """
-    try:
-        mode = path.stat().st_mode
-        with path.open("rb") as f:
-            if f.read(4) != b"\x7fELF":
-                return
-            elf = ELFFile(f)
-            has_interpreter = any(
-                segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()
-            )
-            exports_malloc = find_exported_address(elf, "malloc") is not None
-    except PermissionError:
-        return  # it may be executable all the same; the running process is checked again
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except Exception:  # pyelftools raises all kinds of errors for a broken file
-        raise UsageError(f"{path}: not a whole ELF file") from None
-    if not has_interpreter:
-        raise UsageError(
-            f"{path}: a static executable, whose malloc LD_PRELOAD cannot replace; profile a "
-            "dynamically linked build"
-        )
-    if exports_malloc:
-        raise UsageError(
-            f"{path}: it exports a malloc of its own, which LD_PRELOAD cannot replace; profile a "
-            "build without one"
-        )
-    if mode & (stat.S_ISUID | stat.S_ISGID):
-        raise UsageError(f"{path}: a set-user-ID program, for which the loader ignores LD_PRELOAD")
-
-
-def make_directory(out: Path, command: Sequence[str]) -> None:
-    """Make the directory for the probe's socket, for the server's user alone: if we are root, the
-    one that ``--user`` in its command names. UsageError if it cannot be made.
-    """
-    try:
-        if out.exists():
-            if not out.is_dir():
-                raise UsageError(f"--out {out}: not a directory")
-            return
-        out.mkdir(parents=True, mode=0o700)
-        user = next(
-            (
-                word.removeprefix("--user=")
-                for word in reversed(command)
-                if word.startswith("--user=")
-            ),
-            None,
-        )
-        if user is not None and os.geteuid() == 0:
-            account = pwd.getpwnam(user)
-            os.chown(out, account.pw_uid, account.pw_gid)
-    except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from None
-    except KeyError:
-        raise UsageError(f"--user={user}: there is no such user") from None
+    request = f"{interval}:{directory}"
+    return preload_launch.add_to_environment(environ, HEAP_PROBE, find_probe_library(), request)

@@ -1,7 +1,0 @@
-/* The probe's own image: from the linker's word where it begins. */
-#ifndef DBALLOC_PROBE_IMAGE_H
-#define DBALLOC_PROBE_IMAGE_H
-
-extern const char image_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
-
-#endif

@@ -1,0 +1,171 @@
+#include "recorder.h"
+#include "clock.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "listener.h"
+#include "preload.h"
+#include "writer.h"
+
+struct recording recording;
+
+_Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
+
+/* What a thread waits at most for an empty buffer, before its events are lost: ns. The writer may
+ * just not have had a CPU. */
+static const uint64_t PATIENCE = 2000000000, NAP = 1000000;
+
+static void drop(struct thread *self)
+{
+    atomic_fetch_add_explicit(
+            self->slot != NULL ? &self->slot->dropped : &threads_dropped, 1, memory_order_relaxed);
+}
+
+static bool has_slot(struct thread *self)
+{
+    if (self->slot == NULL)
+        self->slot = threads_take(self->creator - 1, self->born != 0 ? self->born : stamp_now());
+    return self->slot != NULL;
+}
+
+/* An empty buffer, for which it waits a while; NULL if there is none. */
+static struct buffer *take_buffer(struct thread *self)
+{
+    struct buffer *buffer = buffers_take();
+    if (buffers_untouched() < BUFFERS / 2)
+        listener_start(); /* nothing is written before that */
+    if (buffer != NULL || self->waited)
+        return buffer;
+    const struct timespec nap = {.tv_nsec = (long)NAP};
+    const uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+    while (buffer == NULL && clock_ns(CLOCK_MONOTONIC) < deadline && recorder_is_on()) {
+        writer_wake();
+        (void)nanosleep(&nap, NULL);
+        buffer = buffers_take();
+    }
+    self->waited = buffer == NULL;
+    return buffer;
+}
+
+static void hand_over(struct thread *self)
+{
+    struct buffer *full = self->buffer;
+    if (full == NULL)
+        return;
+    threads_set_name(self->slot);
+    self->buffer = NULL;
+    self->end = NULL;
+    self->encoder.at = NULL;
+    atomic_store_explicit(&self->slot->current, NULL, memory_order_release);
+    buffers_hand_over(full);
+}
+
+static bool begin_buffer(struct thread *self, uint64_t generation)
+{
+    hand_over(self);
+    struct buffer *buffer = take_buffer(self);
+    if (buffer == NULL)
+        return false;
+    self->waited = false;
+    if (self->generation != generation)
+        self->buffers = 0;
+    buffer->first = stamp_now();
+    buffer->generation = generation;
+    buffer->slot = self->slot;
+    buffer->number = self->buffers++;
+    buffer->written = buffer->written_events = 0;
+    atomic_store_explicit(&buffer->published, 0, memory_order_relaxed);
+    self->buffer = buffer;
+    self->events = 0;
+    self->generation = generation;
+    self->encoder = (struct encoder){.at = buffer->bytes, .stamp = buffer->first};
+    self->end = buffer->bytes + BUFFER_ROOM;
+    atomic_store_explicit(&self->slot->current, buffer, memory_order_release);
+    return true;
+}
+
+bool recorder_make_room(size_t bytes)
+{
+    struct thread *const self = &thread;
+    const uint64_t generation = atomic_load_explicit(&recording.generation, memory_order_acquire);
+    if (generation % 2 == 0)
+        return false;
+    if (self->busy != 0) {
+        if ((self->busy & BUSY_OWN) == 0)
+            drop(self);
+        return false;
+    }
+    if (self->generation == generation && self->buffer != NULL &&
+            (size_t)(self->end - self->encoder.at) >= bytes)
+        return true;
+    self->busy = BUSY_RECORDING;
+    const int error = errno;
+    /* Not in a child that shares our memory until it is another program, nor in one that was made
+     * behind the C library's back: it has no writer. */
+    const bool ready =
+            getpid() == preload.owner && has_slot(self) && begin_buffer(self, generation);
+    if (!ready)
+        drop(self);
+    errno = error;
+    self->busy = 0;
+    return ready;
+}
+
+uint32_t recorder_thread_number(void)
+{
+    struct thread *const self = &thread;
+    if (self->busy != 0 || !recorder_is_on())
+        return 0;
+    self->busy = BUSY_RECORDING;
+    const bool has = has_slot(self);
+    self->busy = 0;
+    return has ? self->slot->number + 1 : 0;
+}
+
+void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    record_call(generation, kind, stamp_now(), block, size);
+    return block;
+}
+
+void record_release(const void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    record_call(generation, kind, stamp_now(), block, size);
+}
+
+static void put_site(struct encoder *to, uint32_t site)
+{
+    if (site != 0)
+        event_put(to, SITE, 0, 0, site);
+}
+
+void record_special(unsigned kind, const void *block, size_t size, size_t alignment, uint32_t site)
+{
+    struct thread *const self = &thread;
+    const uint64_t generation = recorder_generation();
+    if (generation == 0)
+        return;
+    const uint64_t stamp = stamp_now();
+    if (!record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
+        return;
+    put_site(&self->encoder, site);
+    if (alignment != 0)
+        event_put(&self->encoder, ALIGNMENT, 0, 0, alignment);
+    event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
+    record_end(self);
+}
+
+void record_realloc(uint64_t before, const void *old, const void *moved, size_t size, uint32_t site)
+{
+    struct thread *const self = &thread;
+    const uint64_t generation = recorder_generation();
+    const uint64_t stamp = stamp_now();
+    if (generation == 0 || !record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
+        return;
+    put_site(&self->encoder, site);
+    if (old != NULL)
+        event_put_call(&self->encoder, REALLOC_FROM, before, (uintptr_t)old, 0);
+    event_put_call(&self->encoder, REALLOC, stamp, (uintptr_t)moved, size);
+    record_end(self);
+}

@@ -1,0 +1,35 @@
+#include "sites.h"
+
+#include <stdatomic.h>
+
+enum { SITES = 1 << 12, WINDOW = 32 };
+
+struct site {
+    _Atomic uintptr_t address;
+    _Atomic uint64_t size_classes; /* a bit for each that was seen */
+};
+
+static struct site sites[SITES];
+
+uint32_t sites_number(const void *return_address, size_t size, bool *is_first)
+{
+    const uintptr_t address = (uintptr_t)return_address;
+    const uint32_t first = (uint32_t)((uint64_t)address * 0x9E3779B97F4A7C15U >> 40);
+    const uint64_t bit = 1ULL << (63 - __builtin_clzll((uint64_t)size | 1));
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        const uint32_t at = (first + i) % SITES;
+        uintptr_t key = atomic_load_explicit(&sites[at].address, memory_order_relaxed);
+        if (key == 0 && atomic_compare_exchange_strong_explicit(&sites[at].address, &key, address,
+                                memory_order_relaxed, memory_order_relaxed))
+            key = address;
+        if (key != address)
+            continue;
+        *is_first =
+                (atomic_load_explicit(&sites[at].size_classes, memory_order_relaxed) & bit) == 0 &&
+                (atomic_fetch_or_explicit(&sites[at].size_classes, bit, memory_order_relaxed) &
+                        bit) == 0;
+        return at + 1;
+    }
+    *is_first = false;
+    return 0;
+}

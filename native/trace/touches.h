@@ -1,0 +1,50 @@
+/* Which pages of large blocks the program ever touches.
+ *
+ * A malloc's pages tell nothing when a block is freed: they may have been touched for another block
+ * before. So one in TOUCHES_PERIOD large blocks, and the first of each call site and size class, is
+ * not the malloc's, but a fresh mapping of ours, of which the kernel knows (mincore(2)) what was
+ * touched.
+ */
+#ifndef DBALLOC_TRACE_TOUCHES_H
+#define DBALLOC_TRACE_TOUCHES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TOUCHES_LEAST = 32 << 10, TOUCHES_PERIOD = 32 };
+
+/* A block of ours. */
+struct touched_block {
+    size_t size;
+    uint32_t site;
+};
+
+/* A block for a call from that site, zeroed; NULL if this one is the malloc's. */
+void *touches_allocate(uint64_t *random, size_t size, uint32_t site, bool is_first);
+
+/* Whether a block may be one of ours: all of those begin a page. Also of NULL. */
+static inline bool touches_may_be(const void *block)
+{
+    return ((uintptr_t)block & 4095) == 0;
+}
+
+/* Whether it is one of ours, and which. */
+bool touches_is(const void *block, struct touched_block *which);
+
+/* Unmaps a block of ours. False if it is none. */
+bool touches_free(const void *block);
+
+/* The pages of a block of ours that were touched, as pairs of how many were not since the last pair,
+ * and how many were; returns the number of pairs. Where there are more, the last one has all the
+ * touched pages that are left. */
+enum { TOUCHES_RUNS = 128 };
+struct touched_run {
+    uint32_t untouched, touched;
+};
+size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUCHES_RUNS]);
+
+/* Blocks of ours one after the other, from *cursor = 0 on; NULL at the end. */
+const void *touches_next(uint32_t *cursor, struct touched_block *which);
+
+#endif

@@ -1,0 +1,1 @@
+"""A file a verb of ``dballoc trace``."""

@@ -1,0 +1,131 @@
+"""``dballoc record``: record the allocations of a program that runs under the recorder."""
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.shared.size_and_duration_flags import duration, size
+from dballoc.errors import Failure, UsageError
+from dballoc.explain import find_server
+from dballoc.profile.amounts import format_amount
+from dballoc.trace.recorder import recorder_client, recorder_launch
+from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
+
+# How often to look how far it is, seconds.
+_PERIOD = 1.0
+_ENDINGS = {
+    "asked": "ended as asked",
+    "limit": "ended at its limit",
+    "disk": "ended early: the disk took no more",
+    "exit": "ended with the program",
+}
+
+_Pid = Annotated[int | None, typer.Option(metavar="PID", help="The process.", min=1)]
+_Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The server that listens there.")]
+_Service = Annotated[
+    str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
+]
+_OutDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The process whose recorder listens there.")
+]
+_For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="TIME", help="End after TIME. [default: at Ctrl-C]"),
+]
+_Limit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="End when the file has SIZE bytes. [default: what exec was given]",
+        show_default=False,
+    ),
+]
+_Stop = Annotated[
+    bool, typer.Option("--stop", help="End the recording that goes on, and begin none.")
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def record(
+    pid: _Pid = None,
+    socket: _Socket = None,
+    service: _Service = None,
+    out_dir: _OutDir = None,
+    time_: _For = None,
+    limit: _Limit = None,
+    stop: _Stop = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Record every allocation of a program that was started with exec --probe trace --idle.
+
+    The file is made by the program itself, in the directory that exec was given. What was alive
+    before is not in it, so a recording from the program's start says more on memory.
+    """
+    if stop and (time_ is not None or limit is not None):
+        raise UsageError("--stop goes with neither --for nor --limit")
+    seconds = duration(time_, "--for") if time_ is not None else None
+    recorder = _find_recorder(out_dir, pid, socket, service)
+    if stop:
+        recorder.stop()
+    else:
+        if limit is not None:
+            most = size(limit, "--limit")
+            recorder_launch.check_limit(most)
+            recorder.set_limit(most)
+        recorder.start()
+        _wait_and_stop(recorder, seconds)
+    _print_result(recorder.status(), as_json)
+
+
+def _find_recorder(
+    out_dir: Path | None, pid: int | None, socket: str | None, service: str | None
+) -> Recorder:
+    """Find the recorder that the options name. UsageError if they contradict each other, or there
+    is no such recorder.
+    """
+    if out_dir is None:
+        server = find_server.find_server_pid(pid, socket, service)
+        return recorder_client.find_recorder_of_process(server)
+    if any(option is not None for option in (pid, socket, service)):
+        raise UsageError("give --out-dir, or one of --pid, --socket and --service")
+    return recorder_client.find_recorder_in_directory(out_dir)
+
+
+def _wait_and_stop(recorder: Recorder, seconds: float | None) -> None:
+    """Wait until the time is over, the user has had enough, or the recording has ended by itself;
+    then end it.
+    """
+    end = time.monotonic() + seconds if seconds is not None else float("inf")
+    try:
+        while (remaining := end - time.monotonic()) > 0 and recorder.status().is_recording:
+            time.sleep(min(remaining, _PERIOD))
+    except KeyboardInterrupt:
+        pass
+    if recorder.status().is_recording:
+        try:
+            recorder.stop()
+        except Failure:
+            if not recorder.status().ended_by:
+                raise
+
+
+def _print_result(status: RecorderStatus, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(status), indent=1))
+    else:
+        console = Console()
+        lost = f"{status.dropped:,} lost" if status.dropped else "none lost"
+        console.print(
+            f"{safe(status.file)}: {status.events:,} events in {status.seconds:,.1f} s, {lost}, "
+            f"{format_amount(status.bytes, 'bytes')}; {_ENDINGS.get(status.ended_by, 'it goes on')}"
+        )
+        name = os.path.basename(status.file).removesuffix(".recording")
+        console.print(f"next: dballoc trace compile {safe(status.file)} -o {safe(name)}.trace")
+    if status.ended_by == "disk":
+        raise Failure(f"{status.file}: the disk took no more; what is in it can be used")

@@ -1,0 +1,129 @@
+"""Run a program with a preload of ours: the environment that this takes, and why some programs
+cannot be run so.
+"""
+
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from dballoc.errors import UsageError
+from dballoc.host.directories import SOCKET_PATH_LIMIT
+from dballoc.host.elf.elf_exports import find_exported_address
+from dballoc.host.preload.preload_socket import PreloadKind
+
+# The longest name of a socket in the directory: Linux's largest PID.
+_LONGEST_SOCKET_NAME = "/4194304.sock"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """``executable``: the file to run; ``environ``: its complete environment."""
+
+    executable: str
+    environ: dict[str, str]
+
+
+def find_library(kind: PreloadKind) -> Path:
+    """Return the preload's library. UsageError if the native parts are not built."""
+    path = Path(str(files("dballoc") / "_native" / kind.library))
+    if not path.exists():
+        raise UsageError(f"the {kind.noun} is not built; run make setup")
+    if re.search(r"[: ]", os.fspath(path)):
+        raise UsageError(
+            f"{path}: LD_PRELOAD takes no path with a colon or a space; install dballoc elsewhere"
+        )
+    return path
+
+
+def find_executable(command: Sequence[str], out: Path, environ: Mapping[str, str]) -> str:
+    """Return the file that a command runs. UsageError if there is no such program, if no preload
+    can replace its malloc, or if ``out`` is no directory for a socket.
+    """
+    executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+    if executable is None:
+        raise UsageError(f"{command[0]}: there is no such program")
+    check_executable(Path(executable))
+    directory = os.fspath(out.absolute())
+    if len(os.fsencode(directory + _LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:
+        raise UsageError(
+            f"--out {directory}: its path is too long for a socket in it; choose one of "
+            f"{SOCKET_PATH_LIMIT - 13} bytes or less"
+        )
+    return executable
+
+
+def add_to_environment(
+    environ: Mapping[str, str], kind: PreloadKind, library: Path, request: str
+) -> dict[str, str]:
+    """Return the environment with the preload before all others, and what it is asked for."""
+    preload = ":".join(filter(None, [os.fspath(library), environ.get("LD_PRELOAD", "")]))
+    return {**environ, "LD_PRELOAD": preload, kind.variable: request}
+
+
+def check_executable(path: Path) -> None:
+    """Check that a preload can interpose a program's malloc; UsageError if not. A script passes, as
+    it may start anything.
+    """
+    try:
+        mode = path.stat().st_mode
+        with path.open("rb") as f:
+            if f.read(4) != b"\x7fELF":
+                return
+            elf = ELFFile(f)
+            has_interpreter = any(
+                segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()
+            )
+            exports_malloc = find_exported_address(elf, "malloc") is not None
+    except PermissionError:
+        return  # it may be executable all the same; the running process is checked again
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except Exception:  # pyelftools raises all kinds of errors for a broken file
+        raise UsageError(f"{path}: not a whole ELF file") from None
+    if not has_interpreter:
+        raise UsageError(
+            f"{path}: a static executable, whose malloc LD_PRELOAD cannot replace; use a "
+            "dynamically linked build"
+        )
+    if exports_malloc:
+        raise UsageError(
+            f"{path}: it exports a malloc of its own, which LD_PRELOAD cannot replace; use a "
+            "build without one"
+        )
+    if mode & (stat.S_ISUID | stat.S_ISGID):
+        raise UsageError(f"{path}: a set-user-ID program, for which the loader ignores LD_PRELOAD")
+
+
+def make_directory(out: Path, command: Sequence[str]) -> None:
+    """Make the directory for the preload's socket, for the server's user alone: if we are root, the
+    one that ``--user`` in its command names. UsageError if it cannot be made.
+    """
+    try:
+        if out.exists():
+            if not out.is_dir():
+                raise UsageError(f"--out {out}: not a directory")
+            return
+        out.mkdir(parents=True, mode=0o700)
+        user = next(
+            (
+                word.removeprefix("--user=")
+                for word in reversed(command)
+                if word.startswith("--user=")
+            ),
+            None,
+        )
+        if user is not None and os.geteuid() == 0:
+            account = pwd.getpwnam(user)
+            os.chown(out, account.pw_uid, account.pw_gid)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    except KeyError:
+        raise UsageError(f"--user={user}: there is no such user") from None

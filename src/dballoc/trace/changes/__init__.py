@@ -1,0 +1,1 @@
+"""Traces made of traces: a stretch, several after one another, one without names."""

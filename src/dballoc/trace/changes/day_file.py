@@ -1,0 +1,47 @@
+"""Read a day's TOML file: which stretches of which traces follow one another.
+
+``leftovers`` is ``free`` (default) or ``keep``, see ``compose_traces.py``; each ``[[stretch]]`` has
+``trace``, a path from the file's own directory, and may have ``from`` and ``to`` (durations),
+``times`` and ``mark``, a name.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.experiment.durations_and_sizes import Duration
+from dballoc.trace.changes.compose_traces import Leftovers
+
+MOST_TIMES = 10_000
+
+
+class StretchRow(BaseModel):
+    """A ``[[stretch]]``: times in seconds; ``end`` None: to the trace's end."""
+
+    model_config = ConfigDict(extra="forbid")
+    trace: Annotated[str, Field(min_length=1, max_length=4096)]
+    begin: Annotated[Duration, Field(alias="from")] = 0.0
+    end: Annotated[Duration | None, Field(alias="to")] = None
+    times: Annotated[int, Field(ge=1, le=MOST_TIMES, strict=True)] = 1
+    mark: Annotated[str, Field(max_length=200)] = ""
+
+
+class Day(BaseModel):
+    """A day's file."""
+
+    model_config = ConfigDict(extra="forbid")
+    leftovers: Leftovers = "free"
+    stretch: Annotated[list[StretchRow], Field(min_length=1, max_length=1000)]
+
+
+def read_day(path: Path) -> Day:
+    """Read a day's file. UsageError, with the place, if it is none."""
+    try:
+        return Day.model_validate(readers.table(readers.text(path)))
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None
+    except ValidationError as error:
+        raise UsageError(f"{path}: {readers.first_complaint(error)}") from None

@@ -1,0 +1,1 @@
+"""From a recording, with addresses, to a trace, with object numbers."""

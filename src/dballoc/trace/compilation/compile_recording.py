@@ -1,0 +1,254 @@
+"""Turn a recording into a trace: blocks that have addresses become objects that have numbers. Pure.
+
+What does not fit together is counted and never fatal: frees of blocks that were not seen
+allocated, second frees, and addresses that are handed out while they are in use, whose frees were
+missed. For the latter a FREE is made up, right after the call that got the address and in its
+thread, so that what is alive stays right.
+
+Memory while it runs: about 150 bytes an event.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dballoc.trace.compilation.draw_touches import TouchDraw, draw_touches
+from dballoc.trace.compilation.make_tellable import make_tellable
+from dballoc.trace.compilation.match_blocks import AddressUses, Matches, match_blocks
+from dballoc.trace.model import (
+    NONE,
+    CompileFacts,
+    EventKind,
+    Objects,
+    Recording,
+    ThreadCalls,
+    ThreadEvents,
+    Trace,
+)
+
+# ns. Of the times alone is a trace large: docs/trace-format.md has the figures.
+RESOLUTION = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Calls:
+    """The calls of all threads, one after another; ``thread`` is an index, not a number."""
+
+    thread: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    time: NDArray[np.int64]
+    completed: NDArray[np.int64]
+    address: NDArray[np.uint64]
+    old: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    alignment: NDArray[np.uint32]
+    site: NDArray[np.uint32]
+    clock_steps: int
+
+
+# ns: beyond any clock, but what a file holds.
+_LAST = 2**61
+_TYPES: dict[str, type] = {
+    "thread": np.int32,
+    "kind": np.uint8,
+    "time": np.int64,
+    "completed": np.int64,
+    "address": np.uint64,
+    "old": np.uint64,
+    "size": np.uint64,
+    "alignment": np.uint32,
+    "site": np.uint32,
+}
+
+
+def compile_recording(recording: Recording, resolution: int = RESOLUTION, seed: int = 0) -> Trace:
+    """Return the trace of a recording. Times are rounded down to multiples of ``resolution``, in
+    ns, which keeps their order; the pages that large blocks touch are drawn with ``seed``.
+    """
+    calls = _join_threads(recording.threads)
+    allocating = np.flatnonzero(calls.kind <= EventKind.REALLOC)
+    releasing = np.flatnonzero(
+        (calls.kind >= EventKind.FREE) | ((calls.kind == EventKind.REALLOC) & (calls.old != 0))
+    )
+    freeing = calls.kind[releasing] >= EventKind.FREE
+    matches = match_blocks(
+        AddressUses(
+            address=calls.address[allocating],
+            time=calls.completed[allocating],
+            call=allocating,
+            thread=calls.thread[allocating],
+        ),
+        AddressUses(
+            address=np.where(freeing, calls.address[releasing], calls.old[releasing]),
+            time=calls.time[releasing],
+            call=releasing,
+            thread=calls.thread[releasing],
+        ),
+    )
+    freed = np.full(len(calls.kind), NONE, np.int64)
+    freed[releasing] = matches.allocation_of
+    events = _add_missed_frees(calls, allocating, freed, matches, resolution)
+    objects = _make_objects(calls, allocating, events)
+    touches = draw_touches(
+        objects, _find_lifetimes(objects, events), calls.site[allocating], recording, seed
+    )
+    facts = CompileFacts(
+        resolution=resolution,
+        unknown_frees=matches.unknown,
+        double_frees=matches.double,
+        missed_frees=len(matches.missed),
+        clock_steps=calls.clock_steps,
+        touched_by_site=touches.by_site,
+        touched_by_size=touches.by_size,
+        touched_by_rule=touches.by_rule,
+    )
+    return _assemble(make_tellable(recording), events, objects, touches, facts)
+
+
+def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
+    """Join the calls of all threads, without those that neither returned nor freed a block."""
+    columns: dict[str, list[NDArray]] = {}
+    if not threads:
+        return _Calls(**{name: np.zeros(0, dtype) for name, dtype in _TYPES.items()}, clock_steps=0)
+    clock_steps = 0
+    for index, thread in enumerate(threads):
+        before, after, steps = _forbid_steps(thread.before, thread.after)
+        clock_steps += steps
+        kind = thread.kind.copy()
+        # realloc(p, 0) of a malloc that frees then.
+        kind[(kind == EventKind.REALLOC) & (thread.address == 0)] = EventKind.FREE
+        address = np.where(thread.address == 0, thread.old, thread.address)
+        kept = np.flatnonzero((address != 0) & (kind >= 1) & (kind <= max(EventKind)))
+        joined: dict[str, NDArray] = {
+            "thread": np.full(len(kind), index, np.int32),
+            "kind": kind,
+            "time": before,
+            "completed": after,
+            "address": address,
+            "old": thread.old,
+            "size": thread.size,
+            "alignment": thread.alignment,
+            "site": thread.site,
+        }
+        for name, column in joined.items():
+            columns.setdefault(name, []).append(column[kept])
+    arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return _Calls(**arrays, clock_steps=clock_steps)
+
+
+def _forbid_steps(
+    before: NDArray[np.int64], after: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return a thread's stamps, none earlier than the one before it or than 0, and how many had to
+    be moved.
+    """
+    stamps = np.empty(2 * len(before), np.int64)
+    stamps[0::2], stamps[1::2] = before, after
+    later = np.maximum.accumulate(np.clip(stamps, 0, _LAST))
+    return later[0::2], later[1::2], int(np.count_nonzero(later != stamps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Events:
+    """The events of all threads, one after another, as :class:`ThreadEvents` has them."""
+
+    thread: NDArray[np.int32]
+    kind: NDArray[np.uint8]
+    time: NDArray[np.int64]
+    completed: NDArray[np.int64]
+    object: NDArray[np.int64]
+    freed: NDArray[np.int64]
+
+
+def _add_missed_frees(
+    calls: _Calls,
+    allocating: NDArray[np.int64],
+    freed: NDArray[np.int64],
+    matches: Matches,
+    resolution: int,
+) -> _Events:
+    """Make the events, with a FREE for every block whose free was missed."""
+    numbers = np.full(len(calls.kind), NONE, np.int64)
+    numbers[allocating] = np.arange(len(allocating))
+    time = calls.time // resolution * resolution
+    completed = calls.completed // resolution * resolution
+    events = _Events(
+        thread=calls.thread,
+        kind=calls.kind,
+        time=np.where(calls.kind == EventKind.REALLOC, time, completed),
+        completed=completed,
+        object=numbers,
+        freed=freed,
+    )
+    # A free has one stamp, from before the call.
+    frees = calls.kind >= EventKind.FREE
+    events.time[frees] = events.completed[frees] = time[frees]
+    if not len(matches.missed):
+        return events
+    lost, following = matches.missed.T
+    after = allocating[following]
+    place = after + 1
+    return _Events(
+        thread=np.insert(events.thread, place, events.thread[after]),
+        kind=np.insert(events.kind, place, np.uint8(EventKind.FREE)),
+        time=np.insert(events.time, place, events.completed[after]),
+        completed=np.insert(events.completed, place, events.completed[after]),
+        object=np.insert(events.object, place, NONE),
+        freed=np.insert(events.freed, place, lost),
+    )
+
+
+def _make_objects(calls: _Calls, allocating: NDArray[np.int64], events: _Events) -> Objects:
+    frees = np.flatnonzero(events.freed != NONE)
+    freed_by = np.full(len(allocating), NONE, np.int32)
+    freed_by[events.freed[frees]] = events.thread[frees]
+    return Objects(
+        size=calls.size[allocating],
+        alignment=calls.alignment[allocating],
+        allocated_by=calls.thread[allocating],
+        freed_by=freed_by,
+        touch=np.full(len(allocating), NONE, np.int32),
+    )
+
+
+def _find_lifetimes(objects: Objects, events: _Events) -> NDArray[np.int64]:
+    """Return how long each object lives, in ns; to the last event if it is never freed."""
+    last = int(events.completed.max(initial=0))
+    born = events.completed[events.object != NONE]
+    lifetimes = last - born
+    frees = np.flatnonzero(events.freed != NONE)
+    lifetimes[events.freed[frees]] = events.time[frees] - born[events.freed[frees]]
+    return lifetimes
+
+
+def _assemble(
+    recording: Recording,
+    events: _Events,
+    objects: Objects,
+    touches: TouchDraw,
+    facts: CompileFacts,
+) -> Trace:
+    edges = np.searchsorted(events.thread, np.arange(len(recording.threads) + 1))
+    threads = tuple(
+        ThreadEvents(
+            number=thread.number,
+            name=thread.name,
+            created_by=thread.created_by,
+            kind=events.kind[first:end],
+            time=events.time[first:end],
+            completed=events.completed[first:end],
+            object=events.object[first:end],
+            freed=events.freed[first:end],
+        )
+        for thread, (first, end) in zip(recording.threads, pairwise(edges), strict=True)
+    )
+    return Trace(
+        facts=recording.facts,
+        threads=threads,
+        objects=replace(objects, touch=touches.touch),
+        touch_patterns=touches.patterns,
+        marks=recording.marks,
+        compiled=facts,
+    )

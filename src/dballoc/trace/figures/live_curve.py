@@ -1,0 +1,83 @@
+"""How much is alive over time, exactly. Pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dballoc.trace.model import NONE, Trace
+from dballoc.trace.trace_file.check_trace import find_births
+
+# The end of an object that is never freed.
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveCurve:
+    """What is alive after all events up to and at each time at which there are any.
+
+    ``time`` in ns, ``bytes`` as asked for, ``blocks``. ``peak_bytes`` are alive at ``peak_time``:
+    of the events of one time allocations count first, so the peak is never understated, and
+    overstated by no more than what is freed within the trace's resolution.
+    """
+
+    time: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    peak_bytes: int
+    peak_time: int
+
+
+def find_deaths(trace: Trace) -> NDArray[np.int64]:
+    """Return when each object is freed, in ns; NEVER if it is not."""
+    deaths = np.full(len(trace.objects.size), NEVER, np.int64)
+    for thread in trace.threads:
+        freeing = thread.freed != NONE
+        deaths[thread.freed[freeing]] = thread.time[freeing]
+    return deaths
+
+
+def compute_live_curve(trace: Trace) -> LiveCurve:
+    """Return the live curve of a trace."""
+    births = find_births(trace.threads, len(trace.objects.size))
+    deaths = find_deaths(trace)
+    freed = np.flatnonzero(deaths != NEVER)
+    times = np.concatenate([births, deaths[freed]])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    if not len(times):
+        nothing = np.zeros(0, np.int64)
+        return LiveCurve(time=nothing, bytes=nothing, blocks=nothing, peak_bytes=0, peak_time=0)
+    sizes = trace.objects.size.astype(np.int64)
+    live = np.cumsum(np.concatenate([sizes, -sizes[freed]])[order])
+    blocks = np.cumsum(np.where(order < len(births), 1, -1))
+    peak = int(np.argmax(live))
+    last = np.flatnonzero(np.append(times[1:] != times[:-1], True))
+    return LiveCurve(
+        time=times[last],
+        bytes=live[last],
+        blocks=blocks[last],
+        peak_bytes=int(live[peak]),
+        peak_time=int(times[peak]),
+    )
+
+
+def sample_curve(curve: LiveCurve, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bytes alive at these times, in ns."""
+    places = np.searchsorted(curve.time, times, side="right")
+    return np.concatenate([[0], curve.bytes])[places].astype(np.int64)
+
+
+def find_highs(curve: LiveCurve, columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each of ``columns`` equal stretches of time its end, in ns, and the most bytes
+    that are alive in it: what a chart of that width shows without losing a peak.
+    """
+    end = int(curve.time[-1]) if len(curve.time) else 0
+    edges = np.linspace(0, end + 1, columns + 1).astype(np.int64)
+    places = np.searchsorted(curve.time, edges)
+    carried = sample_curve(curve, edges[:-1])
+    highs = [
+        max(int(before), int(curve.bytes[first:last].max(initial=0)))
+        for before, first, last in zip(carried, places[:-1], places[1:], strict=True)
+    ]
+    return edges[1:], np.array(highs, np.int64)

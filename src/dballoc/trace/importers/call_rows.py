@@ -1,0 +1,108 @@
+"""Calls that other tools wrote down, gathered into a recording, so that they are compiled like our
+own.
+"""
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dballoc.readers import Unfit
+from dballoc.trace.model import NONE, EventKind, Recording, RecordingFacts, ThreadCalls
+
+# Calls of a file of text: Python reads about a million of them a second.
+MOST_CALLS = 50_000_000
+MOST_THREADS = 65_536
+# ns between two calls of a file without times.
+STEP = 1000
+# Bytes of the file, of one line.
+MOST_BYTES, LONGEST_LINE = 16 * 2**30, 65_536
+
+_COLUMNS = {
+    "kind": np.uint8,
+    "before": np.int64,
+    "after": np.int64,
+    "address": np.uint64,
+    "old": np.uint64,
+    "size": np.uint64,
+    "alignment": np.uint32,
+    "site": np.uint32,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call; as ThreadCalls has it."""
+
+    kind: EventKind
+    before: int
+    after: int
+    address: int
+    old: int = 0
+    size: int = 0
+    alignment: int = 0
+
+
+@dataclass(kw_only=True)
+class CallRows:
+    """The calls of each thread so far, by the thread's own number in the file."""
+
+    count: int = 0
+    threads: dict[int, dict[str, array]] = field(default_factory=dict)
+
+    def add_call(self, tid: int, call: Call) -> None:
+        """Add a thread's next call. Unfit if there are too many calls or threads."""
+        self.count += 1
+        if self.count > MOST_CALLS:
+            raise Unfit(f"has more than {MOST_CALLS:,} calls")
+        columns = self.threads.get(tid)
+        if columns is None:
+            if len(self.threads) == MOST_THREADS:
+                raise Unfit(f"has more than {MOST_THREADS:,} threads")
+            columns = self.threads[tid] = {name: array("Q") for name in _COLUMNS}
+        columns["kind"].append(call.kind)
+        columns["before"].append(call.before)
+        columns["after"].append(call.after)
+        columns["address"].append(call.address)
+        columns["old"].append(call.old)
+        columns["size"].append(call.size)
+        columns["alignment"].append(call.alignment)
+
+    def build_recording(self, source: str, notes: tuple[str, ...]) -> Recording:
+        """Return them as a recording; times begin at the first call. Unfit if there is none."""
+        threads: list[ThreadCalls] = []
+        for tid, columns in self.threads.items():
+            columns["site"] = array("Q", bytes(8 * len(columns["kind"])))
+            arrays = {name: np.frombuffer(column, np.uint64) for name, column in columns.items()}
+            threads.append(make_thread(len(threads), tid, arrays))
+        return make_recording(threads, source, notes)
+
+
+def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadCalls:
+    """Return a thread of columns by name."""
+    columns = {name: arrays[name].astype(dtype) for name, dtype in _COLUMNS.items()}
+    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, **columns)
+
+
+def make_recording(threads: list[ThreadCalls], source: str, notes: tuple[str, ...]) -> Recording:
+    """Return a recording whose times begin at its first call. Unfit if it has no calls."""
+    if not any(len(thread.kind) for thread in threads):
+        raise Unfit("has no call of malloc or free")
+    begin = min(int(thread.before.min()) for thread in threads if len(thread.before))
+    end = max(int(thread.after.max()) for thread in threads if len(thread.after))
+    for thread in threads:
+        thread.before[:] -= begin
+        thread.after[:] -= begin
+    facts = RecordingFacts(
+        from_start=True,
+        dropped=0,
+        ended_by="unknown",
+        program=source,
+        allocator="unknown",
+        page_size=4096,
+        seconds=(end - begin) / 1e9,
+        not_seen=notes,
+    )
+    return Recording(facts=facts, threads=tuple(threads), touches=(), marks=())

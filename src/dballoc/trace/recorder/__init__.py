@@ -1,0 +1,1 @@
+"""The recorder in another program: how it gets there, and how it is asked."""

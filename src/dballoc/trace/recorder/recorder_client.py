@@ -1,0 +1,103 @@
+"""Ask the recorder in a live process."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc.errors import Failure, UsageError
+from dballoc.host.preload import preload_socket
+from dballoc.host.preload.preload_socket import RECORDER, PreloadSocket
+
+# A mark's name, and the names of its figures.
+_WORD = re.compile(r"[A-Za-z0-9_.:/@-]{1,100}")
+# The longest line that a recorder reads, less its end.
+_LONGEST_LINE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecorderStatus:
+    """``events`` and ``bytes``: in the file so far; ``dropped``: events that were lost; ``limit``:
+    what a file may take, bytes; ``ended_by``: why the last recording ended, empty while one goes
+    on or none has been. ``file``: the last one, as its process names it.
+    """
+
+    is_recording: bool
+    events: int
+    dropped: int
+    bytes: int
+    threads: int
+    seconds: float
+    limit: int
+    ended_by: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """The recorder in a process."""
+
+    place: PreloadSocket
+
+    @property
+    def pid(self) -> int:
+        """The PID of its process."""
+        return self.place.pid
+
+    def status(self) -> RecorderStatus:
+        """Return how far it is. Failure if it does not answer."""
+        words = preload_socket.parse_status(self.place.ask("status"))
+        figures = preload_socket.select_figures(words)
+        try:
+            ended_by = words["ended_by"]
+            return RecorderStatus(
+                is_recording=bool(figures["recording"]),
+                events=figures["events"],
+                dropped=figures["dropped"],
+                bytes=figures["bytes"],
+                threads=figures["threads"],
+                seconds=figures["milliseconds"] / 1000,
+                limit=figures["limit"],
+                ended_by="" if ended_by == "nothing" else ended_by,
+                file=words["file"],
+            )
+        except KeyError as error:
+            raise Failure(
+                f"the recorder in process {self.pid} does not say its {error.args[0]}"
+            ) from None
+
+    def start(self) -> None:
+        """Have it begin a recording. Failure if it cannot, or records already."""
+        self.place.ask("start")
+
+    def stop(self) -> None:
+        """Have it end the recording, with everything written. Failure if there is none."""
+        self.place.ask("stop")
+
+    def set_limit(self, limit: int) -> None:
+        """Set what the next recording's file may take, bytes."""
+        self.place.ask(f"limit {limit}")
+
+    def mark(self, name: str, truth: Mapping[str, int]) -> None:
+        """Name this moment in the recording, with what was measured from outside, in bytes.
+        UsageError if a name has other than letters, digits and ``_.:/@-``; Failure if nothing is
+        being recorded.
+        """
+        line = " ".join(["mark", name, *(f"{key}={value}" for key, value in truth.items())])
+        if not all(map(_WORD.fullmatch, [name, *truth])) or len(line) > _LONGEST_LINE:
+            raise UsageError(f"{name!r}: no name for a mark, or too many figures")
+        self.place.ask(line)
+
+
+def find_recorder_of_process(pid: int) -> Recorder:
+    """Find the recorder in a process. UsageError, with how to get one, if there is none or we may
+    not ask it.
+    """
+    return Recorder(preload_socket.find_preload_of_process(pid, RECORDER))
+
+
+def find_recorder_in_directory(directory: Path) -> Recorder:
+    """Find the one recorder that listens in a directory. UsageError if there is none, or more than
+    one.
+    """
+    return Recorder(preload_socket.find_preload_in_directory(directory, RECORDER))

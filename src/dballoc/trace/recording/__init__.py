@@ -1,0 +1,1 @@
+"""Raw recordings, the files that native/trace writes, as arrays."""

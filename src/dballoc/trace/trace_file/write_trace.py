@@ -1,0 +1,154 @@
+"""Write a trace's file: see ``layout.py``."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from dballoc.errors import UsageError
+from dballoc.readers import reason
+from dballoc.trace.model import NONE, Objects, Trace
+from dballoc.trace.trace_file import layout
+from dballoc.trace.trace_file.layout import BlockKind
+from dballoc.trace.trace_file.thread_columns import COLUMNS, make_columns, select_events
+from dballoc.trace.trace_file.varints import encode_varints
+
+# Of zstd's levels: higher ones make the file a few per cent smaller and take several times as long.
+_LEVEL = 9
+
+
+def write_trace(trace: Trace, path: Path) -> int:
+    """Write a trace and return the file's bytes; an existing file is replaced completely or not at
+    all. Times are rounded down to the trace's resolution. UsageError if it cannot be written.
+    """
+    size = 0
+    partial = None
+    try:
+        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with open(descriptor, "wb") as file:
+            for block in pack_trace(trace):
+                size += file.write(block)
+        os.chmod(partial, 0o644 & ~_read_umask())
+        os.replace(partial, path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {reason(error)}") from None
+    finally:
+        if partial is not None and os.path.exists(partial):
+            os.unlink(partial)
+    return size
+
+
+def _read_umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def pack_trace(trace: Trace) -> Iterator[bytes]:
+    """Yield the pieces of the file that holds a trace."""
+    trace = number_by_thread(trace)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
+    yield layout.MAGIC
+    header = json.dumps(_make_header(trace), ensure_ascii=True, allow_nan=False).encode()
+    yield _pack(compressor, BlockKind.HEADER, header)
+    yield from _pack_patterns(compressor, trace)
+    bases = find_bases(trace)
+    for index, thread in enumerate(trace.threads):
+        op, columns = make_columns(thread, trace.objects, bases, index, trace.compiled.resolution)
+        starts = dict.fromkeys(COLUMNS, 0)
+        for first in range(0, len(op), layout.MOST_ITEMS):
+            piece = op[first : first + layout.MOST_ITEMS]
+            parts = [piece.tobytes()]
+            for name in COLUMNS:
+                end = starts[name] + int(np.count_nonzero(select_events(name, piece)))
+                parts.append(encode_varints(columns[name][starts[name] : end]))
+                starts[name] = end
+            content = np.array([len(part) for part in parts[1:]], "<u4").tobytes() + b"".join(parts)
+            yield _pack(compressor, BlockKind.EVENTS, content, index, len(piece))
+    yield _pack(compressor, BlockKind.END, b"")
+
+
+def _pack(
+    compressor: zstandard.ZstdCompressor,
+    kind: BlockKind,
+    content: bytes,
+    thread: int = 0,
+    items: int = 0,
+) -> bytes:
+    return layout.pack_block(kind, thread, items, len(content), compressor.compress(content))
+
+
+def find_bases(trace: Trace) -> NDArray[np.int64]:
+    """Return the first object of each thread, and at the end the number of objects, of a trace
+    whose objects are numbered thread by thread.
+    """
+    counts = [int(np.count_nonzero(thread.object != NONE)) for thread in trace.threads]
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+
+
+def number_by_thread(trace: Trace) -> Trace:
+    """Return the trace with its objects numbered thread by thread, in the order of allocation."""
+    in_order = [thread.object[thread.object != NONE] for thread in trace.threads]
+    old = np.concatenate(in_order) if in_order else np.zeros(0, np.int64)
+    if (old == np.arange(len(old))).all() and len(old) == len(trace.objects.size):
+        return trace
+    new = np.full(len(trace.objects.size) + 1, NONE, np.int64)  # the last: of NONE
+    new[old] = np.arange(len(old))
+    threads = tuple(
+        replace(thread, object=new[thread.object], freed=new[thread.freed])
+        for thread in trace.threads
+    )
+    columns = {name: column[old] for name, column in vars(trace.objects).items()}
+    return replace(trace, threads=threads, objects=Objects(**columns))
+
+
+def _make_header(trace: Trace) -> dict[str, object]:
+    return {
+        "format": layout.MAGIC.decode().strip(),
+        "facts": asdict(trace.facts),
+        "compiled": asdict(trace.compiled),
+        "threads": [
+            {
+                "number": thread.number,
+                "name": thread.name,
+                "created_by": thread.created_by,
+                "ended": thread.ended,
+                "events": len(thread.kind),
+                "allocations": int(np.count_nonzero(thread.object != NONE)),
+            }
+            for thread in trace.threads
+        ],
+        "marks": [asdict(mark) for mark in trace.marks],
+        "patterns": len(trace.touch_patterns),
+    }
+
+
+def _pack_patterns(compressor: zstandard.ZstdCompressor, trace: Trace) -> Iterator[bytes]:
+    """Yield blocks of runs: of each pattern how many, then of each the gap to the one before and
+    its length.
+    """
+    numbers: list[int] = []
+    items = 0
+    for pattern in trace.touch_patterns:
+        numbers.append(len(pattern))
+        end = 0
+        for first, count in pattern:
+            numbers += (first - end, count)
+            end = first + count
+        items += 1
+        if items == layout.MOST_ITEMS or len(numbers) > layout.MOST_PATTERN_BYTES // 32:
+            yield _pack_numbers(compressor, numbers, items)
+            numbers, items = [], 0
+    if items:
+        yield _pack_numbers(compressor, numbers, items)
+
+
+def _pack_numbers(compressor: zstandard.ZstdCompressor, numbers: list[int], items: int) -> bytes:
+    content = encode_varints(np.array(numbers, np.uint64))
+    return _pack(compressor, BlockKind.PATTERNS, content, 0, items)

@@ -1,0 +1,385 @@
+"""The recorder under real allocators: what it writes against what a program knows of itself, and
+what it must survive.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import LONGEST, Ready, compiled, starting
+
+from dballoc.allocators import find_library
+from dballoc.errors import Failure, UsageError
+from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.trace.model import EventKind, Recording
+from dballoc.trace.recorder import recorder_client
+from dballoc.trace.recorder.recorder_client import Recorder
+from dballoc.trace.recording.read_recording import read_recording, verify_recording
+
+ALLOCATORS = ["glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"]
+_FREES = (EventKind.FREE, EventKind.FREE_SIZED)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("recorded", tmp_path_factory.mktemp("recorded"), "-fno-builtin")
+
+
+Environ = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Environ:
+    """``environ("jemalloc", when="idle", limit=…)``: of a program under the recorder."""
+
+    def make(allocator: str = "glibc", when: str = "start", limit: int = 1 << 30) -> dict[str, str]:
+        try:
+            libraries = find_library.find_allocator(allocator).libraries
+        except UsageError as error:
+            pytest.skip(str(error))
+        return {
+            "PATH": os.environ["PATH"],
+            "LD_PRELOAD": ":".join(map(str, [native_library("trace"), *libraries])),
+            RECORDER.variable: f"{when}:{limit}:{tmp_path}",
+        }
+
+    return make
+
+
+def run_program(program: Path, environ: dict[str, str], *arguments: object) -> list[str]:
+    """Run it to its end, and return the lines that it prints."""
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def read_only_one(directory: Path) -> Recording:
+    """The only recording there."""
+    [path] = directory.glob("*.recording")
+    assert path.stat().st_mode & 0o777 == 0o600
+    return read_recording(path)
+
+
+def parse_blocks(lines: list[str]) -> dict[int, int]:
+    """Sizes by address of what the program says that it has."""
+    words = [line.split() for line in lines]
+    return {int(line[1], 0): int(line[2]) for line in words if line[0] == "block"}
+
+
+def replay_live(recording: Recording) -> dict[int, int]:
+    """Sizes by address of what is alive at the end; at equal times frees come first. The test fails
+    if an address is handed out twice, or one is freed that is not alive.
+    """
+    rows = []
+    for thread in recording.threads:
+        frees = np.isin(thread.kind, _FREES)
+        for i in range(len(thread.kind)):
+            address, size = int(thread.address[i]), int(thread.size[i])
+            if frees[i]:
+                rows.append((int(thread.before[i]), 0, address, 0))
+                continue
+            if thread.old[i]:
+                rows.append((int(thread.before[i]), 0, int(thread.old[i]), 0))
+            rows.append((int(thread.after[i]), 1, address, size))
+    live: dict[int, int] = {}
+    for _, is_allocation, address, size in sorted(rows, key=lambda row: row[:2]):
+        if is_allocation:
+            assert address not in live
+            live[address] = size
+        else:
+            del live[address]
+    return live
+
+
+def check_blocks(recording: Recording, lines: list[str]) -> None:
+    """What the program has is alive in its recording, and nothing else of its sizes is."""
+    known, live = parse_blocks(lines), replay_live(recording)
+    assert {address: live.get(address) for address in known} == known
+    # The C library has a few blocks of its own.
+    assert len(live) - len(known) < 12
+    assert recording.facts.dropped == 0
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("mode", ["alone", "threads"])
+def test_what_is_alive_is_what_the_program_has(
+    program: Path, environ: Environ, tmp_path: Path, allocator: str, mode: str
+) -> None:
+    lines = run_program(program, environ(allocator), mode)
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, lines)
+    assert recording.facts.from_start
+    assert recording.facts.ended_by == "exit"
+    assert len(recording.threads) == (1 if mode == "alone" else 9)
+    assert {t.created_by for t in recording.threads} == ({-1} if mode == "alone" else {-1, 0})
+    kinds = set(np.concatenate([t.kind for t in recording.threads]).tolist())
+    assert kinds == set(EventKind) - {EventKind.FREE_SIZED}
+
+
+def test_edges_of_the_family(program: Path, environ: Environ, tmp_path: Path) -> None:
+    lines = run_program(program, environ(), "edges")
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, lines)
+    [thread] = recording.threads
+    aligned = thread.kind == EventKind.ALIGNED
+    assert sorted(thread.alignment[aligned].tolist()) == [4096, 1 << 16]
+    assert thread.size[thread.kind == EventKind.REALLOC].tolist() == [77]
+
+
+def test_a_free_in_the_last_round_of_destructors(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    run_program(program, environ(), "late")
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, [])
+    for thread in recording.threads[1:]:
+        [block] = thread.address[thread.size == 1000]
+        frees = thread.address[np.isin(thread.kind, _FREES)]
+        assert block in frees
+
+
+def test_a_handler_allocates(program: Path, environ: Environ, tmp_path: Path) -> None:
+    run_program(program, environ(), "signals")
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, [])
+    [thread] = recording.threads
+    assert np.count_nonzero(thread.size == 50) == 100
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_touched_pages_of_large_blocks(
+    program: Path, environ: Environ, tmp_path: Path, allocator: str
+) -> None:
+    lines = run_program(program, environ(allocator), "large")
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, lines)
+    samples = [touch for touch in recording.touches if touch.size == 40 * 4096]
+    # One in 32 of 400, and the first: none has a chance of 1 in 100,000.
+    assert 1 <= len(samples) < 60
+    assert {touch.runs for touch in samples} == {tuple((page, 1) for page in range(0, 40, 3))}
+    [thread] = recording.threads
+    sites = set(thread.site[thread.size == 40 * 4096].tolist())
+    assert {touch.site for touch in samples} <= sites
+    assert 0 not in sites
+
+
+def test_threads_that_come_and_go(program: Path, environ: Environ, tmp_path: Path) -> None:
+    run_program(program, environ(), "many")
+    recording = read_only_one(tmp_path)
+    assert recording.facts.dropped == 0
+    assert len(recording.threads) == 1025
+    for thread in recording.threads[1:]:
+        assert np.count_nonzero(thread.kind == EventKind.MALLOC) >= 200
+        assert thread.created_by == 0
+    check_blocks(recording, [])
+
+
+def test_a_child_that_takes_its_parents_place(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    """Forked before its parent writes, as by a server that detaches: it has its parent's blocks."""
+    lines = run_program(program, environ(), "fork")
+    [child] = [line.split()[1] for line in lines if line.startswith("child")]
+    [parent] = [line.split()[1] for line in lines if line.startswith("parent")]
+    for pid, sizes in ((child, {111, 222}), (parent, {111, 333})):
+        live = replay_live(read_recording(tmp_path / f"{pid}.recording"))
+        assert {111, 222, 333} & set(live.values()) == sizes
+
+
+def test_a_child_of_a_process_that_records_writes_nothing(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    lines = run_program(program, environ(), "fork-late")
+    [parent] = [line.split()[1] for line in lines if line.startswith("parent")]
+    [path] = tmp_path.glob("*.recording")
+    assert path.name == f"{parent}.recording"
+    live = replay_live(read_recording(path))
+    assert {111, 222, 333} & set(live.values()) == {111, 333}
+
+
+def test_an_end_without_destructors(program: Path, environ: Environ, tmp_path: Path) -> None:
+    lines = run_program(program, environ(), "alone", 0, "_exit")
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, lines)
+    assert recording.facts.ended_by == "exit"
+
+
+@pytest.fixture
+def start(program: Path) -> Iterator[Callable[..., Ready]]:
+    with starting() as begin:
+        yield lambda *arguments, **variables: begin(program, *arguments, **variables)
+
+
+def wait_for_recorder(directory: Path) -> Recorder:
+    deadline = time.monotonic() + LONGEST
+    while True:
+        try:
+            return recorder_client.find_recorder_in_directory(directory)
+        except (UsageError, Failure):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def test_a_program_that_sleeps_after_its_allocations(
+    start: Callable[..., Ready], environ: Environ, tmp_path: Path
+) -> None:
+    """It has one thread, and calls malloc no more."""
+    start("wait", 1000, **environ())
+    recorder = wait_for_recorder(tmp_path)
+    recorder.mark("prepared", {"rss": 12345, "heap.live": 7})
+    recorder.stop()
+    status = recorder.status()
+    assert not status.is_recording
+    assert status.ended_by == "asked"
+    recording = read_only_one(tmp_path)
+    assert sum(len(thread.kind) for thread in recording.threads) == status.events >= 900
+    [mark] = recording.marks
+    assert (mark.name, mark.truth) == ("prepared", {"rss": 12345, "heap.live": 7})
+    assert 0 < mark.time <= recording.facts.seconds * 1e9
+    with pytest.raises(Failure, match="not recording"):
+        recorder.stop()
+
+
+def test_a_recording_that_begins_late(
+    start: Callable[..., Ready], environ: Environ, tmp_path: Path
+) -> None:
+    start("wait", 1000, **environ(when="idle"))
+    recorder = wait_for_recorder(tmp_path)
+    assert not recorder.status().is_recording
+    recorder.start()
+    with pytest.raises(Failure, match="already"):
+        recorder.start()
+    recorder.stop()
+    recorder.start()
+    recorder.stop()
+    first, second = sorted(tmp_path.glob("*.recording"))
+    for path in (first, second):
+        assert not read_recording(path).facts.from_start
+        assert verify_recording(path).complaint == ""
+
+
+def test_a_killed_program_leaves_what_was_written(
+    start: Callable[..., Ready], program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    process = subprocess.Popen([program, "churn", "-1"], env=environ())
+    try:
+        recorder = wait_for_recorder(tmp_path)
+        deadline = time.monotonic() + LONGEST
+        while recorder.status().events < 10_000:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    recording = read_only_one(tmp_path)
+    assert recording.facts.ended_by == "unknown"
+    assert sum(len(thread.kind) for thread in recording.threads) >= 10_000
+    replay_live(recording)
+
+
+def test_a_limit_ends_it_and_the_program_goes_on(
+    start: Callable[..., Ready], environ: Environ, tmp_path: Path
+) -> None:
+    start("wait", 3_000_000, **environ(limit=4 << 20))
+    status = wait_for_recorder(tmp_path).status()
+    deadline = time.monotonic() + LONGEST
+    while not status.ended_by:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        status = wait_for_recorder(tmp_path).status()
+    assert status.ended_by == "limit"
+    recording = read_only_one(tmp_path)
+    assert recording.facts.ended_by == "limit"
+    assert status.bytes == next(tmp_path.glob("*.recording")).stat().st_size <= 4 << 20
+    assert verify_recording(next(tmp_path.glob("*.recording"))).complaint == ""
+
+
+@pytest.mark.parametrize("when", ["at once", "at the end"])
+def test_a_file_that_must_not_grow(
+    program: Path, environ: Environ, tmp_path: Path, when: str
+) -> None:
+    """RLIMIT_FSIZE, as a full disk: the program ends as it would, and the file is whole so far."""
+    events = 3_000_000 if when == "at once" else 100_000
+    limit = 1 << 20 if when == "at once" else 100_000
+
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    done = subprocess.run(
+        [program, "churn", str(events)],
+        env=environ(),
+        preexec_fn=limit_files,
+        capture_output=True,
+        check=False,
+        timeout=LONGEST,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    [path] = tmp_path.glob("*.recording")
+    condition = verify_recording(path)
+    assert condition.complaint == ""
+    assert 0 < path.stat().st_size <= limit
+    recording = read_recording(path)
+    assert recording.facts.ended_by in ("disk", "unknown")  # the last chunk may not fit either
+
+
+def test_a_directory_that_is_not_there(program: Path, environ: Environ, tmp_path: Path) -> None:
+    variables = environ()
+    variables[RECORDER.variable] += "/nowhere"
+    done = subprocess.run(
+        [program, "alone"], env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "dballoc trace: " in done.stderr
+    assert "nothing is recorded" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "request_", ["", "start", "start:1:/tmp", "begin:1073741824:/tmp", "idle:1073741824:tmp"]
+)
+def test_a_malformed_request(program: Path, environ: Environ, request_: str) -> None:
+    done = subprocess.run(
+        [program, "edges"],
+        env={**environ(), RECORDER.variable: request_},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == (
+        "dballoc trace: DBALLOC_TRACE is not WHEN:LIMIT:/DIRECTORY; it does nothing\n"
+    )
+
+
+def test_without_a_request_it_only_forwards(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    variables = environ()
+    del variables[RECORDER.variable]
+    run_program(program, variables, "threads")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stopped_thread_does_not_hold_up_an_end(
+    start: Callable[..., Ready], environ: Environ, tmp_path: Path
+) -> None:
+    """The program stands still while its recorder is asked, which goes on when it does."""
+    running = start("wait", 100, **environ())
+    recorder = wait_for_recorder(tmp_path)
+    os.kill(running.pid, signal.SIGSTOP)
+    os.kill(running.pid, signal.SIGCONT)
+    recorder.stop()
+    assert read_only_one(tmp_path).facts.ended_by == "asked"

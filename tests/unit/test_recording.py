@@ -1,0 +1,195 @@
+"""Reading raw recordings: every record, pieces of buffers, torn and hostile files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from example_raw_recordings import (
+    HEAD,
+    Encoder,
+    RawRecording,
+    begin_recording,
+    make_example,
+    split_buffer,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.errors import Failure, UsageError
+from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
+from dballoc.trace.recording.chunk_file import ChunkKind, Torn
+from dballoc.trace.recording.event_records import decode_records
+from dballoc.trace.recording.read_recording import (
+    parse_recording,
+    read_recording,
+    verify_recording,
+)
+from dballoc.trace.recording.stamp_times import StampTimes
+
+
+def parse(recording: RawRecording) -> object:
+    return parse_recording(memoryview(bytes(recording.data)))
+
+
+def test_every_record() -> None:
+    recording = parse_recording(memoryview(make_example()))
+    first, second = recording.threads
+    assert first.kind.tolist() == [1, 3, 4, 1, 5]
+    assert first.before.tolist() == [200, 250, 300, 400, 500]
+    assert first.after.tolist() == [200, 250, 350, 400, 500]
+    assert first.address.tolist() == [
+        0x7F0000001000, 0x7F0000002000, 0x7F0000003000, 0x7F0000100000, 0x7F0000100000,
+    ]  # fmt: skip
+    assert first.old.tolist() == [0, 0, 0x7F0000001000, 0, 0]
+    assert first.size.tolist() == [100, 200, 300, 1 << 20, 0]
+    assert first.alignment.tolist() == [0, 64, 0, 0, 0]
+    assert first.site.tolist() == [0, 0, 0, 5, 0]
+    assert (first.name, first.tid, first.created_by) == ("thread", 100, NONE)
+    assert (second.name, second.tid, second.created_by) == ("worker", 101, 0)
+    assert second.kind.tolist() == [EventKind.CALLOC, EventKind.FREE_SIZED]
+    assert recording.touches == (
+        TouchSample(size=1 << 20, site=5, runs=((2, 3), (6, 1))),
+        TouchSample(size=40960, site=7, runs=((0, 10),)),
+    )
+    assert recording.marks == (Mark(time=600, name="load", truth={"rss": 5000, "pss": 4000}),)
+    facts = recording.facts
+    assert (facts.program, facts.allocator) == ("/usr/sbin/mariadbd", "/lib/libc.so.6")
+    assert (facts.from_start, facts.dropped, facts.ended_by) == (True, 4, "exit")
+    assert facts.seconds == pytest.approx(2e-6)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 3, 4, 5, 6]),
+            st.integers(0, 2**40),
+            st.integers(0, 2**53 - 1).map(lambda place: place * 8),
+            st.integers(0, 2**56 - 1),
+        ),
+        max_size=60,
+    ),
+    sizes=st.lists(st.integers(1, 9), max_size=12),
+)
+def test_what_is_encoded_is_decoded(
+    rows: list[tuple[int, int, int, int]], sizes: list[int]
+) -> None:
+    """In buffers of any lengths."""
+    buffers, at = [], 0
+    for count in [*sizes, len(rows)]:
+        buffers.append(rows[at : at + count])
+        at += count
+    buffers = [buffer for buffer in buffers if buffer]
+    encoded, stamps = [], []
+    for number, buffer in enumerate(buffers):
+        encoder = Encoder(number * 1000)
+        for kind, time, address, size in buffer:
+            stamps.append(encoder.stamp + time)
+            encoder.call(kind, stamps[-1], address, size)
+        encoded.append(bytes(encoder.data))
+    starts = np.cumsum([0, *map(len, encoded)])[:-1]
+    records = decode_records(
+        np.frombuffer(b"".join(encoded), np.uint8),
+        starts,
+        np.array([number * 1000 for number in range(len(buffers))], np.uint64),
+    )
+    assert records.damaged == 0
+    assert records.kind.tolist() == [row[0] for row in rows]
+    assert records.stamp.tolist() == stamps
+    assert records.number.tolist() == [row[2] for row in rows]
+    assert records.size.tolist() == [row[3] for row in rows]
+    assert records.buffer.tolist() == [i for i, buffer in enumerate(buffers) for _ in buffer]
+
+
+def test_pieces_of_a_buffer() -> None:
+    """Written while it fills, and after the next buffer."""
+    old = Encoder(1000).call(1, 1001, 16, 1).call(1, 1002, 32, 2)
+    cut = len(old.data)
+    old.call(1, 1003, 48, 3)
+    new = Encoder(1100).call(1, 1101, 64, 4)
+    recording = begin_recording()
+    fields = {"thread": 3, "first": 1000}
+    recording.add(ChunkKind.EVENTS, bytes(old.data[:cut]), buffer=0, events=2, **fields)
+    split_buffer(recording, new, (), thread=3, buffer=1, events=1)
+    recording.add(ChunkKind.EVENTS, bytes(old.data[cut:]), buffer=0, offset=cut, events=1, **fields)
+    [thread] = parse_recording(memoryview(bytes(recording.data))).threads
+    assert thread.size.tolist() == [1, 2, 3, 4]
+
+
+def test_a_missing_piece_is_counted() -> None:
+    old = Encoder(1000).call(1, 1001, 16, 1).call(1, 1002, 32, 2)
+    recording = begin_recording()
+    recording.add(ChunkKind.EVENTS, bytes(old.data[5:]), thread=0, offset=5, events=1, first=1000)
+    result = parse_recording(memoryview(bytes(recording.data)))
+    assert result.threads == ()
+    assert result.facts.dropped == 1
+
+
+@given(st.integers(0, len(make_example()) - 1))
+def test_a_torn_file_is_read_up_to_its_last_whole_chunk(length: int) -> None:
+    example = make_example()
+    try:
+        recording = parse_recording(memoryview(example[:length]))
+    except Torn:
+        assert length < 500  # without its head, or without two clocks
+        return
+    assert recording.facts.ended_by == "unknown"
+    assert any("last whole chunk" in sentence for sentence in recording.facts.not_seen)
+
+
+def test_one_wrong_byte_ends_it(tmp_path: Path) -> None:
+    example = bytearray(make_example())
+    path = tmp_path / "1.recording"
+    path.write_bytes(example)
+    whole = verify_recording(path)
+    assert (whole.complaint, whole.ended_by, whole.events) == ("", "exit", 8)
+    assert whole.bytes == len(example)
+    example[-3] ^= 1
+    path.write_bytes(example)
+    torn = verify_recording(path)
+    assert torn.complaint == "a chunk's checksum is wrong"
+    assert torn.chunks == whole.chunks - 1
+    assert read_recording(path).facts.ended_by == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "it is empty"),
+        (b"x" * 100, "there is no chunk"),
+        (bytes(RawRecording().add(ChunkKind.HEAD, HEAD).data), "when its events were"),
+        (bytes(RawRecording().clock(1, 2).data), "out of order"),
+        (
+            bytes(
+                RawRecording()
+                .add(ChunkKind.HEAD, HEAD.replace(b"4096", b"12"))
+                .clock(1, 1)
+                .clock(2, 2)
+                .data
+            ),
+            "its pages have 12 bytes",
+        ),
+    ],
+)
+def test_what_is_no_recording(tmp_path: Path, data: bytes, reason: str) -> None:
+    path = tmp_path / "1.recording"
+    path.write_bytes(data)
+    with pytest.raises(Failure, match=reason):
+        read_recording(path)
+
+
+def test_files_that_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "1.recording"
+    path.write_bytes(make_example())
+    with pytest.raises(UsageError, match="is larger than 10 bytes"):
+        read_recording(path, most_bytes=10)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_recording(tmp_path / "none")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_recording(tmp_path)
+
+
+def test_times_between_clocks_and_beyond() -> None:
+    times = StampTimes.from_clocks([(100, 1000), (200, 1100), (150, 1200), (300, 1400)])
+    assert times.to_ns([50, 100, 150, 200, 250, 300, 400]).tolist() == [
+        0, 0, 50, 100, 250, 400, 700,
+    ]  # fmt: skip

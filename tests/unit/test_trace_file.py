@@ -1,0 +1,404 @@
+"""A trace's file: what is written is read, and nothing damaged, torn or made to harm is believed."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import zstandard
+from example_recordings import make_recording, simulate
+from example_traces_of_recordings import assert_equal_traces
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dballoc.errors import UsageError
+from dballoc.trace.compilation.compile_recording import compile_recording
+from dballoc.trace.model import NONE, EventKind, Mark, Trace
+from dballoc.trace.trace_file import layout
+from dballoc.trace.trace_file.check_trace import InvalidTrace, check_trace
+from dballoc.trace.trace_file.layout import BlockKind, pack_block
+from dballoc.trace.trace_file.read_trace import (
+    DamagedTrace,
+    TraceLimits,
+    parse_trace,
+    read_trace,
+)
+from dballoc.trace.trace_file.varints import encode_varints
+from dballoc.trace.trace_file.verify_trace import verify_trace
+from dballoc.trace.trace_file.write_trace import number_by_thread, pack_trace, write_trace
+
+LIMITS = TraceLimits(events=10_000, threads=100, unpacked=2**24, runs=1000)
+M, F = EventKind.MALLOC, EventKind.FREE
+
+
+def pack(trace: Trace) -> bytes:
+    return b"".join(pack_trace(trace))
+
+
+def parse(data: bytes, limits: TraceLimits = LIMITS) -> Trace:
+    return parse_trace(io.BytesIO(data), limits)
+
+
+def small_trace(seed: int = 1) -> Trace:
+    return compile_recording(simulate(seed, threads=3, calls=200).recording)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    threads=st.integers(1, 5),
+    step=st.sampled_from([0, 1, 40, 10**6]),
+    resolution=st.sampled_from([1, 10, 1000]),
+)
+@settings(max_examples=60)
+def test_what_is_written_is_read(seed: int, threads: int, step: int, resolution: int) -> None:
+    simulation = simulate(seed, threads, calls=Random(seed).randrange(150), step=step)
+    trace = compile_recording(simulation.recording, resolution)
+    assert_equal_traces(parse(pack(trace)), trace)
+
+
+def test_threads_of_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "MOST_ITEMS", 7)
+    trace = small_trace()
+    data = pack(trace)
+    assert_equal_traces(parse(data), trace)
+
+
+def test_a_trace_of_nothing_and_the_largest_numbers() -> None:
+    nothing = compile_recording(make_recording())
+    assert_equal_traces(parse(pack(nothing)), nothing)
+    rows = [(EventKind.ALIGNED, 0, 2**60, 16, 0, 2**61, 2**31), (F, 2**60, 2**60, 16, 0, 0)]
+    trace = compile_recording(make_recording(rows), resolution=1)
+    assert_equal_traces(parse(pack(trace)), trace)
+
+
+def test_objects_in_another_order_are_numbered_by_thread() -> None:
+    trace = small_trace()
+    count = len(trace.objects.size)
+    new = np.random.default_rng(1).permutation(count)
+    back = np.append(new, NONE)
+    columns = {name: np.empty_like(column) for name, column in vars(trace.objects).items()}
+    for name, column in vars(trace.objects).items():
+        columns[name][new] = column
+    shuffled = replace(
+        trace,
+        objects=type(trace.objects)(**columns),
+        threads=tuple(
+            replace(t, object=back[t.object], freed=back[t.freed]) for t in trace.threads
+        ),
+    )
+    assert_equal_traces(number_by_thread(shuffled), trace)
+    assert_equal_traces(parse(pack(shuffled)), trace)
+
+
+def test_an_existing_file_is_replaced_or_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.trace"
+    write_trace(small_trace(1), path)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        write_trace(small_trace(2), tmp_path / "nowhere" / "a.trace")
+
+    def broken(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dballoc.trace.trace_file.write_trace.pack_trace", broken)
+        with pytest.raises(UsageError, match="No space left"):
+            write_trace(small_trace(2), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.trace"]
+
+
+class TestDamage:
+    def test_every_shorter_file_is_refused(self) -> None:
+        data = pack(small_trace())
+        for size in range(len(data)):
+            with pytest.raises(DamagedTrace):
+                parse(data[:size])
+        with pytest.raises(DamagedTrace, match="follows its end"):
+            parse(data + b"\0")
+
+    def test_every_flipped_byte_is_noticed(self) -> None:
+        data = pack(small_trace())
+        for place in range(0, len(data), 7):
+            with pytest.raises(DamagedTrace):
+                parse(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+
+    def test_verify_says_how_far_it_is_whole(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(layout, "MOST_ITEMS", 20)
+        path = tmp_path / "a.trace"
+        write_trace(small_trace(), path)
+        whole = verify_trace(path)
+        assert (whole.complaint, whole.events, whole.bytes) == ("", 200, path.stat().st_size)
+        path.write_bytes(path.read_bytes()[:-100])
+        torn = verify_trace(path)
+        assert torn.complaint == "it is cut short"
+        assert 0 < torn.events < torn.declared == 200
+        assert torn.bytes < path.stat().st_size
+        path.write_bytes(b"something else")
+        assert verify_trace(path).bytes == 0
+
+    def test_errors_name_the_file(self, tmp_path: Path) -> None:
+        for path, reason in (
+            (tmp_path / "none.trace", "there is no such file"),
+            (tmp_path, "is not a plain file"),
+        ):
+            with pytest.raises(UsageError, match=reason) as caught:
+                read_trace(path)
+            assert str(path) in str(caught.value)
+        path = tmp_path / "a.trace"
+        path.write_bytes(b"\x1f\x8b something else")
+        with pytest.raises(UsageError, match=r"a\.trace: not a trace of dballoc"):
+            read_trace(path)
+
+
+def make_block(kind: int, content: bytes, items: int = 0, thread: int = 0, **claims: int) -> bytes:
+    packed = zstandard.ZstdCompressor().compress(content)
+    return pack_block(kind, thread, items, claims.get("unpacked", len(content)), packed)  # type: ignore[arg-type]
+
+
+def make_header(**changes: object) -> bytes:
+    rows = [
+        {"number": 0, "name": "", "created_by": NONE, "ended": NONE, "events": 1, "allocations": 1}
+    ]
+    trace = compile_recording(make_recording())
+    data = pack(trace)[len(layout.MAGIC) + layout.HEAD_BYTES :]
+    header = json.loads(zstandard.ZstdDecompressor().decompressobj().decompress(data))
+    return json.dumps({**header, "threads": rows, **changes}).encode()
+
+
+def make_events(op: list[int], **columns: list[int]) -> bytes:
+    parts = [
+        encode_varints(np.array(columns.get(name, []), np.uint64))
+        for name in ("delay", "span", "size", "alignment", "touch", "distance", "owner", "position")
+    ]
+    return np.array([len(p) for p in parts], "<u4").tobytes() + bytes(op) + b"".join(parts)
+
+
+def make_file(header: bytes, *blocks: bytes) -> bytes:
+    end = make_block(BlockKind.END, b"")
+    return layout.MAGIC + make_block(BlockKind.HEADER, header) + b"".join(blocks) + end
+
+
+def rows(*counts: tuple[int, int]) -> list[dict[str, object]]:
+    return [
+        {"number": i, "name": "", "created_by": NONE, "ended": NONE, "events": e, "allocations": a}
+        for i, (e, a) in enumerate(counts)
+    ]
+
+
+ONE_MALLOC = make_block(BlockKind.EVENTS, make_events([M], delay=[1], size=[8]), items=1)
+
+
+def events_block(items: int, thread: int, op: list[int], **columns: list[int]) -> bytes:
+    return make_block(BlockKind.EVENTS, make_events(op, **columns), items, thread)
+
+
+HOSTILE = {
+    "a header of something else": make_file(b"[]", ONE_MALLOC),
+    "a header that is no text": make_file(b"\xff\xfe", ONE_MALLOC),
+    "a deep header": make_file(b"[" * 100_000, ONE_MALLOC),
+    "half a character": make_file(make_header().replace(b'"exit"', b'"\\ud800"'), ONE_MALLOC),
+    "more events than allowed": make_file(make_header(threads=rows((10**9, 1))), ONE_MALLOC),
+    "more threads than allowed": make_file(make_header(threads=rows(*[(0, 0)] * 101))),
+    "more allocations than events": make_file(make_header(threads=rows((1, 2))), ONE_MALLOC),
+    "fewer events than declared": make_file(make_header(threads=rows((9, 1))), ONE_MALLOC),
+    "fewer allocations than declared": make_file(make_header(threads=rows((1, 0))), ONE_MALLOC),
+    "patterns that are not there": make_file(make_header(patterns=5), ONE_MALLOC),
+    "no header": layout.MAGIC + ONE_MALLOC,
+    "a second header": make_file(make_header(), make_block(BlockKind.HEADER, make_header())),
+    "an unknown block": make_file(make_header(), make_block(9, b"")),
+    "a block of too many events": make_file(
+        make_header(), make_block(BlockKind.EVENTS, b"", items=2**32 - 1)
+    ),
+    "a block that unpacks to more than it says": make_file(
+        make_header(), make_block(BlockKind.EVENTS, bytes(10**6), items=1, unpacked=40)
+    ),
+    "a block that says it unpacks to much": make_file(
+        make_header(), make_block(BlockKind.PATTERNS, b"", unpacked=2**31)
+    ),
+    "a thread that is not there": make_file(
+        make_header(), events_block(1, 7, [M], delay=[1], size=[8])
+    ),
+    "threads out of order": make_file(
+        make_header(threads=rows((1, 1), (1, 1))),
+        events_block(1, 1, [M], delay=[1], size=[8]),
+        events_block(1, 0, [M], delay=[1], size=[8]),
+    ),
+    "an event of no kind": make_file(make_header(), events_block(1, 0, [0], delay=[1], size=[8])),
+    "a kind beyond the last": make_file(make_header(), events_block(1, 0, [7], delay=[1])),
+    "an op with a spare bit": make_file(
+        make_header(), events_block(1, 0, [M | 128], delay=[1], size=[8])
+    ),
+    "a malloc that frees": make_file(
+        make_header(), events_block(1, 0, [M | 8], delay=[1], size=[8], distance=[0])
+    ),
+    "a free with an alignment": make_file(
+        make_header(threads=rows((1, 0))), events_block(1, 0, [F | 64], delay=[1], alignment=[8])
+    ),
+    "a free of both kinds": make_file(
+        make_header(threads=rows((1, 0))), events_block(1, 0, [F | 24], delay=[1])
+    ),
+    "a free before its allocation": make_file(
+        make_header(threads=rows((2, 1))),
+        events_block(2, 0, [F | 8, M], delay=[1, 1], size=[8], distance=[0]),
+    ),
+    "a free of a negative block": make_file(
+        make_header(threads=rows((2, 1))),
+        events_block(2, 0, [M, F | 8], delay=[1, 1], size=[8], distance=[2**64 - 1]),
+    ),
+    "a block freed twice": make_file(
+        make_header(threads=rows((3, 1))),
+        events_block(3, 0, [M, F | 8, F | 8], delay=[1, 1, 1], size=[8], distance=[0, 0]),
+    ),
+    "a foreign free of its own": make_file(
+        make_header(threads=rows((2, 1))),
+        events_block(2, 0, [M, F | 16], delay=[1, 1], size=[8], owner=[0], position=[0]),
+    ),
+    "a foreign free of nobody": make_file(
+        make_header(threads=rows((2, 1))),
+        events_block(2, 0, [M, F | 16], delay=[1, 1], size=[8], owner=[2**40], position=[0]),
+    ),
+    "a foreign free beyond the last": make_file(
+        make_header(threads=rows((1, 1), (1, 0))),
+        ONE_MALLOC,
+        events_block(1, 1, [F | 16], delay=[5], owner=[0], position=[2]),
+    ),
+    "a foreign free before the first": make_file(
+        make_header(threads=rows((1, 1), (1, 0))),
+        ONE_MALLOC,
+        events_block(1, 1, [F | 16], delay=[5], owner=[0], position=[1]),
+    ),
+    "a foreign free too early": make_file(
+        make_header(threads=rows((1, 1), (1, 0))),
+        ONE_MALLOC,
+        events_block(1, 1, [F | 16], delay=[0], owner=[0], position=[0]),
+    ),
+    "a foreign free twice": make_file(
+        make_header(threads=rows((1, 1), (2, 0))),
+        ONE_MALLOC,
+        events_block(2, 1, [F | 16, F | 16], delay=[5, 1], owner=[0, 0], position=[0, 0]),
+    ),
+    "positions that wrap round": make_file(
+        make_header(threads=rows((1, 1), (3, 0))),
+        ONE_MALLOC,
+        events_block(
+            3, 1, [F | 16] * 3, delay=[5, 1, 1], owner=[0] * 3, position=[2**64 - 1, 2**64 - 1, 2]
+        ),
+    ),
+    "a time beyond any clock": make_file(
+        make_header(), events_block(1, 0, [M], delay=[2**63], size=[8])
+    ),
+    "times that wrap round": make_file(
+        make_header(threads=rows((2, 2))),
+        events_block(2, 0, [M, M], delay=[2**63, 2**63 + 1], size=[8, 8]),
+    ),
+    "a block larger than memory": make_file(
+        make_header(), events_block(1, 0, [M], delay=[1], size=[2**63])
+    ),
+    "blocks that are together": make_file(
+        make_header(threads=rows((3, 3))),
+        events_block(3, 0, [M] * 3, delay=[1] * 3, size=[2**61] * 3),
+    ),
+    "an alignment of 33 bits": make_file(
+        make_header(), events_block(1, 0, [M | 64], delay=[1], size=[8], alignment=[2**32])
+    ),
+    "a pattern that is not there": make_file(
+        make_header(), events_block(1, 0, [M | 32], delay=[1], size=[8], touch=[0])
+    ),
+    "columns that are too long": make_file(
+        make_header(), events_block(1, 0, [M], delay=[1], size=[8, 9])
+    ),
+    "columns that are too short": make_file(make_header(), events_block(1, 0, [M], delay=[1])),
+    "no columns": make_file(make_header(), make_block(BlockKind.EVENTS, b"abc", items=1)),
+    "patterns cut short": make_file(
+        make_header(patterns=1), make_block(BlockKind.PATTERNS, b"\x05\x01", 1), ONE_MALLOC
+    ),
+    "patterns of nothing": make_file(
+        make_header(patterns=1), make_block(BlockKind.PATTERNS, b"\x01\x00\x00", 1), ONE_MALLOC
+    ),
+    "more patterns than declared": make_file(
+        make_header(), make_block(BlockKind.PATTERNS, b"\x00", 1), ONE_MALLOC
+    ),
+    "more runs than allowed": make_file(
+        make_header(patterns=1),
+        make_block(BlockKind.PATTERNS, encode_varints(np.array([1500] + [1] * 3000, np.uint64)), 1),
+        ONE_MALLOC,
+    ),
+    "two threads of one number": make_file(
+        make_header(threads=[*rows((1, 1)), *rows((0, 0))]), ONE_MALLOC
+    ),
+    "a thread created by nobody": make_file(
+        make_header(threads=[{**rows((1, 1))[0], "created_by": 5}]), ONE_MALLOC
+    ),
+    "threads that created each other": make_file(
+        make_header(
+            threads=[
+                {**row, "created_by": 1 - i} for i, row in enumerate(rows((1, 1), (0, 0)))
+            ]
+        ),
+        ONE_MALLOC,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DamagedTrace):
+        parse(HOSTILE[name])
+    path = tmp_path / "a.trace"
+    path.write_bytes(HOSTILE[name])
+    with pytest.raises(UsageError) as caught:
+        read_trace(path, LIMITS)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_the_hostile_ones_are_made_of_is_right() -> None:
+    assert parse(make_file(make_header(), ONE_MALLOC)).objects.size.tolist() == [8]
+
+
+def test_memory_is_bounded_by_what_is_unpacked() -> None:
+    many = events_block(60_000, 0, [M] * 60_000, delay=[0] * 60_000, size=[8] * 60_000)
+    data = make_file(make_header(threads=rows((60_000, 60_000))), many)
+    assert len(data) < 1000
+    with pytest.raises(DamagedTrace, match="more than 10,000 events"):
+        parse(data)
+    with pytest.raises(DamagedTrace, match="unpacks to more than"):
+        parse(data, TraceLimits(unpacked=2**16))
+    assert len(parse(data, TraceLimits()).objects.size) == 60_000
+
+
+@given(data=st.data())
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+def test_any_change_is_refused_or_makes_a_trace(data: st.DataObject) -> None:
+    """Blocks whose checksums are right again after a change."""
+    trace = small_trace(2)
+    content = make_events([M, M, F | 8, F], delay=[1, 2, 3, 4], size=[8, 90], distance=[1])
+    changed = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    packed = make_file(
+        make_header(threads=rows((4, 2))), make_block(BlockKind.EVENTS, bytes(changed), 4)
+    )
+    try:
+        trace = parse(packed)
+    except DamagedTrace:
+        return
+    check_trace(trace.threads, trace.objects)
+
+
+def test_a_trace_that_cannot_be_is_refused() -> None:
+    trace = small_trace()
+    first = trace.threads[0]
+    twice = replace(first, freed=np.where(first.kind == F, first.freed[first.kind == F][0], NONE))
+    with pytest.raises(InvalidTrace, match="freed twice"):
+        check_trace((twice, *trace.threads[1:]), trace.objects)
+
+
+def test_marks_survive() -> None:
+    trace = replace(small_trace(), marks=(Mark(time=5, name="Größe „1“", truth={"rss": 2**40}),))
+    assert parse(pack(trace)).marks == trace.marks
