@@ -322,6 +322,9 @@ def test_a_trace_that_cannot_be_replayed_is_refused_in_one_line(what: str, tmp_p
 def test_the_epochs_of_a_trace_of_days_are_longer() -> None:
     day = 86400 * 10**9
     assert choose_epoch(600 * 10**9) == 5_000_000
+    assert choose_epoch(600 * 10**9, 20_000) == 5_000_000
+    assert choose_epoch(10**9, 1_000_000) == 200_000
+    assert choose_epoch(10**9, 10**9) == 50_000
     assert 5_000_000 < choose_epoch(10 * day) <= plan_layout.LONGEST_EPOCH
     with pytest.raises(UsageError, match="days"):
         choose_epoch(20 * day)

@@ -14,8 +14,11 @@ from dballoc.trace.replay.check_trace import find_allocated_objects, find_shared
 from dballoc.trace.replay.make_records import PlanObjects, make_records
 from dballoc.trace.replay.thread_births import Births, find_births
 
-# ns. By default a thread is ahead of the slowest one by less than two of them.
+# ns. By default a thread is ahead of the slowest one by less than two epochs. In a trace that is
+# dense, 5 ms are more events than threads that wait for each other were ever apart.
 EPOCH_NS = 5_000_000
+_SHORTEST_EPOCH = 50_000
+_EVENTS_OF_A_THREAD = 200
 _MOST_OBJECTS = (1 << 31) - 1
 
 
@@ -57,7 +60,8 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
         own_slot=np.full(len(shared), NONE, np.int32),
     )
     duration = _find_duration(trace)
-    epoch_ns = choose_epoch(duration)
+    calls = sum(len(each.kind) for each in trace.threads)
+    epoch_ns = choose_epoch(duration, calls // len(trace.threads))
     header = np.zeros(1, plan_layout.HEADER)
     header["magic"], header["version"] = plan_layout.MAGIC, plan_layout.VERSION
     header["shared"] = np.count_nonzero(shared)
@@ -81,8 +85,9 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
     )
 
 
-def choose_epoch(duration: int) -> int:
-    """Choose the length of an epoch in ns: EPOCH_NS, longer for a trace of days. UsageError for one
+def choose_epoch(duration: int, calls: int = 0) -> int:
+    """Choose the length of an epoch in ns: EPOCH_NS; shorter if a thread, which makes so many
+    ``calls`` on average, makes more than 200 in it; longer for a trace of days. UsageError for one
     that is too long for any.
     """
     shortest = duration // plan_layout.MOST_EPOCHS + 1
@@ -90,7 +95,8 @@ def choose_epoch(duration: int) -> int:
         raise UsageError(
             f"trace: it is {duration / 86400e9:.0f} days long; no more than 13 can be replayed"
         )
-    return max(EPOCH_NS, shortest)
+    dense = duration * _EVENTS_OF_A_THREAD // max(1, calls)
+    return max(min(EPOCH_NS, max(dense, _SHORTEST_EPOCH)), shortest)
 
 
 def _sort_marks(trace: Trace) -> list[Mark]:

@@ -118,7 +118,9 @@ def make_options(plan: ReplayPlan, settings: ReplaySettings) -> list[str]:
     """Make the engine's options; the plan is its standard input. Pure."""
     limits = settings.limits
     # A thread that is N epochs ahead is less than N + 1 epochs ahead in time.
-    ahead = max(0, round(settings.window * 1e9 / plan.epoch_ns) - 1) if settings.window else -1
+    ahead = 1
+    if settings.window is not None:
+        ahead = max(0, round(settings.window * 1e9 / plan.epoch_ns) - 1) if settings.window else -1
     values = {
         "speed": settings.speed or 0,
         "ahead": ahead,
