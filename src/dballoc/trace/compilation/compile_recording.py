@@ -236,6 +236,7 @@ def _assemble(
             number=thread.number,
             name=thread.name,
             created_by=thread.created_by,
+            ended=int(events.completed[end - 1]) if thread.has_ended and end > first else NONE,
             kind=events.kind[first:end],
             time=events.time[first:end],
             completed=events.completed[first:end],
