@@ -62,7 +62,7 @@ lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands
 	$(python) tools/check-structure
 	clang-format --dry-run -Werror $(native)
 	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
-	$(python) tools/check-hardening $$($(python) -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*.so"))')
+	$(python) tools/check-hardening $$($(python) -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*"))')
 	@$(cli_reference) build/cli.md >/dev/null
 	@diff -u docs/cli.md build/cli.md || { echo "docs/cli.md is not what the commands say; run: make docs" >&2; exit 1; }
 

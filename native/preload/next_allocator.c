@@ -35,6 +35,11 @@ static bool looking;
 /* The operators of C++'s own library, where they are used only if malloc fails. */
 static struct next fallback;
 
+bool next_is_looking(void)
+{
+    return looking;
+}
+
 size_t next_early_size(const void *block)
 {
     size_t size = 0;

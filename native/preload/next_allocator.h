@@ -46,6 +46,9 @@ static inline bool next_is_early(const void *block)
     return (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_SIZE;
 }
 
+/* Whether the next allocator is being looked for: the blocks handed out meanwhile are early. */
+bool next_is_looking(void);
+
 /* The bytes of an early block that may be copied from it. */
 size_t next_early_size(const void *block);
 

@@ -66,7 +66,7 @@ int main(int count, char **words)
     curve_begin();
     threads_begin();
     figures.at_start = memory_read_anonymous_exactly();
-    pacing_began = clock_now();
+    pacing_start();
     curve_start_sampling();
     threads_run_here(create_roots());
     note_end_of(&figures);

@@ -81,6 +81,12 @@ static void move_floor(struct runner *runner)
     }
 }
 
+void pacing_start(void)
+{
+    pacing_began = clock_now();
+    move_floor(&runners[0]);
+}
+
 void pacing_leave(struct runner *runner)
 {
     if (runner->epoch < 0)

@@ -15,6 +15,8 @@
 extern uint64_t pacing_began;
 
 void pacing_begin(void);
+/* The replay begins now, in the first epoch that has any records. */
+void pacing_start(void);
 void pacing_enter(struct runner *runner, uint32_t epoch);
 /* Leave the epoch that it is in, if it is in any. */
 void pacing_leave(struct runner *runner);

@@ -62,7 +62,7 @@ static inline size_t product(size_t count, size_t size)
             block = large_allocate(requested, ALIGNMENT_##name, CALLER, &site);                    \
         if (block == NULL)                                                                         \
             block = next.name arguments;                                                           \
-        if (block != NULL && !next_is_early(block))                                                \
+        if (block != NULL)                                                                         \
             record_special(KIND_##name, block, requested, ALIGNMENT_##name, site);                 \
         return block;                                                                              \
     }                                                                                              \
@@ -74,9 +74,9 @@ static inline size_t product(size_t count, size_t size)
         if (KIND_##name == ALIGNED || __builtin_expect(large_is(requested), 0))                    \
             return slow_##name arguments;                                                          \
         void *block = next.name arguments;                                                         \
-        if (__builtin_expect(block != NULL && !next_is_early(block), 1))                           \
-            record_allocation(KIND_##name, block, requested);                                      \
-        return block;                                                                              \
+        if (__builtin_expect(block == NULL, 0))                                                    \
+            return NULL;                                                                           \
+        return record_allocation(KIND_##name, block, requested);                                   \
     }
 #define FAMILY(name, parameters, arguments, requested)                                             \
     ALLOCATION(name, parameters, arguments, requested, false)
@@ -158,7 +158,7 @@ EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
     if (large != NULL)
         *block = large;
     const int error = large != NULL ? 0 : next.posix_memalign(block, alignment, size);
-    if (error == 0 && *block != NULL && !next_is_early(*block))
+    if (error == 0 && *block != NULL)
         record_special(ALIGNED, *block, size, alignment, site);
     return error;
 }
@@ -170,7 +170,7 @@ static void *grow_early(const void *block, size_t size)
     if (copy != NULL) {
         const size_t before = next_early_size(block);
         memcpy(copy, block, before < size ? before : size);
-        record_allocation(MALLOC, copy, size);
+        return record_allocation(MALLOC, copy, size);
     }
     return copy;
 }
@@ -182,7 +182,7 @@ static void *shrink_to_nothing(const void *block)
     void *small = next.malloc(1);
     void *result = small != NULL ? next.realloc(small, 0) : NULL;
     if (result != NULL)
-        record_allocation(MALLOC, result, 0);
+        return record_allocation(MALLOC, result, 0);
     return result;
 }
 
@@ -193,17 +193,17 @@ static inline void *reallocate(void *block, size_t size, const void *caller)
         return grow_early(block, size);
     if (block != NULL && touches_may_be(block) && touches_is(block, &which))
         return size != 0 ? large_realloc(block, size, &which) : shrink_to_nothing(block);
-    const bool is_on = recorder_is_on();
-    const uint64_t before = is_on ? stamp_now() : 0;
+    const uint64_t generation = recorder_generation();
+    const uint64_t before = generation != 0 ? stamp_now() : 0;
     void *moved = next.realloc(block, size);
-    if (!is_on)
+    if (generation == 0)
         return moved;
     bool is_first = false;
-    if (moved != NULL && !next_is_early(moved)) {
+    if (moved != NULL) {
         const uint32_t site = large_is(size) ? sites_number(caller, size, &is_first) : 0;
         record_realloc(before, block, moved, size, site);
     } else if (moved == NULL && size == 0 && block != NULL) { /* glibc's frees then */
-        record_call(FREE, before, block, 0);
+        record_call(generation, FREE, before, block, 0);
     }
     return moved;
 }

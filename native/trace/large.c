@@ -48,7 +48,8 @@ bool large_free(unsigned kind, const void *block, size_t size)
         return false;
     struct thread *const self = &thread;
     const uint64_t stamp = stamp_now();
-    if (recorder_is_on() && record_begin(self, LARGE_RECORDS)) {
+    const uint64_t generation = recorder_generation();
+    if (generation != 0 && record_begin(self, generation, LARGE_RECORDS)) {
         large_put_touches(&self->encoder, block, &which);
         event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
         record_end(self);
@@ -68,7 +69,9 @@ void *large_realloc(const void *block, size_t size, const struct touched_block *
     pages.count = recorder_is_on() ? touches_look(block, which->size, pages.runs) : 0;
     memcpy(moved, block, which->size < size ? which->size : size);
     const uint64_t after = stamp_now();
-    if (recorder_is_on() && record_begin(self, LARGE_RECORDS + 2 * (size_t)LONGEST_RECORD)) {
+    const uint64_t generation = recorder_generation();
+    if (generation != 0 &&
+            record_begin(self, generation, LARGE_RECORDS + 2 * (size_t)LONGEST_RECORD)) {
         put_pages(&self->encoder, which, &pages);
         event_put_call(&self->encoder, REALLOC_FROM, before, (uintptr_t)block, 0);
         event_put_call(&self->encoder, REALLOC, after, (uintptr_t)moved, size);

@@ -1,4 +1,5 @@
 #include "recorder.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -76,7 +77,7 @@ static bool begin_buffer(struct thread *self, uint64_t generation)
     buffer->written = buffer->written_events = 0;
     atomic_store_explicit(&buffer->published, 0, memory_order_relaxed);
     self->buffer = buffer;
-    self->published = 0;
+    self->events = 0;
     self->generation = generation;
     self->encoder = (struct encoder){.at = buffer->bytes, .stamp = buffer->first};
     self->end = buffer->bytes + BUFFER_ROOM;
@@ -122,6 +123,17 @@ uint32_t recorder_thread_number(void)
     return has ? self->slot->number + 1 : 0;
 }
 
+void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    record_call(generation, kind, stamp_now(), block, size);
+    return block;
+}
+
+void record_release(const void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    record_call(generation, kind, stamp_now(), block, size);
+}
+
 static void put_site(struct encoder *to, uint32_t site)
 {
     if (site != 0)
@@ -131,10 +143,11 @@ static void put_site(struct encoder *to, uint32_t site)
 void record_special(unsigned kind, const void *block, size_t size, size_t alignment, uint32_t site)
 {
     struct thread *const self = &thread;
-    if (!recorder_is_on())
+    const uint64_t generation = recorder_generation();
+    if (generation == 0)
         return;
     const uint64_t stamp = stamp_now();
-    if (!record_begin(self, 3 * (size_t)LONGEST_RECORD))
+    if (!record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
     put_site(&self->encoder, site);
     if (alignment != 0)
@@ -146,8 +159,9 @@ void record_special(unsigned kind, const void *block, size_t size, size_t alignm
 void record_realloc(uint64_t before, const void *old, const void *moved, size_t size, uint32_t site)
 {
     struct thread *const self = &thread;
+    const uint64_t generation = recorder_generation();
     const uint64_t stamp = stamp_now();
-    if (!record_begin(self, 3 * (size_t)LONGEST_RECORD))
+    if (generation == 0 || !record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
     put_site(&self->encoder, site);
     if (old != NULL)

@@ -38,7 +38,7 @@ struct thread {
     struct encoder encoder;
     unsigned char *end;  /* no record begins beyond */
     uint64_t generation; /* that its buffer is of */
-    uint64_t published;  /* as in its buffer */
+    uint64_t events;     /* in its buffer, << 32 */
     struct buffer *buffer;
     struct slot *slot;
     uint64_t random;
@@ -54,12 +54,19 @@ extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec
 /* Whether something is to be recorded. The first call of all gets the recorder going. */
 bool recorder_begin(void);
 
+/* The generation of the recording that goes on, 0 if none does. */
+static inline uint64_t recorder_generation(void)
+{
+    const uint64_t generation = atomic_load_explicit(&recording.generation, memory_order_relaxed);
+    if (__builtin_expect((generation & 1) != 0, 1))
+        return generation;
+    const int state = atomic_load_explicit(&recording.state, memory_order_relaxed);
+    return __builtin_expect(state == NOT_YET, 0) && recorder_begin() ? 1 : 0;
+}
+
 static inline bool recorder_is_on(void)
 {
-    return (atomic_load_explicit(&recording.generation, memory_order_relaxed) & 1) != 0 ||
-           (__builtin_expect(
-                    atomic_load_explicit(&recording.state, memory_order_relaxed) == NOT_YET, 0) &&
-                   recorder_begin());
+    return recorder_generation() != 0;
 }
 
 /* Readies the thread to write so many bytes of records. False if they are lost, and counted, or
@@ -67,9 +74,8 @@ static inline bool recorder_is_on(void)
 bool recorder_make_room(size_t bytes);
 
 /* A thread is busy between these two, in which it writes records of `bytes` at most. */
-static inline bool record_begin(struct thread *self, size_t bytes)
+static inline bool record_begin(struct thread *self, uint64_t generation, size_t bytes)
 {
-    const uint64_t generation = atomic_load_explicit(&recording.generation, memory_order_relaxed);
     if (__builtin_expect(self->generation != generation || self->busy != 0 ||
                                  (size_t)(self->end - self->encoder.at) < bytes,
                 0)) {
@@ -84,35 +90,43 @@ static inline bool record_begin(struct thread *self, size_t bytes)
 /* What was written is one event. */
 static inline void record_end(struct thread *self)
 {
-    const uint64_t bytes = (uint64_t)(self->encoder.at - self->buffer->bytes);
-    self->published = ((self->published >> 32) + 1) << 32 | bytes;
-    atomic_store_explicit(&self->buffer->published, self->published, memory_order_release);
+    struct buffer *const buffer = self->buffer;
+    const uint64_t bytes = (uint64_t)(self->encoder.at - buffer->bytes);
+    self->events += (uint64_t)1 << 32;
+    atomic_store_explicit(&buffer->published, self->events | bytes, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     self->busy = 0;
 }
 
 /* A call that needs one record alone. */
-static inline void record_call(unsigned kind, uint64_t stamp, const void *block, size_t size)
+static inline void record_call(
+        uint64_t generation, unsigned kind, uint64_t stamp, const void *block, size_t size)
 {
     struct thread *const self = &thread;
-    if (!record_begin(self, LONGEST_RECORD))
+    if (!record_begin(self, generation, LONGEST_RECORD))
         return;
     event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
     record_end(self);
 }
 
-/* A call that returned a block, now. */
-static inline void record_allocation(unsigned kind, const void *block, size_t size)
+/* Records a call that returned a block, now; returns the block. Not inlined, so that a function that
+ * records nothing keeps its few registers; nor does it spill any itself. */
+void *record_block(void *block, size_t size, unsigned kind, uint64_t generation);
+
+/* Records a block that is about to be freed. */
+void record_release(const void *block, size_t size, unsigned kind, uint64_t generation);
+
+static inline void *record_allocation(unsigned kind, void *block, size_t size)
 {
-    if (recorder_is_on())
-        record_call(kind, stamp_now(), block, size);
+    const uint64_t generation = recorder_generation();
+    return generation != 0 ? record_block(block, size, kind, generation) : block;
 }
 
-/* A block that is about to be freed. */
 static inline void record_free(unsigned kind, const void *block, size_t size)
 {
-    if (recorder_is_on())
-        record_call(kind, stamp_now(), block, size);
+    const uint64_t generation = recorder_generation();
+    if (generation != 0)
+        record_release(block, size, kind, generation);
 }
 
 /* As record_allocation, with the alignment that was asked for, and the number of its call site (0:

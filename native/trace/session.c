@@ -1,4 +1,5 @@
 #include "session.h"
+#include "clock.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,5 +1,7 @@
 #include "stamp.h"
 
+#include "clock.h"
+
 #if defined __x86_64__
 #include <cpuid.h>
 #include <fcntl.h>
@@ -42,4 +44,9 @@ void stamp_begin(void)
 #elif defined __aarch64__
     stamp_by_counter = true;
 #endif
+}
+
+uint64_t stamp_of_clock(void)
+{
+    return clock_ns(CLOCK_MONOTONIC) >> STAMP_SHIFT;
 }

@@ -12,9 +12,11 @@
 #include <unistd.h>
 
 #include "buffers.h"
+#include "clock.h"
 #include "control.h"
 #include "listener.h"
 #include "message.h"
+#include "next_allocator.h"
 #include "preload.h"
 #include "recorder.h"
 #include "threads.h"
@@ -105,6 +107,8 @@ static int read_environment(bool *is_idle)
 bool recorder_begin(void)
 {
     int state = NOT_YET;
+    if (next_is_looking()) /* what is handed out now is early */
+        return false;
     if (!atomic_compare_exchange_strong(&recording.state, &state, STARTING))
         return false;
     const int error = errno;

@@ -57,6 +57,6 @@ int main(void)
     if (!first || !second)
         abort();
     printf("%d %zu %zu %zu\n", THREADS * BLOCKS + 3, foreign, left + 200000007 + 7,
-           left + 300000014);
+            left + 300000014);
     return 0;
 }

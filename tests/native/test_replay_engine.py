@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,23 @@ def test_a_plan_that_needs_too_much_is_refused(
     option: str, reason: str, example: tuple[Trace, Path]
 ) -> None:
     assert reason in refusal(example[1], option)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_trace_that_begins_late_is_replayed(ahead: int, tmp_path: Path) -> None:
+    trace = make_trace(3, 200, 3)
+    for events in trace.threads:
+        events.time[:] += 10**9
+        events.completed[:] += 10**9
+    late = replace(
+        trace,
+        threads=tuple(
+            replace(each, ended=each.ended + 10**9 if each.ended != NONE else NONE)
+            for each in trace.threads
+        ),
+    )
+    write_plan(late, tmp_path / "plan")
+    check_figures(late, figures(tmp_path / "plan", f"--ahead={ahead}"))
 
 
 def test_time_is_bounded(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.trace.model import NONE, EventKind, Mark, Trace
+from dballoc.trace.model import NONE, EventKind, Mark, Objects, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.assign_slots import assign_slots
 from dballoc.trace.replay.plan_file import choose_epoch, write_plan
@@ -241,6 +241,33 @@ def test_frees_of_blocks_that_the_trace_does_not_allocate_are_left_out(tmp_path:
     assert plan.events == len(cut.kind) - frees
 
 
+def test_a_trace_of_nothing_but_frees_of_older_blocks_has_an_empty_plan(tmp_path: Path) -> None:
+    trace = make_trace(1, 50, 3)
+    events = trace.threads[0]
+    rows = (events.freed != NONE) & (events.object == NONE)
+    frees = replace(
+        events,
+        kind=events.kind[rows],
+        time=events.time[rows],
+        completed=events.completed[rows],
+        object=events.object[rows],
+        freed=np.full(int(rows.sum()), NONE),
+    )
+    nothing = Objects(
+        size=np.array([], np.uint64),
+        alignment=np.array([], np.uint32),
+        allocated_by=np.array([], np.int32),
+        freed_by=np.array([], np.int32),
+        touch=np.array([], np.int32),
+    )
+    late = replace(trace, threads=(frees,), objects=nothing, marks=trace.marks[::-1])
+    plan = write_plan(late, tmp_path / "plan")
+    assert (plan.events, plan.left_out) == (0, int(rows.sum()))
+    assert plan.marks == ("half", "end")
+    (records,) = read_plan(plan.path).records
+    assert [record["kind"] for record in records] == [RecordKind.TICK, RecordKind.END]
+
+
 def broken(trace: Trace, what: str) -> Trace:
     first = trace.threads[0]
     objects = trace.objects
@@ -295,6 +322,9 @@ def test_a_trace_that_cannot_be_replayed_is_refused_in_one_line(what: str, tmp_p
 def test_the_epochs_of_a_trace_of_days_are_longer() -> None:
     day = 86400 * 10**9
     assert choose_epoch(600 * 10**9) == 5_000_000
+    assert choose_epoch(600 * 10**9, 20_000) == 5_000_000
+    assert choose_epoch(10**9, 1_000_000) == 200_000
+    assert choose_epoch(10**9, 10**9) == 50_000
     assert 5_000_000 < choose_epoch(10 * day) <= plan_layout.LONGEST_EPOCH
     with pytest.raises(UsageError, match="days"):
         choose_epoch(20 * day)

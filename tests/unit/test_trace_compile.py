@@ -2,6 +2,7 @@
 not fit together.
 """
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.figures.live_curve import compute_live_curve
-from dballoc.trace.model import NONE, EventKind, TouchSample
+from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
 from dballoc.trace.trace_file.check_trace import check_trace
-from dballoc.trace.trace_file.write_trace import find_bases
+from dballoc.trace.trace_file.read_trace import LIMITS, parse_trace
+from dballoc.trace.trace_file.write_trace import find_bases, pack_trace
 
 M, R, F = EventKind.MALLOC, EventKind.REALLOC, EventKind.FREE
 
@@ -241,3 +243,22 @@ class TestTouches:
         trace = compile_recording(recording)
         touch = trace.objects.touch[0]
         assert (NONE if touch == NONE else trace.touch_patterns[touch]) == expected
+
+
+def test_what_a_recorded_process_says_of_itself_is_cut_to_measure() -> None:
+    recording = make_recording([(M, 1, 1, 16, 0, 1)], [], [], [(M, -(2**63), 2**63 - 1, 32, 0, 1)])
+    creators = (NONE, 2, 1, 77)
+    recording = replace(
+        recording,
+        facts=replace(recording.facts, program="x" * 10**6, seconds=1e300),
+        threads=tuple(
+            replace(thread, created_by=creator, name="n" * 10**5)
+            for thread, creator in zip(recording.threads, creators, strict=True)
+        ),
+        marks=(Mark(time=-5, name="m" * 10**5, truth={"t" * 10**5: 2**80}),),
+    )
+    trace = compile_recording(recording)
+    check_trace(trace.threads, trace.objects)
+    assert NONE in {thread.created_by for thread in trace.threads[1:3]}  # the circle is cut
+    assert trace.threads[3].created_by == NONE
+    assert parse_trace(io.BytesIO(b"".join(pack_trace(trace))), LIMITS).marks == trace.marks

@@ -39,13 +39,14 @@ class ThreadCalls:
     ``old`` is what REALLOC was given (0: nothing). ``size`` is what was asked for (of FREE_SIZED:
     what was passed; of FREE: 0), ``alignment`` in bytes (0: as malloc). ``site`` is the number of
     the call site of a large block, 0 where none was recorded. Calls that returned no block are not
-    there.
+    there. ``has_ended``: the thread ended while it was recorded, with its last call.
     """
 
     number: int
     tid: int
     name: str
     created_by: int
+    has_ended: bool = False
     kind: NDArray[np.uint8]
     before: NDArray[np.int64]
     after: NDArray[np.int64]

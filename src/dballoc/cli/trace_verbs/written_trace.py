@@ -65,8 +65,8 @@ def list_notes(trace: Trace) -> list[str]:
     large = compiled.touched_by_site + compiled.touched_by_size + compiled.touched_by_rule
     if large and compiled.touched_by_rule:
         notes.append(
-            f"{compiled.touched_by_rule:,} of {large:,} large blocks have no sample of what is "
-            "touched: whole if they live for a second and longer, else the first 32 KiB"
+            f"{compiled.touched_by_rule:,} of the recording's {large:,} large blocks had no sample "
+            "of what is touched: whole if they live for a second and longer, else the first 32 KiB"
         )
     if compiled.resolution > 1:
         notes.append(f"times are rounded to {compiled.resolution} ns")

@@ -48,6 +48,8 @@ class _Calls:
     clock_steps: int
 
 
+# ns: beyond any clock, but what a file holds.
+_LAST = 2**61
 _TYPES: dict[str, type] = {
     "thread": np.int32,
     "kind": np.uint8,
@@ -144,7 +146,7 @@ def _forbid_steps(
     """
     stamps = np.empty(2 * len(before), np.int64)
     stamps[0::2], stamps[1::2] = before, after
-    later = np.maximum.accumulate(np.maximum(stamps, 0))
+    later = np.maximum.accumulate(np.clip(stamps, 0, _LAST))
     return later[0::2], later[1::2], int(np.count_nonzero(later != stamps))
 
 
@@ -234,6 +236,7 @@ def _assemble(
             number=thread.number,
             name=thread.name,
             created_by=thread.created_by,
+            ended=int(events.completed[end - 1]) if thread.has_ended and end > first else NONE,
             kind=events.kind[first:end],
             time=events.time[first:end],
             completed=events.completed[first:end],

@@ -21,6 +21,8 @@ LARGE = 32 * 1024
 # ns; bytes: the rule for large blocks of which nothing is known.
 _LONG_LIVED = 1_000_000_000
 _FIRST = 32 * 1024
+# Runs of all patterns; a server has some thousands. What comes after them gets the rule.
+_MOST_RUNS = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +121,15 @@ def _share_patterns(
     source = np.where(ruled, len(samples) + (lifetimes < _LONG_LIVED), chosen)
     pairs, inverse = np.unique(np.stack([source, pages], axis=1), axis=0, return_inverse=True)
     numbers: dict[Runs, int] = {}
+    room = _MOST_RUNS
     number_of_pair = np.empty(len(pairs), np.int32)
     for i, (sample, count) in enumerate(pairs.tolist()):
-        if sample < len(samples):
+        if sample < len(samples) and room > 0:
             runs = _fit_runs(samples[sample], count, page_size)
         else:
             first = -(-_FIRST // page_size)
             runs = ((0, count if sample == len(samples) else min(count, first)),)
+        room -= len(runs)
         is_all = runs == ((0, count),)
         number_of_pair[i] = NONE if is_all else numbers.setdefault(runs, len(numbers))
     return number_of_pair[inverse.reshape(-1)], tuple(numbers)

@@ -21,16 +21,17 @@ def make_tellable(recording: Recording) -> Recording:
         recording,
         facts=replace(
             facts,
+            dropped=min(facts.dropped, _LARGEST),
             ended_by=facts.ended_by[:_LONGEST],
             program=facts.program[:_LONGEST],
             allocator=facts.allocator[:_LONGEST],
-            seconds=min(max(facts.seconds, 0.0), 1e10),
+            seconds=float(min(max(facts.seconds, 0.0), 1e10)),
             not_seen=tuple(note[:_LONGEST] for note in facts.not_seen[:_MOST_NOTES]),
         ),
         threads=_check_creators(recording.threads),
         marks=tuple(
             Mark(
-                time=min(max(mark.time, 0), _LARGEST),
+                time=int(min(max(mark.time, 0), _LARGEST)),
                 name=mark.name[:_LONGEST],
                 truth=_check_figures(mark.truth),
             )

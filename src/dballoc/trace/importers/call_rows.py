@@ -83,7 +83,7 @@ class CallRows:
 def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadCalls:
     """Return a thread of columns by name."""
     columns = {name: arrays[name].astype(dtype) for name, dtype in _COLUMNS.items()}
-    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, **columns)
+    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, has_ended=False, **columns)
 
 
 def make_recording(threads: list[ThreadCalls], source: str, notes: tuple[str, ...]) -> Recording:

@@ -35,10 +35,13 @@ NOT_SEEN = (
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedThread:
-    """What the recorder wrote of a thread. ``created_by``: NONE if not known."""
+    """What the recorder wrote of a thread. ``created_by``: NONE if not known; ``has_ended``: before
+    the recording did.
+    """
 
     tid: int
     created_by: int
+    has_ended: bool
     name: str
 
 
@@ -167,12 +170,13 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
 
 
 def _add_thread(threads: dict[int, RecordedThread], payload: memoryview) -> None:
-    number, tid, creator, _, _, name = _THREAD.unpack(payload)
+    number, tid, creator, ended, _, name = _THREAD.unpack(payload)
     if len(threads) >= _MOST_THREADS:
         raise Torn("it has too many threads")
     threads[number] = RecordedThread(
         tid=tid,
         created_by=NONE if creator == NO_THREAD else creator,
+        has_ended=ended != 0,
         name=_decode_text(name.partition(b"\0")[0]),
     )
 
@@ -263,6 +267,7 @@ def _make_thread(
         tid=thread.tid if thread else 0,
         name=thread.name if thread else "",
         created_by=thread.created_by if thread else NONE,
+        has_ended=thread is not None and thread.has_ended,
         **{
             name: join(name)
             for name in ("kind", "before", "after", "address", "old", "size", "alignment", "site")

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.trace.replay.replay_result import (
     OPERATIONS,
@@ -21,12 +22,12 @@ _CUT = 0.999
 
 
 def parse_fault(text: str) -> ReplayFault | None:
-    """Parse what the engine says of a replay that did not come to its end; None if it says nothing
-    of that kind.
+    """Parse what the engine says of a replay that it ended itself, as it came to no end; None if it
+    says nothing of that kind.
     """
     try:
         fault = json.loads(text)["fault"]
-        return ReplayFault(kind=fault["kind"], text=fault["text"])
+        return ReplayFault(kind="hang", text=readers.printable(fault["text"]))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.errors import Failure, UsageError
-from dballoc.trace.model import NONE, Trace
+from dballoc.trace.model import NONE, Mark, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.check_trace import find_allocated_objects, find_shared_objects
 from dballoc.trace.replay.make_records import PlanObjects, make_records
 from dballoc.trace.replay.thread_births import Births, find_births
 
-# ns. By default a thread is ahead of the slowest one by less than two of them.
+# ns. By default a thread is ahead of the slowest one by less than two epochs. In a trace that is
+# dense, 5 ms are more events than threads that wait for each other were ever apart.
 EPOCH_NS = 5_000_000
+_SHORTEST_EPOCH = 50_000
+_EVENTS_OF_A_THREAD = 200
 _MOST_OBJECTS = (1 << 31) - 1
 
 
@@ -57,7 +60,8 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
         own_slot=np.full(len(shared), NONE, np.int32),
     )
     duration = _find_duration(trace)
-    epoch_ns = choose_epoch(duration)
+    calls = sum(len(each.kind) for each in trace.threads)
+    epoch_ns = choose_epoch(duration, calls // len(trace.threads))
     header = np.zeros(1, plan_layout.HEADER)
     header["magic"], header["version"] = plan_layout.MAGIC, plan_layout.VERSION
     header["shared"] = np.count_nonzero(shared)
@@ -69,12 +73,7 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
     except OSError as error:
         path.unlink(missing_ok=True)
         raise Failure(f"cannot write {path}: {error.strerror}") from None
-    events = sum(
-        int(
-            np.count_nonzero((each.object != NONE) | ((each.freed != NONE) & allocated[each.freed]))
-        )
-        for each in trace.threads
-    )
+    events = sum(_count_replayed(each, allocated) for each in trace.threads)
     return ReplayPlan(
         path=path,
         threads=len(trace.threads),
@@ -82,12 +81,13 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
         left_out=sum(len(each.kind) for each in trace.threads) - events,
         duration=duration,
         epoch_ns=epoch_ns,
-        marks=tuple(mark.name for mark in trace.marks),
+        marks=tuple(mark.name for mark in _sort_marks(trace)),
     )
 
 
-def choose_epoch(duration: int) -> int:
-    """Choose the length of an epoch in ns: EPOCH_NS, longer for a trace of days. UsageError for one
+def choose_epoch(duration: int, calls: int = 0) -> int:
+    """Choose the length of an epoch in ns: EPOCH_NS; shorter if a thread, which makes so many
+    ``calls`` on average, makes more than 200 in it; longer for a trace of days. UsageError for one
     that is too long for any.
     """
     shortest = duration // plan_layout.MOST_EPOCHS + 1
@@ -95,7 +95,18 @@ def choose_epoch(duration: int) -> int:
         raise UsageError(
             f"trace: it is {duration / 86400e9:.0f} days long; no more than 13 can be replayed"
         )
-    return max(EPOCH_NS, shortest)
+    dense = duration * _EVENTS_OF_A_THREAD // max(1, calls)
+    return max(min(EPOCH_NS, max(dense, _SHORTEST_EPOCH)), shortest)
+
+
+def _sort_marks(trace: Trace) -> list[Mark]:
+    return sorted(trace.marks, key=lambda mark: mark.time)
+
+
+def _count_replayed(events: ThreadEvents, allocated: NDArray[np.bool_]) -> int:
+    """Count the events that allocate a block, or free one that the trace allocates."""
+    freed = events.freed[(events.object == NONE) & (events.freed != NONE)]
+    return int(np.count_nonzero(events.object != NONE) + np.count_nonzero(allocated[freed]))
 
 
 def _find_duration(trace: Trace) -> int:
@@ -130,7 +141,7 @@ def _write_sections(
     pattern["runs"] = lengths
     pattern["first"] = np.cumsum(lengths) - lengths
     runs = np.array([run for each in trace.touch_patterns for run in each], np.int64).reshape(-1, 2)
-    marks = np.array([mark.time for mark in trace.marks], np.int64)
+    marks = np.array([mark.time for mark in _sort_marks(trace)], np.int64)
     for section in (pattern, runs, marks):
         file.write(section.tobytes())
     header["bytes"] = file.tell()

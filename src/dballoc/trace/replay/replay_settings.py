@@ -35,14 +35,15 @@ class ReplaySettings:
     """How to replay.
 
     ``speed``: times as fast as recorded (timed mode); None: as fast as the order allows.
-    ``window``: seconds of trace time that a thread may be ahead of the slowest one, 0: any.
+    ``window``: seconds of trace time that a thread may be ahead of the slowest one, 0: any; None:
+    two epochs of the plan, which is 10 ms, less for a trace that is dense.
     ``touch``: which pages of a new block are written: as recorded, all, the first one, none.
     ``idle``: seconds to wait after the last event. ``sample_every``: one in so many calls is timed,
     on average.
     """
 
     speed: float | None = None
-    window: float = 0.010
+    window: float | None = None
     touch: Touch = "recorded"
     idle: float = 0.0
     sample_every: int = 64
@@ -56,5 +57,5 @@ class ReplaySettings:
             raise UsageError(f"--touch {self.touch}: it is one of {', '.join(get_args(Touch))}")
         if not 0 <= self.idle <= _SECONDS:
             raise UsageError(f"--idle {self.idle}: give seconds from 0 to {_SECONDS:.0f}")
-        if not 0 <= self.window <= _SECONDS:
+        if self.window is not None and not 0 <= self.window <= _SECONDS:
             raise UsageError(f"--window {self.window}: give seconds from 0 to {_SECONDS:.0f}")

@@ -118,7 +118,9 @@ def make_options(plan: ReplayPlan, settings: ReplaySettings) -> list[str]:
     """Make the engine's options; the plan is its standard input. Pure."""
     limits = settings.limits
     # A thread that is N epochs ahead is less than N + 1 epochs ahead in time.
-    ahead = max(0, round(settings.window * 1e9 / plan.epoch_ns) - 1) if settings.window else -1
+    ahead = 1
+    if settings.window is not None:
+        ahead = max(0, round(settings.window * 1e9 / plan.epoch_ns) - 1) if settings.window else -1
     values = {
         "speed": settings.speed or 0,
         "ahead": ahead,
@@ -211,8 +213,9 @@ def _find_fault(run: _EngineRun, limits: ReplayLimits) -> ReplayFault | None:
         case 2:
             raise UsageError(line or "the replay's engine refused the plan")
         case 3:
-            return engine_output.parse_fault(run.output)
-    if run.exit.status == 1 and not line:
-        raise Failure("the replay's engine failed")
+            fault = engine_output.parse_fault(run.output)
+            return fault or ReplayFault(kind="crash", text="ended by exit status 3")
+        case 4:
+            raise Failure(f"the replay's engine: {line}")
     words = f"ended by {run.exit.words}" + (f": {line}" if line else "")
     return ReplayFault(kind="crash", text=words)

@@ -105,9 +105,9 @@ class ThreadRecord(BaseModel):
     """A thread, and how many events and allocations its blocks hold together."""
 
     model_config = _STRICT
-    number: Annotated[int, Field(ge=0, lt=2**31)]
+    number: Annotated[int, Field(ge=0, lt=2**32)]
     name: _Text
-    created_by: Annotated[int, Field(ge=-1, lt=2**31)]
+    created_by: Annotated[int, Field(ge=-1, lt=2**32)]
     ended: Annotated[int, Field(ge=-1, lt=2**62)]
     events: _Count
     allocations: _Count
