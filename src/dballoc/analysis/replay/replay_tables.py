@@ -5,7 +5,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 
-# Below this share of the highest live bytes, heap ÷ live says nothing: the program has begun or ends.
+# Below this share of the highest live bytes heap ÷ live says nothing: a program begins or ends.
 _LEAST_LIVE = 0.05
 # Points of a curve over the trace's time.
 _POINTS = 300
