@@ -26,8 +26,9 @@ cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --
 
 # What times, loads or switches the machine has it to itself, the rest shares it, a file to a worker: what the tests of one share
 # is made once; in the order of the files, so that what waits for servers comes before the many short ones.
-# 5: ARGS select nothing of these.
-run-tests = { $(python) -m pytest -n auto --dist loadfile --no-loadscope-reorder -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
+# One worker more than there are CPUs, for tests often wait for a server or a clock. 5: ARGS select nothing of these.
+workers := $(shell expr $$(nproc) + 1)
+run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-reorder -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
 	{ $(python) -m pytest -m '$(1) and alone' $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
 # Fuzz one target alone (FUZZ=name), or for another time (SECONDS=60).

@@ -5,15 +5,15 @@
 
 Simulated campaigns at the worst place: every variant is better in memory by a tenth, and in one
 figure or in all of speed exactly as much worse as the margin allows, so that no "Use X" is right.
-A campaign errs if "Use X" stands at any of its looks before the stop rule ends it. A row is a
-shape; it prints the share of campaigns that err, with two Monte Carlo standard errors. Exit status
-1 if a share is above 2.5 % by more than that.
+A campaign errs if "Use X" stands at any of its looks, those of every extension included, before
+the stop rule has ended its designs. A row is a shape; it prints the share of campaigns that err,
+with two Monte Carlo standard errors. Exit status 1 if a share is above 2.5 % by more than that.
 
 Every block has a logarithm for each figure; solo's variants share the block's two baseline runs.
-The looks, the levels, the stop rule and the recommendation are dballoc's own. To be quick, only
-those campaigns are judged in full in which the figures at the margin are shown to be no worse at
-some look, without which "Use X" cannot come; their intervals are computed for all campaigns at
-once, by the same formula.
+The looks, the levels, the moderated variances, the stop rule and the recommendation are dballoc's
+own. To be quick, only those campaigns are judged in full in which the figures at the margin are
+shown to be no worse at some look, without which "Use X" cannot come; their intervals are computed
+for all campaigns at once, as benchmarks/simulated_campaigns.py does.
 """
 
 import argparse
@@ -23,19 +23,25 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from simulated_campaigns import compute_intervals
 
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
 from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import (
     Procedure,
-    count_comparisons,
-    declare_procedure,
+    declare_current_procedure,
+    declare_shares,
 )
-from dballoc.analysis.decisions.stopping_rule import all_decided
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.decisions.stopping_rule import is_design_decided
+from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
+from dballoc.analysis.statistics.ratio_interval import compute_ratio, compute_variance
+from dballoc.analysis.tables.baseline_comparison import (
+    FLOOR_TO_VARIANT_VARIANCE,
+    Comparison,
+    Comparisons,
+    Metric,
+)
 
 PROMISED = 0.025
 BATCH = 2000
@@ -111,13 +117,13 @@ def main() -> int:
 
 def count_errors(shape: Shape, campaigns: int, chance: np.random.Generator) -> int:
     """Return the number of campaigns in which "Use X" stands at a look."""
-    procedure = declare_procedure(
-        shape.planned,
-        count_comparisons(sorted({m.design for m in shape.metrics}), shape.variants + 1, 1),
+    designs = sorted({m.design for m in shape.metrics})
+    procedure = declare_current_procedure(
+        shape.planned, declare_shares(designs, shape.variants + 1, 1)
     )
     errors = 0
     for begin in range(0, campaigns, BATCH):
-        logs = draw_logs(shape, min(BATCH, campaigns - begin), chance)
+        logs = draw_logs(shape, procedure, min(BATCH, campaigns - begin), chance)
         suspects = find_suspects(shape, logs, procedure)
         errors += sum(
             is_use_said(shape, {m: logs[m][i] for m in shape.metrics}, procedure)
@@ -126,27 +132,33 @@ def count_errors(shape: Shape, campaigns: int, chance: np.random.Generator) -> i
     return errors
 
 
-def draw_logs(shape: Shape, campaigns: int, chance: np.random.Generator) -> dict[Metric, Floats]:
-    """Return ln(variant ÷ baseline) as (campaign, variant, block) for each metric."""
+def draw_logs(
+    shape: Shape, procedure: Procedure, campaigns: int, chance: np.random.Generator
+) -> dict[Metric, Floats]:
+    """Return ln(variant ÷ baseline) as (campaign, variant, block) for each metric; the A/A pair is
+    the last of the variants.
+    """
     scale = np.ones(shape.variants)
     scale[: shape.wild] = shape.times
-    size = (campaigns, shape.variants, shape.planned)
+    blocks = max(procedure.spending)
 
-    def draw(shape_of: tuple[int, ...]) -> Floats:
+    def draw(rows: int) -> Floats:
+        size = (campaigns, rows, blocks)
         if shape.freedom is None:
-            return chance.standard_normal(shape_of)
-        return chance.standard_t(shape.freedom, shape_of)
+            return chance.standard_normal(size)
+        return chance.standard_t(shape.freedom, size)
 
     logs = {}
     for metric in shape.metrics:
         truth = AT_MARGIN[metric] if metric in shape.at_margin else 0.0
         truth = math.log(0.9) if metric is PEAK else truth
-        noise = draw(size) * scale[:, None]
+        noise, pair = draw(shape.variants) * scale[:, None], draw(1)
         if metric.design == "solo":
-            runs = draw((campaigns, 2, shape.planned))
+            runs = draw(2)
             noise = noise - runs.mean(axis=1, keepdims=True)
-        quiet = 1.0 if metric in shape.at_margin else QUIET
-        logs[metric] = truth + SCATTER[metric] * quiet * noise
+            pair = runs[:, 1:] - runs[:, :1]
+        quiet = SCATTER[metric] * (1.0 if metric in shape.at_margin else QUIET)
+        logs[metric] = np.concatenate([truth + quiet * noise, quiet * pair], axis=1)
     return logs
 
 
@@ -154,50 +166,71 @@ def find_suspects(
     shape: Shape, logs: dict[Metric, Floats], procedure: Procedure
 ) -> NDArray[np.bool_]:
     """Return in which campaigns a variant is shown to be no worse, at some look, in all figures
-    that are at the margin.
+    that are at the margin. The designs may have ended at different looks.
     """
-    suspects = np.zeros(len(logs[shape.metrics[0]]), dtype=bool)
-    for look in procedure.looks:
-        quantile = float(stdtrit(look - 1, (1 + procedure.after(look).confidence) / 2))
-        passed = np.ones(logs[shape.metrics[0]].shape[:2], dtype=bool)
-        for metric in shape.at_margin:
-            values = logs[metric][..., :look]
-            half = quantile * values.std(axis=-1, ddof=1) / math.sqrt(look)
-            bound = math.log(compute_thresholds(metric.better, DEFAULT_MARGIN).tolerance)
-            mean = values.mean(axis=-1)
+    suspects = np.ones((len(logs[shape.metrics[0]]), shape.variants), dtype=bool)
+    for metric in shape.at_margin:
+        bound = math.log(compute_thresholds(metric.better, DEFAULT_MARGIN).tolerance)
+        passed = np.zeros_like(suspects)
+        for look in procedure.spending:
+            confidence = procedure.after(look).find_confidence(metric.measure)
+            error = procedure.shares[metric.measure].of_each
+            mean, half = compute_intervals(
+                logs[metric][..., :look], confidence, metric.design, error
+            )
             # A hair wider than the interval itself, for rounding.
             if metric.better == "lower":
-                passed &= mean + half < bound + 1e-9
+                passed |= (mean + half < bound + 1e-9)[:, :-1]
             else:
-                passed &= mean - half > bound - 1e-9
-        suspects |= passed.any(axis=1)
-    return suspects
+                passed |= (mean - half > bound - 1e-9)[:, :-1]
+        suspects &= passed
+    return suspects.any(axis=1)
 
 
 def is_use_said(shape: Shape, logs: dict[Metric, Floats], procedure: Procedure) -> bool:
-    """Whether a campaign says "Use X" at a look. ``logs``: (variant, block) for each metric."""
-    names = [f"v{i}" for i in range(shape.variants)]
-    for look in procedure.looks:
-        at_look = procedure.after(look)
-        family = [
-            Comparison(
-                name, metric, compute_ratio(list(logs[metric][i, :look]), at_look.confidence)
-            )
-            for metric in shape.metrics
-            for i, name in enumerate(names)
-        ]
-        comparisons = Comparisons(
-            procedures={m.design: at_look for m in shape.metrics},
-            metrics=list(shape.metrics),
-            family=family,
-            floor=[],
-            faulty={},
-        )
+    """Whether a campaign says "Use X" at a look. ``logs``: (variant, block) for each metric, the
+    A/A pair last. A design that is decided ends, and its figures stay what they were.
+    """
+    designs = {m.design for m in shape.metrics}
+    ended: dict[str, int] = {}
+    for look in procedure.spending:
+        blocks = {design: ended.get(design, look) for design in designs}
+        comparisons = compare(shape, logs, procedure, blocks)
         if recommend(comparisons, BASELINE).ending is Ending.USE:
             return True
-        if all_decided([c.ratio for c in family]):
+        for design in designs:
+            if is_design_decided(comparisons, design, margin=DEFAULT_MARGIN):
+                ended.setdefault(design, look)
+        if len(ended) == len(designs):
             return False
     return False
+
+
+def compare(
+    shape: Shape, logs: dict[Metric, Floats], procedure: Procedure, blocks: dict[str, int]
+) -> Comparisons:
+    """Return the comparisons of a campaign after so many blocks of each design."""
+    family = []
+    for metric in shape.metrics:
+        number = blocks[metric.design]
+        confidence = procedure.after(number).find_confidence(metric.measure)
+        rows = [list(map(float, row)) for row in logs[metric][:, :number]]
+        pair = len(rows) - 1
+        to_variant = FLOOR_TO_VARIANT_VARIANCE[metric.design]
+        variances = {i: compute_variance(row) for i, row in enumerate(rows)}
+        variances[pair] = Variance(variances[pair].value * to_variant, variances[pair].freedom)
+        moderated = moderate_variances(variances, procedure.shares[metric.measure].of_each)
+        family += [
+            Comparison(f"v{i}", metric, compute_ratio(rows[i], confidence, moderated[i]))
+            for i in range(pair)
+        ]
+    return Comparisons(
+        procedures={design: procedure.after(number) for design, number in blocks.items()},
+        metrics=list(shape.metrics),
+        family=family,
+        floor=[],
+        faulty={},
+    )
 
 
 if __name__ == "__main__":

@@ -116,12 +116,12 @@ def measure_server(out: Path, recordings: Path, args: argparse.Namespace) -> Non
     """Print the ratios of the server's CPU per transaction."""
     probe.PROMISED.update({"recorded": PROMISED_CPU})
     variants = [
-        {"name": "glibc", "allocator": "glibc"},
         under_recorder("recorded", recordings, False),
         under_recorder("idle", recordings, True),
         *probe.heaptrack(),
     ]
-    probe.measure(out, "server", variants, args)
+    chosen = [v for v in variants if not args.only or v["name"] in args.only]
+    probe.measure(out, "server", [{"name": "glibc", "allocator": "glibc"}, *chosen], args)
 
 
 def measure_drops(out: Path, minutes: float, args: argparse.Namespace) -> None:
@@ -166,6 +166,7 @@ def main() -> None:
     parser.add_argument("--engine", default="innodb")
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--workload", default="oltp_read_only")
+    parser.add_argument("--only", action="append", metavar="NAME", help="recorded, idle, heaptrack")
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-recorder"))
     args = parser.parse_args()
     parts = args.parts or PARTS

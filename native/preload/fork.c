@@ -22,7 +22,7 @@ static void find(void *pointer, const char *name)
 }
 
 static pid_t (*next_fork)(void);
-static int (*next_daemon)(int no_chdir, int no_close);
+static int (*next_daemon)(int nochdir, int noclose);
 
 /* Before there are threads, and before a signal handler forks. */
 __attribute__((constructor)) static void look(void)
@@ -49,11 +49,11 @@ EXPORT pid_t fork(void)
     return child;
 }
 
-EXPORT int daemon(int no_chdir, int no_close)
+EXPORT int daemon(int nochdir, int noclose)
 {
     if (next_daemon == NULL)
         look();
-    const int result = next_daemon(no_chdir, no_close);
+    const int result = next_daemon(nochdir, noclose);
     if (result == 0)
         begin_in_child();
     return result;

@@ -29,6 +29,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -45,17 +46,34 @@
 
 struct out {
     struct client *client;
+    const struct descriptor *file; /* where there is no client */
     bool failed;
     size_t length;
     unsigned char bytes[1 << 16];
 };
 
-/* One client at a time, one thread: see control.c. */
+/* One client at a time, one thread (see listener.c), and the one that ends the program. */
 static struct out out;
+static _Atomic bool in_use;
+
+static bool write_all(const struct descriptor *file, const unsigned char *bytes, size_t length)
+{
+    while (length > 0) {
+        const ssize_t count = write(file->number, bytes, length);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return false;
+        bytes += count;
+        length -= (size_t)count;
+    }
+    return true;
+}
 
 static void flush(void)
 {
-    if (!out.failed && !client_send(out.client, out.bytes, out.length))
+    if (!out.failed && !(out.client != NULL ? client_send(out.client, out.bytes, out.length)
+                                            : write_all(out.file, out.bytes, out.length)))
         out.failed = true;
     out.length = 0;
 }
@@ -253,9 +271,10 @@ static void maps(void)
     descriptor_close(&file);
 }
 
-void snapshot_send(struct client *client)
+static bool send_all(struct client *client, const struct descriptor *file)
 {
     out.client = client;
+    out.file = file;
     out.failed = false;
     out.length = 0;
     put("DBALLOCP", 8);
@@ -268,4 +287,27 @@ void snapshot_send(struct client *client)
     if (!out.failed) /* else its end is missing, which shows the failure */
         block("END.", 0);
     flush();
+    return !out.failed;
+}
+
+void snapshot_send(struct client *client)
+{
+    if (atomic_exchange(&in_use, true))
+        return; /* the program is at its end */
+    (void)send_all(client, NULL);
+    atomic_store(&in_use, false);
+}
+
+bool snapshot_write(const struct descriptor *file)
+{
+    static const uint64_t MOMENT = 2000000000; /* ns */
+    const uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + MOMENT;
+    while (atomic_exchange(&in_use, true)) {
+        if (clock_ns(CLOCK_MONOTONIC) > deadline) {
+            errno = EBUSY;
+            return false;
+        }
+        (void)usleep(1000);
+    }
+    return send_all(NULL, file); /* it stays in use: nothing comes after it */
 }

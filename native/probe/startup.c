@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "at_exit.h"
 #include "clock.h"
 #include "control.h"
 #include "filter.h"
@@ -93,8 +94,10 @@ __attribute__((constructor)) static void begin(void)
     } else if (request != NULL && pthread_atfork(NULL, listener_in_parent, in_child) == 0) {
         state = RUNNING;
     }
-    if (state == RUNNING)
+    if (state == RUNNING) {
         unwind_choose();
+        at_exit_begin();
+    }
     preload.owner = getpid();
     preload.began = clock_ns(CLOCK_MONOTONIC);
     atomic_store(&probe.reset, preload.began);
@@ -106,5 +109,10 @@ __attribute__((constructor)) static void begin(void)
 
 __attribute__((destructor)) static void end(void)
 {
+    if (preload_is_active() && getpid() == preload.owner) {
+        const bool busy = preload_set_busy(true);
+        at_exit_write();
+        (void)preload_set_busy(busy);
+    }
     listener_end();
 }

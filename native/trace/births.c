@@ -25,8 +25,8 @@ static _Atomic uint32_t next_birth[BIRTHS + 1];
 static struct tagged_stack empty;
 static _Atomic uint32_t used;
 
-typedef int create(pthread_t *created, const pthread_attr_t *attributes, void *(*start)(void *),
-        void *argument);
+typedef int create(pthread_t *newthread, const pthread_attr_t *attr, void *(*start_routine)(void *),
+        void *arg);
 
 static create *next_create;
 
@@ -59,19 +59,19 @@ static void *begin(void *argument)
     return this.start(this.argument);
 }
 
-EXPORT int pthread_create(pthread_t *created, const pthread_attr_t *attributes,
-        void *(*start)(void *), void *argument)
+EXPORT int pthread_create(
+        pthread_t *newthread, const pthread_attr_t *attr, void *(*start_routine)(void *), void *arg)
 {
     if (next_create == NULL)
         look();
     const uint32_t creator = recorder_thread_number();
     const uint32_t number = creator != 0 ? take() : 0;
     if (number == 0)
-        return next_create(created, attributes, start, argument);
+        return next_create(newthread, attr, start_routine, arg);
     struct birth *birth = &births[number - 1];
     *birth = (struct birth){
-            .start = start, .argument = argument, .creator = creator, .born = stamp_now()};
-    const int error = next_create(created, attributes, begin, birth);
+            .start = start_routine, .argument = arg, .creator = creator, .born = stamp_now()};
+    const int error = next_create(newthread, attr, begin, birth);
     if (error != 0)
         stack_push(&empty, next_birth, number);
     return error;

@@ -63,6 +63,7 @@ static void hand_over(struct thread *self)
 
 static bool begin_buffer(struct thread *self, uint64_t generation)
 {
+    listener_consider(self->slot->tid == (uint32_t)preload.owner);
     hand_over(self);
     struct buffer *buffer = take_buffer(self);
     if (buffer == NULL)

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,20 +84,27 @@ struct lines {
 };
 static struct lines lines;
 
-__attribute__((format(printf, 2, 3))) static void add_line(
-        const char *name, const char *format, ...)
+static void add_text(const char *name, const char *value)
 {
     const size_t room = sizeof lines.text - lines.length;
-    char value[PATH_MAX];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(value, sizeof value, format, arguments);
-    va_end(arguments);
-    for (char *c = strchr(value, '\n'); c != NULL; c = strchr(c, '\n'))
-        *c = '?';
-    const int length = snprintf(lines.text + lines.length, room, "%s %s\n", name, value);
-    if (length > 0 && (size_t)length < room)
-        lines.length += (size_t)length;
+    char *line = lines.text + lines.length;
+    const int length = snprintf(line, room, "%s %s\n", name, value);
+    if (length <= 0 || (size_t)length >= room) {
+        *line = '\0';
+        return;
+    }
+    for (int i = 0; i < length - 1; i++) {
+        if (line[i] == '\n')
+            line[i] = '?';
+    }
+    lines.length += (size_t)length;
+}
+
+static void add_number(const char *name, uint64_t value)
+{
+    char digits[24];
+    (void)snprintf(digits, sizeof digits, "%" PRIu64, value);
+    add_text(name, digits);
 }
 
 static const char *allocator_path(void)
@@ -115,16 +121,16 @@ static bool write_head(void)
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = '\0';
     lines.length = 0;
-    add_line("pid", "%d", (int)preload.owner);
-    add_line("program", "%s", program);
-    add_line("allocator", "%s", allocator_path());
-    add_line("page_size", "%ld", sysconf(_SC_PAGESIZE));
-    add_line("from_start", "%d", is_from_start);
-    add_line("clock", "%s", stamp_by_counter ? "counter" : "monotonic");
-    add_line("stamp_shift", "%d", STAMP_SHIFT);
-    add_line("large", "%d", TOUCHES_LEAST);
-    add_line("touches_period", "%d", TOUCHES_PERIOD);
-    add_line("limit", "%" PRIu64, file.limit);
+    add_number("pid", (uint64_t)preload.owner);
+    add_text("program", program);
+    add_text("allocator", allocator_path());
+    add_number("page_size", (uint64_t)sysconf(_SC_PAGESIZE));
+    add_number("from_start", is_from_start);
+    add_text("clock", stamp_by_counter ? "counter" : "monotonic");
+    add_number("stamp_shift", STAMP_SHIFT);
+    add_number("large", TOUCHES_LEAST);
+    add_number("touches_period", TOUCHES_PERIOD);
+    add_number("limit", file.limit);
     return append((struct chunk_header){.kind = CHUNK_HEAD}, lines.text, lines.length) &&
            append((struct chunk_header){.kind = CHUNK_CLOCK}, &beginning, sizeof beginning) &&
            session_write_clock();
@@ -311,9 +317,9 @@ void session_close(const char *reason)
     write_touches();
     (void)session_write_clock();
     lines.length = 0;
-    add_line("ended_by", "%s", reason);
-    add_line("events", "%" PRIu64, atomic_load(&session_status.events));
-    add_line("dropped", "%" PRIu64, atomic_load(&session_status.dropped));
+    add_text("ended_by", reason);
+    add_number("events", atomic_load(&session_status.events));
+    add_number("dropped", atomic_load(&session_status.dropped));
     struct chunk_header header = {.kind = CHUNK_END, .written = stamp_now()};
     (void)file_append_last(&file, &header, lines.text, lines.length);
     atomic_store(&session_status.bytes, file.size);

@@ -398,9 +398,12 @@ def test_tpcc_is_consistent_before_and_after(served: Served, orders: Workload) -
 GLIBC = [{"name": "glibc"}]
 
 
-@pytest.mark.parametrize("sequence", ["cycle", pytest.param("fresh", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("sequence", "clients"),
+    [("cycle", {"load_clients": 1}), pytest.param("fresh", {}, marks=pytest.mark.slow)],
+)
 def test_the_load_is_measured(
-    run_cli: Cli, tiny_experiment: Experiment, out: Path, sequence: str
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, sequence: str, clients: dict[str, int]
 ) -> None:
     file_ = tiny_experiment(
         workloads=["load", "update-one_range=100"],
@@ -409,7 +412,7 @@ def test_the_load_is_measured(
         threads=[3],
         time={"warmup": "1s"},
         variant=GLIBC,
-        data={"tables": 2, "rows": 20_000},
+        data={"tables": 2, "rows": 20_000, **clients},
     )
     done = run_cli("bench", file_, "--out", out)
     assert done.status == 0, done.text

@@ -288,3 +288,29 @@ def test_what_cannot_be_asked_says_so(
             )
         finally:
             process.kill()
+
+
+def test_a_program_that_sleeps_after_its_allocations_is_answered(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    """It has one thread, and has called malloc for the last time."""
+    process = subprocess.Popen(["/bin/sleep", "1000"], env=environ)
+    try:
+        assert wait_for_probe(tmp_path).status()["pid"] == process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_program_leaves_its_snapshot(
+    environ: dict[str, str], asked: Path, tmp_path: Path
+) -> None:
+    """Before anybody can have asked it, for its own user alone."""
+    variables = {**environ, probe_client.AT_EXIT_VARIABLE: "1"}
+    process = subprocess.Popen(["/bin/ls", "/"], env=variables, stdout=subprocess.DEVNULL)
+    assert process.wait(timeout=LONGEST) == 0
+    path = tmp_path / f"{process.pid}.snapshot"
+    assert path.stat().st_mode & 0o777 == 0o600
+    saved = probe_client.SavedSnapshot(path)
+    assert saved.pid == process.pid
+    assert saved.snapshot().stacks

@@ -383,3 +383,28 @@ def test_a_stopped_thread_does_not_hold_up_an_end(
     os.kill(running.pid, signal.SIGCONT)
     recorder.stop()
     assert read_only_one(tmp_path).facts.ended_by == "asked"
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_its_parts_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
+    """Buffers that are filled, handed over and read at once; blocks whose pages are looked at."""
+    native = Path(__file__).parents[2] / "native"
+    names = ("buffers", "chunk", "sites", "touches")
+    sources = [native / "trace" / f"{name}.c" for name in names]
+    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-g", "-fno-sanitize-recover=all", "-pthread"]
+    built = tmp_path / "parts"
+    made = subprocess.run(
+        [
+            "cc", *flags, f"-fsanitize={sanitizer}", f"-I{native / 'trace'}",
+            f"-I{native / 'preload'}", "-o", built, Path(__file__).with_name("recorder_parts.c"),
+            *sources, native / "preload" / "memory.c",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    if "cannot find" in made.stderr:
+        pytest.skip(f"this compiler has no sanitizer {sanitizer}")
+    assert made.returncode == 0, made.stderr
+    done = subprocess.run([built], capture_output=True, text=True, check=False, timeout=2 * LONGEST)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,7 +1,9 @@
 """Programs that know what they have allocated, against the traces of their recordings."""
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,3 +78,25 @@ def test_a_cut_of_a_real_trace_has_the_same_alive(
     part = compute_live_curve(cut)
     assert part.bytes[-1] == whole.bytes[-1]
     assert part.peak_bytes == whole.peak_bytes
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    def run(*words: object) -> str:
+        command = [sys.executable, "-m", "dballoc", *map(str, words)]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=120
+        ).stdout
+
+    program = compiled("handed", tmp_path)
+    output = run("exec", "--probe", "trace", "--out", tmp_path / "out", "--", program)
+    allocations = int(output.split()[0])
+    (recording,) = (tmp_path / "out").glob("*.recording")
+    assert "whole" in run("trace", "verify", recording)
+    trace = tmp_path / "handed.trace"
+    assert "bytes an event" in run("trace", "compile", recording, "-o", trace)
+    document = json.loads(run("trace", "info", trace, "--json"))
+    assert document["objects"] > allocations
+    assert document["peak"]["bytes"] > 300_000_014
+    assert document["dropped"] == document["frees"]["missed"] == 0
+    assert len(document["threads"]) >= 9
+    assert "whole" in run("trace", "verify", trace)

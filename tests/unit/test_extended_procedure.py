@@ -19,6 +19,7 @@ from dballoc.analysis.decisions.sequential_test import (
     THROUGHPUT,
     Procedure,
     declare_current_procedure,
+    declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict
@@ -33,6 +34,7 @@ from dballoc.analysis.tables.baseline_comparison import (
 )
 from dballoc.analysis.tables.campaign_diff import compare_campaigns
 from dballoc.campaign.extension import Extension, list_extensions, plan_extension
+from dballoc.campaign.run_blocks import list_budget_looks
 from dballoc.errors import UsageError
 
 SHARES = declare_shares(["solo", "duet"], variants=5, workloads=2)
@@ -67,14 +69,20 @@ def test_variants_left_out_of_the_duet_spend_none_of_its_error() -> None:
     assert nobody[THROUGHPUT].error == 0.025
 
 
-@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 10), st.integers(1, 40))
+@given(
+    st.integers(1, 200),
+    st.integers(1, 200),
+    st.integers(1, 10),
+    st.integers(1, 40),
+    st.sets(st.integers(2, 250), max_size=6),
+)
 def test_all_looks_and_comparisons_together_err_in_five_per_cent(
-    solo: int, duet: int, variants: int, workloads: int
+    solo: int, duet: int, variants: int, workloads: int, budget_looks: set[int]
 ) -> None:
     shares = declare_shares(["solo", "duet"], variants, workloads)
     error = 0.0
     for planned, measures in ((solo, (MEMORY, THROUGHPUT)), (duet, (CPU,))):
-        procedure = declare_current_procedure(planned, shares)
+        procedure = declare_current_procedure(planned, shares, budget_looks)
         assert list(procedure.spending) == sorted(procedure.spending)
         for measure in measures:
             levels = [procedure.after(look).find_confidence(measure) for look in procedure.spending]
@@ -92,6 +100,18 @@ def test_the_planned_end_spends_four_fifths_and_extensions_half_of_what_is_left_
     )  # fmt: skip
     assert declared(7, 7).extensions == (11, 14, 21, 28)
     assert declared(1, 1).extensions == (2, 3, 4)
+
+
+def test_where_the_budget_ended_a_design_is_a_look_by_the_same_spending() -> None:
+    shares = declare_shares(["solo", "duet"], 5, 1)
+    procedure = declare_current_procedure(6, shares, [5])
+    assert procedure.looks == (6,)
+    assert [procedure.after(n).reached for n in (4, 5, 6, 7, 9)] == [None, 5, 6, 6, 9]
+    spending = procedure.spending
+    assert spending[5] == pytest.approx(0.8 * 25 / 36)
+    assert spending[6] == pytest.approx(0.8 * 11 / 36)
+    assert procedure.after(5).goal == 6
+    assert procedure.extensions == declare_current_procedure(6, shares).extensions
 
 
 @pytest.mark.parametrize(
@@ -144,6 +164,42 @@ def test_a_report_between_two_looks_gives_the_last_ones_verdicts(
     assert found == figures(compare_with_baseline(after))
     assert found != figures(compare_with_baseline(current("nine", 9, 9)))
     assert compare_with_baseline(after).descriptive[-1].ratio.blocks == 8  # type: ignore[union-attr]
+
+
+def test_the_looks_where_the_budget_ended() -> None:
+    shares = declare_shares(["solo", "duet"], 5, 1)
+
+    def at(blocks: int, *looks: int) -> Procedure:
+        return declare_current_procedure(6, shares, looks).after(blocks)
+
+    over = {"duet": "budget", "solo": "planned"}
+    assert list_budget_looks({"duet": at(5), "solo": at(6)}, over) == {"duet": [5]}
+    assert list_budget_looks({"duet": at(5, 3), "solo": at(6)}, over) == {"duet": [3, 5]}
+    assert list_budget_looks({"duet": at(5, 5), "solo": at(6, 2)}, over) == {
+        "duet": [5],
+        "solo": [2],
+    }
+    assert list_budget_looks({"duet": at(1), "solo": at(6)}, over) == {}  # no interval of one block
+    assert list_budget_looks({"duet": at(5), "solo": at(6)}, {"solo": "planned"}) == {}
+    assert list_budget_looks({"duet": declare_procedure(6, 3).after(5)}, over) == {}
+
+
+def test_a_campaign_that_its_budget_ended_has_verdicts_of_the_blocks_that_it_has(
+    make: Make,
+) -> None:
+    ended = ("INSERT INTO campaign VALUES ('budget_looks', '{\"solo\": [5], \"duet\": [5]}')",)
+    early = load_campaign(make("early", blocks=5, sql=(*mark_current(6), *ended)))
+    compared = compare_with_baseline(early)
+    assert all(c.ratio and c.ratio.blocks == 5 and c.ratio.has_interval for c in compared.family)
+    later = load_campaign(make("later", blocks=6, sql=(*mark_current(6), *ended)))
+    without = load_campaign(make("without", blocks=6, sql=mark_current(6)))
+    for with_look, alone in zip(
+        compare_with_baseline(later).family, compare_with_baseline(without).family, strict=True
+    ):
+        assert with_look.ratio
+        assert alone.ratio
+        assert with_look.ratio.blocks == 6
+        assert with_look.ratio.confidence > alone.ratio.confidence  # a part was spent before
 
 
 def test_before_the_first_look_there_are_no_verdicts_and_no_intervals(

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.published.setup import workload_statements
-from dballoc.analysis.published.setup.post_differences import (
+from dballoc.analysis.published.setup.post_comparison import (
+    DEFAULT,
     NOT_RUN,
     NOT_SET,
     NOT_STATED,
-    compare_with_post,
-    list_differences,
 )
+from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
 from dballoc.analysis.published.setup.release_names import is_same_release, is_same_variant
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_value, spread_settings
@@ -53,6 +53,7 @@ POST: Table = {
     "source": "somebody, 2012",
     "cpus": {"server": 2, "client": 2},
     "memory": "16G",
+    "thp": "never",
     "server": "MySQL 5.5",
     "connect": "tcp",
     "client_host": "same",
@@ -72,6 +73,7 @@ POST: Table = {
     "load_options": {"oltp-range-size": 90, "point_selects": 10},
     "tables": 4,
     "rows": 1000,
+    "tables_filled": "once, and copied for each start",
     "workloads": ["oltp_read_only", "oltp_read_write"],
     "statements": [
         "oltp_read_only: simple range of 90, sum range of 90, order range of 90, "
@@ -105,6 +107,8 @@ def make_run(table: Table | None = None) -> RunSetup:
         blocks=experiment.blocks,
         host_cpus=4,
         host_memory=int(15.6 * 2**30),
+        host_thp="never",
+        host_cores=tuple(frozenset({n}) for n in range(4)),
     )
 
 
@@ -118,8 +122,8 @@ def test_what_is_the_same_is_no_difference() -> None:
     assert find_items(POST) == set()
     compared = compare_with_post(Post.model_validate(POST), make_run())
     assert {c.topic for c in compared} == {
-        *("allocator", "server", "options", "load", "sequence", "CPUs", "memory", "data", "time"),
-        *("statements", "transport", "warm-up"),
+        *("allocator", "server", "options", "load", "sequence", "CPUs", "memory", "THP", "data"),
+        *("time", "statements", "transport", "warm-up"),
     }
     assert not [c for c in compared if NOT_STATED in (c.post, c.run)]
 
@@ -128,7 +132,19 @@ def test_what_is_the_same_is_no_difference() -> None:
 CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "server's CPUs": (("cpus",), {"server": 3, "client": 2}, {("CPUs", "")}),
     "shared CPUs": (("cpus",), {"count": 4}, {("CPUs", "")}),
-    "memory": (("memory",), "32G", {("memory", "")}),
+    "cores": (("cpus",), {"server_cores": 3, "client_cores": 2}, {("CPUs", "")}),
+    "memory": (("memory",), "32G", {("memory", "of the machine")}),
+    "THP of the host": (("thp",), "always", {("THP", "one-arena, large-sorts")}),
+    "filling": (
+        ("tables_filled",),
+        "in each start, before its levels",
+        {("data", "tables are filled")},
+    ),
+    "by hand": (
+        ("otherwise",),
+        {"options": {"thread pool": {"post": "Windows' own", "run": "MariaDB's"}}},
+        {("options", "thread pool")},
+    ),
     "another series": (("server",), "MySQL 5.6", {("server", "")}),
     "another server": (("server",), "Percona Server 5.5", {("server", "")}),
     "transport": (("connect",), "named pipe", {("transport", "")}),
@@ -162,7 +178,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "shorter warm-up": (
         ("warmup",),
         ["a scan of every table", "oltp_read_only for 5m", "oltp_read_write"],
-        {("warm-up", "")},
+        {("warm-up", "step 2 of 3")},
     ),
     "level": (("level",), "301s", {("time", "a level")}),
     "idle": (("idle",), "1ms", {("time", "idle after the load")}),
@@ -220,7 +236,7 @@ def test_an_option_that_is_set_and_not_stated_differs() -> None:
         "sort_buffer_size",
         "log_bin",
     }
-    assert {d.post for d in found.values()} == {NOT_STATED}
+    assert {d.post for d in found.values()} == {DEFAULT}
     assert found["log_bin"].run == "OFF"
     nothing = {**POST, "load_options": {}}
     assert find_items(nothing) == {("load", "range_size")}
@@ -288,11 +304,12 @@ def test_numbers_of_cpus_are_a_list() -> None:
 
 def test_a_machine_that_is_not_known_yet_does_not_differ() -> None:
     table = {key: value for key, value in RUN.items() if key != "cpu"}
-    run = replace(make_run(table), host_cpus=None, host_memory=None)
+    run = replace(make_run(table), host_cpus=None, host_memory=None, host_cores=())
     assert find_items(POST, run) == set()
     assert find_items(POST, replace(make_run(table), host_cpus=3)) == {("CPUs", "")}
     limited = make_run({**RUN, "limits": {"memory": "1G"}})
-    assert find_items(POST, limited) == {("memory", "")}
+    [found] = list_differences(Post.model_validate(POST), limited)
+    assert (found.post, found.run) == ("16G, the whole machine's", "limited to 1G")
 
 
 def test_a_list_of_settings_is_compared_setting_by_setting() -> None:
@@ -388,14 +405,20 @@ def test_statements_follow_from_options(
 
 def test_warm_ups_are_told_in_their_order() -> None:
     model = Experiment.model_validate(RUN)
-    words = ["a scan of every table", "oltp_read_only for 10m", "oltp_read_write for 10m"]
+    words = [
+        "a scan of every table",
+        "oltp_read_only by 8 clients for 10m",
+        "oltp_read_write by 8 clients for 10m",
+    ]
     assert describe_warmups(model) == words
     cycle = Experiment.model_validate({**RUN, "sequence": "cycle", "warmup_sql": ["SELECT 1"]})
     assert describe_warmups(cycle) == ["SELECT 1", *words[1:]]
     warm = Experiment.model_validate({**RUN, "warm": ["oltp_point_select"]})
-    assert describe_warmups(warm) == ["oltp_point_select for 10m"]
+    assert describe_warmups(warm) == ["oltp_point_select by 8 clients for 10m"]
     assert is_same_warmup("oltp_read_only for 600s (by him)", words[1])
     assert not is_same_warmup("oltp_read_only for 9m", words[1])
+    assert not is_same_warmup("oltp_read_only by 16 clients for 10m", words[1])
+    assert is_same_warmup("oltp_read_only by 8 clients", words[1])
 
 
 def test_what_the_set_up_does_not_know_is_not_compared() -> None:
@@ -416,3 +439,173 @@ def test_nothing_is_set_where_the_run_has_no_such_option() -> None:
         Post.model_validate(change(POST, ("options", "thread_cache_size"), 9)), make_run()
     )
     assert (found.post, found.run) == ("9", NOT_SET)
+
+
+def list_texts(post: Table, run: RunSetup) -> list[tuple[str, str, str]]:
+    differences = list_differences(Post.model_validate(post), run)
+    return [(d.item, d.post, d.run) for d in differences]
+
+
+def test_cores_are_compared_where_they_are_known() -> None:
+    """Two hyperthreads each: 0,4 1,5 2,6 3,7."""
+    cores = tuple(frozenset({n, n + 4}) for n in range(4))
+    post = {**POST, "cpus": {"server": 6, "server_cores": 3, "client_cores": 1}}
+    right = make_run({**RUN, "cpu": {"server": "0-2,4-6", "client": "3,7"}})
+    wrong = make_run({**RUN, "cpu": {"server": "0-5", "client": "6-7"}})
+    assert list_texts(post, replace(right, host_cores=cores)) == []
+    assert list_texts(post, replace(wrong, host_cores=())) == []
+    assert list_texts(post, replace(wrong, host_cores=cores)) == [
+        (
+            "",
+            "server 6 logical CPUs (3 cores), client 1 core",
+            "server 6 logical CPUs (4 cores), client 2 logical CPUs (2 cores)",
+        ),
+        (
+            "cores",
+            "server and client on cores of their own",
+            "server and client share 2 cores (CPUs 2,6; 3,7)",
+        ),
+    ]
+
+
+def test_a_server_with_all_cpus_to_itself_differs_from_one_that_shares_them() -> None:
+    run = make_run({**RUN, "cpu": {"count": 24}})
+    assert list_texts({**POST, "cpus": {"count": 24}}, run) == []
+    assert list_texts({**POST, "cpus": {"server": 24}}, run) == [
+        ("", "server 24 logical CPUs", "24 logical CPUs, server and client together")
+    ]
+    words = {"cores": 24, "words": "24 cores (logical CPUs not stated)"}
+    [cpus] = [
+        c
+        for c in compare_with_post(Post.model_validate({**POST, "cpus": words}), run)
+        if c.topic == "CPUs"
+    ]
+    assert (cpus.post, cpus.differs) == (words["words"], False)
+
+
+def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
+    variants = [
+        {"name": "glibc_4cpu", "cpu": {"count": 1}},
+        {"name": "glibc_32cpu", "cpu": {"count": 2}},
+    ]
+    run = make_run({**RUN, "baseline": "glibc_4cpu", "variant": variants})
+    post = {**POST, "cpus": {"count": [4, 32]}, "variants": {}}
+    assert [run for _, _, run in list_texts(post, run) if "glibc_4cpu" in run] == [
+        "1 logical CPU, server and client together (glibc_4cpu), "
+        "2 logical CPUs, server and client together (glibc_32cpu)"
+    ]
+
+
+def test_options_of_a_list_that_is_not_complete_are_no_differences() -> None:
+    post = {**POST, "options": {"innodb_buffer_pool_size": "1G"}, "options_complete": False}
+    assert find_items(post) == set()
+    silent = {
+        c.item
+        for c in compare_with_post(Post.model_validate(post), make_run())
+        if c.topic == "options" and c.post == NOT_STATED
+    }
+    assert silent == {"sync_binlog", "sort_buffer_size", "log_bin"}
+
+
+def test_an_option_that_equals_the_servers_default_is_no_difference() -> None:
+    run = replace(make_run(), defaults={"log-bin": "OFF", "max-connections": "151"})
+    options = {k: v for k, v in POST["options"].items() if k != "skip-log-bin"}
+    assert find_items({**POST, "options": options}, run) == set()
+    assert find_items({**POST, "options": {**options, "max_connections": 151}}, run) == set()
+    [found] = list_differences(
+        Post.model_validate({**POST, "options": {**options, "max_connections": 9}}), run
+    )
+    assert (found.post, found.run) == ("9", "151 (the server's default)")
+
+
+def test_a_named_pipe_is_one_difference() -> None:
+    options = {**POST["options"], "enable_named_pipe": "ON"}
+    assert find_items({**POST, "connect": "named pipe", "options": options}) == {("transport", "")}
+
+
+def test_only_the_steps_of_a_warm_up_that_differ_are_told() -> None:
+    stated = ["a scan of every table", "oltp_read_only by 16 clients for 10m", "oltp_read_write"]
+    assert list_texts({**POST, "warmup": stated}, make_run()) == [
+        (
+            "step 2 of 3",
+            "oltp_read_only by 16 clients for 10m",
+            "oltp_read_only by 8 clients for 10m",
+        )
+    ]
+    shorter = ["a scan of every table", "oltp_read_only for 9m", "oltp_read_write"]
+    [(_, post, run)] = list_texts({**POST, "warmup": shorter}, make_run())
+    assert post == "oltp_read_only for 9m (clients not stated)"
+    assert run == "oltp_read_only by 8 clients for 10m"
+
+
+def test_repeats_count_the_baseline_twice() -> None:
+    [(_, post, run)] = list_texts({**POST, "runs": 1}, make_run())
+    assert post == "each variant once"
+    assert run == "each variant twice (the baseline four times), in random order"
+
+
+def test_the_most_clients_may_be_all_that_is_stated() -> None:
+    post = {k: v for k, v in POST.items() if k != "threads"}
+    assert find_items({**post, "most_threads": 64}) == set()
+    scaled = {"factor": 0.5, "rows": 1000, "threads": [8, 4096], "level": "5m"}
+    run = make_run({**RUN, "scaled": scaled})
+    assert list_texts({**post, "most_threads": 4096}, run) == [
+        ("most clients", "4096", "64 (scaled)")
+    ]
+
+
+def test_what_was_scaled_is_marked() -> None:
+    was = {"factor": 0.01, "rows": 9, "threads": [8, 512], "level": "1h", "left_out": ["many-cpus"]}
+    post = {**POST, "rows": 9, "threads": [8, 512], "level": "1h"}
+    post = change(post, ("options", "innodb-buffer-pool-size"), "52G")
+    post = change(post, ("variants", "many-cpus"), "glibc 2.36")
+    assert list_texts(post, make_run({**RUN, "scaled": was})) == [
+        ("many-cpus", "glibc 2.36", "not run: too few CPUs (scaled)"),
+        ("innodb_buffer_pool_size", "52G", "1G (scaled)"),
+        ("clients", "8, 512", "8, 64 (scaled)"),
+        ("rows of a table", "9", "1,000 (scaled)"),
+        ("a level", "1h", "5m (scaled)"),
+    ]
+
+
+def test_words_for_statements_stand_beside_how_many_ours_are() -> None:
+    [(_, _, run)] = list_texts(
+        {**POST, "statements": ["oltp_read_only: 5 select queries (kinds: not stated)"]}, make_run()
+    )
+    assert run.startswith("14 selects of 5 kinds: 10 point selects, ")
+
+
+def test_a_malloc_in_the_server_is_told_from_a_preloaded_one() -> None:
+    variants = [
+        {"name": "glibc", "allocator": "jemalloc@5.2.1"},
+        {"name": "built-in", "allocator": "builtin"},
+    ]
+    names = {"glibc": "jemalloc 5.2.1", "built-in": "jemalloc 5.2.1"}
+    run = replace(make_run({**RUN, "variant": variants}), allocators=names)
+    run = replace(run, servers=dict.fromkeys(names, "MySQL 5.5.62"))
+    built_in = "jemalloc, built into the server"
+    right = {"glibc": "jemalloc 5.2.1 (by malloc-lib)", "built-in": built_in}
+    assert list_texts({**POST, "thp": None, "variants": right}, run) == []
+    unknown = replace(run, allocators={**names, "built-in": "builtin"})
+    assert list_texts({**POST, "thp": None, "variants": right}, unknown) == []
+    swapped = {"glibc": built_in, "built-in": "jemalloc 5.2.1"}
+    assert [item for item, _, _ in list_texts({**POST, "thp": None, "variants": swapped}, run)] == [
+        "glibc",
+        "built-in",
+    ]
+
+
+def test_a_workload_with_tables_of_its_own_has_no_rows_of_sysbenchs() -> None:
+    tpcc = WorkloadSetup(title="", script="dballoc_tpcc", options={}, prepared=True, brings=True)
+    run = replace(make_run(), workloads={"tpcc": tpcc})
+    items = {(c.topic, c.item) for c in compare_with_post(Post(), run)}
+    assert not {topic for topic, _ in items} & {"data"}
+    assert not {("load", "random numbers"), ("load", "statements are")} & items
+
+
+def test_the_load_and_its_tests_are_counted() -> None:
+    names = ["load", *(f"oltp_{n}" for n in range(32))]
+    run = make_run({**RUN, "sequence": "cycle", "workloads": names})
+    compared = compare_with_post(Post(), run)
+    [workloads] = [c for c in compared if c.item == "workloads"]
+    assert workloads.run == "the load and 32 tests"

@@ -17,6 +17,7 @@ from dballoc.analysis.published.setup.campaign_setup import (
     read_campaign_setup,
 )
 from dballoc.cli.verb_list import application
+from dballoc.errors import Failure
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.report.outputs.csv import collect_tables
@@ -69,16 +70,18 @@ def test_the_answer_says_all_that_differs_topic_by_topic(results: Path) -> None:
     assert note.intro.startswith("Against the post (somebody, 2012: 24 cores | *all* of them): ")
     lines = {topic.name: topic.lines for topic in note.topics}
     assert lines["server"] == ["the post: MySQL 5.5; here: MariaDB 10.11.1"]
-    assert lines["CPUs"] == ["the post: 24; here: 2"]
+    assert lines["CPUs"] == [
+        "the post: 24 logical CPUs; here: 2 logical CPUs, server and client together"
+    ]
     assert lines["transport"] == ["the post: named pipe; here: socket"]
-    assert lines["data"] == ["rows of a table: the post: 50,000,000; here: 100,000"]
+    assert lines["data"] == ["rows of a table: the post: 50,000,000; here: 100,000 (scaled)"]
     assert lines["allocator"] == [
         "glibc: the post: glibc 2.12; here: glibc 1",
         "jemalloc: the post: jemalloc 2.2.5; here: jemalloc 1",
-        "tuned: the post: not run; here: tuned 1",
+        "tuned: the post: not run; here: tuned 1, built into the server",
         "lockless: the post: lockless; here: not run",
     ]
-    assert lines["options"][0] == "innodb_buffer_pool_size: the post: 52G; here: 128M"
+    assert lines["options"][0] == "innodb_buffer_pool_size: the post: 52G; here: 128M (scaled)"
     assert lines["options"][1].startswith("the post: x_0=0, x_1=1, ")
     assert lines["options"][1].endswith("x_139=139; here: not set")
     assert not {"memory", "sequence", "load"} & set(lines)
@@ -132,7 +135,7 @@ def test_the_comparison_is_a_table_too(results: Path) -> None:
     table = collect_tables(campaign, judge_campaign(campaign)[0])["post"]
     rows = {(row["topic"], row["item"]): row for row in table.iter_rows(named=True)}
     assert rows["CPUs", ""]["differs"]
-    assert not rows["memory", ""]["differs"]
+    assert not rows["memory", "of the machine"]["differs"]
     assert table.columns == ["topic", "item", "post", "run", "differs"]
 
 
@@ -147,6 +150,42 @@ def test_options_that_dballoc_adds_are_those_of_the_servers_command(make: Make) 
     setup = read_campaign_setup(load_campaign(path))
     assert setup.added_options == {"skip_log_bin": "", "max_connections": "151"}
     assert (setup.host_cpus, setup.host_memory) == (2, 2**34)
+    assert (setup.defaults, setup.host_cores, setup.host_thp) == ({}, (), None)
+
+
+def test_cores_thp_and_defaults_are_read_from_the_results(make: Make) -> None:
+    known = {"cpus": 4, "cpus_of_cores": [[0, 2], [1, 3]], "thp": "madvise"}
+    facts = {"environment": known, "option_defaults": {"log-bin": "OFF"}}
+    path = make(
+        "known",
+        post={**POST, "cpus": {"server": 2, "client": 2}},
+        cpu={"server": "0-1", "client": "2-3"},
+        sql=tuple(
+            f"INSERT OR REPLACE INTO campaign VALUES ('{key}', '{json.dumps(value)}')"
+            for key, value in facts.items()
+        ),
+    )
+    setup = read_campaign_setup(load_campaign(path))
+    assert setup.host_cores == (frozenset({0, 2}), frozenset({1, 3}))
+    assert (setup.host_thp, setup.defaults) == ("madvise", {"log-bin": "OFF"})
+    note = judge_campaign(load_campaign(path))[2].post
+    assert note is not None
+    [cpus] = [topic for topic in note.topics if topic.name == "CPUs"]
+    assert cpus.lines == [
+        "cores: the post: server and client on cores of their own; here: server and client share 2 "
+        "cores (CPUs 0,2; 1,3)"
+    ]
+    assert "THP: as the host has it (madvise)" in note.silent
+
+
+@pytest.mark.parametrize("cores", [[["0-9"]], [[0] * 17], [[-1]], "0-1", [[10**6]]])
+def test_cores_that_no_machine_has_are_refused(make: Make, cores: object) -> None:
+    environment = json.dumps({"cpus_of_cores": cores})
+    path = make(
+        "bad", sql=(f"UPDATE campaign SET value = '{environment}' WHERE key = 'environment'",)
+    )
+    with pytest.raises(Failure, match="cpus_of_cores"):
+        load_campaign(path)
 
 
 @pytest.mark.parametrize("user", ["start", "another", "disable"])

@@ -14,7 +14,13 @@ from test_waits import CLIENT, LOCK, UNLOCK, WORK, profile, stack
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.collapse_seen import find_collapses_here
+from dballoc.analysis.published.collapse_seen import (
+    CollapseHere,
+    LevelShare,
+    Outcome,
+    VariantShares,
+    find_collapses_here,
+)
 from dballoc.analysis.published.inclusive_frames import measure_frames, sum_frame_shares
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.published_frames import FrameTable, parse_frames
@@ -240,10 +246,10 @@ def campaign(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path
 
 COLLAPSE = (
     "The post's collapse under many clients: in oltp_read_only it is seen here; in oltp_read_write "
-    "it is not seen here (one block, so noise may do the same): of its best oltp_read_only "
-    "throughput nt-heap keeps 20 % with 1,024 clients (the post: 11 % with 1,024), segment-heap "
-    "100 % (the post: 82 %); of its best oltp_read_write throughput nt-heap keeps 100 % with 1,024 "
-    "clients (the post: 7 % with 1,024), segment-heap 100 % (the post: 80 %)."
+    "it is not seen here: of its best oltp_read_only throughput nt-heap keeps 20 % with 1,024 clients (the post: 11 % with 1,024), "
+    "segment-heap 100 % (the post: 82 %); of its best oltp_read_write throughput nt-heap keeps 100 % "
+    "with 1,024 clients (the post: 7 % with 1,024), segment-heap 100 % (the post: 80 %). With one "
+    "block this may be noise."
 )
 
 
@@ -351,3 +357,34 @@ def test_the_second_machines_figures_collapse_too() -> None:
     cells = {(c.workload, c.threads, c.column): c.value for t in second.tables for c in t.cells}
     assert cells["oltp_read_only", 128, "nt-heap"] == 1010.46
     assert cells["oltp_read_write", 128, "segment-heap"] == 2257.6
+
+
+@pytest.mark.parametrize(
+    ("baseline", "other", "outcome"),
+    [
+        (0.11, 0.82, Outcome.SEEN),
+        (0.50, 0.80, Outcome.SEEN),
+        (0.55, 0.70, Outcome.SHARED),  # hardly further than the other one
+        (0.30, 0.55, Outcome.SHARED),  # the other one collapses
+        (0.70, 0.90, Outcome.ABSENT),
+    ],
+)
+def test_a_collapse_is_the_posts_if_the_baseline_falls_much_further(
+    baseline: float, other: float, outcome: Outcome
+) -> None:
+    def shares(variant: str, share: float, published: float) -> VariantShares:
+        return VariantShares(
+            variant=variant,
+            published=LevelShare(threads=1024, share=published),
+            measured=LevelShare(threads=576, share=share),
+            collapses=share < 0.6,
+        )
+
+    collapse = CollapseHere(
+        workload="w",
+        needed=512,
+        baseline=shares("nt-heap", baseline, 0.11),
+        others=(shares("segment-heap", other, 0.82),),
+        blocks=3,
+    )
+    assert collapse.outcome is outcome

@@ -3,15 +3,16 @@ argument.
 """
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Data, Load
+from dballoc.experiment.model import Data, Experiment, Load
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client, sysbench_command
-from dballoc.load.workload import of_catalogue
+from dballoc.load.workload import of_catalogue, settle
 from dballoc.servers import client_programs
 from dballoc.servers.private.command_line import Address
 
@@ -115,6 +116,12 @@ def test_the_load_has_no_time() -> None:
         sysbench_command.run_options(of_catalogue("load"), 4, 0, DATA, "innodb", Load())["time"]
         == "0"
     )
+
+
+def test_fewer_clients_may_fill_the_tables(experiment: Callable[..., Experiment]) -> None:
+    works = settle(experiment(workloads=["load"], data={"load_clients": 1}))
+    assert works["load"].options == {"clients": "1"}
+    assert settle(experiment(workloads=["load"]))["load"].options == {}
 
 
 def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from dballoc.store.results import KIND, REPLAY
 def make_common_facts(setting: RunSetting) -> dict[str, str]:
     """Return the facts that every results directory records of its campaign."""
     experiment = setting.experiment
+    baseline = setting.variants[experiment.baseline]
     return {
         "dballoc": dballoc.__version__,
         "identity": experiment_file.compute_identity(experiment),
@@ -28,6 +29,7 @@ def make_common_facts(setting: RunSetting) -> dict[str, str]:
         "started": str(time.time()),
         "environment": json.dumps(machine_description.describe_machine()),
         "server_user": setting.user.name,
+        "option_defaults": json.dumps(baseline.build.entry.get("defaults", {})),
     }
 
 
@@ -110,6 +112,7 @@ def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
             "script": work.file.name if work.file else Path(work.script).name,
             "options": {**work.options, **load.options},
             "prepared_statements": work.prepares(load),
+            "brings": work.brings,
             "whole": work.reads_whole_tables,
         }
     return workloads

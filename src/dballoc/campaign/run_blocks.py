@@ -4,7 +4,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -174,6 +174,7 @@ class _Campaign:
             try:
                 self._prepare_blocks()
                 self._run_blocks()
+                self._store_budget_looks()
                 why = combine_endings(self.endings)
             except Interrupted:
                 why = "interrupted"
@@ -361,6 +362,14 @@ class _Campaign:
 
     # -- the budget -------------------------------------------------------------------------------
 
+    def _store_budget_looks(self) -> None:
+        """Make it a look where the budget ended a design: otherwise the blocks since the last one
+        would have been for nothing.
+        """
+        looks = list_budget_looks(self._declare_procedures(), self.endings)
+        if looks:
+            self.results.set_fact("budget_looks", json.dumps(looks))
+
     def _find_budget_left(self) -> float:
         if self.extension is not None:
             return self.extension.seconds * _MARGIN - (time.monotonic() - self.extension_began)
@@ -422,6 +431,21 @@ def interleave_blocks(planned: dict[str, int]) -> list[tuple[str, int]]:
         for number in range(1, count + 1)
     ]
     return [(design, number) for _, design, number in sorted(blocks, key=lambda block: block[0])]
+
+
+def list_budget_looks(
+    procedures: Mapping[str, Procedure], endings: Mapping[str, str]
+) -> dict[str, list[int]]:
+    """Return the numbers of blocks at which the budget ended each design, now and before; without
+    designs that it never ended, or not before their first interval. Pure.
+    """
+    looks = {}
+    for design, procedure in procedures.items():
+        is_over = procedure.version > 1 and endings.get(design) == "budget"
+        now = [procedure.blocks] if is_over and procedure.blocks > 1 else []
+        if numbers := sorted({*procedure.budget_looks, *now}):
+            looks[design] = numbers
+    return looks
 
 
 def combine_endings(endings: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from collections.abc import Collection, Sequence
 
 import typer
 
@@ -21,8 +22,7 @@ def main() -> None:
     """
     _print_anything()
     try:
-        verbs = [verb for verb in sys.argv[1:2] if verb in VERBS]
-        status = application(verbs or VERBS)(standalone_mode=False)
+        status = application(_choose_verbs(sys.argv[1:]))(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where what goes wrong with it is still one line
         sys.exit(status)
@@ -45,6 +45,16 @@ def main() -> None:
             _give_up_printing()
         _complain(unexpected_error.words(error))
         sys.exit(1)
+
+
+def _choose_verbs(words: Sequence[str]) -> Collection[str]:
+    """Return the verbs that a command line needs: the one that it calls, none to print the version,
+    and all to list them, or to say which one was meant.
+    """
+    first = words[0] if words else ""
+    if first in VERBS:
+        return (first,)
+    return () if first == "--version" else VERBS
 
 
 def _print_anything() -> None:

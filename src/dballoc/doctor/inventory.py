@@ -9,7 +9,8 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, tunables
-from dballoc.analysis.published.setup.post_differences import PostComparison, compare_with_post
+from dballoc.analysis.published.setup.post_comparison import PostComparison
+from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.doctor.planned_setup import plan_setup
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file

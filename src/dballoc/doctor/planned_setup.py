@@ -2,6 +2,8 @@
 a post's by before anything ran. Nothing is looked for on this machine.
 """
 
+from typing import Any
+
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
 from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
@@ -23,6 +25,7 @@ def plan_setup(experiment: Experiment) -> RunSetup:
         allocators={v.name: _name_allocator(v) for v in experiment.variant},
         servers={v.name: _name_server(experiment.server_of(v)) for v in experiment.variant},
         added_options=_list_added_options(experiment, list(workloads.values())),
+        defaults=_find_entry(experiment).get("defaults", {}),
         workloads={name: _describe_workload(w, experiment) for name, w in workloads.items()},
         blocks=experiment.blocks,
     )
@@ -42,10 +45,16 @@ def _name_server(server: Server) -> str:
     return f"{title} {version}" if version else title
 
 
+def _find_entry(experiment: Experiment) -> dict[str, Any]:
+    """Return the catalogue's row of the baseline's server."""
+    server = experiment.server_of(experiment.find(experiment.baseline))
+    return describe_family(*split_reference(server.use))
+
+
 def _list_added_options(experiment: Experiment, workloads: list[Workload]) -> dict[str, str]:
     """Return the options that the baseline's server is given beside the experiment's own."""
     server = experiment.server_of(experiment.find(experiment.baseline))
-    entry = describe_family(*split_reference(server.use))
+    entry = _find_entry(experiment)
     clients, tables = count_most_clients(experiment), experiment.data.tables
     statements = max(
         sysbench_command.statements(w, clients, tables, experiment.load) for w in workloads
@@ -63,4 +72,5 @@ def _describe_workload(workload: Workload, experiment: Experiment) -> WorkloadSe
         script=workload.script,
         options={**workload.options, **experiment.load.options},
         prepared=workload.prepares(experiment.load),
+        brings=workload.brings,
     )

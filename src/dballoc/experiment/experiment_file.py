@@ -130,6 +130,10 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
                 del variant[key]
     if not table["no_stand_in"]:
         del table["no_stand_in"]
+    if table["data"]["load_clients"] is None:
+        del table["data"]["load_clients"]
+    if table["scaled"] and not table["scaled"]["left_out"]:
+        del table["scaled"]["left_out"]
     if table["duet"]["discard"] is None:
         table["duet"]["discard"] = format_duration(USUAL_DISCARD)
 

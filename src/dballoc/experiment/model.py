@@ -137,11 +137,13 @@ class Cpu(_Table):
 
 class Data(_Table):
     """The data that every trial starts from: sysbench's tables, a copy of a data directory, or what
-    SQL files create.
+    SQL files create. ``load_clients``: how many clients fill the tables in the workload ``load``;
+    None: as many as the highest level has.
     """
 
     tables: Annotated[int, Field(ge=1, le=1000)] = 8
     rows: Annotated[int, Field(ge=1, le=10**12)] = 100_000
+    load_clients: Annotated[int, Field(ge=1, le=1000)] | None = None
     directory: str | None = None
     sql: list[str] = []
     database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = (
@@ -373,7 +375,8 @@ class Scaled(_Table):
     """What the experiment was before ``factor`` made it smaller; see
     :mod:`dballoc.experiment.scale`.
 
-    ``memory``: the largest of its caches. ``cpus``: how it asked for CPUs, in words.
+    ``memory``: the largest of its caches. ``cpus``: how it asked for CPUs, in words. ``left_out``:
+    variants that this host has too few CPUs for.
     """
 
     factor: Share
@@ -382,6 +385,7 @@ class Scaled(_Table):
     level: Duration
     memory: Size | None = None
     cpus: str | None = None
+    left_out: list[str] = []
 
 
 class Experiment(_Table):

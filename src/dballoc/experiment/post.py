@@ -17,6 +17,7 @@ Topic = Literal[
     "sequence",
     "CPUs",
     "memory",
+    "THP",
     "data",
     "time",
     "statements",
@@ -34,8 +35,13 @@ Starts = Literal[
     "a start for each workload and level",
 ]
 
+# When sysbench's tables are filled.
+FILLED_IN_START = "in each start, before its levels"
+FILLED_BEFORE = "once, and copied for each start"
+Filling = Literal["in each start, before its levels", "once, and copied for each start"]
+
 # The keys of ``[post]`` whose values only a closed list allows.
-CLOSED_KEYS = ("connect", "client_host", "sequence", "load")
+CLOSED_KEYS = ("connect", "client_host", "sequence", "load", "thp", "tables_filled")
 
 _Count = Annotated[int, Field(ge=1, le=100_000)]
 # A setting as people write it in TOML: text, switch or number.
@@ -49,18 +55,31 @@ class _Table(BaseModel):
 
 class PostCpus(_Table):
     """Logical CPUs: of ``server`` and ``client`` apart, or ``count`` for both; several counts where
-    the post has measured on each.
+    the post has measured on each. Cores, where the post counts these: ``server_cores``,
+    ``client_cores``, ``cores`` for both. ``words``: what is printed in place of these numbers.
     """
 
     server: _Count | None = None
     client: _Count | None = None
     count: _Count | Annotated[list[_Count], Field(min_length=1, max_length=100)] | None = None
+    server_cores: _Count | None = None
+    client_cores: _Count | None = None
+    cores: _Count | None = None
+    words: str | None = None
 
     @model_validator(mode="after")
     def _check_one_way(self) -> Self:
-        if self.count is not None and (self.server or self.client):
+        together = self.count is not None or self.cores is not None
+        if together and (self.server or self.client or self.server_cores or self.client_cores):
             raise ValueError("give either count or server and client, not both")
         return self
+
+
+class PostOtherwise(_Table):
+    """A difference that nothing here could compare: what the post had, and what the run has."""
+
+    post: str
+    run: str
 
 
 class PostLoad(_Table):
@@ -79,14 +98,17 @@ class Post(_Table):
     """What the post states, and nothing that it does not: a key left out was not stated.
 
     ``source``: who and when; ``machine``: in words, which are printed and not compared. ``server``:
-    ``NAME VERSION``. ``options``: of the server; ``load_options``: of sysbench's script.
-    ``warmup``: in order, ``a scan of every table``, ``WORKLOAD for DURATION`` or ``settling for
-    DURATION``. ``statements``:
-    ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what the workload
-    holds, any other words are printed beside it. ``runs``: of each variant. ``variants``: of a
-    variant's name, what the post ran, ``NAME VERSION, SETTING=VALUE, THP MODE``, and remarks in
-    brackets, which are not compared; a name that is no variant is of an allocator that only the
-    post has run. ``reasons``: of a topic, why the run cannot be as the post.
+    ``NAME VERSION``. ``options``: of the server, of which ``options_complete`` says whether the
+    post states all that were set; ``load_options``: of sysbench's script. ``threads``: all levels;
+    ``most_threads``: the highest, where only that is stated. ``warmup``: in order, ``a scan of
+    every table``, ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``.
+    ``statements``: ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what
+    the workload holds, any other words are printed beside it. ``runs``: of each variant.
+
+    ``variants``: of a variant's name, what the post ran, ``NAME VERSION, SETTING=VALUE, THP MODE``,
+    and remarks in brackets, which are not compared; a name that is no variant is of an allocator
+    that only the post has run. ``otherwise``: of a topic, differences by hand, by what differs.
+    ``reasons``: of a topic, why the run cannot be as the post.
     """
 
     source: str | None = None
@@ -96,18 +118,23 @@ class Post(_Table):
     server: str | None = None
     connect: Literal["socket", "tcp", "named pipe"] | None = None
     client_host: Literal["another", "same"] | None = None
+    thp: Literal["always", "madvise", "never"] | None = None
     sequence: Starts | None = None
     options: _Settings | None = None
+    options_complete: bool = True
     load: PostLoad = PostLoad()
     load_options: _Settings | None = None
     tables: Annotated[int, Field(ge=1, le=100_000)] | None = None
     rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    tables_filled: Filling | None = None
     workloads: Annotated[list[str], Field(max_length=1000)] | None = None
     statements: Annotated[list[str], Field(max_length=1000)] = []
     threads: Annotated[list[_Count], Field(max_length=1000)] | None = None
+    most_threads: _Count | None = None
     warmup: Annotated[list[str], Field(max_length=1000)] | None = None
     level: Duration | None = None
     idle: Duration | None = None
     runs: _Count | None = None
     variants: dict[str, str] = {}
+    otherwise: dict[Topic, dict[str, PostOtherwise]] = {}
     reasons: dict[Topic, str] = {}

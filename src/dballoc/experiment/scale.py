@@ -142,7 +142,11 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     for key, least in (("start", LEAST_CACHE), ("tolerance", LEAST_TOLERANCE)):
         if size := getattr(experiment.fit, key):
             table["fit"][key] = _shrink_size(size, factor, least)
-    return fit_cpus(table, cpus)
+    fitted = fit_cpus(table, cpus)
+    kept = {variant["name"] for variant in fitted["variant"]}
+    if left_out := [v.name for v in experiment.variant if v.name not in kept]:
+        fitted["scaled"] = fitted["scaled"] | {"left_out": left_out}
+    return fitted
 
 
 def _shrink_times(experiment: Experiment, factor: float) -> Table:

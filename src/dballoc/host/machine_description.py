@@ -15,6 +15,8 @@ from dballoc.host.settings import thp
 def describe_machine() -> dict[str, Any]:
     """Return names and sizes that do not change while a campaign runs."""
     uname = os.uname()
+    available = cpus.list_available_cpus()
+    cores = {cpus.list_siblings(c) & available for c in available}
     unusual_sizes = thp.list_unusual_sizes(thp.read_host())
     return {
         "host": socket.gethostname(),
@@ -23,8 +25,9 @@ def describe_machine() -> dict[str, Any]:
         "kernel": uname.release,
         "machine": uname.machine,
         "cpu": _read_cpu_model(),
-        "cpus": len(cpus.list_available_cpus()),
-        "cores": len({min(cpus.list_siblings(c)) for c in cpus.list_available_cpus()}),
+        "cpus": len(available),
+        "cores": len(cores),
+        "cpus_of_cores": sorted(map(sorted, cores)),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1,
         "memory": psutil.virtual_memory().total,
         "swap": psutil.swap_memory().total,

@@ -132,6 +132,8 @@ def _settle(name: str, experiment: model.Experiment) -> Workload:
     entry = (
         own(name, experiment.workload[name]) if name in experiment.workload else of_catalogue(name)
     )
+    if entry.ends and (clients := experiment.data.load_clients) is not None:
+        return replace(entry, options={**entry.options, "clients": str(clients)})
     if not entry.brings:
         return entry
     # These options determine the size of its data, so prepare must get the same as a run.

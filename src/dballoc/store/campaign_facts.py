@@ -71,6 +71,10 @@ class _Counters(_Form):
     refusal: str = ""
 
 
+# The logical CPUs of a core; no processor has cores of more.
+_Core = Annotated[list[Annotated[int, Field(ge=0, lt=100_000)]], Field(max_length=16)]
+
+
 class _Environment(_Form):
     host: str | None = None
     user: str | None = None
@@ -88,6 +92,7 @@ class _Environment(_Form):
     thp: str | None = None
     thp_defrag: str | None = None
     thp_sizes: str | None = None
+    cpus_of_cores: Annotated[list[_Core], Field(max_length=8192)] = []
     aslr: str | None = None
     overcommit: str | None = None
     libc: str | None = None
@@ -100,6 +105,7 @@ class _Workload(_Form):
     script: str = ""
     options: dict[str, str] = {}
     prepared_statements: bool = False
+    brings: bool = False
     reads_whole_tables: bool = Field(default=False, alias="whole")
 
 
@@ -171,8 +177,10 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "workloads": TypeAdapter(dict[str, _Workload]),
     "imported": TypeAdapter(_Imported),
     "options": TypeAdapter(dict[str, str]),
+    "option_defaults": TypeAdapter(dict[str, str]),
     "procedure_version": TypeAdapter(Literal[1, 2]),
     "decided": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
+    "budget_looks": TypeAdapter(dict[Literal["solo", "duet"], list[_Count]]),
 }
 LIBRARIES, ENVIRONMENT, COMMAND = (
     TypeAdapter(list[str]),

@@ -15,6 +15,8 @@ OF = (
     "dballoc.experiment.sweep",
     "dballoc.experiment.durations_and_sizes",
     "dballoc.readers",
+    "dballoc.analysis.published.setup.compare_machine",
+    "dballoc.analysis.published.setup.compare_options",
     "dballoc.analysis.published.setup.post_differences",
     "dballoc.analysis.published.setup.release_names",
     "dballoc.analysis.published.setup.setting_values",

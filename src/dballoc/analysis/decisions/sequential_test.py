@@ -15,7 +15,10 @@ and between two looks intervals have the level of the next.
 Version 2: two questions have half of the error each, memory and speed (:func:`declare_shares`).
 The planned end has spent 0.8 of a share; the rest is for extensions, which are judged at fixed
 multiples of the planned blocks alone. Between two looks, the verdicts and intervals of the last one
-stand.
+stand. Where a campaign's budget ends a design before its planned end, that is a look too, by the
+same spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials,
+Biometrika 70, 1983): when time is up does not depend on the figures. A later look spends what is
+left up to its own share.
 """
 
 import math
@@ -67,7 +70,8 @@ class Share:
 class Procedure:
     """The declared procedure of one design. ``looks``: the numbers of blocks at which it may be
     judged, the planned number last; ``family``: the comparisons of the whole campaign, in both its
-    designs; ``blocks``: those finished. ``shares``: of version 2, by measure.
+    designs; ``blocks``: those finished. Of version 2: ``shares`` by measure, and ``budget_looks``,
+    the numbers of blocks at which the budget ended the design.
     """
 
     looks: tuple[int, ...]
@@ -75,6 +79,7 @@ class Procedure:
     blocks: int
     version: int = 1
     shares: Mapping[str, Share] = field(default_factory=dict)
+    budget_looks: tuple[int, ...] = ()
 
     @property
     def extensions(self) -> tuple[int, ...]:
@@ -85,8 +90,9 @@ class Procedure:
     def spending(self) -> dict[int, float]:
         """The share of its error that a comparison spends at each look."""
         end_share = END_SHARE if self.version > 1 else 1.0
-        spent = [0.0, *(end_share * (look / self.looks[-1]) ** SPENDING for look in self.looks)]
-        shares = {look: spent[i + 1] - spent[i] for i, look in enumerate(self.looks)}
+        looks = sorted({*self.looks, *(n for n in self.budget_looks if n < self.looks[-1])})
+        spent = [0.0, *(end_share * (look / self.looks[-1]) ** SPENDING for look in looks)]
+        shares = {look: spent[i + 1] - spent[i] for i, look in enumerate(looks)}
         if self.version > 1:
             for number, factor in enumerate(EXTENSIONS, 1):
                 look = math.ceil(factor * self.looks[-1])
@@ -119,7 +125,7 @@ class Procedure:
         reached, or the first before any is.
         """
         if self.version > 1:
-            return self.reached or self.looks[0]
+            return self.reached or min(self.spending)
         return next((look for look in self.looks if self.blocks <= look), self.looks[-1])
 
     @property
@@ -203,9 +209,12 @@ def declare_replay_shares(
     return shares
 
 
-def declare_current_procedure(planned_blocks: int, shares: Mapping[str, Share]) -> Procedure:
+def declare_current_procedure(
+    planned_blocks: int, shares: Mapping[str, Share], budget_looks: Collection[int] = ()
+) -> Procedure:
     """Declare version 2's procedure of a design with that many planned blocks; as it is at the
-    planned end. ``shares``: of the whole campaign, from :func:`declare_shares`.
+    planned end. ``shares``: of the whole campaign, from :func:`declare_shares`; ``budget_looks``:
+    the numbers of blocks at which the budget ended the design.
     """
     family = sum(share.comparisons for share in shares.values())
     looks = _plan_looks(planned_blocks)
@@ -215,6 +224,7 @@ def declare_current_procedure(planned_blocks: int, shares: Mapping[str, Share]) 
         blocks=planned_blocks,
         version=PROCEDURE_VERSION,
         shares=shares,
+        budget_looks=tuple(budget_looks),
     )
 
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Student's t quantile: scipy.stats has it too, but takes two seconds to import.
-from scipy.special import stdtrit
-
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.constraint_bounds import Bound
 from dballoc.analysis.decisions.endings import Ending
@@ -31,6 +28,9 @@ from dballoc.analysis.statistics.detectable_difference import (
     has_power,
 )
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+
+# Student's t quantile: scipy.stats has it too, but takes two seconds to import.
+from dballoc.distributions import compute_t_quantile
 
 # A campaign that is not finished goes on to its planned blocks; one that is may be extended to the
 # multiples of them that were declared.
@@ -219,7 +219,7 @@ def _open_comparison(
 def _open_bound(bound: Bound) -> OpenFigure:
     """Return a constraint's figure. Its scatter follows from the interval's width."""
     assert bound.low and bound.high
-    critical = float(stdtrit(bound.blocks - 1, (1 + bound.confidence) / 2))
+    critical = compute_t_quantile(bound.blocks - 1, (1 + bound.confidence) / 2)
     half_width = math.log(bound.high / bound.low) / 2
     return OpenFigure(
         design="duet" if bound.primary and bound.constraint.measure == "cpu" else "solo",

@@ -1,8 +1,8 @@
 """Find what became here of a collapse that a post has under many clients. Pure.
 
 The post's baseline collapses and its other variants don't, so a collapse of ours is the post's only
-if the same variants go on here: where they fall too, something else than the allocator slows the
-server down.
+if the same variants go on here: where they fall too, or the baseline falls hardly further than
+they, something else than the allocator slows the server down.
 """
 
 import statistics
@@ -13,6 +13,10 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.published.measured_figures import MeasuredFigures
 from dballoc.analysis.published.published_figures import Published, Table
+
+# If the collapse is its own, the baseline's share of its best is at most this much of every
+# other's. In the posts it is an eighth.
+_OF_OTHERS = 2 / 3
 
 
 class Outcome(StrEnum):
@@ -66,7 +70,11 @@ class CollapseHere:
             return Outcome.NOT_MEASURED
         if not self.baseline.collapses:
             return Outcome.ABSENT
-        return Outcome.SHARED if any(v.collapses for v in self.others) else Outcome.SEEN
+        most = self.baseline.measured.share / _OF_OTHERS
+        is_shared = any(
+            v.collapses or (v.measured is not None and v.measured.share < most) for v in self.others
+        )
+        return Outcome.SHARED if is_shared else Outcome.SEEN
 
 
 def find_collapses_here(campaign: Campaign, published: Published) -> list[CollapseHere]:

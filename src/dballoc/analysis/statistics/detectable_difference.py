@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-# chdtri(freedom, p): the chi-square quantile with p above it. nctdtrinc(freedom, p, t): the
-# noncentrality of Student's t that leaves p below t. stdtrit(freedom, p): Student's quantile.
-# scipy.stats has them too, but takes two seconds to import.
-from scipy.special import chdtri, nctdtrinc, stdtrit
+from dballoc.distributions import (
+    compute_chi_square_quantile,
+    compute_noncentrality,
+    compute_t_quantile,
+)
 
 # The power of the smallest detectable difference.
 POWER = 0.8
@@ -42,7 +43,7 @@ class Scatter:
         needs.
         """
         low, high = (
-            self.sd * math.sqrt(self.freedom / float(chdtri(self.freedom, p)))
+            self.sd * math.sqrt(self.freedom / compute_chi_square_quantile(self.freedom, p))
             for p in (_TAIL, 1 - _TAIL)
         )
         return low, high
@@ -72,7 +73,7 @@ def compute_half_width(
         return math.inf
     freedom = blocks - 1 + common_freedom
     return _convert_to_relative(
-        float(stdtrit(freedom, (1 + confidence) / 2)) * scatter / math.sqrt(blocks)
+        compute_t_quantile(freedom, (1 + confidence) / 2) * scatter / math.sqrt(blocks)
     )
 
 
@@ -84,7 +85,7 @@ def compute_assured_half_width(scatter: float, blocks: int, confidence: float) -
     if blocks < 2:
         return math.inf
     return compute_half_width(
-        scatter * math.sqrt(float(chdtri(blocks - 1, 1 - ASSURANCE)) / (blocks - 1)),
+        scatter * math.sqrt(compute_chi_square_quantile(blocks - 1, 1 - ASSURANCE) / (blocks - 1)),
         blocks,
         confidence,
     )
@@ -116,8 +117,8 @@ def compute_detectable_by_error(error: float, freedom: float, confidence: float)
     chapter 12). The usual shortcut t₍₁₋α/₂₎ + t₍₀.₈₎ has a power of only 71 to 76 % at six blocks
     and the levels in use here.
     """
-    critical = float(stdtrit(freedom, (1 + confidence) / 2))
-    return _convert_to_relative(float(nctdtrinc(freedom, 1 - POWER, critical)) * error)
+    critical = compute_t_quantile(freedom, (1 + confidence) / 2)
+    return _convert_to_relative(compute_noncentrality(freedom, 1 - POWER, critical) * error)
 
 
 def count_blocks_needed(
@@ -132,7 +133,7 @@ def count_blocks_needed(
     """
     # Student's quantile is above the normal one, and no level is lower: fewer blocks than this are
     # never enough.
-    normal = float(stdtrit(math.inf, (1 + confidence(2)) / 2))
+    normal = compute_t_quantile(math.inf, (1 + confidence(2)) / 2)
     fewest = max(2, math.floor(min(MOST_BLOCKS, (normal * scatter / math.log1p(difference)) ** 2)))
     enough = (
         n
@@ -183,8 +184,8 @@ def has_power(
     """
     if blocks < 2:
         return False
-    critical = float(stdtrit(blocks - 1, (1 + confidence) / 2))
-    needed = float(nctdtrinc(blocks - 1, 1 - power, critical))
+    critical = compute_t_quantile(blocks - 1, (1 + confidence) / 2)
+    needed = compute_noncentrality(blocks - 1, 1 - power, critical)
     return needed * scatter / math.sqrt(blocks) <= distance
 
 

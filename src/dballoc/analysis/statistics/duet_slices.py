@@ -199,14 +199,17 @@ def _collect_pieces(
 
 def compute_absolute_figures(campaign: Campaign) -> pl.DataFrame:
     """Return one row a workload and variant: ``cpu`` microseconds per transaction and ``tps``,
-    means over all its slices that count; for the baseline over all duets.
+    means over all its slices that count; for the baseline over all duets. ``cpu`` is null where no
+    transaction ended in them.
     """
     good = campaign.duet.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
     return (
         campaign.slice.join(good.select("trial", "variant"), on="trial", how="inner")
         .group_by("workload", "variant")
         .agg(
-            cpu=pl.col("cpu").sum() / pl.col("events").sum() * 1e6,
+            cpu=pl.when(pl.col("events").sum() > 0).then(
+                pl.col("cpu").sum() / pl.col("events").sum() * 1e6
+            ),
             tps=pl.col("events").sum() / pl.col("seconds").sum(),
         )
         .sort("workload", "variant")

@@ -5,12 +5,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-# Student's t quantile: stdtrit(degrees of freedom, probability). scipy.stats has it too, but
-# takes two seconds to import.
-from scipy.special import stdtrit
-
 from dballoc.analysis.statistics import detectable_difference
 from dballoc.analysis.statistics.moderated_variance import Variance
+from dballoc.distributions import compute_t_quantile
 
 # The logarithm of the largest number.
 _MOST = math.log(sys.float_info.max)
@@ -90,7 +87,7 @@ def compute_ratio(
     block_variance = compute_variance(logs)
     used = variance or block_variance
     scatter = math.sqrt(used.value)
-    half = float(stdtrit(used.freedom, (1 + confidence) / 2)) * scatter / math.sqrt(n)
+    half = compute_t_quantile(used.freedom, (1 + confidence) / 2) * scatter / math.sqrt(n)
     return Ratio(
         estimate=exp_clamped(mean),
         low=exp_clamped(mean - half),

@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 from dballoc.analysis.statistics.detectable_difference import compute_detectable_by_error
 from dballoc.analysis.statistics.ratio_interval import exp_clamped
+from dballoc.distributions import compute_t_quantile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ def compute_contrast(
         if error
         else float(n + m - 2)
     )
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    half = compute_t_quantile(freedom, (1 + confidence) / 2) * error
     return Contrast(
         estimate=exp_clamped(difference),
         low=exp_clamped(difference - half),

@@ -212,7 +212,11 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
             if campaign.is_replay
             else declare_shares(campaign.designs, variants, workloads, len(left_out))
         )
-        declared = {d: declare_current_procedure(planned[d], shares) for d in campaign.designs}
+        budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
+        declared = {
+            d: declare_current_procedure(planned[d], shares, budget_looks.get(d, ()))
+            for d in campaign.designs
+        }
     else:
         family = count_comparisons(campaign.designs, variants, workloads)
         if campaign.imported:

@@ -5,11 +5,11 @@ to the baseline.
 import math
 
 import polars as pl
-from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
 from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.distributions import compute_t_quantile
 
 # Descriptive intervals, outside the declared family, are plain 95 % ones.
 CONFIDENCE = 0.95
@@ -49,9 +49,10 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
     ``switches_per_op``, RSS and VSZ (``vsz_peak``, as
     :func:`dballoc.analysis.tables.virtual_size.add_virtual_size` has it) in bytes. Of the whole
     host: ``host_user`` and ``host_system`` in % of all CPUs, ``host_cpu_per_operation`` in µs of
-    user and system time, ``context_switches_per_operation``. Latencies in ms.
+    user and system time, ``context_switches_per_operation``. Latencies in ms. Figures per operation
+    are null where none ended in the window.
     """
-    window, events = pl.col("window"), pl.col("window_events")
+    window, events = pl.col("window"), _omit_zero("window_events")
     return (
         campaign.of(campaign.step)
         .filter(pl.col("kind") == "level")
@@ -68,6 +69,10 @@ def compute_levels(campaign: Campaign) -> pl.DataFrame:
         )
         .select("block", "variant", "role", "workload", "threads", *MEASURES)
     )
+
+
+def _omit_zero(column: str) -> pl.Expr:
+    return pl.when(pl.col(column) > 0).then(pl.col(column))
 
 
 def _find_highest_vsz(campaign: Campaign) -> pl.DataFrame:
@@ -93,7 +98,7 @@ def _share_host_time(campaign: Campaign) -> pl.DataFrame:
             host_user=pl.col("user") / pl.col("total") * 100,
             host_system=pl.col("system") / pl.col("total") * 100,
             host_busy=busy,
-            host_switches=pl.when(pl.col("switches") > 0).then(pl.col("switches")),
+            host_switches=_omit_zero("switches"),
         )
     )
 
@@ -115,7 +120,9 @@ def average_levels(campaign: Campaign) -> pl.DataFrame:
         .agg(mean=pl.col("value").mean(), deviation=pl.col("value").std(), n=pl.len())
     )
     half = [
-        float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(n) if n > 1 else None
+        compute_t_quantile(n - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(n)
+        if n > 1
+        else None
         for deviation, n in rows.select("deviation", "n").iter_rows()
     ]
     rows = rows.with_columns(half=pl.Series(half, dtype=pl.Float64))

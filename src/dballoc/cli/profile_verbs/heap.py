@@ -38,7 +38,7 @@ from dballoc.profile.heap import (
     snapshot_series,
 )
 from dballoc.profile.heap.heap_profile import Estimate, FunctionGrowth, HeapRow
-from dballoc.profile.heap.probe_client import Probe
+from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.heap.snapshot_series import ProbedProcess, SnapshotSeries
 from dballoc.servers.running import credentials, running_server
@@ -78,6 +78,12 @@ _Service = Annotated[
 ]
 _OutDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The process whose probe listens there.")
+]
+_SnapshotFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--snapshot", metavar="FILE", help="What a program left at its end (exec --at-exit)."
+    ),
 ]
 _Period = Annotated[
     str | None, typer.Option(metavar="TIME", help="Take a snapshot every TIME, and show what grew.")
@@ -129,6 +135,7 @@ def heap_(
     socket: _Socket = None,
     service: _Service = None,
     out_dir: _OutDir = None,
+    snapshot_file: _SnapshotFile = None,
     period: _Period = None,
     count: _Count = None,
     at_peak: _AtPeak = False,
@@ -160,17 +167,17 @@ def heap_(
     if not as_massif and options != make_options(THRESHOLD, DEPTH, "ms", ()):
         raise UsageError("--threshold, --depth, --time-unit and --alloc-fn only go with --massif")
     new_interval = size(interval, "--interval") if interval is not None else None
-    probe = _find_probe(out_dir, pid, socket, service)
-    if new_interval is not None:
-        probe.set_interval(new_interval)
-    if reset:
-        probe.reset()
-    process = ProbedProcess(probe, _read_process_name(probe.pid))
+    if snapshot_file is None:
+        probe = _find_probe(out_dir, pid, socket, service)
+        process = _begin_sampling(probe, new_interval, reset)
+    else:
+        live = (pid, socket, service, out_dir, period, interval, reset or None, stop or None)
+        process = _read_saved_snapshot(snapshot_file, by, any(flag is not None for flag in live))
     series = snapshot_series.take_series(
         process, seconds, count, at_peak, _make_progress_printer(as_json, seconds is not None)
     )
     if stop:
-        probe.set_interval(0)
+        process.stop_sampling()
     report = _make_report(process, series, by, login_path)
     if out is not None:
         report.files = _save_profiles(series, report, out)
@@ -206,6 +213,21 @@ def _find_probe(
     if any(option is not None for option in (pid, socket, service)):
         raise UsageError("give --out-dir, or one of --pid, --socket and --service")
     return probe_client.find_probe_in_directory(out_dir)
+
+
+def _begin_sampling(probe: Probe, interval: int | None, reset: bool) -> ProbedProcess:
+    if interval is not None:
+        probe.set_interval(interval)
+    if reset:
+        probe.reset()
+    return ProbedProcess(probe, _read_process_name(probe.pid))
+
+
+def _read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedProcess:
+    """Return the process that left a snapshot. UsageError if more is asked than that can tell."""
+    if asks_live_process or by != _FUNCTION:
+        raise UsageError("--snapshot is of a program that has ended: no flag that asks it fits")
+    return ProbedProcess(SavedSnapshot(path), path.stem)
 
 
 def _make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None]:

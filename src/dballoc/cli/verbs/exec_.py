@@ -14,7 +14,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_launch import Launch
-from dballoc.profile.heap import probe_launch
+from dballoc.profile.heap import probe_client, probe_launch
 from dballoc.trace.recorder import recorder_launch
 
 _DEFAULT_INTERVAL = format_size(probe_launch.DEFAULT_INTERVAL)
@@ -66,6 +66,15 @@ _Idle = Annotated[
     typer.Option("--idle", help="Do nothing until profile heap --interval, or record, starts it."),
 ]
 
+_AtExit = Annotated[
+    bool,
+    typer.Option(
+        "--at-exit",
+        help="heap: when the program ends, it leaves DIR/PID.snapshot, for profile heap "
+        "--snapshot.",
+    ),
+]
+
 
 def exec_(
     command: _Command,
@@ -74,6 +83,7 @@ def exec_(
     interval: _Interval = None,
     limit: _Limit = None,
     idle: _Idle = False,
+    at_exit: _AtExit = False,
 ) -> None:
     """Run a program under a probe: mariadbd, mysqld, or any other that is dynamically linked.
 
@@ -84,9 +94,13 @@ def exec_(
         if limit is not None:
             raise UsageError("--limit only goes with --probe trace")
         launch, note = _prepare_heap_probe(command, out, interval or _DEFAULT_INTERVAL, idle)
+        if at_exit:
+            launch.environ[probe_client.AT_EXIT_VARIABLE] = "1"
     else:
         if interval is not None:
             raise UsageError("--interval only goes with --probe heap")
+        if at_exit:
+            raise UsageError("--at-exit only goes with --probe heap; a recording is always left")
         launch, note = _prepare_recorder(command, out, limit or _DEFAULT_LIMIT, idle)
     preload_launch.make_directory(out, command)
     print(f"dballoc: {note}", file=sys.stderr, flush=True)

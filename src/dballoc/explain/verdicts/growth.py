@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dballoc.distributions import compute_t_quantile
+
 _CORRELATED = math.sqrt(1.5)
 _LEVEL = 0.95
 
@@ -54,7 +56,6 @@ def estimate_growth(
     count = len(values)
     if count < max(4, least):
         return None
-    from scipy.special import stdtrit  # here: it takes a second to load, for a series alone
 
     pieces = min(stretches, count // 2 if count >= 8 else count)
     mean_times = np.array(
@@ -64,7 +65,7 @@ def estimate_growth(
     rates = np.diff(means) / np.diff(mean_times)
     rate, half = float(rates.mean()), len(rates) // 2
     error = float(rates.std(ddof=1)) / math.sqrt(len(rates)) * _CORRELATED
-    half_width = float(stdtrit(len(rates) - 1, (1 + _LEVEL) / 2)) * error
+    half_width = compute_t_quantile(len(rates) - 1, (1 + _LEVEL) / 2) * error
     return Growth(
         rate=rate,
         low=rate - half_width,

@@ -1,6 +1,6 @@
--- Runs any sysbench script (its module name, or its path, is in DBALLOC_SCRIPT) and writes one JSON line per report interval, and
--- a last one for the whole run, to the file in DBALLOC_INTERVALS, or to the descriptor if that is a number. `clock` is CLOCK_MONOTONIC, the sampler's clock.
--- The fields are those of sysbench's report hooks; latencies are in seconds.
+-- Runs any sysbench script: DBALLOC_SCRIPT holds its module name or its path. Writes one JSON line per report interval and a
+-- last one for the whole run to the file that DBALLOC_INTERVALS names; if that is a number, to the descriptor of that number.
+-- The fields are those of sysbench's report hooks, with latencies in seconds. `clock` is CLOCK_MONOTONIC, the sampler's clock.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -20,7 +20,8 @@ else
   require(script)
 end
 
--- Every script is told of the tables; one that declares its options and has no such ones must not refuse them.
+-- dballoc passes the number and size of the tables to every script. A script that declares options of its own, without these,
+-- would refuse them.
 if sysbench.cmdline.options then
   for _, name in ipairs { "tables", "table_size", "mysql_storage_engine" } do
     sysbench.cmdline.options[name] = sysbench.cmdline.options[name] or { "of dballoc's experiment", "" }
@@ -39,7 +40,7 @@ local function write(kind, stat)
   end
   local line = "{" .. table.concat(fields, ", ") .. "}\n"
   if tonumber(intervals) then
-    -- The file is not ours to open: only to add to.
+    -- sysbench's user may not open the file; it inherited a descriptor that can only append.
     ffi.C.write(tonumber(intervals), line, #line)
     return
   end
@@ -48,8 +49,8 @@ local function write(kind, stat)
   out:close()
 end
 
--- When the time is over, sysbench cancels the thread that reports. If that is in here just then, LuaJIT catches the cancellation as
--- an error, and glibc ends the whole program (SIGABRT).
+-- When the time is over, sysbench cancels the thread that reports. If the thread is running this hook at that moment, LuaJIT
+-- catches the cancellation as an error, and glibc ends the whole program (SIGABRT).
 function sysbench.hooks.report_intermediate(stat)
   ffi.C.pthread_setcancelstate(CANCEL_DISABLE, nil)
   local fine, message = pcall(write, "interval", stat)

@@ -1,6 +1,6 @@
--- A program beside the load: the first client runs it again and again (a dump, a physical backup), the others do what --statements
--- says. Its event is a whole run of the program, and theirs a transaction. The command is in DBALLOC_BESIDE; what it writes is thrown
--- away, and what it says goes to the file in DBALLOC_BESIDE_LOG.
+-- A program beside the load: the first client runs a program again and again (a dump, a physical backup), and the others execute
+-- --statements. An event of the first client is a whole run of the program; an event of the others is a transaction.
+-- DBALLOC_BESIDE holds the command. Its output is thrown away; its error messages go to the file that DBALLOC_BESIDE_LOG names.
 
 local words = require("dballoc_words")
 local ffi = require("ffi")
@@ -8,7 +8,7 @@ ffi.cdef [[ long time(long *now); ]]
 
 local perform, ends
 
---- The line of the log that says most: the last with an error, else the last.
+--- Return the most telling line of the log: the last one with an error, else the last one.
 local function reason(path)
   local last, failure
   for line in io.lines(path) do
@@ -22,7 +22,7 @@ local function reason(path)
   return failure or last or "it said nothing"
 end
 
--- The program must not outlive the run: timeout ends it with the run's time, and a part of what it does counts for nothing.
+-- The program must not outlive the run, so `timeout` kills it when the run's time is over. A run that was cut is not an event.
 local function run()
   local left = ends - tonumber(ffi.C.time(nil))
   if left < 1 then

@@ -1,4 +1,5 @@
--- Connection churn: connect, one select by primary key, disconnect. The server makes and frees what it holds for a client.
+-- Connection churn: connect, select one row by primary key, disconnect. The server allocates and frees all that it keeps for a
+-- client.
 
 sysbench.cmdline.options = {
   tables = { "Number of tables", 1 },

@@ -1,5 +1,5 @@
--- Loads the script whose path is in DBALLOC_SCRIPT, without a server, and says in one line whether it makes its own data:
--- has it a prepare command that is its own, and not one of sysbench's scripts that it builds on?
+-- Loads the script whose path is in DBALLOC_SCRIPT, without a server, and prints one line: whether the script makes its own data.
+-- It does if it has a prepare command of its own, rather than that of a sysbench script that it builds on.
 
 local script = os.getenv("DBALLOC_SCRIPT")
 dofile(script)

@@ -1,8 +1,9 @@
--- The load phase, measured: makes sysbench's tables and fills them in bulk, then builds the index on k. An event is a row. It ends
--- when all rows are in: a client fills the tables of its number, one after the other, and clients beyond the tables have none.
+-- The load phase, measured: creates sysbench's tables, fills them in bulk, then builds the index on k. An event is a row. Each
+-- client fills its share of the tables, one after the other; clients beyond the number of tables, or beyond the option clients, have
+-- nothing to do. The load ends when all rows are inserted.
 --
--- sysbench's statements have 512 KB, for which a server takes some 10 MB while it parses one. Beside small data, and a cache to
--- match, that would be most of its memory; so a statement has at most a 250th of the table's rows.
+-- sysbench's own bulk statements are 512 KB long, and a server needs some 10 MB to parse one. With small data and a small cache
+-- that would be most of the server's memory, so a statement here has at most a 250th of the table's rows.
 
 local C = "###########-###########-###########-###########-###########-###########-###########-###########-###########-###########"
 local PAD = "###########-###########-###########-###########-###########"
@@ -11,11 +12,12 @@ sysbench.cmdline.options = {
   tables = { "Number of tables", 1 },
   table_size = { "Rows of a table", 10000 },
   mysql_storage_engine = { "Storage engine", "innodb" },
+  clients = { "How many clients fill the tables; 0: all", 0 },
 }
 
 local STATEMENTS, FEWEST_ROWS = 250, 100
 
-local connection, number, row, statement_rows
+local connection, number, row, statement_rows, clients
 
 local function begin_statement()
   connection:bulk_insert_init(string.format("INSERT INTO sbtest%u (k, c, pad) VALUES", number))
@@ -38,22 +40,26 @@ local function end_table()
 end
 
 function thread_init()
+  clients = sysbench.opt.threads
+  if sysbench.opt.clients > 0 then
+    clients = math.min(clients, sysbench.opt.clients)
+  end
   number = sysbench.tid % sysbench.opt.threads + 1
   statement_rows = math.max(FEWEST_ROWS, math.ceil(sysbench.opt.table_size / STATEMENTS))
-  if number <= sysbench.opt.tables then
+  if number <= sysbench.opt.tables and number <= clients then
     connection = sysbench.sql.driver():connect()
     begin_table()
   end
 end
 
--- What an event returns ends its client.
+-- An event that returns a value ends its client.
 function event()
   if not connection then
     return true
   end
   if row == sysbench.opt.table_size then
     end_table()
-    number = number + sysbench.opt.threads
+    number = number + clients
     if number > sysbench.opt.tables then
       return true
     end

@@ -1,4 +1,4 @@
--- An event of the words in --statements; see dballoc_statements.lua.
+-- A workload whose events are the words of --statements; see dballoc_statements.lua.
 
 local words = require("dballoc_words")
 local perform

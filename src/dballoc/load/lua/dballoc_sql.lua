@@ -1,13 +1,13 @@
--- Runs a SQL file: all its statements are one event. The file comes compiled by load/sqlfile.py, as a Lua table whose path is
--- in DBALLOC_PROGRAM: statements, each a list of texts and parameters; a parameter is {name = …, kind = …, its bounds…},
--- without a kind if it was drawn before in the same event. Errors that sysbench ignores (deadlocks, lock waits) restart the
--- event; its open transaction ends with the next one's BEGIN.
+-- Runs a SQL file: all its statements together are one event. load/sql_workload.py compiles the file to a Lua table, whose path is
+-- in DBALLOC_PROGRAM: a list of statements, each a list of texts and parameters. A parameter is {name = …, kind = …, its bounds…};
+-- one that was drawn before in the same event has no kind. After an error that sysbench ignores (a deadlock, a lock wait) the event
+-- begins again; the BEGIN of the next transaction ends the open one.
 
 local program = dofile(os.getenv("DBALLOC_PROGRAM"))
 local connection
 
 local draw = {
-  -- The distribution of --rand-type, as sysbench's own scripts draw their ids.
+  -- Drawn from the distribution of --rand-type, as sysbench's own scripts draw their ids.
   int = function(bounds)
     return string.format("%.0f", bounds[1] + sysbench.rand.default(0, bounds[2] - bounds[1]))
   end,

@@ -1,5 +1,5 @@
--- The server's own part of a physical backup: the first client goes through its stages again and again, as a backup program does,
--- but copies nothing; the others do what --statements says. Between two rounds it waits for --pause milliseconds.
+-- The server's part of a physical backup: the first client goes through the backup stages again and again, as a backup program
+-- does, but copies nothing. Between two rounds it waits for --pause milliseconds. The other clients execute --statements.
 
 local words = require("dballoc_words")
 local ffi = require("ffi")

@@ -1,9 +1,9 @@
--- The common base of our own workloads on sysbench's tables (sbtest1 … sbtestN): their options, random values, statements that
--- are prepared once a client and table, and events that are a list of words.
+-- The common base of dballoc's own workloads on sysbench's tables (sbtest1 … sbtestN): options, random values, statements that
+-- each client prepares once for each table, and events that are a list of words.
 --
---   --statements="begin, 10 point, sum, commit"   words of dballoc_words.lua, in this order, each so many times
+--   --statements="begin, 10 point, sum, commit"   words of dballoc_words.lua, run in this order, with a count before a word
 --
--- Statements go through sysbench's prepare, so that --db-ps-mode decides whether the server sees prepared statements or text.
+-- Statements go through sysbench's prepare call, so --db-ps-mode decides whether the server gets prepared statements or text.
 
 local zipfian = require("dballoc_zipfian")
 
@@ -26,7 +26,7 @@ local ids = {
   random = function()
     return function() return sysbench.rand.default(1, sysbench.opt.table_size) end
   end,
-  -- The lower the id, the hotter it is; the exponent is that of the published runs.
+  -- Low ids are drawn most often; the exponent is that of the published runs.
   zipfian = function()
     return zipfian.new(sysbench.opt.table_size, 0.8, sysbench.rand.uniform_double)
   end,
@@ -35,20 +35,20 @@ local ids = {
   end,
 }
 
---- A random row of a table; set by base.connect.
+--- Return the id of a random row; base.connect sets this function.
 base.id = nil
 
---- A random table.
+--- Return the number of a random table.
 function base.any_table()
   return sysbench.rand.uniform(1, sysbench.opt.tables)
 end
 
---- The one table of this client.
+--- Return the number of this client's own table.
 function base.own_table()
   return sysbench.tid % sysbench.opt.tables + 1
 end
 
---- `count` random rows.
+--- Return the ids of `count` random rows.
 function base.list(count)
   local found = {}
   for i = 1, count do
@@ -57,14 +57,14 @@ function base.list(count)
   return found
 end
 
---- SQL by name: its text, with %u for the table's number, and the kinds of its parameters in a table. Those of kind base.c and
--- base.pad are filled with random digits, the others with what base.execute is given.
+--- Define SQL by name: its text, with %u for the table's number, and a table with the kinds of its parameters. Parameters of kind
+-- base.c and base.pad get random digits; the others get the values that base.execute is given.
 local texts, kinds = {}, {}
 function base.define(name, text, of)
   texts[name], kinds[name] = text, of
 end
 
---- The same kind of parameter so many times, for base.define.
+--- Return a list with one kind of parameter `count` times, for base.define.
 function base.many(count, kind)
   local found = {}
   for i = 1, count do
@@ -83,7 +83,7 @@ local function make(name, number)
       parameters[i] = statement:bind_create(sysbench.sql.type.INT)
       given[#given + 1] = parameters[i]
     else
-      -- One more for the zero at its end: as text, sysbench prints a parameter up to that.
+      -- One byte more for the zero at the end: as text, sysbench prints a parameter up to its zero byte.
       parameters[i] = statement:bind_create(sysbench.sql.type.CHAR, #kind[1] + 1)
       parameters[i].template = kind[1]
     end
@@ -115,7 +115,7 @@ function base.execute(name, number, values)
   it.statement:execute()
 end
 
---- From "begin, 2 point" to a list of functions; `words` by name: {names of its SQL…, run = function}.
+--- Turn a text like "begin, 2 point" into a list of functions. `words` maps a word to {names of its SQL…, run = function}.
 local function compile(text, words)
   local steps, used = {}, {}
   for part in text:gmatch("[^,]+") do
@@ -157,7 +157,7 @@ function base.connect(words)
   end
 end
 
---- The end of this client.
+--- Disconnect this client.
 function base.disconnect()
   for _, tables in pairs(made) do
     for _, it in pairs(tables) do
@@ -167,8 +167,8 @@ function base.disconnect()
   connection:disconnect()
 end
 
--- A deadlock or a lock wait begins the event again; without this, what a lock wait leaves of a transaction would be committed by
--- the next BEGIN.
+-- After a deadlock or a lock wait the event begins again. Without this rollback the next BEGIN would commit what the interrupted
+-- transaction had done.
 function sysbench.hooks.before_restart_event()
   connection:query("ROLLBACK")
 end

@@ -1,9 +1,10 @@
 -- A TPC-C-like transaction mix: nine tables, five transactions (new-order 45 %, payment 43 %, order-status, delivery and stock-level
--- 4 % each), scaled by warehouses. After the tables and the profiles of the TPC-C specification, revision 5.11; it is not TPC-C: no
--- keying or thinking times, no terminals, no foreign keys, and nothing that is read is shown. An event is a transaction.
+-- 4 % each), scaled by warehouses. Tables and transaction profiles follow the TPC-C specification, revision 5.11, but this is not
+-- TPC-C: there are no keying and thinking times, no terminals and no foreign keys, and results are not displayed. An event is a
+-- transaction.
 --
--- `prepare` makes the data: each client its share of items and warehouses. Fewer customers or items than the specification's (3000 in
--- each district, 100000) make it small; stock goes with items, and the first orders with customers.
+-- `prepare` makes the data, each client its share of items and warehouses. For small data choose fewer customers per district than
+-- the specification's 3000, or fewer items than its 100000; stock follows items, and the first orders follow customers.
 
 local data = require("dballoc_tpcc_data")
 local draw = require("dballoc_tpcc_random")
@@ -39,13 +40,13 @@ local function warehouse()
   return sysbench.rand.uniform(1, sysbench.opt.warehouses)
 end
 
---- Another warehouse than `home`, where there is one.
+--- Return another warehouse than `home`, or `home` if it is the only one.
 local function remote(home)
   local other = sysbench.rand.uniform(1, math.max(1, sysbench.opt.warehouses - 1))
   return (sysbench.opt.warehouses > 1 and other >= home) and other + 1 or other
 end
 
---- By last name in 60 % of the cases, then the one in the middle by first name; else by number.
+--- Choose a customer: in 60 % of the cases by last name, and then the middle one by first name; else by number.
 local function customer(w, d, columns)
   if sysbench.rand.uniform(1, 100) > 60 then
     local id = draw.customer(sysbench.opt.customers)
@@ -72,7 +73,7 @@ local function new_order()
     end
     lines[i] = { item = draw.item(sysbench.opt.items), supplier = supplier, quantity = sysbench.rand.uniform(1, 10) }
   end
-  -- All clients take the rows of stock in the same order, or they would wait for each other in a circle.
+  -- All clients lock the rows of stock in the same order; otherwise they would deadlock.
   table.sort(lines, function(a, b)
     return a.supplier < b.supplier or (a.supplier == b.supplier and a.item < b.item)
   end)
@@ -94,7 +95,7 @@ local function new_order()
   run("INSERT INTO new_orders (no_o_id, no_d_id, no_w_id) VALUES (%d, %d, %d)", order, d, w)
   for number, line in ipairs(lines) do
     local price = row("SELECT i_price, i_name, i_data FROM item WHERE i_id = %d", line.item)
-    if not price then -- an unused item number: the user gives up
+    if not price then -- an unused item number: the transaction is rolled back
       run("ROLLBACK")
       return
     end
@@ -172,7 +173,8 @@ local function delivery()
     )
     if order then
       run("DELETE FROM new_orders WHERE no_w_id = %d AND no_d_id = %d AND no_o_id = %s", w, d, order)
-      -- First the updates: an order that came after this transaction's first read is seen by those alone, and then by us.
+      -- Updates come first. They see orders that were committed after this transaction's first read, and once they have
+      -- touched such an order this transaction's reads see it too.
       run("UPDATE orders SET o_carrier_id = %d WHERE o_w_id = %d AND o_d_id = %d AND o_id = %s", carrier, w, d, order)
       local c = row("SELECT o_c_id FROM orders WHERE o_w_id = %d AND o_d_id = %d AND o_id = %s", w, d, order)
       run("UPDATE order_line SET ol_delivery_d = NOW() WHERE ol_w_id = %d AND ol_d_id = %d AND ol_o_id = %s", w, d, order)
@@ -222,7 +224,7 @@ function thread_done()
   connection:disconnect()
 end
 
--- A lock wait that timed out leaves a transaction half done; the event begins again from nothing.
+-- A lock wait that times out leaves a transaction half done, so it is rolled back and the event begins again.
 function sysbench.hooks.before_restart_event()
   connection:query("ROLLBACK")
 end

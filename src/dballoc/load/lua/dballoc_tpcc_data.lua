@@ -1,12 +1,12 @@
--- Tables and first rows of the TPC-C-like mix, by the specification's 1.3 and 4.3.3, without foreign keys.
+-- The tables of the TPC-C-like mix and their initial rows: clauses 1.3 and 4.3.3 of the specification, without foreign keys.
 
 local draw = require("dballoc_tpcc_random")
 
 local data = {}
 
--- What every customer has paid at the beginning.
+-- Each customer's initial payment.
 local DISTRICTS, PAID = 10, 10
--- Of the first orders of a district the last 30 % are not delivered yet: 900 of 3000.
+-- The last 30 % of a district's initial orders (900 of 3000) are not delivered yet.
 local DELIVERED = 0.7
 
 local TABLES = {
@@ -42,7 +42,7 @@ local TABLES = {
 
 local connection
 
---- Insert `count` rows; `make(i)` gives the text of the i-th one's values, or nil for none.
+--- Insert `count` rows. `make(i)` returns the text of row i's values, or nil to leave the row out.
 local function fill(target, count, make)
   connection:bulk_insert_init("INSERT INTO " .. target .. " VALUES")
   for i = 1, count do
@@ -88,7 +88,7 @@ end
 
 local function customers(w, d)
   fill("customer", sysbench.opt.customers, function(c)
-    -- The first thousand have every last name once, so that a name that is asked for is there.
+    -- The first thousand customers have every last name once, so every name that is looked up exists.
     local name = c <= 1000 and c - 1 or draw.name_number(1000)
     return string.format(
       "(%d, %d, %d, '%s', 'OE', '%s', %s, '%s', NOW(), '%s', 50000.00, %.4f, -10.00, 10.00, 1, 0, '%s')",
@@ -150,7 +150,7 @@ local function warehouse(w)
   end
 end
 
---- sysbench's prepare, by all its threads at once.
+--- sysbench's prepare command, run by all its threads at once.
 function data.prepare()
   if sysbench.opt.customers < 3 or sysbench.opt.items < 1 or sysbench.opt.warehouses < 1 then
     error("warehouses and items: 1 at least, customers: 3 at least")
@@ -158,7 +158,7 @@ function data.prepare()
   connection = sysbench.sql.driver():connect()
   local first, step = sysbench.tid % sysbench.opt.threads + 1, sysbench.opt.threads
   for _, text in ipairs(TABLES) do
-    -- Every thread asks, and one makes it: none has to wait for another.
+    -- Every thread issues CREATE … IF NOT EXISTS, so none has to wait for another.
     connection:query("CREATE TABLE IF NOT EXISTS " .. text .. " ENGINE = " .. sysbench.opt.mysql_storage_engine)
   end
   if first <= sysbench.opt.items then

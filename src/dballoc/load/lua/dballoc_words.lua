@@ -1,12 +1,12 @@
--- The words of --statements: SQL on sysbench's tables, and what an event does with it. Those named as in "Small Datum, 2025" do
--- what is done there. A table is chosen at random for each statement, unless it says otherwise.
+-- The words of --statements: their SQL on sysbench's tables, and how an event runs it. Words with a name from "Small Datum, 2025"
+-- do what they do there. Each statement takes a random table, unless its word says otherwise.
 
 local base = require("dballoc_statements")
 
 local words = {}
 local int, c, pad = base.integer, base.c, base.pad
 
--- How each word is made, once --statements has it: a list of R parameters that nobody asks for may be longer than the server takes.
+-- A word is built only if --statements names it: an unused list of R parameters could be longer than the server accepts.
 local makers = {}
 setmetatable(words, {
   __index = function(_, name)
@@ -20,7 +20,7 @@ setmetatable(words, {
 local function define()
   local R = sysbench.opt.range
 
-  --- A word whose event is one statement with random ids from `values`. `text` may hold %s for a list of R parameters.
+  --- Return a word that runs one statement with random ids from `values`. `text` may hold %s for a list of R parameters.
   local function word(name, text, kinds, values)
     makers[name] = function()
       local list = kinds == "list"
@@ -70,7 +70,7 @@ local function define()
   word("insert", "INSERT INTO sbtest%u (id, k, c, pad) VALUES (?, ?, ?, ?)", { int, int, c, pad }, function()
     return { 0, base.id() }
   end)
-  -- A row is deleted and inserted again: two statements on the same id.
+  -- Delete a row and insert it again: two statements with the same id.
   makers.replace = function()
     makers.delete()
     makers.insert()
@@ -85,13 +85,13 @@ local function define()
     }
   end
 
-  -- The whole of one table, each client its own: with more clients than tables some share.
+  -- Scan a whole table. Each client has its own; with more clients than tables, several share one.
   base.define("scan", "SELECT * FROM sbtest%u WHERE LENGTH(c) < 0", {})
   words.scan = { "scan", run = function() base.execute("scan", base.own_table(), {}) end }
 
-  -- Whole rows of a range, sorted by two wide columns.
+  -- Read the whole rows of a range, sorted by two wide columns.
   word("sort", "SELECT id, k, c, pad" .. between .. " ORDER BY pad, c", { int, int }, rows)
-  -- A group for about every row: the groups are a temporary table of the server's.
+  -- Group by a column with about one row a group, so the server needs a temporary table.
   word("group", "SELECT pad, COUNT(*), MAX(k)" .. between .. " GROUP BY pad ORDER BY NULL", { int, int }, rows)
   word("create-temporary", "CREATE TEMPORARY TABLE dballoc_own ENGINE = MEMORY AS SELECT id, k, pad" .. between, { int, int }, rows)
 

@@ -1,13 +1,13 @@
--- Zipf's distribution on 1 … n: p(k) is proportional to k^-exponent. sysbench 1.0 has none.
+-- Zipf's distribution on 1 … n, which sysbench 1.0 lacks: p(k) is proportional to k^-exponent.
 --
 -- Rejection-inversion (Hörmann, Derflinger 1996, "Rejection-inversion to generate variates from monotone discrete distributions"):
--- no table of n numbers, about one uniform number for each draw, and exact. With h(x) = x^-q and its integral H, a uniform number u
+-- exact, without a table of n numbers, and with about one uniform number a draw. With h(x) = x^-q and its integral H, a uniform number u
 -- between H(1.5) - h(1) and H(n + 0.5) is inverted to x; the nearest whole number k is taken if k - x <= s, which needs no
 -- further calculation, or if u >= H(k + 0.5) - h(k).
 
 local zipfian = {}
 
---- A function that draws. `exponent`: positive and not 1; `uniform`: draws from [0, 1).
+--- Return a function that draws. `exponent` is positive and not 1; `uniform()` returns a number of [0, 1).
 function zipfian.new(n, exponent, uniform)
   local rest = 1 - exponent
   local function h(x) return x ^ -exponent end

@@ -24,16 +24,17 @@ class ProbedHeapReader:
 
     def __init__(self, pid: int) -> None:
         """Connect to the probe. UsageError if the process has none, or we may not ask it."""
-        self._watch = ProbedProcess(probe_client.find_probe_of_process(pid), "server")
+        self._probe = probe_client.find_probe_of_process(pid)
+        self._watch = ProbedProcess(self._probe, "server")
 
     def look(self) -> ProbeEstimate | None:
         """Return the estimate of the live heap; None if the probe did not sample from the process's
         start, or has stopped sampling. (That it was stopped in between cannot be seen.) Failure if
         it does not answer.
         """
-        if not self._watch.probe.loaded_with:
+        if not self._probe.loaded_with:
             return None
-        snapshot = self._watch.probe.snapshot()
+        snapshot = self._probe.snapshot()
         if not snapshot.interval or not snapshot.blocks:
             return None
         self._watch.resolve(snapshot)

@@ -1,14 +1,21 @@
 """Ask the heap probe in a live process."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import Failure
+from dballoc import readers
+from dballoc.errors import Failure, UsageError
+from dballoc.host import open_in_process_root
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import HEAP_PROBE
 from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, parse_snapshot
 
 VARIABLE = HEAP_PROBE.variable
+# Set to 1, the program leaves a snapshot when it ends.
+AT_EXIT_VARIABLE = "DBALLOC_PROBE_AT_EXIT"
+# The largest snapshot in a file, bytes; that of full tables is 20 MiB.
+_MOST_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,35 @@ class Probe:
     def _request(self, line: str) -> bytes:
         subject = f"the probe in process {self.pid}"
         return preload_socket.ask_preload(self.root, self.socket, line, subject)
+
+
+@dataclass(frozen=True)
+class SavedSnapshot:
+    """The snapshot that a program left at its end (``exec --probe heap --at-exit``), in the place
+    of its probe.
+    """
+
+    path: Path
+
+    @property
+    def pid(self) -> int:
+        """The PID that the program had."""
+        return self.snapshot().pid
+
+    def status(self) -> dict[str, int]:
+        """Return no figures: there is nothing to ask."""
+        return {}
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot. UsageError if the file cannot be read, or is none."""
+        try:
+            descriptor = open_in_process_root.open_file(Path("/"), os.fspath(self.path.absolute()))
+            with open(descriptor, "rb") as file:
+                return parse_snapshot(file.read(_MOST_BYTES))
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be read: {readers.reason(error)}") from None
+        except Damaged as error:
+            raise UsageError(f"{self.path}: {error}") from None
 
 
 def find_probe_of_process(pid: int) -> Probe:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dballoc.errors import Failure
 from dballoc.profile.heap import heap_profile
-from dballoc.profile.heap.probe_client import Probe
+from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.symbols.symbols import Symbols
@@ -40,12 +40,15 @@ class SnapshotSeries:
 
 
 class ProbedProcess:
-    """A process under a probe, for any number of snapshots; each call stack is resolved once."""
+    """A process under a probe, for any number of snapshots, or one that has left its snapshot; each
+    call stack is resolved once.
+    """
 
-    def __init__(self, probe: Probe, name: str) -> None:
+    def __init__(self, probe: Probe | SavedSnapshot, name: str) -> None:
         self.probe = probe
         self.name = name
-        self.symbols = Symbols(Path(f"/proc/{probe.pid}/root"))
+        is_saved = isinstance(probe, SavedSnapshot)
+        self.symbols = Symbols(Path("/") if is_saved else Path(f"/proc/{probe.pid}/root"))
         self._functions: dict[int, tuple[Frame, ...]] = {}
 
     def take_snapshot(self, occasion: str = "") -> tuple[Snapshot, Profile]:
@@ -72,6 +75,11 @@ class ProbedProcess:
         self._functions |= heap_profile.resolve_stacks(
             new_stacks, lambda address: self.symbols.resolve(maps, address)
         )
+
+    def stop_sampling(self) -> None:
+        """Have the probe sample nothing from now on."""
+        if isinstance(self.probe, Probe):
+            self.probe.set_interval(0)
 
     @property
     def stacks(self) -> heap_profile.Stacks:

@@ -95,9 +95,10 @@ def _describe_two_questions(procedures: dict[str, Procedure]) -> str:
         if measure in shares
     ]
     looks = [
-        f"{design} blocks are judged after {listing([str(look) for look in p.looks])} and, if the "
-        f"campaign is extended, after {listing([str(look) for look in p.extensions])}; the "
-        f"intervals here are at {describe_levels(p, design)}"
+        f"{design} blocks are judged after {listing([str(look) for look in p.looks])}"
+        f"{_describe_budget_looks(p)} and, if the campaign is extended, after "
+        f"{listing([str(look) for look in p.extensions])}; the intervals here are at "
+        f"{describe_levels(p, design)}"
         for design, p in procedures.items()
     ]
     return (
@@ -108,6 +109,15 @@ def _describe_two_questions(procedures: dict[str, Procedure]) -> str:
         "Variances are moderated: each comparison borrows from the mean of all in its metric, "
         f"unless it is more than {GUARD:g} times that of the others. Everything else, idle RSS "
         f"included, is descriptive, with plain {percent(CONFIDENCE, 0)} intervals."
+    )
+
+
+def _describe_budget_looks(procedure: Procedure) -> str:
+    """Return ``, after 5, where the budget ended``; empty where it did not."""
+    if not procedure.budget_looks:
+        return ""
+    return (
+        f", after {listing([str(look) for look in procedure.budget_looks])}, where the budget ended"
     )
 
 

@@ -349,10 +349,14 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             "Ours were imported: dballoc does not know on which machine, server, options and data "
             "they were measured, so what differs from the post is not listed."
         )
-    if (cpus := campaign.environment.get("cpus")) and cpus != published.cpus:
+    cpus = campaign.environment.get("cpus")
+    # Words are of CPUs whose number is not compared; only fewer are surely fewer.
+    words = e.post.cpus.words if e.post is not None and e.post.cpus is not None else None
+    if cpus and (cpus < published.cpus if words else cpus != published.cpus):
+        stated_cpus = words or f"{published.cpus} CPUs"
         reasons.append(
-            f"{published.cpus} CPUs there, {cpus} here: less contention, and fewer arenas where "
-            "their number depends on the CPUs."
+            f"{stated_cpus} there, {cpus} here: less contention, and fewer arenas where their "
+            "number depends on the CPUs."
         )
     if e.scaled:
         reasons.append(

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.post_differences import (
+from dballoc.analysis.published.setup.post_comparison import (
+    DEFAULT,
     NOT_SET,
     NOT_STATED,
     PostComparison,
@@ -14,6 +15,8 @@ from dballoc.analysis.published.setup.post_differences import (
 from dballoc.experiment.post import Post
 from dballoc.numbers import count
 from dballoc.report.wording.answer import PostNote, PostTopic
+
+_OPTIONS = "options"
 
 
 def compose_post_note(campaign: Campaign) -> PostNote | None:
@@ -53,7 +56,7 @@ def _write_lines(differences: Sequence[PostComparison]) -> list[str]:
     all settings of which only one side has a value.
     """
     unset = [d for d in differences if d.run == NOT_SET]
-    added = [d for d in differences if d.post == NOT_STATED]
+    added = [d for d in differences if d.post == DEFAULT]
     pairs: dict[tuple[str, str], list[str]] = {}
     for d in differences:
         if d not in unset and d not in added:
@@ -62,7 +65,7 @@ def _write_lines(differences: Sequence[PostComparison]) -> list[str]:
     if unset:
         lines.append(_write_line("", _list_settings((d.item, d.post) for d in unset), NOT_SET))
     if added:
-        lines.append(_write_line("", NOT_STATED, _list_settings((d.item, d.run) for d in added)))
+        lines.append(_write_line("", DEFAULT, _list_settings((d.item, d.run) for d in added)))
     return lines
 
 
@@ -81,5 +84,15 @@ def _write_silence(comparisons: Sequence[PostComparison]) -> str:
     chosen = [c for c in comparisons if c.post == NOT_STATED and not c.differs]
     if not chosen:
         return ""
-    words = "; ".join(f"{c.topic}{f', {c.item}' if c.item else ''}: {c.run}" for c in chosen)
+    options = _list_settings((c.item, c.run) for c in chosen if c.topic == _OPTIONS)
+    words = "; ".join(
+        [
+            *([f"{_OPTIONS}: {options}"] if options else []),
+            *(
+                f"{c.topic}{f', {c.item}' if c.item else ''}: {c.run}"
+                for c in chosen
+                if c.topic != _OPTIONS
+            ),
+        ]
+    )
     return f"The post does not state, and here it is: {words}."

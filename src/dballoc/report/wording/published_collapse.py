@@ -33,9 +33,9 @@ def describe_collapse(collapses: Sequence[CollapseHere]) -> str:
         )
     measured = [c for c in collapses if c.baseline.measured]
     shares = "; ".join(map(_describe_shares, measured))
-    noise = " (one block, so noise may do the same)" if min(c.blocks for c in measured) < 2 else ""
+    noise = " With one block this may be noise." if min(c.blocks for c in measured) < 2 else ""
     colon = "" if len(workloads) == 1 else ":"
-    return f"The post's collapse under many clients{colon} {verdict}{noise}: {shares}."
+    return f"The post's collapse under many clients{colon} {verdict}: {shares}.{noise}"
 
 
 def _describe_shares(collapse: CollapseHere) -> str:

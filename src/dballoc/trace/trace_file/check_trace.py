@@ -31,19 +31,21 @@ def check_trace(threads: tuple[ThreadEvents, ...], objects: Objects) -> None:
     is its own offspring.
     """
     check_sizes(objects)
-    times_freed = np.zeros(len(objects.size), np.uint8)
+    is_freed = np.zeros(len(objects.size), bool)
+    frees = 0
     births = find_births(threads, len(objects.size))
     for index, thread in enumerate(threads):
         if thread.ended != NONE and len(thread.kind) and thread.ended < thread.completed[-1]:
             raise InvalidTrace("a thread goes on after its end")
         events = np.flatnonzero(thread.freed != NONE)
         freed = thread.freed[events]
-        if len(np.unique(freed)) != len(freed) or times_freed[freed].any():
-            raise InvalidTrace("a block is freed twice")
-        times_freed[freed] = 1
+        is_freed[freed] = True
+        frees += len(freed)
         foreign = objects.allocated_by[freed] != index
         if (births[freed[foreign]] > thread.time[events[foreign]]).any():
             raise InvalidTrace("a block is freed by another thread before it is allocated")
+    if np.count_nonzero(is_freed) != frees:
+        raise InvalidTrace("a block is freed twice")
     _check_creators(threads)
 
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.published.setup.post_differences import PostComparison, compare_with_post
+from dballoc.analysis.published.setup.post_comparison import PostComparison
+from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
 from dballoc.store.results import KIND
@@ -61,18 +62,22 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
             [*experiment.server_of(experiment.find(experiment.baseline)).options],
         )
         | dict.fromkeys(json.loads(campaign.facts.get("options", "{}")).values(), SEARCHED),
+        defaults=json.loads(campaign.facts.get("option_defaults", "{}")),
         workloads={
             name: WorkloadSetup(
                 title=fact.get("title", ""),
                 script=fact.get("script", ""),
                 options=fact.get("options", {}),
                 prepared=fact.get("prepared_statements", False),
+                brings=fact.get("brings", False),
             )
             for name, fact in workloads.items()
         },
         blocks=None if KIND in campaign.facts else campaign.blocks("solo"),
         host_cpus=campaign.environment.get("cpus"),
         host_memory=campaign.environment.get("memory"),
+        host_thp=campaign.environment.get("thp"),
+        host_cores=tuple(map(frozenset, campaign.environment.get("cpus_of_cores", []))),
     )
 
 

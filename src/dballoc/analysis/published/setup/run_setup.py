@@ -2,7 +2,7 @@
 Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dballoc.experiment.model import Experiment
@@ -11,28 +11,36 @@ from dballoc.experiment.model import Experiment
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSetup:
     """What a workload is: in words, sysbench's ``script``, its options by their names with ``_``
-    (the experiment's among them), and whether its statements are prepared in the server.
+    (the experiment's among them), whether its statements are prepared in the server, and whether
+    it ``brings`` tables of its own.
     """
 
     title: str
     script: str
     options: Mapping[str, str]
     prepared: bool
+    brings: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSetup:
     """An experiment as it runs. By variant: ``allocators`` and ``servers``, ``NAME VERSION``.
     ``added_options``: what dballoc gives every server beside the experiment's options.
-    ``workloads``: by name; those of older results are not known. ``blocks``: planned, or finished.
-    ``host_cpus``, ``host_memory`` (bytes): of the machine; None before it is known.
+    ``defaults``: of options that dballoc sets, what the server has without them, as far as the
+    catalogue knows it. ``workloads``: by name; those of older results are not known. ``blocks``:
+    planned, or finished. ``host_cpus``, ``host_memory`` (bytes), ``host_thp`` (its mode): of the
+    machine; None before it is known. ``host_cores``: the logical CPUs of each core; nothing where
+    they are not known.
     """
 
     experiment: Experiment
     allocators: Mapping[str, str]
     servers: Mapping[str, str]
     added_options: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[str, WorkloadSetup] = field(default_factory=dict)
     blocks: int | None = None
     host_cpus: int | None = None
     host_memory: int | None = None
+    host_thp: str | None = None
+    host_cores: Sequence[frozenset[int]] = ()

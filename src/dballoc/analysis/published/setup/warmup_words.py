@@ -1,15 +1,19 @@
-"""A server's warm-up in the words of a post: ``a scan of every table``, ``oltp_read_only for
-10m``, ``settling for 2m``. Pure.
+"""A server's warm-up in the words of a post: ``a scan of every table``, ``oltp_read_only by 8
+clients for 10m``, ``settling for 2m``. Pure.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from dballoc.analysis.published.setup.post_comparison import PostComparison, compare_text
 from dballoc.analysis.published.setup.release_names import drop_remarks
+from dballoc.analysis.published.setup.run_setup import RunSetup
 from dballoc.experiment.durations_and_sizes import format_duration, parse_duration
 from dballoc.experiment.model import Experiment
+from dballoc.experiment.post import Post
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
+from dballoc.numbers import count
 
 SCAN = "a scan of every table"
 _SCAN_STATEMENT = re.compile(r"SELECT AVG\(id\) FROM sbtest\d+ FORCE KEY \(PRIMARY\)")
@@ -48,26 +52,67 @@ def _describe_start(experiment: Experiment, workload: str | None) -> Iterator[st
         elif step.kind == "settle":
             yield f"settling for {format_duration(step.seconds)}"
         else:
-            yield f"{step.workload} for {format_duration(step.seconds)}"
+            clients = count(step.threads or 0, "client")
+            yield f"{step.workload} by {clients} for {format_duration(step.seconds)}"
 
 
 def _is_scan(step: Step) -> bool:
     return step.kind == "sql" and _SCAN_STATEMENT.fullmatch(step.sql or "") is not None
 
 
+def compare_warmups(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Compare the warm-ups step by step; where there are more on one side, as a whole."""
+    actual, stated = describe_warmups(run.experiment), post.warmup
+    if stated is None or len(stated) != len(actual):
+        text = None if stated is None else _join_steps(map(_write_clients, stated))
+        yield compare_text("warm-up", "", text, _join_steps(actual))
+        return
+    steps = list(zip(stated, actual, strict=True))
+    if all(is_same_warmup(*step) for step in steps):
+        text = _join_steps(actual)
+        yield compare_text("warm-up", "", text, text)
+        return
+    for number, (first, second) in enumerate(steps, 1):
+        if not is_same_warmup(first, second):
+            item = f"step {number} of {len(steps)}" if len(steps) > 1 else ""
+            yield compare_text("warm-up", item, _write_clients(first), second)
+
+
+def _join_steps(warmups: Iterable[str]) -> str:
+    return ", then ".join(warmups) or "none"
+
+
+def _write_clients(stated: str) -> str:
+    """Return a stated warm-up; of a load by a number of clients that is not stated, with that."""
+    if _split_warmup(stated)[2] is None or _CLIENTS.search(stated) or stated.startswith(_SETTLING):
+        return stated
+    return f"{stated} (clients not stated)"
+
+
 def is_same_warmup(stated: str, actual: str) -> bool:
-    """Whether a warm-up is the stated one; any length will do where the post states none. Remarks
-    in brackets do not count.
+    """Whether a warm-up is the stated one; any length and number of clients will do where the post
+    states none. Remarks in brackets do not count.
     """
-    stated_name, stated_seconds = _split_length(stated)
-    name, seconds = _split_length(actual)
-    return stated_name == name and stated_seconds in (None, seconds)
+    stated_name, *stated_numbers = _split_warmup(stated)
+    name, *numbers = _split_warmup(actual)
+    return stated_name == name and all(
+        first in (None, second) for first, second in zip(stated_numbers, numbers, strict=True)
+    )
 
 
-def _split_length(text: str) -> tuple[str, float | None]:
+_SETTLING = "settling"
+_CLIENTS = re.compile(r" by ([0-9]{1,9}) clients?(?= for |$)")
+
+
+def _split_warmup(text: str) -> tuple[str, int | None, float | None]:
+    """Return what is run, by how many clients and for how many seconds."""
     text = drop_remarks(text)
+    clients = _CLIENTS.search(text)
+    if clients:
+        text = text[: clients.start()] + text[clients.end() :]
+    number = int(clients[1]) if clients else None
     name, _, length = text.rpartition(" for ")
     try:
-        return name, parse_duration(length)
+        return name, number, parse_duration(length)
     except ValueError:
-        return text, None
+        return text, number, None

@@ -5,9 +5,10 @@ statements each one makes. Our own scripts have them as words (``load/lua/dballo
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dballoc.analysis.published.setup.setting_values import normalize_value
+from dballoc.numbers import count
 
 # Statements of a transaction, and what oltp_common.lua has where nothing is given.
 DEFAULTS = {
@@ -105,3 +106,32 @@ def normalize_statements(text: str) -> frozenset[str]:
         for item in text.split(",")
         if item.strip()
     )
+
+
+_SELECTS = ("point select", *_RANGES.values())
+_KINDS = frozenset((*_SELECTS, "index update", "non-index update", "delete", "insert"))
+
+
+def is_list_of_statements(text: str) -> bool:
+    """Whether a text says what a transaction holds as :func:`list_statements` does."""
+    return {_find_kind(item) for item in normalize_statements(text)} <= _KINDS
+
+
+def summarize_selects(items: Iterable[str]) -> str:
+    """Return how many selects of how many kinds there are: ``14 selects of 5 kinds``; empty where
+    there are none.
+    """
+    numbers: dict[str, int] = {}
+    for item in items:
+        for statement in normalize_statements(item):
+            if (kind := _find_kind(statement)) in _SELECTS:
+                number = re.match(r"[0-9]{1,9}(?= )", statement)
+                numbers[kind] = numbers.get(kind, 0) + int(number[0] if number else 1)
+    if not numbers:
+        return ""
+    selects = count(sum(numbers.values()), "select")
+    return f"{selects} of {count(len(numbers), 'kind')}"
+
+
+def _find_kind(statement: str) -> str:
+    return re.sub(r"^[0-9]+ | of [0-9]+$", "", statement)

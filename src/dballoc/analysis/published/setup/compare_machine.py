@@ -1,0 +1,188 @@
+"""Compare CPUs, memory and the mode of huge pages with those that a post states. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from dballoc.analysis.published.setup.post_comparison import (
+    NOT_STATED,
+    SCALED,
+    PostComparison,
+    compare_text,
+    join_words,
+)
+from dballoc.analysis.published.setup.run_setup import RunSetup
+from dballoc.experiment.cpu_list import format_cpus, parse_cpus
+from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.experiment.model import Cpu
+from dballoc.experiment.post import Post, PostCpus
+from dballoc.numbers import count
+
+# The kernel keeps a part of the memory for itself, so a machine of 128G has a little less.
+_LEAST_OF_STATED, _MOST_OF_STATED = 0.9, 1.02
+
+# Server and client on the same CPUs are one side.
+_SERVER, _CLIENT, _TOGETHER = "server", "client", ""
+_ALL_CPUS = "all of the machine"
+_SHARED = "server and client together"
+
+
+class _Cpus(NamedTuple):
+    """How many CPUs a side has; None where that is not known, or not stated."""
+
+    logical: int | None
+    cores: int | None = None
+
+
+_Sides = Mapping[str, _Cpus]
+
+
+def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Compare how many CPUs server and client have, and whether they share cores."""
+    names_by_cpu: dict[Cpu, list[str]] = {}
+    for variant in run.experiment.variant:
+        names_by_cpu.setdefault(run.experiment.cpu_of(variant), []).append(variant.name)
+    sides = [_count_cpus(cpu, run) for cpu in names_by_cpu]
+    stated = post.cpus
+    same = stated is None or _is_same_cpus(stated, sides)
+    words = [_describe_sides(each) for each in sides]
+    if not same and len(words) > 1:
+        words = [
+            f"{text} ({join_words(names)})"
+            for text, names in zip(words, names_by_cpu.values(), strict=True)
+        ]
+    yield compare_text(
+        "CPUs",
+        "",
+        None if stated is None else _describe_stated_cpus(stated),
+        join_words(dict.fromkeys(words)) + _mark_scaled(run, has_cpus=True),
+        lambda *_: same,
+    )
+    if shared := _describe_shared_cores(list(names_by_cpu), run):
+        apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
+        stated_cores = "server and client on cores of their own" if apart else None
+        yield compare_text("CPUs", "cores", stated_cores, shared)
+
+
+def _mark_scaled(run: RunSetup, *, has_cpus: bool = False) -> str:
+    """Return the mark of what --scale made smaller; of CPUs, where it had to."""
+    was = run.experiment.scaled
+    return SCALED if was is not None and (was.cpus or not has_cpus) else ""
+
+
+def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
+    if cpu.count is not None:
+        return {_TOGETHER: _Cpus(cpu.count)}
+    texts = {_SERVER: cpu.server, _CLIENT: cpu.client}
+    sets = {side: parse_cpus(text) for side, text in texts.items() if text}
+    if not sets:
+        return {_TOGETHER: _Cpus(run.host_cpus, len(run.host_cores) or None)}
+    return {
+        side: _Cpus(len(cpus), sum(bool(core & cpus) for core in run.host_cores) or None)
+        for side, cpus in sets.items()
+    }
+
+
+def _read_sides(cpus: PostCpus) -> _Sides:
+    """Return what a post states of each side; of several counts, none."""
+    together = cpus.count if isinstance(cpus.count, int) else None
+    sides = {
+        _TOGETHER: _Cpus(together, cpus.cores),
+        _SERVER: _Cpus(cpus.server, cpus.server_cores),
+        _CLIENT: _Cpus(cpus.client, cpus.client_cores),
+    }
+    return {side: cpus for side, cpus in sides.items() if any(cpus)}
+
+
+def _is_same_cpus(stated: PostCpus, sides: list[_Sides]) -> bool:
+    """Whether every variant has the CPUs that are stated. What is not known on one side does not
+    differ.
+    """
+    if any(each == {_TOGETHER: _Cpus(None)} for each in sides):
+        return True
+    if isinstance(stated.count, list):
+        return {each.get(_TOGETHER, _Cpus(None)).logical for each in sides} == set(stated.count)
+    wanted = _read_sides(stated)
+    return all(
+        side in each and _has_same_numbers(cpus, each[side])
+        for each in sides
+        for side, cpus in wanted.items()
+    )
+
+
+def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
+    return all(
+        first is None or second is None or first == second
+        for first, second in zip(stated, actual, strict=True)
+    )
+
+
+def _describe_sides(sides: _Sides) -> str:
+    if _TOGETHER in sides:
+        cpus = sides[_TOGETHER]
+        return _ALL_CPUS if cpus.logical is None else f"{_describe_cpus(cpus)}, {_SHARED}"
+    return join_words(f"{side} {_describe_cpus(cpus)}" for side, cpus in sides.items())
+
+
+def _describe_cpus(cpus: _Cpus) -> str:
+    if cpus.logical is None:
+        return count(cpus.cores or 0, "core")
+    cores = "" if cpus.cores is None else f" ({count(cpus.cores, 'core')})"
+    return f"{count(cpus.logical, 'logical CPU')}{cores}"
+
+
+def _describe_stated_cpus(cpus: PostCpus) -> str:
+    if cpus.words:
+        return cpus.words
+    if isinstance(cpus.count, list):
+        return f"{join_words(cpus.count)} logical CPUs"
+    words = (f"{side} {_describe_cpus(each)}" for side, each in _read_sides(cpus).items())
+    return join_words(text.strip() for text in words)
+
+
+def _describe_shared_cores(cpus: list[Cpu], run: RunSetup) -> str:
+    """Return on which cores server and client are beside each other; empty where on none, or where
+    the cores are not known.
+    """
+    shared = {
+        core
+        for cpu in cpus
+        if cpu.server and cpu.client
+        for core in run.host_cores
+        if core & parse_cpus(cpu.server) and core & parse_cpus(cpu.client)
+    }
+    if not shared:
+        return ""
+    lists = "; ".join(format_cpus(core) for core in sorted(shared, key=min))
+    return f"server and client share {count(len(shared), 'core')} (CPUs {lists})"
+
+
+def compare_memory(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Compare the machine's memory; a limit of the server's always differs."""
+    stated = None if post.memory is None else format_size(post.memory)
+    if run.host_memory is None:
+        yield compare_text("memory", "of the machine", stated, "all that it has", lambda *_: True)
+    else:
+        share = run.host_memory / post.memory if post.memory else 1.0
+        same = _LEAST_OF_STATED <= share <= _MOST_OF_STATED
+        words = f"{run.host_memory / 2**30:.3g}G"
+        yield compare_text("memory", "of the machine", stated, words, lambda *_: same)
+    if limit := run.experiment.limits.memory:
+        yield PostComparison(
+            topic="memory",
+            item="for the server",
+            post=f"{stated}, the whole machine's" if stated else NOT_STATED,
+            run=f"limited to {format_size(limit)}{_mark_scaled(run)}",
+            differs=True,
+        )
+
+
+def compare_thp(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Compare the mode of transparent huge pages, where variants do not set it themselves."""
+    experiment = run.experiment
+    names = [variant.name for variant in experiment.variant if variant.thp is None]
+    if not names:
+        return
+    item = "" if len(names) == len(experiment.variant) else join_words(names)
+    mode = f" ({run.host_thp})" if run.host_thp else ""
+    same = run.host_thp in (None, post.thp)
+    yield compare_text("THP", item, post.thp, f"as the host has it{mode}", lambda *_: same)

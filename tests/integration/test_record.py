@@ -1,0 +1,173 @@
+"""``dballoc exec --probe trace`` and ``dballoc record`` on a real server under load."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymysql
+import pytest
+from harness import A_USER, Cli, wait_until
+
+from dballoc.trace.model import EventKind, Recording
+from dballoc.trace.recording.read_recording import read_recording, verify_recording
+
+UID = A_USER
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    """Here a server outlives a test on purpose; the module's own fixture ends it."""
+
+
+class Server:
+    """A MariaDB under the recorder."""
+
+    def __init__(self, home: Path, run_cli: Cli) -> None:
+        self.place = home / "record"
+        (self.place / "data").mkdir(parents=True)
+        self.out, self.socket, self.log = (self.place / name for name in ("out", "s", "log"))
+        path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+        as_user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            as_user = {"user": UID, "group": UID, "extra_groups": []}
+            for directory in (self.place, self.place / "data"):
+                os.chown(directory, UID, UID)
+        command = [
+            *(sys.executable, "-m", "dballoc", "exec", "--probe", "trace", "--idle"),
+            *("--out", self.out, "--", shutil.which("mariadbd", path=path), "--no-defaults"),
+            *(f"--datadir={self.place / 'data'}", f"--socket={self.socket}", "--skip-networking"),
+            *(f"--pid-file={self.place / 'pid'}", "--skip-grant-tables", "--skip-log-bin"),
+            *("--innodb-log-file-size=4M", "--innodb-buffer-pool-size=64M"),
+        ]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                list(map(str, command)),
+                env={**run_cli.env, "TMPDIR": str(self.place)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+                **as_user,
+            )
+
+    def sysbench(self, *words: str) -> "subprocess.Popen[bytes]":
+        connect = [
+            *("--db-driver=mysql", f"--mysql-socket={self.socket}", "--mysql-user=root"),
+            *("--mysql-db=t", "--table-size=2000"),
+        ]
+        return subprocess.Popen(["sysbench", *connect, *words], stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def server(home: Path, run_cli: Cli) -> Iterator[Server]:
+    running = Server(home, run_cli)
+    try:
+        wait_until(lambda: running.socket.exists() or running.process.poll() is not None)
+        assert running.process.poll() is None, running.log.read_text()
+        with (
+            pymysql.connect(unix_socket=str(running.socket), autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("CREATE DATABASE t")
+        assert running.sysbench("oltp_read_write", "prepare").wait() == 0
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def count_order_faults(recording: Recording) -> int:
+    """Count blocks that are handed out while they are alive. At equal times frees come first."""
+    times, addresses, allocations = [], [], []
+    for thread in recording.threads:
+        is_free = np.isin(thread.kind, [EventKind.FREE, EventKind.FREE_SIZED])
+        has_old = thread.old != 0
+        times += [np.where(is_free, thread.before, thread.after), thread.before[has_old]]
+        addresses += [thread.address, thread.old[has_old]]
+        allocations += [~is_free, np.zeros(np.count_nonzero(has_old), bool)]
+    time, address, allocated = map(np.concatenate, (times, addresses, allocations))
+    order = np.lexsort((allocated, time, address))
+    address, allocated = address[order], allocated[order]
+    is_twice = (address[1:] == address[:-1]) & allocated[1:] & allocated[:-1]
+    return int(np.count_nonzero(is_twice))
+
+
+def test_a_loaded_server_is_recorded_for_a_while(run_cli: Cli, server: Server) -> None:
+    load = server.sysbench("--threads=8", "--time=0", "--events=0", "oltp_read_write", "run")
+    try:
+        done = run_cli("record", "--pid", str(server.process.pid), "--for", "2s", "--json")
+    finally:
+        load.terminate()
+        load.wait()
+    assert done.status == 0, done.stderr
+    status = json.loads(done.stdout)
+    assert status["ended_by"] == "asked"
+    assert status["dropped"] == 0
+    assert status["seconds"] >= 2
+    path = Path(status["file"])
+    assert path.parent == server.out
+    assert path.stat().st_mode & 0o777 == 0o600
+    recording = read_recording(path)
+    assert not recording.facts.from_start
+    assert recording.facts.program.endswith("mariadbd")
+    assert sum(len(thread.kind) for thread in recording.threads) == status["events"] > 10_000
+    assert len(recording.threads) > 8
+    assert status["bytes"] / status["events"] < 8
+    assert count_order_faults(recording) == 0
+    # A transaction's large blocks are mostly not touched; of some it is known.
+    assert recording.touches
+    assert all(touch.size >= 32 << 10 for touch in recording.touches)
+
+
+def test_what_ends_a_recording_early(run_cli: Cli, server: Server) -> None:
+    """A limit that is reached, and Ctrl-C."""
+    load = server.sysbench("--threads=4", "--time=0", "--events=0", "oltp_read_write", "run")
+    try:
+        limited = run_cli("record", "--out-dir", server.out, "--limit", "1M", "--json")
+        assert limited.status == 0, limited.stderr
+        assert json.loads(limited.stdout)["ended_by"] == "limit"
+        command = [sys.executable, "-m", "dballoc", "record", "--out-dir", str(server.out)]
+        process = subprocess.Popen(command, env=run_cli.env, stdout=subprocess.PIPE, text=True)
+        files = len(list(server.out.glob("*.recording")))
+        wait_until(lambda: len(list(server.out.glob("*.recording"))) > files)
+        process.send_signal(signal.SIGINT)
+        words, _ = process.communicate(timeout=60)
+    finally:
+        load.terminate()
+        load.wait()
+    assert process.returncode == 0
+    assert "ended as asked" in words
+    assert "dballoc trace compile" in words
+    for path in server.out.glob("*.recording"):
+        assert verify_recording(path).complaint == ""
+
+
+def test_refusals(run_cli: Cli, server: Server, tmp_path: Path) -> None:
+    nothing = run_cli("record", "--stop", "--out-dir", server.out)
+    assert (nothing.status, "it is not recording" in nothing.stderr) == (1, True)
+    for words, reason in (
+        (["--out-dir", server.out, "--limit", "1K"], "must be from 1M to 1024T"),
+        (["--out-dir", tmp_path], "no recorder listens there"),
+        (["--pid", str(os.getpid())], "has no recorder; start the server under one"),
+        (["--stop", "--for", "1s", "--out-dir", server.out], "--stop goes with neither"),
+        (["--pid", "1", "--out-dir", server.out], "give --out-dir, or one of"),
+    ):
+        refused = run_cli("record", *words)
+        assert refused.status == 2
+        assert reason in refused.stderr
+    for words, reason in (
+        (["--probe", "trace", "--interval", "1M"], "--interval only goes with --probe heap"),
+        (["--probe", "trace", "--at-exit"], "--at-exit only goes with --probe heap"),
+        (["--probe", "heap", "--limit", "1G"], "--limit only goes with --probe trace"),
+    ):
+        refused = run_cli("exec", *words, "--out", tmp_path / "o", "--", "true")
+        assert refused.status == 2
+        assert reason in refused.stderr

@@ -1,0 +1,176 @@
+// The recorder's parts that know nothing of malloc, under a sanitizer: threads that fill buffers,
+// hand them over and take others, while one reads all that they publish, as the writer does.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffers.h"
+#include "chunk.h"
+#include "events.h"
+#include "preload.h"
+#include "sites.h"
+#include "touches.h"
+
+enum { THREADS = 8, RECORDS = 60000, PAGES = 40 };
+
+const char preload_name[] = "parts";
+
+static _Atomic int running = THREADS;
+static _Atomic(struct buffer *) current[THREADS];
+
+static void check(bool condition, const char *what)
+{
+    if (!condition) {
+        fprintf(stderr, "%s\n", what);
+        exit(1);
+    }
+}
+
+static struct buffer *take(void)
+{
+    struct buffer *buffer = buffers_take();
+    while (buffer == NULL) {
+        buffer = buffers_take();
+    }
+    buffer->written = buffer->written_events = 0;
+    atomic_store_explicit(&buffer->published, 0, memory_order_relaxed);
+    return buffer;
+}
+
+static void *work(void *number)
+{
+    const uintptr_t index = (uintptr_t)number;
+    struct buffer *buffer = take();
+    struct encoder to = {.at = buffer->bytes};
+    uint64_t events = 0;
+    atomic_store(&current[index], buffer);
+    for (uint64_t i = 0; i < RECORDS; i++) {
+        if (to.at + LONGEST_RECORD > buffer->bytes + BUFFER_ROOM) {
+            atomic_store(&current[index], NULL);
+            buffers_hand_over(buffer);
+            buffer = take();
+            to = (struct encoder){.at = buffer->bytes};
+            events = 0;
+            atomic_store(&current[index], buffer);
+        }
+        event_put_call(&to, i % 2 == 0 ? MALLOC : FREE, i * 5, (i * 77 % 5000) << 4, i % 1000);
+        events++;
+        atomic_store_explicit(&buffer->published, events << 32 | (uint64_t)(to.at - buffer->bytes),
+                memory_order_release);
+    }
+    atomic_store(&current[index], NULL);
+    buffers_hand_over(buffer);
+    running--;
+    return NULL;
+}
+
+// Walks what is new in a buffer; returns its events.
+static uint64_t read_new(struct buffer *buffer)
+{
+    const uint64_t published = atomic_load_explicit(&buffer->published, memory_order_acquire);
+    const uint32_t end = (uint32_t)published;
+    uint32_t events = 0;
+    uint32_t at = buffer->written;
+    while (at < end) {
+        uint16_t head = 0;
+        memcpy(&head, buffer->bytes + at, sizeof head);
+        check((head & 15) == MALLOC || (head & 15) == FREE, "no record where one begins");
+        at += 2U + (head >> 4 & 7) + (head >> 7 & 7) + (head >> 10 & 7);
+        events++;
+    }
+    check(at == end && buffer->written_events + events == published >> 32, "a record is cut");
+    (void)chunk_checksum(buffer->bytes + buffer->written, end - buffer->written);
+    buffer->written = end;
+    buffer->written_events += events;
+    return events;
+}
+
+static uint64_t read_queue(void)
+{
+    uint64_t events = 0;
+    struct buffer *next = NULL;
+    for (struct buffer *full = buffers_take_queue(); full != NULL; full = next) {
+        next = full->next;
+        events += read_new(full);
+        buffers_give_back(full);
+    }
+    return events;
+}
+
+static void exchange_buffers(void)
+{
+    pthread_t threads[THREADS];
+    uint64_t events = 0;
+    check(buffers_begin(), "no memory");
+    for (intptr_t i = 0; i < THREADS; i++) {
+        check(pthread_create(&threads[i], NULL, work, (void *)i) == 0, "no thread");
+    }
+    while (running > 0) {
+        events += read_queue();
+        for (int i = 0; i < THREADS; i++) {
+            struct buffer *buffer = atomic_load(&current[i]);
+            if (buffer != NULL) {
+                events += read_new(buffer);
+            }
+        }
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    events += read_queue();
+    check(events == (uint64_t)THREADS * RECORDS, "events are missing, or there twice");
+}
+
+static void *touch(void *number)
+{
+    uint64_t random = (uintptr_t)number + 1;
+    for (int i = 0; i < 200; i++) {
+        struct touched_run runs[TOUCHES_RUNS];
+        struct touched_block which;
+        bool is_first = false;
+        const size_t size = (size_t)PAGES * 4096;
+        const uint32_t site = sites_number(&current[i % THREADS], size, &is_first);
+        char *block = touches_allocate(&random, size, site, true);
+        check(block != NULL && touches_is(block, &which) && which.size == size, "no block");
+        block[4096 * 3] = block[4096 * 4] = block[4096 * 9] = 1;
+        check(touches_look(block, size, runs) == 2, "other runs");
+        check(runs[0].untouched == 3 && runs[0].touched == 2, "another first run");
+        check(runs[1].untouched == 4 && runs[1].touched == 1, "another second run");
+        check(touches_free(block) && !touches_is(block, &which), "it is still there");
+    }
+    return NULL;
+}
+
+static void look_at_touches(void)
+{
+    pthread_t threads[THREADS];
+    struct touched_block which;
+    uint32_t cursor = 0;
+    for (intptr_t i = 0; i < THREADS; i++) {
+        check(pthread_create(&threads[i], NULL, touch, (void *)i) == 0, "no thread");
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    check(touches_next(&cursor, &which) == NULL, "a block is left");
+    char *many = touches_allocate(&(uint64_t){1}, (size_t)1000 * 4096, 1, true);
+    struct touched_run runs[TOUCHES_RUNS];
+    for (size_t page = 0; page < 1000; page += 2) {
+        many[page * 4096] = 1;
+    }
+    uint64_t touched = 0;
+    check(touches_look(many, (size_t)1000 * 4096, runs) == TOUCHES_RUNS, "not all runs");
+    for (int i = 0; i < TOUCHES_RUNS; i++) {
+        touched += runs[i].touched;
+    }
+    check(touched == 500, "touched pages are missing");
+    check(touches_free(many), "it is not there");
+}
+
+int main(void)
+{
+    exchange_buffers();
+    look_at_touches();
+    return 0;
+}
