@@ -5,6 +5,8 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 
+# Below this share of the highest live bytes heap ÷ live says nothing: a program begins or ends.
+_LEAST_LIVE = 0.05
 # Points of a curve over the trace's time.
 _POINTS = 300
 
@@ -47,7 +49,7 @@ def average_replays(campaign: Campaign) -> pl.DataFrame:
 def average_curves(campaign: Campaign, facts: ReplayFacts) -> pl.DataFrame:
     """Return the heap over the trace's time: ``variant``, ``t`` (s), ``heap`` (the most within the
     stretch that ends at ``t``, mean over trials), ``live`` (bytes) and ``fragmentation`` (heap ÷
-    live).
+    live; null where little is alive).
     """
     points = campaign.of(campaign.replay_point)
     length = max(facts.seconds, float(points["t"].max() or 0.0)) or 1.0  # type: ignore[arg-type]
@@ -62,7 +64,9 @@ def average_curves(campaign: Campaign, facts: ReplayFacts) -> pl.DataFrame:
         .agg(heap=pl.col("heap").mean(), live=pl.col("live").mean())
         .with_columns(
             t=(pl.col("part") + 1) * stretch,
-            fragmentation=pl.when(pl.col("live") > 0).then(pl.col("heap") / pl.col("live")),
+            fragmentation=pl.when(pl.col("live") > _LEAST_LIVE * pl.col("live").max()).then(
+                pl.col("heap") / pl.col("live")
+            ),
         )
         .select("variant", "t", "heap", "live", "fragmentation")
         .sort("variant", "t")

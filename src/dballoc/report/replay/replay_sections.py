@@ -91,6 +91,8 @@ def tabulate_latencies(latencies: pl.DataFrame, names: list[str]) -> Table:
     rows = []
     for operation, largest in dict.fromkeys((o, size) for o, size, _ in cells):
         of_class = [cells.get((operation, largest, name)) for name in names]
+        if all(r is None or r["p50"] is None for r in of_class):
+            continue
         calls = max((r["calls"] for r in of_class if r), default=0)
         size = "larger" if largest == _ENDLESS else f"up to {with_unit(largest)}"
         shown = [f"{number(r['p50'])} / {number(r['p99'])}" if r else NOTHING for r in of_class]
