@@ -20,7 +20,6 @@ from dballoc.store.results import KIND, REPLAY
 def make_common_facts(setting: RunSetting) -> dict[str, str]:
     """Return the facts that every results directory records of its campaign."""
     experiment = setting.experiment
-    baseline = setting.variants[experiment.baseline]
     return {
         "dballoc": dballoc.__version__,
         "identity": experiment_file.compute_identity(experiment),
@@ -29,13 +28,16 @@ def make_common_facts(setting: RunSetting) -> dict[str, str]:
         "started": str(time.time()),
         "environment": json.dumps(machine_description.describe_machine()),
         "server_user": setting.user.name,
-        "option_defaults": json.dumps(baseline.build.entry.get("defaults", {})),
     }
 
 
 def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
     """Return the facts of every campaign that loads servers."""
-    return make_common_facts(setting) | {"sysbench": setting.sysbench.version}
+    baseline = setting.variants[setting.experiment.baseline]
+    return make_common_facts(setting) | {
+        "sysbench": setting.sysbench.version,
+        "option_defaults": json.dumps(baseline.build.entry.get("defaults", {})),
+    }
 
 
 def make_replay_facts(
