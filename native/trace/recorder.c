@@ -33,8 +33,6 @@ static bool has_slot(struct thread *self)
 static struct buffer *take_buffer(struct thread *self)
 {
     struct buffer *buffer = buffers_take();
-    if (buffers_untouched() < BUFFERS / 2)
-        listener_start(); /* nothing is written before that */
     if (buffer != NULL || self->waited)
         return buffer;
     const struct timespec nap = {.tv_nsec = (long)NAP};
@@ -63,7 +61,6 @@ static void hand_over(struct thread *self)
 
 static bool begin_buffer(struct thread *self, uint64_t generation)
 {
-    listener_consider(self->slot->tid == (uint32_t)preload.owner);
     hand_over(self);
     struct buffer *buffer = take_buffer(self);
     if (buffer == NULL)
@@ -84,6 +81,17 @@ static bool begin_buffer(struct thread *self, uint64_t generation)
     self->end = buffer->bytes + BUFFER_ROOM;
     atomic_store_explicit(&self->slot->current, buffer, memory_order_release);
     return true;
+}
+
+/* Has the writer started when it is time; what a thread takes from malloc is recorded, too. */
+static void consider_writer(const struct thread *self)
+{
+    const int error = errno;
+    if (buffers_untouched() < BUFFERS / 2)
+        listener_start();
+    else
+        listener_consider(self->slot->tid == (uint32_t)preload.owner);
+    errno = error;
 }
 
 bool recorder_make_room(size_t bytes)
@@ -110,6 +118,8 @@ bool recorder_make_room(size_t bytes)
         drop(self);
     errno = error;
     self->busy = 0;
+    if (ready)
+        consider_writer(self);
     return ready;
 }
 
