@@ -10,6 +10,7 @@
 
 struct recording recording;
 
+_Thread_local struct own_blocks own_blocks __attribute__((tls_model("initial-exec")));
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
 /* What a thread waits at most for an empty buffer, before its events are lost: ns. The writer may
@@ -136,13 +137,13 @@ uint32_t recorder_thread_number(void)
 
 void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
 {
-    record_call(generation, kind, stamp_now(), block, size);
+    record_call(generation, kind, stamp_of_allocation(block), block, size);
     return block;
 }
 
 void record_release(const void *block, size_t size, unsigned kind, uint64_t generation)
 {
-    record_call(generation, kind, stamp_now(), block, size);
+    record_call(generation, kind, stamp_of_free(block), block, size);
 }
 
 static void put_site(struct encoder *to, uint32_t site)
@@ -157,7 +158,7 @@ void record_special(unsigned kind, const void *block, size_t size, size_t alignm
     const uint64_t generation = recorder_generation();
     if (generation == 0)
         return;
-    const uint64_t stamp = stamp_now();
+    const uint64_t stamp = stamp_of_allocation(block);
     if (!record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
     put_site(&self->encoder, site);
@@ -171,7 +172,7 @@ void record_realloc(uint64_t before, const void *old, const void *moved, size_t 
 {
     struct thread *const self = &thread;
     const uint64_t generation = recorder_generation();
-    const uint64_t stamp = stamp_now();
+    const uint64_t stamp = stamp_of_allocation(moved);
     if (generation == 0 || !record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
     put_site(&self->encoder, site);

@@ -15,6 +15,7 @@
 
 #include "buffers.h"
 #include "events.h"
+#include "own_blocks.h"
 #include "stamp.h"
 #include "threads.h"
 
@@ -49,6 +50,7 @@ struct thread {
     bool waited;  /* in vain for an empty buffer: it does not wait again before it has had one */
 };
 
+extern _Thread_local struct own_blocks own_blocks __attribute__((tls_model("initial-exec")));
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
 /* Whether something is to be recorded. The first call of all gets the recorder going. */
@@ -96,6 +98,21 @@ static inline void record_end(struct thread *self)
     atomic_store_explicit(&buffer->published, self->events | bytes, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     self->busy = 0;
+}
+
+/* The stamp of a call that frees a block, before it. */
+static inline uint64_t stamp_of_free(const void *block)
+{
+    if (__builtin_expect(!own_blocks_remove(&own_blocks, (uintptr_t)block), 0))
+        stamp_wait();
+    return stamp_now();
+}
+
+/* That of a call that allocated one, after it. */
+static inline uint64_t stamp_of_allocation(const void *block)
+{
+    own_blocks_add(&own_blocks, (uintptr_t)block);
+    return stamp_now();
 }
 
 /* A call that needs one record alone. */

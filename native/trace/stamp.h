@@ -40,4 +40,15 @@ static inline uint64_t stamp_now(void)
     return stamp_of_clock();
 }
 
+/* Waits until what comes before in the program is done. A processor reads its counter as early as it
+ * likes, even while it still waits for a lock. */
+static inline void stamp_wait(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_lfence();
+#elif defined __aarch64__
+    __asm__ volatile("isb" : : : "memory");
+#endif
+}
+
 #endif
