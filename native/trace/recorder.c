@@ -10,7 +10,6 @@
 
 struct recording recording;
 
-_Thread_local struct own_blocks own_blocks __attribute__((tls_model("initial-exec")));
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
 /* What a thread waits at most for an empty buffer, before its events are lost: ns. The writer may
@@ -135,15 +134,40 @@ uint32_t recorder_thread_number(void)
     return has ? self->slot->number + 1 : 0;
 }
 
-void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
+static __attribute__((noinline, cold)) void *record_block_slowly(
+        void *block, size_t size, unsigned kind, uint64_t generation)
 {
     record_call(generation, kind, stamp_of_allocation(block), block, size);
     return block;
 }
 
-void record_release(const void *block, size_t size, unsigned kind, uint64_t generation)
+/* What is rare is a tail call, so that the rest needs no room on the stack. */
+void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    struct thread *const self = &thread;
+    if (!stamp_by_counter || !record_is_ready(self, generation, LONGEST_RECORD))
+        return record_block_slowly(block, size, kind, generation);
+    own_blocks_add(&self->own, (uintptr_t)block);
+    record_ready(self, kind, stamp_by_the_counter(), block, size);
+    return block;
+}
+
+static __attribute__((noinline, cold)) void record_release_slowly(
+        const void *block, size_t size, unsigned kind, uint64_t generation)
 {
     record_call(generation, kind, stamp_of_free(block), block, size);
+}
+
+void record_release(const void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    struct thread *const self = &thread;
+    if (!stamp_by_counter || !record_is_ready(self, generation, LONGEST_RECORD)) {
+        record_release_slowly(block, size, kind, generation);
+        return;
+    }
+    if (__builtin_expect(!own_blocks_remove(&self->own, (uintptr_t)block), 0))
+        stamp_wait();
+    record_ready(self, kind, stamp_by_the_counter(), block, size);
 }
 
 static void put_site(struct encoder *to, uint32_t site)
