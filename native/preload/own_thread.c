@@ -34,9 +34,9 @@ bool own_thread_start(void *(*run)(void *))
     (void)sigfillset(&all);
     if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
         return false;
-    const bool busy = preload_set_busy(true);
+    const bool hidden = preload_hide_creation(true);
     const int error = create(run);
-    (void)preload_set_busy(busy);
+    (void)preload_hide_creation(hidden);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0;
 }

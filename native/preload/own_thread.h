@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Runs a function in a detached thread with a small stack that gets none of the program's signals,
- * and whose allocations are not the program's. False if the system gives no thread. */
+/* Runs a function in a detached thread with a small stack that gets none of the program's signals.
+ * False if the system gives no thread. */
 bool own_thread_start(void *(*run)(void *));
 
 #endif

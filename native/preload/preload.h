@@ -28,6 +28,11 @@ extern const char preload_thread_name[];
  * held before. */
 bool preload_set_busy(bool busy);
 
+/* As preload_set_busy, of what the C library allocates in this thread for a thread of ours. It may be
+ * freed by any thread of the program's, later: a preload that has to know of every block it hears of
+ * does nothing here. */
+bool preload_hide_creation(bool hidden);
+
 /* Whether it does more than forward calls in this process. */
 bool preload_is_active(void);
 

@@ -36,6 +36,11 @@ bool preload_set_busy(bool busy)
     return before;
 }
 
+bool preload_hide_creation(bool hidden)
+{
+    return preload_set_busy(hidden);
+}
+
 bool preload_is_active(void)
 {
     return atomic_load(&probe.state) == RUNNING;

@@ -194,7 +194,7 @@ static inline void *reallocate(void *block, size_t size, const void *caller)
     if (block != NULL && touches_may_be(block) && touches_is(block, &which))
         return size != 0 ? large_realloc(block, size, &which) : shrink_to_nothing(block);
     const uint64_t generation = recorder_generation();
-    const uint64_t before = generation != 0 ? stamp_now() : 0;
+    const uint64_t before = generation != 0 ? stamp_of_free(block) : 0;
     void *moved = next.realloc(block, size);
     if (generation == 0)
         return moved;

@@ -47,7 +47,7 @@ bool large_free(unsigned kind, const void *block, size_t size)
     if (!touches_is(block, &which))
         return false;
     struct thread *const self = &thread;
-    const uint64_t stamp = stamp_now();
+    const uint64_t stamp = stamp_of_free(block);
     const uint64_t generation = recorder_generation();
     if (generation != 0 && record_begin(self, generation, LARGE_RECORDS)) {
         large_put_touches(&self->encoder, block, &which);
@@ -60,7 +60,7 @@ bool large_free(unsigned kind, const void *block, size_t size)
 void *large_realloc(const void *block, size_t size, const struct touched_block *which)
 {
     struct thread *const self = &thread;
-    const uint64_t before = stamp_now();
+    const uint64_t before = stamp_of_free(block);
     void *moved = next.malloc(size);
     if (moved == NULL)
         return NULL;
@@ -68,7 +68,7 @@ void *large_realloc(const void *block, size_t size, const struct touched_block *
     struct touched_pages pages;
     pages.count = recorder_is_on() ? touches_look(block, which->size, pages.runs) : 0;
     memcpy(moved, block, which->size < size ? which->size : size);
-    const uint64_t after = stamp_now();
+    const uint64_t after = stamp_of_allocation(moved);
     const uint64_t generation = recorder_generation();
     if (generation != 0 &&
             record_begin(self, generation, LARGE_RECORDS + 2 * (size_t)LONGEST_RECORD)) {

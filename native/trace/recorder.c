@@ -33,8 +33,6 @@ static bool has_slot(struct thread *self)
 static struct buffer *take_buffer(struct thread *self)
 {
     struct buffer *buffer = buffers_take();
-    if (buffers_untouched() < BUFFERS / 2)
-        listener_start(); /* nothing is written before that */
     if (buffer != NULL || self->waited)
         return buffer;
     const struct timespec nap = {.tv_nsec = (long)NAP};
@@ -63,7 +61,6 @@ static void hand_over(struct thread *self)
 
 static bool begin_buffer(struct thread *self, uint64_t generation)
 {
-    listener_consider(self->slot->tid == (uint32_t)preload.owner);
     hand_over(self);
     struct buffer *buffer = take_buffer(self);
     if (buffer == NULL)
@@ -84,6 +81,17 @@ static bool begin_buffer(struct thread *self, uint64_t generation)
     self->end = buffer->bytes + BUFFER_ROOM;
     atomic_store_explicit(&self->slot->current, buffer, memory_order_release);
     return true;
+}
+
+/* Has the writer started when it is time; what a thread takes from malloc is recorded, too. */
+static void consider_writer(const struct thread *self)
+{
+    const int error = errno;
+    if (buffers_untouched() < BUFFERS / 2)
+        listener_start();
+    else
+        listener_consider(self->slot->tid == (uint32_t)preload.owner);
+    errno = error;
 }
 
 bool recorder_make_room(size_t bytes)
@@ -110,6 +118,8 @@ bool recorder_make_room(size_t bytes)
         drop(self);
     errno = error;
     self->busy = 0;
+    if (ready)
+        consider_writer(self);
     return ready;
 }
 
@@ -124,15 +134,40 @@ uint32_t recorder_thread_number(void)
     return has ? self->slot->number + 1 : 0;
 }
 
+static __attribute__((noinline, cold)) void *record_block_slowly(
+        void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    record_call(generation, kind, stamp_of_allocation(block), block, size);
+    return block;
+}
+
+/* What is rare is a tail call, so that the rest needs no room on the stack. */
 void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
 {
-    record_call(generation, kind, stamp_now(), block, size);
+    struct thread *const self = &thread;
+    if (!stamp_by_counter || !record_is_ready(self, generation, LONGEST_RECORD))
+        return record_block_slowly(block, size, kind, generation);
+    own_blocks_add(&self->own, (uintptr_t)block);
+    record_ready(self, kind, stamp_by_the_counter(), block, size);
     return block;
+}
+
+static __attribute__((noinline, cold)) void record_release_slowly(
+        const void *block, size_t size, unsigned kind, uint64_t generation)
+{
+    record_call(generation, kind, stamp_of_free(block), block, size);
 }
 
 void record_release(const void *block, size_t size, unsigned kind, uint64_t generation)
 {
-    record_call(generation, kind, stamp_now(), block, size);
+    struct thread *const self = &thread;
+    if (!stamp_by_counter || !record_is_ready(self, generation, LONGEST_RECORD)) {
+        record_release_slowly(block, size, kind, generation);
+        return;
+    }
+    if (__builtin_expect(!own_blocks_remove(&self->own, (uintptr_t)block), 0))
+        stamp_wait();
+    record_ready(self, kind, stamp_by_the_counter(), block, size);
 }
 
 static void put_site(struct encoder *to, uint32_t site)
@@ -147,7 +182,7 @@ void record_special(unsigned kind, const void *block, size_t size, size_t alignm
     const uint64_t generation = recorder_generation();
     if (generation == 0)
         return;
-    const uint64_t stamp = stamp_now();
+    const uint64_t stamp = stamp_of_allocation(block);
     if (!record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
     put_site(&self->encoder, site);
@@ -161,7 +196,7 @@ void record_realloc(uint64_t before, const void *old, const void *moved, size_t 
 {
     struct thread *const self = &thread;
     const uint64_t generation = recorder_generation();
-    const uint64_t stamp = stamp_now();
+    const uint64_t stamp = stamp_of_allocation(moved);
     if (generation == 0 || !record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
     put_site(&self->encoder, site);

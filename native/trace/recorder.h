@@ -15,6 +15,7 @@
 
 #include "buffers.h"
 #include "events.h"
+#include "own_blocks.h"
 #include "stamp.h"
 #include "threads.h"
 
@@ -47,6 +48,7 @@ struct thread {
     uint64_t born;
     uint8_t busy; /* BUSY_… */
     bool waited;  /* in vain for an empty buffer: it does not wait again before it has had one */
+    struct own_blocks own;
 };
 
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
@@ -73,15 +75,18 @@ static inline bool recorder_is_on(void)
  * nothing is recorded. errno stays. */
 bool recorder_make_room(size_t bytes);
 
+static inline bool record_is_ready(const struct thread *self, uint64_t generation, size_t bytes)
+{
+    return __builtin_expect(self->generation == generation && self->busy == 0 &&
+                                    (size_t)(self->end - self->encoder.at) >= bytes,
+            1);
+}
+
 /* A thread is busy between these two, in which it writes records of `bytes` at most. */
 static inline bool record_begin(struct thread *self, uint64_t generation, size_t bytes)
 {
-    if (__builtin_expect(self->generation != generation || self->busy != 0 ||
-                                 (size_t)(self->end - self->encoder.at) < bytes,
-                0)) {
-        if (!recorder_make_room(bytes))
-            return false;
-    }
+    if (!record_is_ready(self, generation, bytes) && !recorder_make_room(bytes))
+        return false;
     self->busy = BUSY_RECORDING;
     atomic_signal_fence(memory_order_seq_cst);
     return true;
@@ -96,6 +101,31 @@ static inline void record_end(struct thread *self)
     atomic_store_explicit(&buffer->published, self->events | bytes, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     self->busy = 0;
+}
+
+/* The stamp of a call that frees a block, before it. */
+static inline uint64_t stamp_of_free(const void *block)
+{
+    if (__builtin_expect(!own_blocks_remove(&thread.own, (uintptr_t)block), 0))
+        stamp_wait();
+    return stamp_now();
+}
+
+/* That of a call that allocated one, after it. */
+static inline uint64_t stamp_of_allocation(const void *block)
+{
+    own_blocks_add(&thread.own, (uintptr_t)block);
+    return stamp_now();
+}
+
+/* Writes a call that needs one record alone, for which the thread is ready. */
+static inline void record_ready(
+        struct thread *self, unsigned kind, uint64_t stamp, const void *block, size_t size)
+{
+    self->busy = BUSY_RECORDING;
+    atomic_signal_fence(memory_order_seq_cst);
+    event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
+    record_end(self);
 }
 
 /* A call that needs one record alone. */

@@ -257,6 +257,8 @@ bool session_drain(bool all)
     static bool has_ended[SLOTS];
     uint32_t slots = 0;
     uint32_t cursor = 0;
+    if (all)
+        memset(has_ended, 0, sizeof has_ended);
     for (struct slot *slot = NULL; all && (slot = threads_next(&cursor)) != NULL; slots = cursor)
         has_ended[cursor - 1] = threads_has_ended(slot);
     bool done = write_queue();

@@ -27,17 +27,34 @@ void stamp_begin(void);
 /* By the kernel's clock. Out of the way, because it needs more of the stack. */
 uint64_t stamp_of_clock(void);
 
-static inline uint64_t stamp_now(void)
+/* Where stamp_by_counter holds. */
+static inline uint64_t stamp_by_the_counter(void)
 {
 #if defined __x86_64__
-    if (__builtin_expect(stamp_by_counter, 1))
-        return __builtin_ia32_rdtsc() >> STAMP_SHIFT;
+    return __builtin_ia32_rdtsc() >> STAMP_SHIFT;
 #elif defined __aarch64__
     uint64_t ticks;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
     return ticks;
-#endif
+#else
     return stamp_of_clock();
+#endif
+}
+
+static inline uint64_t stamp_now(void)
+{
+    return __builtin_expect(stamp_by_counter, 1) ? stamp_by_the_counter() : stamp_of_clock();
+}
+
+/* Waits until what comes before in the program is done. A processor reads its counter as early as it
+ * likes, even while it still waits for a lock. */
+static inline void stamp_wait(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_lfence();
+#elif defined __aarch64__
+    __asm__ volatile("isb" : : : "memory");
+#endif
 }
 
 #endif

@@ -34,6 +34,11 @@ bool preload_set_busy(bool busy)
     return before;
 }
 
+bool preload_hide_creation(bool hidden)
+{
+    return hidden;
+}
+
 bool preload_is_active(void)
 {
     return atomic_load(&recording.state) == RUNNING;
