@@ -1,6 +1,7 @@
 /* Requests to the recorder, one line each:
  *
  *   status                    lines "name value", and the end
+ *   memory                    the same, of its memory: bytes
  *   start, stop               a recording, in a file of its own
  *   limit BYTES               what the next recording's file may take
  *   mark NAME [KEY=VALUE …]   a moment of the recording, with figures in bytes that were measured from
@@ -21,6 +22,7 @@
 #include "control.h"
 #include "preload.h"
 #include "recorder.h"
+#include "touches.h"
 #include "writer.h"
 
 static void send_status(struct client *client)
@@ -34,12 +36,20 @@ static void send_status(struct client *client)
     (void)snprintf(text, sizeof text,
             "ok\nversion %d\npid %d\nrecording %d\nevents %" PRIu64 "\ndropped %" PRIu64
             "\nbytes %" PRIu64 "\nthreads %" PRIu64 "\nmilliseconds %" PRIu64 "\nlimit %" PRIu64
-            "\nbuffers %" PRIu32 "\nended_by %s\nfile %s\n",
+            "\nended_by %s\nfile %s\n",
             CHUNK_VERSION, (int)preload.owner, is_on, (uint64_t)session_status.events,
             (uint64_t)session_status.dropped, (uint64_t)session_status.bytes,
             (uint64_t)session_status.threads, began != 0 ? (end - began) / 1000000 : 0,
-            (uint64_t)session_limit, BUFFERS - buffers_untouched(),
-            ended_by != NULL ? ended_by : "nothing", session_path());
+            (uint64_t)session_limit, ended_by != NULL ? ended_by : "nothing", session_path());
+    client_answer(client, text);
+}
+
+/* `own`: its buffers; `blocks`: blocks of the program's that are mappings of ours. */
+static void send_memory(struct client *client)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "ok\nown %" PRIu64 "\nblocks %" PRIu64 "\n",
+            (uint64_t)(BUFFERS - buffers_untouched()) * BUFFER_SIZE, touches_resident());
     client_answer(client, text);
 }
 
@@ -83,6 +93,8 @@ void preload_obey(struct client *client, const char *line)
     static const char LIMIT[] = "limit ", MARK[] = "mark ";
     if (strcmp(line, "status") == 0) {
         send_status(client);
+    } else if (strcmp(line, "memory") == 0) {
+        send_memory(client);
     } else if (strcmp(line, "start") == 0) {
         ask(client, WRITER_START, "");
     } else if (strcmp(line, "stop") == 0) {
@@ -93,7 +105,7 @@ void preload_obey(struct client *client, const char *line)
                is_printable(line)) {
         ask(client, WRITER_MARK, line + sizeof MARK - 1);
     } else {
-        client_answer(
-                client, "error unknown: status, start, stop, limit BYTES, mark NAME KEY=VALUE\n");
+        client_answer(client,
+                "error unknown: status, memory, start, stop, limit BYTES, mark NAME KEY=VALUE\n");
     }
 }

@@ -176,3 +176,18 @@ const void *touches_next(uint32_t *cursor, struct touched_block *which)
     }
     return NULL;
 }
+
+uint64_t touches_resident(void)
+{
+    uint64_t pages = 0;
+    uint32_t cursor = 0;
+    struct touched_block which;
+    struct touched_run runs[TOUCHES_RUNS];
+    for (const void *block = touches_next(&cursor, &which); block != NULL;
+            block = touches_next(&cursor, &which)) {
+        const size_t count = touches_look(block, which.size, runs);
+        for (size_t i = 0; i < count; i++)
+            pages += runs[i].touched;
+    }
+    return pages * page_size();
+}

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TOUCHES_LEAST = 32 << 10, TOUCHES_PERIOD = 32 };
+enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 32 };
 
 /* A block of ours. */
 struct touched_block {
@@ -46,5 +46,8 @@ size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUC
 
 /* Blocks of ours one after the other, from *cursor = 0 on; NULL at the end. */
 const void *touches_next(uint32_t *cursor, struct touched_block *which);
+
+/* Bytes that blocks of ours have touched so far. */
+uint64_t touches_resident(void);
 
 #endif

@@ -46,7 +46,7 @@ def test_info_shows_what_is_in_it(
         "7 events are missing",
         "no absolute verdict on memory",
         "freed by another thread",
-        "large blocks (32 KiB and more)",
+        "large blocks (8 KiB and more)",
         "times are rounded to 10 ns",
         "lifetimes: half of the blocks",
         "ended by: exit",

@@ -185,7 +185,7 @@ class TestTouches:
 
     def test_small_blocks_are_whole(self) -> None:
         recording = make_recording(
-            self.rows(32767, 3, 0), touches=(TouchSample(size=32768, site=0, runs=()),)
+            self.rows(8191, 3, 0), touches=(TouchSample(size=8192, site=0, runs=()),)
         )
         trace = compile_recording(recording)
         assert trace.objects.touch.tolist() == [NONE] * 3

@@ -11,16 +11,13 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.ledger_line import UNNAMED
 from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.mapping_kind import Kind
 from dballoc.servers.private.data_template import Template
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.write_trace import write_trace
-
-# Bytes of one of the recorder's buffers (native/trace/buffers.h).
-_BUFFER = 16 << 10
 
 
 def run_recording(
@@ -88,15 +85,22 @@ def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, 
     ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
     not known). Failure if the host forbids to read it.
 
-    What the server seems to have mapped itself counts as heap: the recorder serves a sample of the
-    large blocks from mappings of its own, to see which pages are touched.
+    The recorder serves a sample of the large blocks from mappings of its own, to see which pages
+    are touched. They are heap, and beside glibc's no malloc claims them in the ledger.
     """
     assert life.mark
     lines = build_ledger(process_snapshot.take_process_snapshot(life.running.pid)).lines
-    buffers = recorder.count_buffers() * _BUFFER
-    heap = sum(x.resident for x in lines if x.group == "heap" or x.owner == UNNAMED)
-    sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "heap": heap, "rss_peak": peak}
-    return {name: size - buffers for name, size in sizes.items() if size > buffers}
+    memory = recorder.measure_memory()
+    heap = sum(x.resident for x in lines if x.group == "heap")
+    if any(x.owner == Kind.MALLOC for x in lines):
+        heap -= memory.own  # what nothing else claims is the malloc's there, its blocks among it
+    else:
+        heap += memory.blocks
+    sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "rss_peak": peak}
+    return {
+        "heap": max(0, heap),
+        **{name: size - memory.own for name, size in sizes.items() if size > memory.own},
+    }
 
 
 def _compile(directory: Path, target: Path) -> None:

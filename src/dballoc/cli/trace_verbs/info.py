@@ -129,7 +129,7 @@ def _print_facts(console: Console, trace: Trace, summary: TraceSummary) -> None:
     touched = summary.touched
     if touched.blocks:
         console.print(
-            f"large blocks (32 KiB and more): {touched.blocks:,} with {with_unit(touched.bytes)}, "
+            f"large blocks (8 KiB and more): {touched.blocks:,} with {with_unit(touched.bytes)}, "
             f"{percent(touched.touched / touched.bytes)} of it touched"
         )
 

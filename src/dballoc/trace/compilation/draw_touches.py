@@ -17,7 +17,7 @@ from dballoc.trace.model import NONE, Objects, Recording, TouchSample
 Runs = tuple[tuple[int, int], ...]
 
 # Bytes. Smaller blocks are touched whole: nearly all of them are.
-LARGE = 32 * 1024
+LARGE = 8 * 1024
 # ns; bytes: the rule for large blocks of which nothing is known.
 _LONG_LIVED = 1_000_000_000
 _FIRST = 32 * 1024

@@ -11,7 +11,7 @@ from dballoc.trace.model import NONE, Trace
 
 @dataclass(frozen=True, kw_only=True)
 class TouchedShare:
-    """Large blocks, of 32 KiB and more: how many, their bytes, and those on touched pages."""
+    """Large blocks, of 8 KiB and more: how many, their bytes, and those on touched pages."""
 
     blocks: int
     bytes: int

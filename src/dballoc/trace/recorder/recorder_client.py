@@ -34,6 +34,16 @@ class RecorderStatus:
 
 
 @dataclass(frozen=True)
+class RecorderMemory:
+    """Resident bytes: ``own`` of the recorder's buffers, ``blocks`` of those of the program's
+    blocks that it serves from its own mappings.
+    """
+
+    own: int
+    blocks: int
+
+
+@dataclass(frozen=True)
 class Recorder:
     """The recorder in a process."""
 
@@ -66,10 +76,16 @@ class Recorder:
                 f"the recorder in process {self.pid} does not say its {error.args[0]}"
             ) from None
 
-    def count_buffers(self) -> int:
-        """Return how many of its buffers it has touched so far. Failure if it does not answer."""
-        words = preload_socket.parse_status(self.place.ask("status"))
-        return preload_socket.select_figures(words).get("buffers", 0)
+    def measure_memory(self) -> RecorderMemory:
+        """Return its memory in the process. Failure if it does not answer."""
+        words = preload_socket.parse_status(self.place.ask("memory"))
+        figures = preload_socket.select_figures(words)
+        try:
+            return RecorderMemory(own=figures["own"], blocks=figures["blocks"])
+        except KeyError as error:
+            raise Failure(
+                f"the recorder in process {self.pid} does not say its {error.args[0]}"
+            ) from None
 
     def start(self) -> None:
         """Have it begin a recording. Failure if it cannot, or records already."""
