@@ -122,6 +122,7 @@ bool recorder_begin(void)
     preload.began = clock_ns(CLOCK_MONOTONIC);
     stamp_begin();
     state = read_environment(&is_idle);
+    next.free(NULL); /* now the next allocator is known: no block that is recorded is early */
     if (state == RUNNING && !is_idle) {
         session_from_start();
         atomic_store(&recording.generation, 1);

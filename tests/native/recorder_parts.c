@@ -137,7 +137,7 @@ static void *touch(void *number)
         check(touches_look(block, size, runs) == 2, "other runs");
         check(runs[0].untouched == 3 && runs[0].touched == 2, "another first run");
         check(runs[1].untouched == 4 && runs[1].touched == 1, "another second run");
-        check(touches_free(block) && !touches_is(block, &which), "it is still there");
+        check(touches_free(block), "it is not there"); // and may be another thread's at once
     }
     return NULL;
 }
@@ -165,7 +165,7 @@ static void look_at_touches(void)
         touched += runs[i].touched;
     }
     check(touched == 500, "touched pages are missing");
-    check(touches_free(many), "it is not there");
+    check(touches_free(many) && !touches_is(many, &which), "it is still there");
 }
 
 int main(void)
