@@ -42,7 +42,7 @@ def run_calls(program: Path, way: str, pairs: int, threads: int) -> dict[str, fl
     """One run: ns an event in the calling threads and in all of the process, peak RSS in MiB, and
     bytes an event.
     """
-    with tempfile.TemporaryDirectory(prefix="dbt-") as out:
+    with tempfile.TemporaryDirectory(prefix="dbrec-") as out:
         env = {}
         if way != "without":
             env = recorder_launch.add_recorder_to_environment({}, out, LIMIT, way == "idle")

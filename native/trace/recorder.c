@@ -87,10 +87,11 @@ static bool begin_buffer(struct thread *self, uint64_t generation)
 static void consider_writer(const struct thread *self)
 {
     const int error = errno;
-    if (buffers_untouched() < BUFFERS / 2)
+    if (buffers_untouched() < BUFFERS / 2) {
         listener_start();
-    else
+    } else {
         listener_consider(self->slot->tid == (uint32_t)preload.owner);
+    }
     errno = error;
 }
 
