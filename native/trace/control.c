@@ -44,11 +44,11 @@ static void send_status(struct client *client)
     client_answer(client, text);
 }
 
-/* `own`: its buffers; `blocks`: blocks of the program's that are mappings of ours. */
+/* `blocks`: of the program's, those that are mappings of ours. */
 static void send_memory(struct client *client)
 {
     char text[128];
-    (void)snprintf(text, sizeof text, "ok\nown %" PRIu64 "\nblocks %" PRIu64 "\n",
+    (void)snprintf(text, sizeof text, "ok\nbuffers %" PRIu64 "\nblocks %" PRIu64 "\n",
             (uint64_t)(BUFFERS - buffers_untouched()) * BUFFER_SIZE, touches_resident());
     client_answer(client, text);
 }

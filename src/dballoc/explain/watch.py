@@ -68,6 +68,8 @@ def watch(
             reading = explanation.explain(pid, credentials, sample=sample)
         except Failure:
             _read_start_time(pid)  # raises a plainer message if the process has ended
+            if series and _is_ending(pid):
+                raise Failure(f"process {pid} has ended") from None
             raise
         if _read_start_time(pid) != born:
             raise Failure(f"process {pid} has ended, and another process has its PID")
@@ -88,9 +90,21 @@ def thin_series(series: list[Explanation], most: int = _MOST) -> list[Explanatio
 
 def _read_start_time(pid: int) -> str:
     """Return field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it identifies a
-    process.
+    process. Failure if it has ended.
     """
+    return _read_stat(pid)[19]
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether a process that had memory has none any more: field 23, its virtual size. It may still
+    be there until its parent asks for its end. Failure if it has ended.
+    """
+    return _read_stat(pid)[20] == "0"
+
+
+def _read_stat(pid: int) -> list[str]:
+    """Return the fields of proc_pid_stat(5) from the third on."""
     try:
-        return readers.text_of_process(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
+        return readers.text_of_process(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:
         raise Failure(f"process {pid} has ended") from None

@@ -93,13 +93,15 @@ def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, 
     memory = recorder.measure_memory()
     heap = sum(x.resident for x in lines if x.group == "heap")
     if any(x.owner == Kind.MALLOC for x in lines):
-        heap -= memory.own  # what nothing else claims is the malloc's there, its blocks among it
+        heap -= (
+            memory.buffers
+        )  # what nothing else claims is the malloc's there, its blocks among it
     else:
         heap += memory.blocks
     sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "rss_peak": peak}
     return {
         "heap": max(0, heap),
-        **{name: size - memory.own for name, size in sizes.items() if size > memory.own},
+        **{name: size - memory.buffers for name, size in sizes.items() if size > memory.buffers},
     }
 
 

@@ -35,11 +35,11 @@ class RecorderStatus:
 
 @dataclass(frozen=True)
 class RecorderMemory:
-    """Resident bytes: ``own`` of the recorder's buffers, ``blocks`` of those of the program's
-    blocks that it serves from its own mappings.
+    """Resident bytes: of the recorder's ``buffers``, and of those ``blocks`` of the program's that
+    it serves from its own mappings.
     """
 
-    own: int
+    buffers: int
     blocks: int
 
 
@@ -81,7 +81,7 @@ class Recorder:
         words = preload_socket.parse_status(self.place.ask("memory"))
         figures = preload_socket.select_figures(words)
         try:
-            return RecorderMemory(own=figures["own"], blocks=figures["blocks"])
+            return RecorderMemory(buffers=figures["buffers"], blocks=figures["blocks"])
         except KeyError as error:
             raise Failure(
                 f"the recorder in process {self.pid} does not say its {error.args[0]}"
