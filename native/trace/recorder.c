@@ -13,8 +13,8 @@ struct recording recording;
 _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
 
 /* What a thread waits at most for an empty buffer, before its events are lost: ns. The writer may
- * just not have had a CPU. */
-static const uint64_t PATIENCE = 2000000000, NAP = 1000000;
+ * just not have had a CPU; but a server must not stand still because a disk does. */
+static const uint64_t PATIENCE = 200000000, NAP = 1000000;
 
 static void drop(struct thread *self)
 {
