@@ -72,6 +72,7 @@ void *large_realloc(const void *block, size_t size, const struct touched_block *
     const uint64_t generation = recorder_generation();
     if (generation != 0 &&
             record_begin(self, generation, LARGE_RECORDS + 2 * (size_t)LONGEST_RECORD)) {
+        record_from(self, before);
         put_pages(&self->encoder, which, &pages);
         event_put_call(&self->encoder, REALLOC_FROM, before, (uintptr_t)block, 0);
         event_put_call(&self->encoder, REALLOC, after, (uintptr_t)moved, size);

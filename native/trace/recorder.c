@@ -200,6 +200,7 @@ void record_realloc(uint64_t before, const void *old, const void *moved, size_t 
     const uint64_t stamp = stamp_of_allocation(moved);
     if (generation == 0 || !record_begin(self, generation, 3 * (size_t)LONGEST_RECORD))
         return;
+    record_from(self, before);
     put_site(&self->encoder, site);
     if (old != NULL)
         event_put_call(&self->encoder, REALLOC_FROM, before, (uintptr_t)old, 0);

@@ -92,6 +92,14 @@ static inline bool record_begin(struct thread *self, uint64_t generation, size_t
     return true;
 }
 
+/* Lets a buffer begin with a stamp that was taken before it: realloc's first one is from before the
+ * call, and a later one would say that its block was still there when another thread had it. */
+static inline void record_from(struct thread *self, uint64_t stamp)
+{
+    if (self->encoder.at == self->buffer->bytes && stamp < self->encoder.stamp)
+        self->buffer->first = self->encoder.stamp = stamp;
+}
+
 /* What was written is one event. */
 static inline void record_end(struct thread *self)
 {
