@@ -78,8 +78,7 @@ def record(
             most = size(limit, "--limit")
             recorder_launch.check_limit(most)
             recorder.set_limit(most)
-        recorder.start()
-        _wait_and_stop(recorder, seconds)
+        _record_for(recorder, seconds)
     _print_result(recorder.status(), as_json)
 
 
@@ -97,16 +96,19 @@ def _find_recorder(
     return recorder_client.find_recorder_in_directory(out_dir)
 
 
-def _wait_and_stop(recorder: Recorder, seconds: float | None) -> None:
-    """Wait until the time is over, the user has had enough, or the recording has ended by itself;
-    then end it.
+def _record_for(recorder: Recorder, seconds: float | None) -> None:
+    """Begin a recording, wait until the time is over, the user has had enough, or it has ended by
+    itself, and end it. Ctrl-C before it has begun goes on.
     """
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     try:
+        recorder.start()
         while (remaining := end - time.monotonic()) > 0 and recorder.status().is_recording:
             time.sleep(min(remaining, _PERIOD))
     except KeyboardInterrupt:
-        pass
+        status = recorder.status()
+        if not (status.is_recording or status.ended_by):
+            raise
     if recorder.status().is_recording:
         try:
             recorder.stop()
