@@ -101,10 +101,10 @@ static void add_point(struct curve_point point)
 
 static void check_progress(uint64_t now)
 {
-    static uint64_t last_ended, since;
+    static uint64_t last_ended, since; /* 0: this is the first look */
     uint64_t ended = pacing_waits_ended();
     uint32_t alive = threads_alive();
-    if (alive == 0 || pacing_waiting() < alive || ended != last_ended) {
+    if (since == 0 || alive == 0 || pacing_waiting() < alive || ended != last_ended) {
         last_ended = ended;
         since = now;
     } else if (now - since > FOREVER) {

@@ -49,7 +49,7 @@ def run(plan: Path, *options: str, engine: Path | None = None, **env: str) -> An
 
 def figures(plan: Path, *options: str, **env: Any) -> dict[str, Any]:
     done = run(plan, *options, **env)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     return json.loads(done.stdout)
 
 
