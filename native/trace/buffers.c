@@ -1,7 +1,13 @@
 #include "buffers.h"
 
+#include <sys/mman.h>
+
 #include "memory.h"
 #include "tagged_stack.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 static struct buffer *buffers;
 static _Atomic uint32_t next[BUFFERS + 1];
@@ -24,7 +30,11 @@ struct buffer *buffers_take(void)
     if (atomic_load_explicit(&used, memory_order_relaxed) >= BUFFERS)
         return NULL;
     const uint32_t fresh = atomic_fetch_add_explicit(&used, 1, memory_order_relaxed);
-    return fresh < BUFFERS ? &buffers[fresh] : NULL;
+    if (fresh >= BUFFERS)
+        return NULL;
+    /* Its pages at once: one by one, they are a fault each. Linux before 5.14 does not know it. */
+    (void)madvise(&buffers[fresh], sizeof *buffers, MADV_POPULATE_WRITE);
+    return &buffers[fresh];
 }
 
 void buffers_give_back(struct buffer *buffer)

@@ -39,7 +39,6 @@ struct thread {
     struct encoder encoder;
     unsigned char *end;  /* no record begins beyond */
     uint64_t generation; /* that its buffer is of */
-    uint64_t events;     /* in its buffer, << 32 */
     struct buffer *buffer;
     struct slot *slot;
     uint64_t random;
@@ -52,6 +51,9 @@ struct thread {
 };
 
 extern _Thread_local struct thread thread __attribute__((tls_model("initial-exec")));
+
+/* Decides which way calls go. After stamp_begin. */
+void recorder_look_at_processor(void);
 
 /* Whether something is to be recorded. The first call of all gets the recorder going. */
 bool recorder_begin(void);
@@ -105,8 +107,9 @@ static inline void record_end(struct thread *self)
 {
     struct buffer *const buffer = self->buffer;
     const uint64_t bytes = (uint64_t)(self->encoder.at - buffer->bytes);
-    self->events += (uint64_t)1 << 32;
-    atomic_store_explicit(&buffer->published, self->events | bytes, memory_order_release);
+    const uint64_t before = atomic_load_explicit(&buffer->published, memory_order_relaxed);
+    const uint64_t events = (before | UINT32_MAX) + 1; /* << 32 */
+    atomic_store_explicit(&buffer->published, events | bytes, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
     self->busy = 0;
 }
@@ -151,8 +154,9 @@ static inline void record_call(
  * records nothing keeps its few registers; nor does it spill any itself. */
 void *record_block(void *block, size_t size, unsigned kind, uint64_t generation);
 
-/* Records a block that is about to be freed. */
-void record_release(const void *block, size_t size, unsigned kind, uint64_t generation);
+/* Records a block that is about to be freed, by FREE or by FREE_SIZED. */
+void record_release(const void *block, uint64_t generation);
+void record_sized_release(const void *block, size_t size, uint64_t generation);
 
 static inline void *record_allocation(unsigned kind, void *block, size_t size)
 {
@@ -163,8 +167,10 @@ static inline void *record_allocation(unsigned kind, void *block, size_t size)
 static inline void record_free(unsigned kind, const void *block, size_t size)
 {
     const uint64_t generation = recorder_generation();
-    if (generation != 0)
-        record_release(block, size, kind, generation);
+    if (generation != 0 && kind == FREE)
+        record_release(block, generation);
+    else if (generation != 0)
+        record_sized_release(block, size, generation);
 }
 
 /* As record_allocation, with the alignment that was asked for, and the number of its call site (0:

@@ -121,6 +121,7 @@ bool recorder_begin(void)
     preload.owner = getpid();
     preload.began = clock_ns(CLOCK_MONOTONIC);
     stamp_begin();
+    recorder_look_at_processor();
     state = read_environment(&is_idle);
     next.free(NULL); /* now the next allocator is known: no block that is recorded is early */
     if (state == RUNNING && !is_idle) {
