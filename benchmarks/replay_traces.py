@@ -27,6 +27,10 @@ def make_server_like_trace(
     life = rng.exponential(20 * STEP, objects) * np.where(rng.random(objects) < 0.05, 100, 1)
     freed = born + 1 + life.astype(np.int64)
     size = np.exp(rng.uniform(np.log(16), np.log(largest), objects)).astype(np.uint64)
+    # Numbered thread by thread, as in every trace.
+    order = np.argsort(allocated_by, kind="stable")
+    allocated_by, freed_by, size = allocated_by[order], freed_by[order], size[order]
+    born, freed = born[order], freed[order]
     return Trace(
         facts=RecordingFacts(
             from_start=True,

@@ -24,10 +24,6 @@ static inline uint64_t clock_cpu(void)
     return clock_read(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* ns of CPU that clock_cpu() takes; clock_calibrate() finds it out. */
-extern uint64_t clock_cpu_cost;
-void clock_calibrate(void);
-
 /* Sleep until clock_now() is that; an interruption is no end of it. */
 static inline void clock_sleep_until(uint64_t moment)
 {

@@ -61,7 +61,6 @@ int main(int count, char **words)
     runners_begin();
     handover_begin();
     pacing_begin();
-    clock_calibrate();
     latency_begin();
     curve_begin();
     threads_begin();

@@ -214,10 +214,9 @@ static void add_threads(void)
 
 void report_figures(const struct figures *figures)
 {
-    add("{\"nanoseconds\": %" PRIu64 ", \"clock\": %" PRIu64 ", \"cpu_clock\": %" PRIu64
-        ", \"at_start\": %" PRIu64 ", \"readings\": %" PRIu64 ", \"reading_cost\": %" PRIu64 ",\n",
-            figures->nanoseconds, latency_clock, clock_cpu_cost, figures->at_start, curve->readings,
-            curve->cost);
+    add("{\"nanoseconds\": %" PRIu64 ", \"clock\": %" PRIu64 ", \"at_start\": %" PRIu64
+        ", \"readings\": %" PRIu64 ", \"reading_cost\": %" PRIu64 ",\n",
+            figures->nanoseconds, latency_clock, figures->at_start, curve->readings, curve->cost);
     add_point("peak", &curve->peak);
     add(", ");
     add_point("end", &figures->end);

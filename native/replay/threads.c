@@ -94,7 +94,9 @@ static void note_usage(struct runner *runner, uint64_t cpu, const struct rusage 
 {
     struct rusage after = {0};
     (void)getrusage(RUSAGE_THREAD, &after);
-    runner->cpu = clock_cpu() - cpu - runner->cpu_outside;
+    uint64_t total = clock_cpu() - cpu;
+    /* More is outside, by what was not quite measured, only of a thread that does nothing else. */
+    runner->cpu = total > runner->cpu_outside ? total - runner->cpu_outside : 0;
     runner->minor_faults = (uint64_t)(after.ru_minflt - before->ru_minflt);
     runner->major_faults = (uint64_t)(after.ru_majflt - before->ru_majflt);
 }
