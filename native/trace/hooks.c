@@ -51,9 +51,44 @@ static inline size_t product(size_t count, size_t size)
 #define ALIGNMENT__ZnwmSt11align_val_tRKSt9nothrow_t alignment
 #define ALIGNMENT__ZnamSt11align_val_tRKSt9nothrow_t alignment
 
+/* Some libraries' operators call malloc's functions by their names (jemalloc's operator delete calls
+ * free), and so come here a second time: what they call is not the program's. Nor is what a new
+ * handler does, which they call; operator new may throw through this. */
+static inline uint8_t enter_operator(void)
+{
+    const uint8_t before = thread.busy;
+    thread.busy = before | BUSY_OWN;
+    atomic_signal_fence(memory_order_seq_cst);
+    return before;
+}
+
+static inline void leave_operator(const uint8_t *before)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    thread.busy = *before;
+}
+
+#define IN_OPERATOR __attribute__((cleanup(leave_operator))) const uint8_t before = enter_operator()
+#define CALL_NEW(name, parameters, arguments, ...)                                                 \
+    static inline void *call_##name parameters                                                     \
+    {                                                                                              \
+        IN_OPERATOR;                                                                               \
+        return next.name arguments;                                                                \
+    }
+NEW_FUNCTIONS(CALL_NEW)
+#undef CALL_NEW
+#define CALL_DELETE(name, parameters, arguments, ...)                                              \
+    static inline void call_##name parameters                                                      \
+    {                                                                                              \
+        IN_OPERATOR;                                                                               \
+        next.name arguments;                                                                       \
+    }
+DELETE_FUNCTIONS(CALL_DELETE)
+#undef CALL_DELETE
+
 /* Where `passes` holds, the call ends in an operator of the program's own: what that has from malloc
  * is recorded there. */
-#define ALLOCATION(name, parameters, arguments, requested, passes)                                 \
+#define ALLOCATION(name, parameters, arguments, requested, passes, call)                           \
     SLOW void *slow_##name parameters                                                              \
     {                                                                                              \
         uint32_t site = 0;                                                                         \
@@ -61,7 +96,7 @@ static inline size_t product(size_t count, size_t size)
         if (large_is(requested))                                                                   \
             block = large_allocate(requested, ALIGNMENT_##name, CALLER, &site);                    \
         if (block == NULL)                                                                         \
-            block = next.name arguments;                                                           \
+            block = call arguments;                                                                \
         if (block != NULL)                                                                         \
             record_special(KIND_##name, block, requested, ALIGNMENT_##name, site);                 \
         return block;                                                                              \
@@ -73,17 +108,17 @@ static inline size_t product(size_t count, size_t size)
             return next.name arguments;                                                            \
         if (KIND_##name == ALIGNED || __builtin_expect(large_is(requested), 0))                    \
             return slow_##name arguments;                                                          \
-        void *block = next.name arguments;                                                         \
+        void *block = call arguments;                                                              \
         if (__builtin_expect(block == NULL, 0))                                                    \
             return NULL;                                                                           \
         return record_allocation(KIND_##name, block, requested);                                   \
     }
 #define FAMILY(name, parameters, arguments, requested)                                             \
-    ALLOCATION(name, parameters, arguments, requested, false)
+    ALLOCATION(name, parameters, arguments, requested, false, next.name)
 ALLOCATING_FUNCTIONS(FAMILY)
 #undef FAMILY
 #define OPERATOR_NEW(name, parameters, arguments, called, its_arguments)                           \
-    ALLOCATION(name, parameters, arguments, size, next.passes.name)
+    ALLOCATION(name, parameters, arguments, size, next.passes.name, call_##name)
 NEW_FUNCTIONS(OPERATOR_NEW)
 
 /* The size that is passed on to a malloc, and 0 of functions that take none. */
@@ -118,15 +153,19 @@ NEW_FUNCTIONS(OPERATOR_NEW)
 #define KIND__ZdlPvSt11align_val_tRKSt9nothrow_t FREE
 #define KIND__ZdaPvSt11align_val_tRKSt9nothrow_t FREE
 
-#define RELEASE(name, parameters, arguments, passes)                                               \
+#define RELEASE(name, parameters, arguments, passes, call)                                         \
     SLOW void slow_##name parameters                                                               \
     {                                                                                              \
         if (block != NULL &&                                                                       \
                 (next_is_early(block) || large_free(KIND_##name, block, SIZE_##name)))             \
             return;                                                                                \
-        if (block != NULL && !(passes))                                                            \
+        if (passes) {                                                                              \
+            next.name arguments;                                                                   \
+            return;                                                                                \
+        }                                                                                          \
+        if (block != NULL)                                                                         \
             record_free(KIND_##name, block, SIZE_##name);                                          \
-        next.name arguments;                                                                       \
+        call arguments;                                                                            \
     }                                                                                              \
     EXPORT void name parameters;                                                                   \
     EXPORT void name parameters                                                                    \
@@ -135,15 +174,18 @@ NEW_FUNCTIONS(OPERATOR_NEW)
             slow_##name arguments;                                                                 \
             return;                                                                                \
         }                                                                                          \
-        if (!(passes))                                                                             \
-            record_free(KIND_##name, block, SIZE_##name);                                          \
-        next.name arguments;                                                                       \
+        if (passes) {                                                                              \
+            next.name arguments;                                                                   \
+            return;                                                                                \
+        }                                                                                          \
+        record_free(KIND_##name, block, SIZE_##name);                                              \
+        call arguments;                                                                            \
     }
-#define FAMILY(name, parameters, arguments) RELEASE(name, parameters, arguments, false)
+#define FAMILY(name, parameters, arguments) RELEASE(name, parameters, arguments, false, next.name)
 FREEING_FUNCTIONS(FAMILY)
 #undef FAMILY
 #define OPERATOR_DELETE(name, parameters, arguments, called, its_arguments)                        \
-    RELEASE(name, parameters, arguments, next.passes.name)
+    RELEASE(name, parameters, arguments, next.passes.name, call_##name)
 DELETE_FUNCTIONS(OPERATOR_DELETE)
 
 EXPORT int posix_memalign(void **block, size_t alignment, size_t size);
