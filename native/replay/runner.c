@@ -254,7 +254,7 @@ static void create_thread(struct runner *runner, uint32_t number)
 static inline void prefetch_slot(const struct plan_record *record)
 {
     if (record_is_shared(record))
-        __builtin_prefetch((const void *)&shared_slots[record_number(record)]);
+        __builtin_prefetch((const void *)(uintptr_t)&shared_slots[record_number(record)]);
 }
 
 void runner_run(struct runner *runner)
