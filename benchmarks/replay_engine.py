@@ -7,7 +7,8 @@ MariaDB's under oltp_read_write); 64 threads that free only others' blocks. Each
 malloc that does nothing (tests/native/nothing.c) and over the mallocs that are installed, in random
 order, so many rounds. Printed are the medians of the rounds and their quartiles: CPU in ns a call
 without waiting, and waiting apart. Promised over the malloc that does nothing: at most 15 ns on one
-thread, at most 30 ns with 64 of the second kind. Every replay's calls by thread and live bytes by
+thread, at most 30 ns with 64 of the second kind. What a hand-over takes at least is printed first:
+moving a cache line from one CPU to another (cache_line.c), least and median. Every replay's calls by thread and live bytes by
 epoch are compared with the trace's, to the byte. Exit status 1 if any of that does not hold.
 """
 
@@ -34,6 +35,7 @@ from dballoc.trace.replay import run_replay
 from dballoc.trace.replay.plan_file import write_plan
 
 NOTHING = Path(__file__).parent.parent / "tests" / "native" / "nothing.c"
+CACHE_LINE = Path(__file__).with_name("cache_line.c")
 MALLOCS = ("glibc", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc")
 PROMISED = {"1 thread": 15.0, "64 threads": 30.0}
 
@@ -53,6 +55,17 @@ def compile_nothing(directory: Path) -> Path:
     flags = "-std=c17 -D_GNU_SOURCE -O2 -fPIC -shared -fno-builtin".split()
     subprocess.run(["cc", *flags, "-o", library, NOTHING], check=True)
     return library
+
+
+def print_cache_line(directory: Path) -> None:
+    """Print what moving a cache line takes; nothing where there is one CPU."""
+    program = directory / "cache_line"
+    flags = "-std=c17 -D_GNU_SOURCE -O2 -pthread".split()
+    subprocess.run(["cc", *flags, "-o", program, CACHE_LINE], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
+        name, least, median = line.split()
+        print(f"{name} of a line that was another CPU's: {least} ns, median {median}")
 
 
 def list_preloads(directory: Path) -> dict[str, str]:
@@ -113,6 +126,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dbc-") as made:
         directory = options.out or Path(made)
         directory.mkdir(exist_ok=True)
+        print_cache_line(Path(made))
         preloads = list_preloads(Path(made))
         kept = True
         for title, threads, handed in (
