@@ -7,9 +7,11 @@ MariaDB's under oltp_read_write); 64 threads that free only others' blocks. Each
 malloc that does nothing (tests/native/nothing.c) and over the mallocs that are installed, in random
 order, so many rounds. Printed are the medians of the rounds and their quartiles: CPU in ns a call
 without waiting, and waiting apart. Promised over the malloc that does nothing: at most 15 ns on one
-thread, at most 30 ns with 64 of the second kind. What a hand-over takes at least is printed first:
-moving a cache line from one CPU to another (cache_line.c), least and median. Every replay's calls by thread and live bytes by
+thread, at most 30 ns with 64 of the second kind. Every replay's calls by thread and live bytes by
 epoch are compared with the trace's, to the byte. Exit status 1 if any of that does not hold.
+
+What a hand-over takes at least is printed first: moving a cache line from one CPU to another
+(cache_line.c), least and median.
 """
 
 import argparse
