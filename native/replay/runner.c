@@ -19,10 +19,6 @@ extern void free_aligned_sized(void *block, size_t alignment, size_t size) __att
 
 struct runner *runners;
 
-/* By how many records a slot is asked for before it is used: a line of another processor's cache
- * takes as long as some of them. */
-enum { AHEAD = 8 };
-
 /* The operation of a record, from 0. */
 static inline unsigned operation_of(unsigned kind)
 {
@@ -36,7 +32,6 @@ void runners_begin(void)
     void **slots = memory_map_present(plan.slots, sizeof *slots);
     for (uint64_t i = 0; i < count; i++) {
         runners[i].records = plan.records + plan.threads[i].first;
-        runners[i].last = runners[i].records + plan.threads[i].records - 1;
         runners[i].slots = slots;
         runners[i].epoch = -1;
         runners[i].countdown = 1;
@@ -250,20 +245,11 @@ static void create_thread(struct runner *runner, uint32_t number)
     interval_end(interval, runner);
 }
 
-/* The slot of a record to come, which another processor may have written. */
-static inline void prefetch_slot(const struct plan_record *record)
-{
-    if (record_is_shared(record))
-        __builtin_prefetch((const void *)(uintptr_t)&shared_slots[record_number(record)]);
-}
-
 void runner_run(struct runner *runner)
 {
     const bool timed = options.speed > 0;
-    const struct plan_record *const last = runner->last;
     for (const struct plan_record *record = runner->records;; record++) {
         unsigned kind = record_kind(record);
-        prefetch_slot(last - record > AHEAD ? record + AHEAD : last);
         if (timed && kind != RECORD_TICK && kind != RECORD_TOUCH)
             pacing_wait_for(runner, runner->epoch_ns + record_offset(record));
         switch (kind) {

@@ -19,7 +19,7 @@ struct wait_figures {
 };
 
 struct runner {
-    alignas(64) const struct plan_record *records, *last;
+    alignas(64) const struct plan_record *records;
     void **slots;
     _Atomic int64_t live; /* written by this thread alone */
     int64_t live_before;  /* when it entered its epoch */
