@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from programs import LONGEST, Start, compiled, starting, wait_for_probe
+from programs import (
+    LONGEST,
+    Start,
+    compiled,
+    connect_to,
+    read_to_the_end,
+    socket_path,
+    starting,
+    wait_for_probe,
+)
 
 from dballoc.errors import Failure
 from dballoc.profile.heap import probe_client
