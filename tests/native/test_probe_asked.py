@@ -219,7 +219,7 @@ def test_an_abort_says_why_first(environ: dict[str, str], tmp_path: Path) -> Non
     )
     assert done.returncode == -signal.SIGABRT
     [line] = done.stderr.splitlines()
-    assert line.startswith("dballoc probe: malloc has no memory left for operator new, ")
+    assert line.startswith("dballoc probe: malloc has no memory for operator new, ")
     assert "; give the process more memory, or " in line
 
 
@@ -235,8 +235,8 @@ def test_what_cannot_be_asked_says_so(
         try:
             assert process.stderr
             assert process.stderr.readline() == (
-                f"dballoc probe: {tmp_path}/nowhere/{process.pid}.sock: No such file or directory; it cannot be asked; "
-                "the program's user must be able to write there\n"
+                f"dballoc probe: {tmp_path}/nowhere/{process.pid}.sock: No such file or directory; "
+                "dballoc cannot talk to it: let the program's user write there\n"
             )
         finally:
             process.kill()

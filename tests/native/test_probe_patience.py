@@ -49,7 +49,7 @@ def test_silent_clients_hold_nobody_for_long(
     else:
         pytest.fail("a client with a byte now and then is waited for without end")
     assert there.status()["pid"] > 0
-    assert read_to_the_end(idle) == b"error no line\n"
+    assert read_to_the_end(idle) == b"error the request is not one line\n"
     for talk in silent:
         talk.close()
 
