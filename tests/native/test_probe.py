@@ -383,7 +383,8 @@ def test_a_wrong_request_is_one_line(
     done = subprocess.run([program, "family"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert (
-        done.stderr == "dballoc probe: DBALLOC_PROBE is not INTERVAL:/DIRECTORY; nothing is sampled\n"
+        done.stderr
+        == "dballoc probe: DBALLOC_PROBE is not INTERVAL:/DIRECTORY; nothing is sampled\n"
     )
 
 
