@@ -167,10 +167,11 @@ static inline void *record_allocation(unsigned kind, void *block, size_t size)
 static inline void record_free(unsigned kind, const void *block, size_t size)
 {
     const uint64_t generation = recorder_generation();
-    if (generation != 0 && kind == FREE)
+    if (generation != 0 && kind == FREE) {
         record_release(block, generation);
-    else if (generation != 0)
+    } else if (generation != 0) {
         record_sized_release(block, size, generation);
+    }
 }
 
 /* As record_allocation, with the alignment that was asked for, and the number of its call site (0:
