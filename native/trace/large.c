@@ -29,7 +29,7 @@ struct touched_pages {
 static void put_pages(
         struct encoder *to, const struct touched_block *which, const struct touched_pages *pages)
 {
-    event_put(to, TOUCHED, 0, which->site, which->size);
+    event_put(to, TOUCHED, which->is_first, which->site, which->size);
     for (size_t i = 0; i < pages->count; i++)
         event_put(to, RUN, 0, pages->runs[i].untouched, pages->runs[i].touched);
 }

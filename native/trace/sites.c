@@ -2,6 +2,8 @@
 
 #include <stdatomic.h>
 
+#include "touches.h"
+
 enum { SITES = 1 << 12, WINDOW = 32 };
 
 struct site {
@@ -11,11 +13,20 @@ struct site {
 
 static struct site sites[SITES];
 
+/* A bit for each size class: four an octave from TOUCHES_LEAST on, the last one without an end. */
+static uint64_t class_bit(size_t size)
+{
+    const uint64_t units = size > TOUCHES_LEAST ? (uint64_t)size / (TOUCHES_LEAST / 4) : 4;
+    const unsigned octave = 61U - (unsigned)__builtin_clzll(units);
+    const unsigned number = 4 * octave + (unsigned)(units >> octave) - 4;
+    return 1ULL << (number < 63 ? number : 63);
+}
+
 uint32_t sites_number(const void *return_address, size_t size, bool *is_first)
 {
     const uintptr_t address = (uintptr_t)return_address;
     const uint32_t first = (uint32_t)((uint64_t)address * 0x9E3779B97F4A7C15U >> 40);
-    const uint64_t bit = 1ULL << (63 - __builtin_clzll((uint64_t)size | 1));
+    const uint64_t bit = class_bit(size);
     for (uint32_t i = 0; i < WINDOW; i++) {
         const uint32_t at = (first + i) % SITES;
         uintptr_t key = atomic_load_explicit(&sites[at].address, memory_order_relaxed);
