@@ -26,8 +26,8 @@ _MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)], dtype=np.uint64)
 class EventRecords:
     """Records, one element each, in the order of their buffers and within them. ``buffer``: index
     of its buffer. ``stamp``: of a call. ``number``: of a call its block's address; of TOUCHED and
-    RUN what they have in its place. ``flag``: the lowest three bits of what is no call's time. ``damaged``: buffers whose rest was left out, because it holds
-    no records.
+    RUN what they have in its place. ``flag``: of what is no call the lowest three bits of its time.
+    ``damaged``: buffers whose rest was left out, because it holds no records.
     """
 
     kind: NDArray[np.uint8]
