@@ -7,8 +7,8 @@ there is none, of the same size class; where there is none either, by a rule: a 
 a second and longer is touched whole, any other up to its first 32 KiB. Small blocks are touched
 whole.
 
-The size comes first because a wrapper of malloc's is one call site for a whole program, and what a
-buffer of just that size is for seldom changes. The recorder also looks at the first block of each
+The same size comes first because several buffers may come from one call site, of a wrapper of
+malloc's for one, and those of just one size are mostly for the same. The recorder also looks at the first block of each
 site and size class, so that rare ones have a sample. Those are drawn only where no other sample is:
 the first is often unlike the rest (a server's start), and a few wrong pages in each of a malloc's
 arenas are megabytes.
