@@ -22,7 +22,6 @@ nearly.
 import argparse
 import itertools
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,13 @@ from scipy import stats
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.replay.replay_facts import read_replay_facts
+from dballoc.campaign.observer import Observer
+from dballoc.campaign.replay.prepare_replay import prepare_replay
+from dballoc.campaign.replay.replay_blocks import REPLAYS
+from dballoc.campaign.replay.trace_summary import hash_trace, summarize_trace
+from dballoc.campaign.run_blocks import run_campaign
+from dballoc.cli.shared.experiment_from_replay import build_replay_experiment
+from dballoc.experiment.model import Noise
 from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.trace_file.read_trace import read_trace
 from dballoc.trace.trace_file.write_trace import write_trace
@@ -141,14 +147,24 @@ def find_trace(out: Path, name: str) -> Path:
     return find_round(out, name, 1) / f"fidelity-1-{RECORDED}.trace"
 
 
-def run_replays(trace: Path, out: Path, blocks: int, *flags: str) -> None:
-    """Replay a trace on every malloc."""
+def run_replays(trace: Path, out: Path, blocks: int, mode: str = "fast") -> None:
+    """Replay a trace on every malloc. Blocks are not repeated where others use the machine: that
+    hardly changes memory.
+    """
     say(f"{out}")
-    command = [sys.executable, "-m", "dballoc", "replay", trace, "--allocators"]
-    settings = [",".join(ALLOCATORS), "--blocks", str(blocks), "--idle", "50ms", "--no-report"]
-    subprocess.run(
-        [*command, *settings, "--out", out, *flags], check=True, stdout=subprocess.DEVNULL
-    )
+    summary = summarize_trace(read_trace(trace))
+    arguments: dict[str, Any] = {
+        **dict.fromkeys(("speed", "preload", "baseline", "memory", "budget", "seed", "sweep")),
+        "trace": trace,
+        "allocators": ",".join(ALLOCATORS),
+        "mode": mode,
+        "touch": "recorded",
+        "idle": "50ms",
+        "blocks": blocks,
+    }
+    model = build_replay_experiment(arguments, hash_trace(trace), summary.threads)
+    model = model.model_copy(update={"noise": Noise(repeats=0)})
+    run_campaign(prepare_replay(model, trace, summary), out, Observer(), kind=REPLAYS)
 
 
 def make_control(trace: Path, target: Path) -> Path:
@@ -365,7 +381,7 @@ def main() -> int:
         if "replay" in parts:
             run_replays(trace, home / "replay", 2)
         if "timed" in parts:
-            run_replays(trace, home / "timed", 1, "--mode", "timed", "--speed", "1")
+            run_replays(trace, home / "timed", 1, "timed")
         if "control" in parts:
             run_replays(make_control(trace, home / "control.trace"), home / "control", 1)
     return int(print_results(names, args)) if "table" in parts else 0
