@@ -1,10 +1,12 @@
 """How far replays are from real servers: peak heap of a server under each malloc, beside that of
 its trace, recorded under glibc alone and replayed on the same mallocs.
 
-    python benchmarks/replay_fidelity.py [real] [replay] [timed] [control] [table] [--rounds 3]
-    [--servers mariadb,…] [--seconds 20] [--clients 16] [--docs docs/replay-fidelity.md]
+    python benchmarks/replay_fidelity.py [record] [real] [replay] [timed] [control] [table]
+    [--rounds 3] [--servers mariadb,…] [--seconds 20] [--clients 16]
+    [--docs docs/replay-fidelity.md]
 
-real      each server under each malloc, --rounds times; the first round also records glibc's.
+record    each server once under glibc, into a trace.
+real      each server under each malloc, --rounds times, without the recorder.
 replay    the traces on the same mallocs, as fast as their order allows.
 timed     the same at the recorded pace, for mallocs that give memory back by the clock.
 control   as replay, with lifetimes shuffled within threads and size classes, as a histogram has it.
@@ -46,7 +48,7 @@ from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.trace_file.read_trace import read_trace
 from dballoc.trace.trace_file.write_trace import write_trace
 
-PARTS = ("real", "replay", "timed", "control", "table")
+PARTS = ("record", "real", "replay", "timed", "control", "table")
 ALLOCATORS = ("glibc", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc")
 RECORDED = "glibc"
 MOST_MEDIAN, MOST_ERROR = 0.03, 0.10
@@ -107,16 +109,18 @@ def average_log(values: Sequence[float]) -> float:
     return statistics.fmean(map(log, values))
 
 
-def make_table(kind: ServerKind, number: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Make a round's experiment: one block of every malloc."""
+def make_table(
+    kind: ServerKind, seed: int, args: argparse.Namespace, allocators: Sequence[str]
+) -> dict[str, Any]:
+    """Make an experiment: one block of these mallocs."""
     return {
-        "name": f"fidelity-{number}",
+        "name": "fidelity",
         "design": "solo",
         "baseline": RECORDED,
         "workloads": ["oltp_read_write"],
         "threads": [args.clients],
         "blocks": 1,
-        "seed": number,
+        "seed": seed,
         "warmup_sql": [],
         "noise": {"repeats": 0},
         "server": {
@@ -126,25 +130,29 @@ def make_table(kind: ServerKind, number: int, args: argparse.Namespace) -> dict[
         },
         "data": {"tables": 4, "rows": 20_000},
         "time": {"warmup": "2s", "level": f"{args.seconds}s", "idle": "0s"},
-        "variant": [{"name": name, "allocator": name} for name in ALLOCATORS],
-        **({"record": {}} if number == 1 else {}),
+        "variant": [{"name": name, "allocator": name} for name in allocators],
     }
 
 
 def run_real(name: str, number: int, args: argparse.Namespace) -> None:
     """Run one round of a server under every malloc."""
     say(f"{name}: round {number}")
-    run(find_round(args.out, name, number), make_table(SERVERS[name], number, args), "--no-report")
+    table = make_table(SERVERS[name], number, args, ALLOCATORS)
+    run(args.out / name / f"real-{number}", table, "--no-report")
 
 
-def find_round(out: Path, name: str, number: int) -> Path:
-    """Return the results directory of a round."""
-    return out / name / f"real-{number}"
+def record_server(name: str, args: argparse.Namespace) -> None:
+    """Record a server, unless it was."""
+    if find_trace(args.out, name).exists():
+        return
+    say(f"{name}: recording")
+    table = make_table(SERVERS[name], 1, args, [RECORDED])
+    run(args.out / name / "record", {**table, "record": {}}, "--no-report")
 
 
 def find_trace(out: Path, name: str) -> Path:
     """Return where the trace of a server is."""
-    return find_round(out, name, 1) / f"fidelity-1-{RECORDED}.trace"
+    return out / name / "record" / f"fidelity-{RECORDED}.trace"
 
 
 def run_replays(trace: Path, out: Path, blocks: int, mode: str = "fast") -> None:
@@ -206,7 +214,7 @@ def read_cells(name: str, out: Path) -> list[Cell]:
     for directory in sorted((out / name).glob("real-*/results.sqlite")):
         for allocator, peak, outside in list_real_peaks(load_campaign(directory.parent)):
             real.setdefault(allocator, []).append((peak, outside))
-    replays = {part: list_replayed_peaks(out / name / part) for part in PARTS[1:4]}
+    replays = {part: list_replayed_peaks(out / name / part) for part in PARTS[2:5]}
     return [
         Cell(
             server=SERVERS[name].title,
@@ -373,6 +381,8 @@ def main() -> int:
     args = parser.parse_args()
     args.out = args.out.absolute()
     parts, names = args.parts or PARTS, args.servers.split(",")
+    for name in names if "record" in parts else ():
+        record_server(name, args)
     for number in range(1, args.rounds + 1) if "real" in parts else ():
         for name in names:
             run_real(name, number, args)

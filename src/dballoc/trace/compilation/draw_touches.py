@@ -8,10 +8,10 @@ a second and longer is touched whole, any other up to its first 32 KiB. Small bl
 whole.
 
 The same size comes first because several buffers may come from one call site, of a wrapper of
-malloc's for one, and those of just one size are mostly for the same. The recorder also looks at the first block of each
-site and size class, so that rare ones have a sample. Those are drawn only where no other sample is:
-the first is often unlike the rest (a server's start), and a few wrong pages in each of a malloc's
-arenas are megabytes.
+malloc's for one, and those of just one size are mostly for the same. The recorder also looks at the
+first block of each site and size class, so that rare ones have a sample. Those are drawn only where
+no other sample is: the first is often unlike the rest (a server's start), and a few wrong pages in
+each of a malloc's arenas are megabytes.
 """
 
 from dataclasses import dataclass
