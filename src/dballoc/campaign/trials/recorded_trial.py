@@ -98,8 +98,8 @@ class _Marks:
 
 
 def measure_peak_heap(measured: TrialRecord) -> int | None:
-    """Return the peak heap of a trial in bytes: the high-water mark of its RSS, less what by its
-    ledger was not heap at rest after the load; None without a ledger.
+    """Return the peak heap of a trial in bytes: the most RSS that it had, less what by its ledger
+    was not heap at rest after the load; None without a ledger.
 
     The recorder changes the heap that it records: the blocks that it looks at are not the malloc's,
     so that glibc, for one, never learns from freeing the first large ones to keep them.
@@ -107,7 +107,9 @@ def measure_peak_heap(measured: TrialRecord) -> int | None:
     peak = measured.trial["rss_peak"]
     if peak is None or not measured.ledger:
         return None
-    return int(peak - sum(row["resident"] for row in measured.ledger if row["part"] != "heap"))
+    # What a malloc does when the clients leave comes after the last step's samples.
+    most = max([peak, *(mark["rss"] for mark in measured.marks)])
+    return int(most - sum(row["resident"] for row in measured.ledger if row["part"] != "heap"))
 
 
 def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:
