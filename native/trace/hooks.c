@@ -13,7 +13,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define SLOW static __attribute__((noinline))
-#define CALLER __builtin_return_address(0)
+#define PLACE sites_place(__builtin_return_address(0), __builtin_frame_address(0))
 
 static inline size_t product(size_t count, size_t size)
 {
@@ -94,7 +94,7 @@ DELETE_FUNCTIONS(CALL_DELETE)
         uint32_t site = 0;                                                                         \
         void *block = NULL;                                                                        \
         if (large_is(requested))                                                                   \
-            block = large_allocate(requested, ALIGNMENT_##name, CALLER, &site);                    \
+            block = large_allocate(requested, ALIGNMENT_##name, PLACE, &site);                     \
         if (block == NULL)                                                                         \
             block = call arguments;                                                                \
         if (block != NULL)                                                                         \
@@ -196,7 +196,7 @@ EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
     /* What it refuses is the next allocator's to say. */
     const bool is_valid = alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0;
     if (is_valid && large_is(size))
-        large = large_allocate(size, alignment, CALLER, &site);
+        large = large_allocate(size, alignment, PLACE, &site);
     if (large != NULL)
         *block = large;
     const int error = large != NULL ? 0 : next.posix_memalign(block, alignment, size);
@@ -228,7 +228,7 @@ static void *shrink_to_nothing(const void *block)
     return result;
 }
 
-static inline void *reallocate(void *block, size_t size, const void *caller)
+static inline void *reallocate(void *block, size_t size, uintptr_t place)
 {
     struct touched_block which;
     if (block != NULL && next_is_early(block))
@@ -242,7 +242,7 @@ static inline void *reallocate(void *block, size_t size, const void *caller)
         return moved;
     bool is_first = false;
     if (moved != NULL) {
-        const uint32_t site = large_is(size) ? sites_number(caller, size, &is_first) : 0;
+        const uint32_t site = large_is(size) ? sites_number(place, size, &is_first) : 0;
         record_realloc(before, block, moved, size, site);
     } else if (moved == NULL && size == 0 && block != NULL) { /* glibc's frees then */
         record_call(generation, FREE, before, block, 0);
@@ -253,7 +253,7 @@ static inline void *reallocate(void *block, size_t size, const void *caller)
 EXPORT void *realloc(void *block, size_t size);
 EXPORT void *realloc(void *block, size_t size)
 {
-    return reallocate(block, size, CALLER);
+    return reallocate(block, size, PLACE);
 }
 
 /* Not forwarded: glibc's calls realloc, which would lead here a second time. */
@@ -267,7 +267,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size)
     }
     if (next.realloc_before != NULL)
         return next.realloc_before(block, bytes);
-    return reallocate(block, bytes, CALLER);
+    return reallocate(block, bytes, PLACE);
 }
 
 EXPORT size_t malloc_usable_size(void *block);

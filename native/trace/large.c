@@ -7,14 +7,14 @@
 #include "recorder.h"
 #include "sites.h"
 
-void *large_allocate(size_t size, size_t alignment, const void *return_address, uint32_t *site)
+void *large_allocate(size_t size, size_t alignment, uintptr_t place, uint32_t *site)
 {
     struct thread *const self = &thread;
     *site = 0;
     if (self->busy != 0 || !recorder_is_on())
         return NULL;
     bool is_first = false;
-    *site = sites_number(return_address, size, &is_first);
+    *site = sites_number(place, size, &is_first);
     if (alignment > 4096)
         return NULL;
     return touches_allocate(&self->random, size, *site, is_first);
@@ -29,7 +29,7 @@ struct touched_pages {
 static void put_pages(
         struct encoder *to, const struct touched_block *which, const struct touched_pages *pages)
 {
-    event_put(to, TOUCHED, 0, which->site, which->size);
+    event_put(to, TOUCHED, which->is_first, which->site, which->size);
     for (size_t i = 0; i < pages->count; i++)
         event_put(to, RUN, 0, pages->runs[i].untouched, pages->runs[i].touched);
 }

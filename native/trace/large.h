@@ -15,9 +15,9 @@ static inline bool large_is(size_t size)
     return size >= TOUCHES_LEAST;
 }
 
-/* A block of ours for the call, NULL if it is the malloc's to give. Sets the call site's number, 0 if
- * nothing is recorded. */
-void *large_allocate(size_t size, size_t alignment, const void *return_address, uint32_t *site);
+/* A block of ours for the call from that place (see sites.h), NULL if it is the malloc's to give. Sets
+ * the place's number, 0 if nothing is recorded. */
+void *large_allocate(size_t size, size_t alignment, uintptr_t place, uint32_t *site);
 
 /* Frees and records a block of ours; false if it is none. */
 bool large_free(unsigned kind, const void *block, size_t size);

@@ -1,4 +1,4 @@
-/* The call sites of large blocks: a number for each return address. */
+/* The call sites of large blocks: a number for each place that a call comes from. */
 #ifndef DBALLOC_TRACE_SITES_H
 #define DBALLOC_TRACE_SITES_H
 
@@ -6,8 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Where a call comes from: its return address and, in the highest byte, how deep the stack is within
+ * a page. The address alone is often that of the program's one wrapper of malloc. Who called that is
+ * not known without walking the stack, but other ways to it have mostly other depths, and one way has
+ * the same in every thread whose stack begins a page. */
+static inline uintptr_t sites_place(const void *return_address, const void *frame)
+{
+    return (uintptr_t)return_address | ((uintptr_t)frame >> 4 & 255) << 56;
+}
+
 /* The site's number, from 1 on; 0 if the table is full. `is_first`: whether this is the first block
- * of its size, up to a power of two, from there. */
-uint32_t sites_number(const void *return_address, size_t size, bool *is_first);
+ * of its size class from there, of which an octave has four. */
+uint32_t sites_number(uintptr_t place, size_t size, bool *is_first);
 
 #endif

@@ -50,7 +50,7 @@ static uint64_t draw(uint64_t *random)
     return x * 0x2545F4914F6CDD1DU >> 32;
 }
 
-static bool insert(uintptr_t address, size_t size, uint32_t site)
+static bool insert(uintptr_t address, const struct touched_block *block)
 {
     for (uint32_t i = 0; i < WINDOW; i++) {
         struct entry *entry = &entries[(hash(address) + i) % ENTRIES];
@@ -58,7 +58,7 @@ static bool insert(uintptr_t address, size_t size, uint32_t site)
         if (!atomic_compare_exchange_strong_explicit(
                     &entry->address, &key, CHANGING, memory_order_acquire, memory_order_relaxed))
             continue;
-        entry->block = (struct touched_block){.size = size, .site = site};
+        entry->block = *block;
         atomic_store_explicit(&entry->address, address, memory_order_release);
         return true;
     }
@@ -92,7 +92,8 @@ void *touches_allocate(uint64_t *random, size_t size, uint32_t site, bool is_fir
     /* With huge pages, one touched byte would be 2 MiB of touched pages. */
     (void)madvise(block, bytes, MADV_NOHUGEPAGE);
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, block, bytes, "dballoc trace: a block");
-    if (!insert((uintptr_t)block, size, site)) {
+    const struct touched_block which = {.size = size, .site = site, .is_first = is_first};
+    if (!insert((uintptr_t)block, &which)) {
         (void)munmap(block, bytes);
         block = NULL;
     }

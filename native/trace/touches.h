@@ -18,6 +18,7 @@ enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 32 };
 struct touched_block {
     size_t size;
     uint32_t site;
+    bool is_first; /* chosen because it was the first of its kind, not drawn */
 };
 
 /* A block for a call from that site, zeroed; NULL if this one is the malloc's. */

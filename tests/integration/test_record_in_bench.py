@@ -31,6 +31,9 @@ def test_the_baselines_trace_is_replayed(
     names = [mark.name for mark in trace.marks]
     assert names[0] == "after-the-start"
     assert any(name.startswith("after-level-oltp_point_select") for name in names)
+    # What the server does when it is shut down is not in it.
+    assert trace.facts.ended_by == "asked"
+    assert 0 < trace.marks[-1].truth["heap_peak"] < trace.marks[-1].truth["rss_peak"] * 2
     for mark in trace.marks:
         assert 0 < mark.truth["heap"] < mark.truth["rss"], mark
     # The measured trials are not touched by it.

@@ -197,6 +197,30 @@ static void do_large(void)
     }
 }
 
+enum { WRAPPED = 20 * 4096 };
+
+// One wrapper of malloc for two callers: from here, all calls look alike.
+static __attribute__((noinline)) char *wrap(void)
+{
+    char *volatile block = malloc(WRAPPED);
+    return block;
+}
+
+static __attribute__((noinline)) void use_first_page(void)
+{
+    char *block = wrap();
+    block[0] = 1;
+    free(block);
+}
+
+static __attribute__((noinline)) void use_all_pages(void)
+{
+    volatile char deeper[200] = {0}; // as another function mostly is
+    char *block = wrap();
+    memset(block, deeper[100] + 1, WRAPPED);
+    free(block);
+}
+
 static void churn(long events)
 {
     static void *live[64];
@@ -266,6 +290,11 @@ static void run(const char *mode, long count)
         in_threads(THREADS, leave_late);
     } else if (strcmp(mode, "large") == 0) {
         do_large();
+    } else if (strcmp(mode, "wrapped") == 0) {
+        for (int i = 0; i < 200; i++) {
+            use_first_page();
+            use_all_pages();
+        }
     } else if (strcmp(mode, "signals") == 0) {
         signal(SIGUSR1, handle);
         for (int i = 0; i < 100; i++) {

@@ -130,7 +130,7 @@ static void *touch(void *number)
         struct touched_block which;
         bool is_first = false;
         const size_t size = (size_t)PAGES * 4096;
-        const uint32_t site = sites_number(&current[i % THREADS], size, &is_first);
+        const uint32_t site = sites_number((uintptr_t)&current[i % THREADS], size, &is_first);
         char *block = touches_allocate(&random, size, site, true);
         check(block != NULL && touches_is(block, &which) && which.size == size, "no block");
         block[4096 * 3] = block[4096 * 4] = block[4096 * 9] = 1;

@@ -17,7 +17,8 @@ from programs import LONGEST, Ready, compiled, starting
 from dballoc.allocators import find_library
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import RECORDER
-from dballoc.trace.model import EventKind, Recording
+from dballoc.trace.compilation.compile_recording import compile_recording
+from dballoc.trace.model import NONE, EventKind, Recording
 from dballoc.trace.recorder import recorder_client
 from dballoc.trace.recorder.recorder_client import Recorder
 from dballoc.trace.recording.read_recording import read_recording, verify_recording
@@ -172,11 +173,25 @@ def test_touched_pages_of_large_blocks(
     samples = [touch for touch in recording.touches if touch.size == 40 * 4096]
     # One in 32 of 400, and the first: none has a chance of 1 in 100,000.
     assert 1 <= len(samples) < 60
+    assert [touch.is_first for touch in samples].count(True) == 1
     assert {touch.runs for touch in samples} == {tuple((page, 1) for page in range(0, 40, 3))}
     [thread] = recording.threads
     sites = set(thread.site[thread.size == 40 * 4096].tolist())
     assert {touch.site for touch in samples} <= sites
     assert 0 not in sites
+
+
+def test_callers_of_a_wrapper_are_told_apart(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    run_program(program, environ(), "wrapped")
+    trace = compile_recording(read_only_one(tmp_path))
+    wrapped = np.flatnonzero(trace.objects.size == 20 * 4096)
+    touch = trace.objects.touch[wrapped]
+    # Their pages are drawn from other blocks, but none gets those of the other caller.
+    whole = touch == NONE
+    assert whole.tolist() == [False, True] * 200
+    assert {trace.touch_patterns[number] for number in touch[~whole]} == {((0, 1),)}
 
 
 def test_threads_that_come_and_go(program: Path, environ: Environ, tmp_path: Path) -> None:

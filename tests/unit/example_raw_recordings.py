@@ -39,9 +39,9 @@ class Encoder:
         self.stamp, self.place = stamp, address >> 3
         return self
 
-    def add(self, kind: int, number: int = 0, size: int = 0) -> "Encoder":
+    def add(self, kind: int, number: int = 0, size: int = 0, flag: int = 0) -> "Encoder":
         """Add what is no call."""
-        self.data += encode_record(kind, 0, number, size)
+        self.data += encode_record(kind, flag, number, size)
         return self
 
 
@@ -120,6 +120,6 @@ def make_example() -> bytes:
     split_buffer(recording, first, (), thread=0, events=6)
     split_buffer(recording, second, (), thread=1, events=2, dropped=3)
     recording.add(ChunkKind.MARK, b"load rss=5000 pss=4000", written=1600)
-    touched = Encoder(0).add(10, number=7, size=40960).add(11, number=0, size=10)
+    touched = Encoder(0).add(10, number=7, size=40960, flag=1).add(11, number=0, size=10)
     recording.add(ChunkKind.TOUCHES, bytes(touched.data))
     return bytes(recording.clock(3000, 52_000).end(dropped=4).data)

@@ -49,7 +49,7 @@ def test_every_record() -> None:
     assert second.kind.tolist() == [EventKind.CALLOC, EventKind.FREE_SIZED]
     assert recording.touches == (
         TouchSample(size=1 << 20, site=5, runs=((2, 3), (6, 1))),
-        TouchSample(size=40960, site=7, runs=((0, 10),)),
+        TouchSample(size=40960, site=7, runs=((0, 10),), is_first=True),
     )
     assert recording.marks == (Mark(time=600, name="load", truth={"rss": 5000, "pss": 4000}),)
     facts = recording.facts

@@ -190,6 +190,9 @@ def test_a_recorded_peak_needs_the_high_water_mark() -> None:
     # Never below what was seen at a mark.
     more = RecordedMark(t=1.0, name="x", truth={"heap": 99 * MIB, "rss": 100 * MIB})
     assert estimate_real_peak([more, full]) == 99 * MIB
+    # That of a start without the recorder, which changes the heap that it records.
+    clean = RecordedMark(t=2.0, name="y", truth={**REAL, "heap_peak": 90 * MIB})
+    assert estimate_real_peak([more, clean]) == 90 * MIB
 
 
 def test_without_a_high_water_mark_the_marks_are_compared(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from dballoc.trace.changes.compose_traces import Stretch, compose_traces
 from dballoc.trace.changes.compose_traces import count_events as estimate
 from dballoc.trace.changes.cut_trace import cut_trace
 from dballoc.trace.changes.day_file import read_day
+from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.changes.trace_parts import get_duration
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.figures.live_curve import compute_live_curve, sample_curve
 from dballoc.trace.model import NONE, EventKind, Mark, Trace
+from dballoc.trace.replay.check_trace import find_shared_objects
 from dballoc.trace.trace_file.check_trace import check_trace
 
 M, C, R, F = EventKind.MALLOC, EventKind.CALLOC, EventKind.REALLOC, EventKind.FREE
@@ -263,3 +265,35 @@ class TestDayFile:
         with pytest.raises(UsageError, match=complaint) as caught:
             read_day(path)
         assert str(caught.value).startswith(f"{path}: ")
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1000), resolution=st.sampled_from([1, 40, 500]))
+def test_shuffled_lifetimes_keep_what_a_histogram_keeps(seed: int, resolution: int) -> None:
+    trace = make_trace(seed, resolution=resolution)
+    shuffled = shuffle_lifetimes(trace, seed)
+    check_trace(shuffled.threads, shuffled.objects)
+    find_shared_objects(shuffled)  # refuses a free before its allocation in its own thread
+    assert count_events(shuffled) == count_events(trace)
+    before, after = compute_live_curve(trace), compute_live_curve(shuffled)
+    assert np.array_equal(before.blocks, after.blocks)
+    for thread, other in zip(trace.threads, shuffled.threads, strict=True):
+        assert np.array_equal(thread.object, other.object)
+        assert np.array_equal(thread.time, other.time)
+        assert np.array_equal(thread.freed == NONE, other.freed == NONE)
+    for column in ("size", "allocated_by"):
+        assert np.array_equal(getattr(trace.objects, column), getattr(shuffled.objects, column))
+    owner, by = trace.objects.allocated_by, trace.objects.freed_by
+    pairs = sorted(zip(owner.tolist(), by.tolist(), strict=True))
+    others = shuffled.objects.freed_by.tolist()
+    assert sorted(zip(owner.tolist(), others, strict=True)) == pairs
+
+
+def test_shuffled_lifetimes_differ_by_seed() -> None:
+    trace = make_trace(3, calls=2000)
+    first, again, other = (
+        np.concatenate([thread.freed for thread in shuffle_lifetimes(trace, seed).threads])
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)

@@ -203,6 +203,23 @@ class TestTouches:
         shares = np.bincount(trace.objects.touch) / 400
         assert 0.4 < shares.max() < 0.6
 
+    def test_a_sample_of_the_same_size_goes_before_one_of_the_class(self) -> None:
+        samples = (
+            TouchSample(size=65536, site=7, runs=((0, 17),)),
+            TouchSample(size=65_600, site=7, runs=((0, 2),)),
+        )
+        trace = compile_recording(make_recording(self.rows(65_600, 400, 7), touches=samples))
+        assert {trace.touch_patterns[i] for i in trace.objects.touch} == {((0, 2),)}
+
+    def test_a_first_block_stands_for_others_only_where_no_other_sample_is(self) -> None:
+        first = TouchSample(size=65_600, site=7, runs=((0, 9),), is_first=True)
+        drawn = TouchSample(size=65_600, site=7, runs=((0, 2),))
+        rows = self.rows(65_600, 400, 7)
+        for samples, runs in (((first,), (0, 9)), ((first, drawn), (0, 2))):
+            trace = compile_recording(make_recording(rows, touches=samples))
+            assert {trace.touch_patterns[i] for i in trace.objects.touch} == {(runs,)}
+            assert trace.compiled.touched_by_site == 400
+
     def test_the_same_seed_draws_the_same(self) -> None:
         samples = tuple(TouchSample(size=65536, site=0, runs=((i, 1),)) for i in range(9))
         recording = make_recording(self.rows(65536, 50, 0), touches=samples)

@@ -54,7 +54,12 @@ class SoloBlocks:
                 solo_trial.run_heap_profile(session.trial_context, slot, template, trial.directory)
             if is_recorded(setting.experiment, slot) and record.trial["outcome"] == "ok":
                 recorded_trial.run_recording(
-                    session.trial_context, slot, template, trial.directory, session.directory.path
+                    session.trial_context,
+                    slot,
+                    template,
+                    trial.directory,
+                    session.directory.path,
+                    measured=record,
                 )
             self._results.add_trial(slot, record)
             levels = [step for step in record.steps if step["kind"] == "level"]

@@ -62,11 +62,14 @@ class TouchSample:
     """Which pages of one large block had been touched when it was freed.
 
     ``runs`` are pairs of first page and number of pages, in pages of the recorded machine.
+    ``is_first``: it was looked at because it was the first of its site and size class, so it need
+    not be like the others; else it was drawn at random.
     """
 
     size: int
     site: int
     runs: tuple[tuple[int, int], ...]
+    is_first: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

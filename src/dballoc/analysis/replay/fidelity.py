@@ -11,8 +11,8 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
 
 # The names of what is measured at a mark: resident bytes, those of malloc's memory among them, and
-# the most resident bytes since the mark before.
-RSS, HEAP, RSS_PEAK = "rss", "heap", "rss_peak"
+# the most resident bytes since the mark before; and the peak heap of a start without the recorder.
+RSS, HEAP, RSS_PEAK, HEAP_PEAK = "rss", "heap", "rss_peak", "heap_peak"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,8 @@ class MarkFidelity:
 class Fidelity:
     """The replay under the recorded malloc, as ``variant``, beside the recorded process: peak heap,
     in bytes, and the heap at the marks. ``peak_is_estimated``: whether the real peak is the
-    high-water mark of RSS less what was not heap; else it is the most at any mark, on both sides.
+    high-water mark of RSS less what was not heap, of a start without the recorder where there was
+    one; else it is the most at any mark, on both sides.
     """
 
     variant: str
@@ -79,9 +80,13 @@ def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
 
 
 def estimate_real_peak(marks: list[RecordedMark]) -> int | None:
-    """Return the recorded process's peak heap in bytes: the high-water mark of its RSS, less what
-    of RSS was not heap at the mark. None where no high-water mark was taken.
+    """Return the process's peak heap in bytes: that of a start without the recorder, which is not
+    changed by it; else the high-water mark of the recorded one's RSS, less what of RSS was not heap
+    at the mark. None where neither was measured.
     """
+    for mark in marks:
+        if mark.truth.get(HEAP_PEAK, 0) > 0:
+            return mark.truth[HEAP_PEAK]
     peaks = [
         m.truth[RSS_PEAK] - (m.truth[RSS] - m.truth[HEAP])
         for m in marks

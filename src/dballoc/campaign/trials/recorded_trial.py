@@ -14,6 +14,7 @@ from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.servers.private.data_template import Template
+from dballoc.store.results import TrialRecord
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.recording.read_recording import read_recording
@@ -21,19 +22,27 @@ from dballoc.trace.trace_file.write_trace import write_trace
 
 
 def run_recording(
-    context: TrialContext, slot: Slot, template: Template, directory: Path, results: Path
+    context: TrialContext,
+    slot: Slot,
+    template: Template,
+    directory: Path,
+    results: Path,
+    *,
+    measured: TrialRecord,
 ) -> None:
     """Start the variant once more under the recorder, with the steps of a trial, and keep the trace
-    in ``results``, unless it is there already. A fault does not count, and is told. Interrupted and
-    OSError as for :func:`dballoc.campaign.trials.solo_trial.run_trial`.
+    in ``results``, unless it is there already. It ends with the last step: what a server does when
+    it is shut down is not what it runs with. ``measured``: the variant's trial without the
+    recorder. A fault does not count, and is told. Interrupted and OSError as for
+    :func:`dballoc.campaign.trials.solo_trial.run_trial`.
     """
     target = results / name_trace(context.setting.experiment, slot.variant)
     if target.exists():
         return
     raw = directory / "recording"
     raw.mkdir()
-    marks = _Marks(raw)
     steps = plan_recorded_steps(context, slot)
+    marks = _Marks(steps[-1], measure_peak_heap(measured))
     trial = solo_trial.SoloTrial(
         context, slot, template, raw, instrument="recorder", steps=steps, watch=marks.take
     )
@@ -63,10 +72,13 @@ def plan_recorded_steps(context: TrialContext, slot: Slot) -> list[Step]:
 
 
 class _Marks:
-    """Takes a mark after the start and after each step."""
+    """Takes a mark after the start and after each step, and ends the recording after the ``last``.
+    ``peak_heap``: that of the server without the recorder, bytes; None if it is not known.
+    """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, last: Step, peak_heap: int | None) -> None:
+        self._last = last
+        self._peak_heap = peak_heap
 
     def take(self, life: ServerLife, step: Step | None, peak: int) -> None:
         """Measure the server, which is at rest, and put that into the recording. ``peak``: RSS at
@@ -75,9 +87,29 @@ class _Marks:
         name = "-".join(f"after {step.title if step else 'the start'}".split())
         try:
             recorder = find_recorder_of_process(life.running.pid)
-            recorder.mark(name, measure_truth(life, recorder, peak))
+            truth = measure_truth(life, recorder, peak)
+            if step is self._last and self._peak_heap is not None:
+                truth["heap_peak"] = self._peak_heap
+            recorder.mark(name, truth)
+            if step is self._last:
+                recorder.stop()
         except (Failure, UsageError) as error:
             life.context.observer.notice(f"{life.prepared.variant.name}, {name}: {error}")
+
+
+def measure_peak_heap(measured: TrialRecord) -> int | None:
+    """Return the peak heap of a trial in bytes: the most RSS that it had, less what by its ledger
+    was not heap at rest after the load; None without a ledger.
+
+    The recorder changes the heap that it records: the blocks that it looks at are not the malloc's,
+    so that glibc, for one, never learns from freeing the first large ones to keep them.
+    """
+    peak = measured.trial["rss_peak"]
+    if peak is None or not measured.ledger:
+        return None
+    # What a malloc does when the clients leave comes after the last step's samples.
+    most = max([peak, *(mark["rss"] for mark in measured.marks)])
+    return int(most - sum(row["resident"] for row in measured.ledger if row["part"] != "heap"))
 
 
 def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:

@@ -1,10 +1,17 @@
 """Which pages of each large block are touched, drawn from the samples of a recording. Pure.
 
 A recorder serves one in so many large blocks from memory of its own, and reads at their ends which
-pages were ever touched. Every other large block gets the pages of such a sample, drawn at random
-from those of the same call site and size class; where there is none, of the same size class; where
-there is none either, by a rule: a block that lives for a second and longer is touched whole, any
-other up to its first 32 KiB. Small blocks are touched whole.
+pages were ever touched. Every large block gets the pages of such a sample, drawn at random from
+those of the same call site and size; where there is none, of the same site and size class; where
+there is none, of the same size class; where there is none either, by a rule: a block that lives for
+a second and longer is touched whole, any other up to its first 32 KiB. Small blocks are touched
+whole.
+
+The same size comes first because several buffers may come from one call site, of a wrapper of
+malloc's for one, and those of just one size are mostly for the same. The recorder also looks at the
+first block of each site and size class, so that rare ones have a sample. Those are drawn only where
+no other sample is: the first is often unlike the rest (a server's start), and a few wrong pages in
+each of a malloc's arenas are megabytes.
 """
 
 from dataclasses import dataclass
@@ -51,16 +58,25 @@ def draw_touches(
     classes = classify_sizes(sizes)
     sample_sizes = np.array([sample.size for sample in recording.touches], np.uint64)
     sample_sites = np.array([sample.site for sample in recording.touches], np.uint64)
+    is_first = np.array([sample.is_first for sample in recording.touches], bool)
     sample_classes = classify_sizes(sample_sizes)
+    # Sizes by their place among all, so that a site and a size fit into a key.
+    ranks = np.unique(np.concatenate([sizes, sample_sizes]), return_inverse=True)[1]
     random = np.random.default_rng(seed)
     chosen = np.full(len(large), NONE, np.int64)
     counts = []
     for keys, sample_keys in (
+        (
+            _join_keys(sites[large], ranks[: len(large)]),
+            _join_keys(sample_sites, ranks[len(large) :]),
+        ),
         (_join_keys(sites[large], classes), _join_keys(sample_sites, sample_classes)),
         (classes, sample_classes),
     ):
-        open_places = np.flatnonzero(chosen == NONE)
-        chosen[open_places] = _draw_samples(keys[open_places], sample_keys, random)
+        for usable in (np.flatnonzero(~is_first), np.flatnonzero(is_first)):
+            open_places = np.flatnonzero(chosen == NONE)
+            drawn = _draw_samples(keys[open_places], sample_keys[usable], random)
+            chosen[open_places] = np.where(drawn != NONE, np.append(usable, NONE)[drawn], NONE)
         counts.append(int(np.count_nonzero(chosen != NONE)))
     pages = _count_pages(sizes, recording.facts.page_size)
     numbers, patterns = _share_patterns(
@@ -71,9 +87,9 @@ def draw_touches(
     return TouchDraw(
         touch=touch,
         patterns=patterns,
-        by_site=counts[0],
-        by_size=counts[1] - counts[0],
-        by_rule=len(large) - counts[1],
+        by_site=counts[1],
+        by_size=counts[2] - counts[1],
+        by_rule=len(large) - counts[2],
     )
 
 
@@ -85,8 +101,8 @@ def classify_sizes(sizes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return (exponent * 4 + np.floor((mantissa - 0.5) * 8)).astype(np.uint64)
 
 
-def _join_keys(sites: NDArray, classes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return sites.astype(np.uint64) << np.uint64(16) | classes
+def _join_keys(sites: NDArray, numbers: NDArray) -> NDArray[np.uint64]:
+    return sites.astype(np.uint64) << np.uint64(32) | numbers.astype(np.uint64)
 
 
 def _count_pages(sizes: NDArray[np.uint64], page_size: int) -> NDArray[np.int64]:

@@ -26,8 +26,8 @@ _MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)], dtype=np.uint64)
 class EventRecords:
     """Records, one element each, in the order of their buffers and within them. ``buffer``: index
     of its buffer. ``stamp``: of a call. ``number``: of a call its block's address; of TOUCHED and
-    RUN what they have in its place. ``damaged``: buffers whose rest was left out, because it holds
-    no records.
+    RUN what they have in its place. ``flag``: of what is no call the lowest three bits of its time.
+    ``damaged``: buffers whose rest was left out, because it holds no records.
     """
 
     kind: NDArray[np.uint8]
@@ -35,6 +35,7 @@ class EventRecords:
     stamp: NDArray[np.uint64]
     number: NDArray[np.uint64]
     size: NDArray[np.uint64]
+    flag: NDArray[np.uint8]
     damaged: int
 
 
@@ -57,7 +58,8 @@ def decode_records(
         at += length
     time, number, size = values
     is_call = kind < _FIRST_WITHOUT_TIME
-    time = np.where(is_call, time << 3 | (head >> 13).astype(np.uint64), 0).astype(np.uint64)
+    low = head >> 13
+    time = np.where(is_call, time << 3 | low.astype(np.uint64), 0).astype(np.uint64)
     change = np.where(is_call, number >> 1 ^ (0 - (number & 1)), 0).astype(np.uint64)
     counts = np.diff(np.searchsorted(positions, np.append(starts, len(data))))
     buffer = np.repeat(np.arange(len(starts)), counts)
@@ -69,6 +71,7 @@ def decode_records(
         stamp=stamp,
         number=np.where(is_call, place << 3, number),
         size=size,
+        flag=np.where(is_call, 0, low).astype(np.uint8),
         damaged=damaged,
     )
 

@@ -112,5 +112,12 @@ def gather_touches(records: EventRecords, most: int) -> list[TouchSample]:
             pairs.append((pages, count))
             pages += count
         site = min(int(records.number[head]), 2**32 - 1)
-        samples.append(TouchSample(size=int(records.size[head]), site=site, runs=tuple(pairs)))
+        samples.append(
+            TouchSample(
+                size=int(records.size[head]),
+                site=site,
+                runs=tuple(pairs),
+                is_first=bool(records.flag[head]),
+            )
+        )
     return samples
