@@ -33,6 +33,8 @@ FLAGS: dict[str, Any] = {
     "preload": None,
     "sweep": None,
     "baseline": None,
+    "glibc": None,
+    "thp": None,
     "mode": "fast",
     "speed": None,
     "touch": "recorded",
@@ -79,6 +81,19 @@ def test_a_malloc_of_ones_own_beside_glibc() -> None:
     assert model.find("mine").preload == ["/opt/libmine.so.2"]
     assert build(allocators="jemalloc").baseline == "jemalloc"
     assert build(baseline="jemalloc").baseline == "jemalloc"
+
+
+def test_every_malloc_under_every_mode_of_thp() -> None:
+    [glibc, jemalloc] = build(thp="always").variant
+    assert (glibc.name, glibc.thp, jemalloc.name, jemalloc.thp) == (
+        "glibc", "always", "jemalloc", "always",
+    )  # fmt: skip
+    model = build(allocators="jemalloc,glibc", thp="never,always")
+    assert [v.name for v in model.variant] == [
+        "jemalloc-thp=never", "glibc-thp=never", "jemalloc-thp=always", "glibc-thp=always",
+    ]  # fmt: skip
+    assert model.baseline == "glibc-thp=never"
+    assert build(glibc="2.41").server.glibc == "2.41"
 
 
 def test_settings_of_a_malloc_are_swept() -> None:

@@ -52,6 +52,20 @@ Touch = Annotated[
 Idle = Annotated[
     str, typer.Option(metavar="TIME", help="Rest after the last event, before the idle heap.")
 ]
+Glibc = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION", help="Replay every malloc on this C library, as dballoc fetch has it."
+    ),
+]
+Thp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE,…",
+        help="Every malloc under each of these modes of transparent huge pages: always, madvise, "
+        "never; default: the host's.",
+    ),
+]
 Baseline = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +88,8 @@ def replay(
     preload: Preloads = None,
     sweep: flags.Sweeps = None,
     baseline: Baseline = None,
+    glibc: Glibc = None,
+    thp: Thp = None,
     mode: Mode = "fast",
     speed: Speed = None,
     touch: Touch = "recorded",
