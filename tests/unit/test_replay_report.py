@@ -132,6 +132,37 @@ def test_every_output_is_written_and_speaks_of_heaps(tmp_path: Path) -> None:
     }
 
 
+def make_days(count: int) -> list[dict[str, object]]:
+    return [{"t": float(n), "name": f"day {n}/{count}", "truth": {}} for n in range(1, count + 1)]
+
+
+def test_what_each_malloc_creeps_from_day_to_day(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r", marks=make_days(8))
+    page = report(directory)
+    assert page.answer.notes[0].startswith(
+        "From one day to the next, of 8 days: glibc creeps by 2.01 MiB [2.00 MiB, 2.01 MiB]; "
+        "mimalloc shrinks by 1.00 MiB [1.00 MiB, 1.01 MiB]; jemalloc is not seen to creep, at most"
+    )
+    section = next(s for s in page.sections if s.key == "growth")
+    assert section.title == "Growth from day to day"
+    assert "does not keep the clock: jemalloc and mimalloc" in section.text[1]
+    assert [row[0] for row in section.tables[0].rows] == ["glibc", "jemalloc", "mimalloc"]
+    assert section.tables[0].rows[0][4] == "12"
+    write_report_outputs(directory)
+    assert (directory / "charts" / "replay-growth.svg").exists()
+
+
+def test_growth_needs_days_and_a_recording_from_the_start(tmp_path: Path) -> None:
+    few = report(build_replays(tmp_path / "few", marks=make_days(4)))
+    late = report(build_replays(tmp_path / "late", marks=make_days(8), from_start=False))
+    for page in (few, late):
+        assert "growth" not in {s.key for s in page.sections}
+        assert not any("From one day" in note for note in page.answer.notes)
+    one = report(build_replays(tmp_path / "one", blocks=1, marks=make_days(8)))
+    assert "jemalloc changes by" in one.answer.notes[0]
+    assert "in its one replay" in one.answer.notes[0]
+
+
 def test_the_terminal_shows_the_answer_first(tmp_path: Path) -> None:
     console = Console(record=True, width=100)
     print_answer(console, build_replays(tmp_path / "r"))

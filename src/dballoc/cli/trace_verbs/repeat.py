@@ -25,6 +25,14 @@ def repeat(
     times: Annotated[
         int | None, typer.Option(help="Of a trace: how often.", min=1, max=MOST_TIMES)
     ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            help="Of the stretches of a day: how many such days follow one another.",
+            min=1,
+            max=MOST_TIMES,
+        ),
+    ] = None,
     leftovers: Annotated[
         Leftovers | None,
         typer.Option(
@@ -42,20 +50,23 @@ def repeat(
         if times is not None:
             raise UsageError(f"--times: {file} says how often each stretch is repeated")
         day = read_day(file)
+        day = day.model_copy(update={"days": day.days if days is None else days})
         traces = {row.trace: file.parent / row.trace for row in day.stretch}
     else:
+        if days is not None:
+            raise UsageError(f"--days: {file} is a trace, and no day of stretches; give --times")
         if times is None:
             raise UsageError(f"--times: how often is {file} to be repeated?")
         day = Day(stretch=[StretchRow(trace=str(file), times=times, mark=file.stem)])
         traces = {str(file): file}
     sources = {name: read_trace(path) for name, path in traces.items()}
     stretches = [_cut_stretch(row, sources[row.trace]) for row in day.stretch]
-    events = count_events(stretches)
+    events = day.days * count_events(stretches)
     if events > LIMITS.events:
         raise UsageError(
             f"{file}: comes to {events:,} events; a trace has at most {LIMITS.events:,}"
         )
-    write_and_tell(compose_traces(stretches, leftovers or day.leftovers), out)
+    write_and_tell(compose_traces(stretches, leftovers or day.leftovers, day.days), out)
 
 
 def _cut_stretch(row: StretchRow, source: Trace) -> Stretch:

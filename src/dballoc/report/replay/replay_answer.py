@@ -33,16 +33,21 @@ def compose_replay_answer(
     baseline: str,
     progress: Progress,
     fidelity: Fidelity | None,
+    growth: str | None = None,
 ) -> Answer:
     """Say what the replays show, and no more than that. ``averages``: of
-    :func:`dballoc.analysis.replay.replay_tables.average_replays`.
+    :func:`dballoc.analysis.replay.replay_tables.average_replays`; ``growth``: a sentence on how far
+    the mallocs creep.
     """
     headline = compose_replay_headline(facts, averages, comparisons, baseline, fidelity)
     return Answer(
         headline=headline if progress.final else f"So far: {headline}",
         reason=_explain(facts, comparisons, recommendation, baseline, progress),
         table=_make_table(comparisons, recommendation),
-        notes=list_notes(facts, comparisons, baseline, progress, fidelity),
+        notes=[
+            *([growth] if growth else []),
+            *list_notes(facts, comparisons, baseline, progress, fidelity),
+        ],
     )
 
 

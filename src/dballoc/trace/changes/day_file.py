@@ -1,6 +1,7 @@
 """Read a day's TOML file: which stretches of which traces follow one another.
 
-``leftovers`` is ``free`` (default) or ``keep``, see ``compose_traces.py``; each ``[[stretch]]`` has
+``days`` is how often all of them follow one another (1 by default), ``leftovers`` ``free``
+(default) or ``keep``, see ``compose_traces.py``; each ``[[stretch]]`` has
 ``trace``, a path from the file's own directory, and may have ``from`` and ``to`` (durations),
 ``times`` and ``mark``, a name.
 """
@@ -33,6 +34,7 @@ class Day(BaseModel):
     """A day's file."""
 
     model_config = ConfigDict(extra="forbid")
+    days: Annotated[int, Field(ge=1, le=MOST_TIMES, strict=True)] = 1
     leftovers: Leftovers = "free"
     stretch: Annotated[list[StretchRow], Field(min_length=1, max_length=1000)]
 
