@@ -142,7 +142,7 @@ def test_repeat_a_day(
     repeat.repeat(day, out, days=3)
     names = [mark.name for mark in read_trace(out).marks]
     assert names == [n for i in (1, 2, 3) for n in (f"day {i}/3", "load 1/2", "load 2/2", "dump")]
-    with pytest.raises(UsageError, match="--days: .* is a trace, and no day"):
+    with pytest.raises(UsageError, match=r"--days: .* is a trace, and no day"):
         repeat.repeat(tmp_path / "load.trace", out, days=2)
     with pytest.raises(UsageError, match=r"--times: .*day\.toml says how often"):
         repeat.repeat(day, out, times=2)

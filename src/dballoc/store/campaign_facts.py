@@ -177,6 +177,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "workloads": TypeAdapter(dict[str, _Workload]),
     "imported": TypeAdapter(_Imported),
     "options": TypeAdapter(dict[str, str]),
+    "starts": TypeAdapter(dict[str, _Size]),
     "option_defaults": TypeAdapter(dict[str, str]),
     "procedure_version": TypeAdapter(Literal[1, 2]),
     "decided": TypeAdapter(dict[Literal["solo", "duet"], _Count]),

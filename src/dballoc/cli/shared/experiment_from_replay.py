@@ -99,8 +99,8 @@ def _spread_modes(variants: list[dict[str, Any]], modes: list[str]) -> list[dict
 
 def _choose_baseline(variants: list[dict[str, Any]]) -> str:
     """Return the name of the first that is glibc without a version, else of the first."""
-    own = [v["name"] for v in variants if not {"allocator", "preload"} & v.keys()]
-    return str([*own, variants[0]["name"]][0])
+    plain = [v["name"] for v in variants if not {"allocator", "preload"} & v.keys()]
+    return str([*plain, variants[0]["name"]][0])
 
 
 def _refuse_server_settings(sweeps: list[experiment_from_flags.Sweep]) -> None:
