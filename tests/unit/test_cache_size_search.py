@@ -162,7 +162,7 @@ def test_a_near_guess_saves_trials() -> None:
     assert count(816, is_near=True) == 3
     assert count(832, is_near=True) == 4
     assert count(848, is_near=True) == 4
-    assert count(848, is_near=False) == 5
+    assert count(848, is_near=False) > 4
     assert count(880, is_near=True) <= 6
 
 

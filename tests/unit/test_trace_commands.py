@@ -90,6 +90,9 @@ def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> Non
     cut.cut(path, out, "500ms", "1s")
     assert "events of" in capsys.readouterr().out
     assert read_trace(out).facts.seconds == 0.5
+    cut.cut(path, out, "begin", "end")
+    marks = {mark.name: mark.time for mark in read_trace(path).marks}
+    assert read_trace(out).facts.seconds == (marks["end"] - marks["begin"]) / 1e9
     cut.cut(path, out)
     source, whole = read_trace(path), read_trace(out)
     assert_equal_traces(replace(whole, compiled=source.compiled), source)
@@ -97,7 +100,7 @@ def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> Non
         ("1s", "1s", "is not before the stretch's end"),
         ("2400ms", None, "the last event of .* is at 2.3"),
         ("1", None, "--from: '1' is not a duration"),
-        ("1s", "later", "--to: 'later' is not a duration"),
+        ("1s", "later", "--to: no mark 'later'; there are begin, end"),
     ):
         with pytest.raises(UsageError, match=complaint):
             cut.cut(path, out, begin, end)
@@ -149,6 +152,11 @@ def test_repeat_a_day(
     day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "1h"\n')
     with pytest.raises(UsageError, match=r"load\.trace: there is nothing from 3600 s"):
         repeat.repeat(day, out)
+    day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "noon"\nto = "end"\n')
+    with pytest.raises(UsageError, match=r"load\.trace: no mark 'noon'; there are begin, end"):
+        repeat.repeat(day, out)
+    day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "begin"\nto = "end"\n')
+    repeat.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "none.trace"\n')
     with pytest.raises(UsageError, match=r"none\.trace: there is no such file"):
         repeat.repeat(day, out)

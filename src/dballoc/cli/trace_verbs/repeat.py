@@ -11,6 +11,7 @@ from dballoc.errors import UsageError
 from dballoc.trace.changes.compose_traces import Leftovers, Stretch, compose_traces, count_events
 from dballoc.trace.changes.cut_trace import cut_trace
 from dballoc.trace.changes.day_file import MOST_TIMES, Day, StretchRow, read_day
+from dballoc.trace.changes.moments import find_moment
 from dballoc.trace.changes.trace_parts import get_duration
 from dballoc.trace.model import Trace
 from dballoc.trace.trace_file.read_trace import LIMITS, read_trace
@@ -70,12 +71,11 @@ def repeat(
 
 
 def _cut_stretch(row: StretchRow, source: Trace) -> Stretch:
-    begin = round(row.begin * 1e9)
-    end = get_duration(source) if row.end is None else round(row.end * 1e9)
+    name = safe(row.trace)
+    begin = find_moment(source, row.begin, name)
+    end = get_duration(source) if row.end is None else find_moment(source, row.end, name)
     if not begin < end or begin >= get_duration(source):
-        raise UsageError(
-            f"{safe(row.trace)}: there is nothing from {begin / 1e9:g} s to {end / 1e9:g} s"
-        )
+        raise UsageError(f"{name}: there is nothing from {begin / 1e9:g} s to {end / 1e9:g} s")
     is_complete = begin == 0 and end >= get_duration(source)
     return Stretch(
         name=row.mark or Path(row.trace).stem,
