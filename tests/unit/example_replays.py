@@ -169,10 +169,12 @@ def build_replays(
     }
     described.pop("sysbench")
     summary = summary_of(json.loads(described[REPLAY]))
+    window = tuple(fact["window"]) if fact.get("window") else None
     results = Results.create(directory, described, [variant_row(v.name) for v in chosen.variant])
     for block in range(1, blocks + 1):
         for slot in schedule.order_block(chosen, block):
-            results.add_trial(slot, fault() if slot.variant in faulty else record(slot, summary))
+            kept = fault() if slot.variant in faulty else record(slot, summary, window)
+            results.add_trial(slot, kept)
         results.add_block({"design": "solo", **block_row(block), "disturbed": None})
     results.close()
     return directory
@@ -189,7 +191,9 @@ def summary_of(fact: dict[str, Any]) -> TraceSummary:
     )
 
 
-def record(slot: schedule.Slot, summary: TraceSummary) -> TrialRecord:
+def record(
+    slot: schedule.Slot, summary: TraceSummary, window: tuple[float, float] | None
+) -> TrialRecord:
     """A replay's record, whose figures differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
     blank = {"started": 1.0, "ended": 3.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0}
@@ -205,4 +209,4 @@ def record(slot: schedule.Slot, summary: TraceSummary) -> TrialRecord:
             for number, mark in enumerate(summary.marks)
         )
         replayed = replace(replayed, figures=replace(replayed.figures, moments=moments))
-    return fill_record(TrialRecord(trial=blank), replayed, summary, 1.0)
+    return fill_record(TrialRecord(trial=blank), replayed, summary, 1.0, window)

@@ -3,10 +3,11 @@
 import csv
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from example_replays import PEAKS, REAL, build_replays, replay_fact
+from example_replays import PEAKS, REAL, build_replays, replay_fact, result
 from example_results import MIB
 from rich.console import Console
 
@@ -23,6 +24,7 @@ from dballoc.analysis.replay.replay_tables import (
     average_replays,
 )
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
 from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
@@ -130,6 +132,31 @@ def test_every_output_is_written_and_speaks_of_heaps(tmp_path: Path) -> None:
         "replay-fragmentation",
         "replay-peaks",
     }
+
+
+def test_the_peak_of_a_stretch(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r", window=[2.0, 8.0]))
+    assert page.answer.headline.startswith(
+        "jemalloc has the least peak heap from 2.00 s to 8.00 s of the trace, 64.3 MiB"
+    )
+    # Compared at the mark within it; the high-water mark is not of that stretch.
+    assert "the peak is 12.9 % above" in page.answer.headline
+    assert any("everything else is of all of it" in note for note in page.answer.notes)
+    table = page.sections[0].tables[0]
+    assert {row[table.columns.index("peak ÷ live bytes")] for row in table.rows} == {"–"}
+
+
+def test_a_stretchs_peak_is_of_what_is_wholly_in_it() -> None:
+    figures = result("glibc").figures
+    assert figures
+    curve = replace(figures.curve, time=(10**9, 2 * 10**9, 3 * 10**9), heap=(9, 5, 7))
+    moments = (replace(figures.moments[0], time=2 * 10**9, heap=6),)
+    figures = replace(figures, curve=curve, moments=moments)
+    assert find_peak_within(figures, (0.0, 9.0)) == 9
+    assert find_peak_within(figures, (0.9, 2.0)) == 6
+    assert find_peak_within(figures, (1.5, 3.0)) == 7
+    assert find_peak_within(figures, (2.5, 2.9)) == 7
+    assert find_peak_within(figures, (8.0, 9.0)) == 0
 
 
 def make_days(count: int) -> list[dict[str, object]]:

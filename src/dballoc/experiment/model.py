@@ -292,12 +292,21 @@ class Fit(_Table):
 
 class TraceReplay(TraceFile):
     """``dballoc replay``: the trace; how fast it is replayed (``fast``: as its order allows;
-    ``timed``: at ``speed`` times the recorded pace); which pages of a block are touched.
+    ``timed``: at ``speed`` times the recorded pace); which pages of a block are touched; the
+    ``window``, in seconds of the trace, whose peak heap is judged (None: all of it).
     """
 
     mode: Literal["fast", "timed"] = "fast"
     speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
     touch: TouchMode = "recorded"
+    window: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] | None = None
+
+    @field_validator("window")
+    @classmethod
+    def _check_window(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not value[0] < value[1]:
+            raise ValueError("it ends before it begins")
+        return value
 
 
 class RecordTrace(_Table):

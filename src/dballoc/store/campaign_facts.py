@@ -164,6 +164,8 @@ class _Replay(_Form):
     mode: Literal["fast", "timed"]
     speed: _Amount
     touch: str
+    # Seconds of the trace whose peak heap is judged.
+    window: Annotated[list[_Amount], Field(min_length=2, max_length=2)] | None = None
     # The variants whose malloc gives memory back by the clock.
     decaying: list[str] = []
 

@@ -97,7 +97,9 @@ class ReplayBlocks:
         if result.figures and (difference := find_difference(result.figures, self._expected)):
             fault = ReplayFault(kind="not proved", text=f"not what the trace says: {difference}")
             result = replace(result, figures=None, fault=fault)
-        fill_record(record, result, setting.trace, setting.experiment.time.idle)
+        experiment = setting.experiment
+        assert experiment.replay
+        fill_record(record, result, setting.trace, experiment.time.idle, experiment.replay.window)
         record.trial["ended"] = time.time()
         return record
 

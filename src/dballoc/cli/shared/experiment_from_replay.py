@@ -18,9 +18,15 @@ _LONGEST = 64
 _WHERE = "command line"
 
 
-def build_replay_experiment(arguments: Mapping[str, Any], sha256: str, threads: int) -> Experiment:
+def build_replay_experiment(
+    arguments: Mapping[str, Any],
+    sha256: str,
+    threads: int,
+    window: tuple[float, float] | None = None,
+) -> Experiment:
     """Return the experiment that the verb's ``arguments`` describe, of a trace with that hash and
-    so many threads. UsageError, in one line, for what cannot be.
+    so many threads, judged within a ``window`` of it in seconds. UsageError, in one line, for what
+    cannot be.
     """
     trace: Path = arguments["trace"]
     speed, mode = arguments["speed"], arguments["mode"]
@@ -46,6 +52,7 @@ def build_replay_experiment(arguments: Mapping[str, Any], sha256: str, threads: 
             "mode": mode,
             "speed": 1.0 if speed is None else speed,
             "touch": arguments["touch"],
+            **({} if window is None else {"window": window}),
         },
         "variant": variants,
         **settings,

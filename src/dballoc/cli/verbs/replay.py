@@ -18,6 +18,7 @@ from dballoc.cli.verbs.report import Prefer
 from dballoc.experiment.model import TouchMode
 from dballoc.numbers import with_unit
 from dballoc.report.outputs import terminal
+from dballoc.trace.changes.moments import find_window
 
 TraceFile = Annotated[
     Path,
@@ -47,6 +48,14 @@ Touch = Annotated[
     typer.Option(
         help="Which pages of each block are written: those that the recorded program touched, all, "
         "the first, or none."
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FROM..TO",
+        help="Judge the peak heap within a stretch of the trace alone, like 10s..60s, or of its "
+        "marks; all of it is replayed.",
     ),
 ]
 Idle = Annotated[
@@ -93,6 +102,7 @@ def replay(
     mode: Mode = "fast",
     speed: Speed = None,
     touch: Touch = "recorded",
+    window: Window = None,
     idle: Idle = "1s",
     memory: Memory = None,
     blocks: flags.Blocks = None,
@@ -108,8 +118,11 @@ def replay(
     No server is needed. The same command resumes what was interrupted.
     """
     sha256 = hash_trace(trace)
-    summary = summarize_trace(read_any_trace(trace))
-    model = experiment_from_replay.build_replay_experiment(locals(), sha256, summary.threads)
+    source = read_any_trace(trace)
+    summary = summarize_trace(source)
+    model = experiment_from_replay.build_replay_experiment(
+        locals(), sha256, summary.threads, find_window(source, window) if window else None
+    )
     preferred = preference.parse_preference(prefer)
     preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
