@@ -70,7 +70,7 @@ def run_replay(
     engine_memory = measure_own_memory(engine)
     if environment is None:
         environment = server_environment.build_environment({}, allocator, {}, {})
-    env = make_environment({}) | environment
+    env = make_environment(environment)
     try:
         bindings = _prove(engine, allocator, env)
     except proof_of_use.NotProved as error:
