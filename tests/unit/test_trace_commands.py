@@ -85,6 +85,18 @@ def test_verify(trace: Callable[..., Path], capsys: Capture) -> None:
         verify.verify(path)
 
 
+def test_info_draws_the_live_curve(
+    trace: Callable[..., Path], tmp_path: Path, capsys: Capture
+) -> None:
+    info.info(trace(), chart=tmp_path / "charts")
+    assert "<svg" in (tmp_path / "charts" / "trace-live.svg").read_text()
+    assert (tmp_path / "charts" / "trace-live.png").read_bytes().startswith(b"\x89PNG")
+    assert "events of" in capsys.readouterr().out
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=r"--chart .*file: cannot be written"):
+        info.info(trace(), chart=tmp_path / "file")
+
+
 def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     path, out = trace(), tmp_path / "b.trace"
     cut.cut(path, out, "500ms", "1s")
