@@ -60,9 +60,14 @@ def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path
     from dballoc.report.charts.export import write_chart
     from dballoc.report.replay.live_chart import draw_live_curve
 
+    ends, highs = find_highs(summary.curve, _POINTS)
+    figure = draw_live_curve(
+        list(zip((ends / 1e9).tolist(), highs.tolist(), strict=True)),
+        [(mark.time / 1e9, mark.name) for mark in trace.marks],
+    )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_chart(draw_live_curve(summary.curve, trace.marks), safe(name), directory)
+        write_chart(figure, safe(name), directory)
     except OSError as error:
         raise Failure(f"--chart {directory}: cannot be written: {error.strerror}") from None
 

@@ -5,29 +5,26 @@ from collections.abc import Sequence
 import altair as alt
 
 from dballoc.report.charts.variant_marks import Figure, make_chart_data
-from dballoc.trace.figures.live_curve import LiveCurve, find_highs
-from dballoc.trace.model import Mark
 
-_POINTS = 600
 _HEIGHT = 280
 # More would be a hatching.
 _MOST_MARKS = 40
 
 
-def draw_live_curve(curve: LiveCurve, marks: Sequence[Mark]) -> Figure:
-    """Draw the most bytes alive in each stretch of time, and the trace's marks."""
-    ends, highs = find_highs(curve, _POINTS)
-    rows = [
-        {"t": time / 1e9, "mib": size / 2**20}
-        for time, size in zip(ends.tolist(), highs.tolist(), strict=True)
-    ]
+def draw_live_curve(
+    highs: Sequence[tuple[float, float]], marks: Sequence[tuple[float, str]]
+) -> Figure:
+    """Draw the most bytes alive in each stretch of time, and the trace's marks. ``highs``: the end
+    of each stretch in seconds, and bytes; ``marks``: seconds and names.
+    """
+    rows = [{"t": time, "mib": size / 2**20} for time, size in highs]
     x = alt.X("t:Q", title="time since the trace began, s")
     area = (
         alt.Chart(make_chart_data(rows))
         .mark_area(interpolate="step-before", opacity=0.6)
         .encode(x=x, y=alt.Y("mib:Q", title="alive, MiB", scale=alt.Scale(zero=True)))
     )
-    shown = [{"t": mark.time / 1e9, "name": mark.name} for mark in marks[:_MOST_MARKS]]
+    shown = [{"t": time, "name": name} for time, name in marks[:_MOST_MARKS]]
     rules = (
         alt.Chart(make_chart_data(shown))
         .mark_rule(strokeDash=[2, 3], color="#888888")
@@ -37,6 +34,6 @@ def draw_live_curve(curve: LiveCurve, marks: Sequence[Mark]) -> Figure:
     return Figure(
         "trace-live",
         "Alive over the trace",
-        f"Bytes asked for and not freed, the most within each 600th. Dashed: marks{left_out}.",
+        f"Bytes asked for and not freed, the most within each stretch. Dashed: marks{left_out}.",
         alt.layer(area, rules).properties(height=_HEIGHT),
     )
