@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from harness import Cli, Experiment, processes_of, rows, wait_until
 
 from dballoc.errors import UsageError
 from dballoc.host.resources import cgroup
+from dballoc.trace.model import Mark
+from dballoc.trace.trace_file.write_trace import write_trace
+from example_traces import make_trace
 
 MIB = 2**20
 
@@ -142,3 +146,29 @@ def test_a_dry_run_says_the_most(run_cli: Cli, tiny_experiment: Experiment, out:
     assert "sizes:   multiples of 32M up to it, 256M first" in done.stdout
     assert "trials:  34 at most" in done.stdout
     assert not out.exists()
+
+
+def test_a_trace_gives_each_mallocs_first_size(run_cli: Cli, fit, out: Path) -> None:
+    """A trace whose heap is known: the first trial has what it leaves of the memory, and a resume
+    does not replay it again.
+    """
+    trace = out.with_name("small.trace")
+    full = {"rss": 150 * MIB, "heap": 30 * MIB, "pool": 100 * MIB}
+    made = make_trace(2, 4000)
+    write_trace(replace(made, marks=(Mark(time=0, name="full", truth=full),)), trace)
+    flags = ("--from", trace, "--budget", "1s", "--no-report")
+    done = run_cli.end(fit(out, *flags))
+    assert done.status == 0, done.text
+    assert "and 20.0 MiB beside heap and cache; first size about" in " ".join(done.text.split())
+    [kept] = rows(out, "SELECT value FROM campaign WHERE key = 'starts'")
+    start = json.loads(kept["value"])["glibc"]
+    # What is left of 224 MiB, in steps of 32.
+    assert 180 * MIB < start < 204 * MIB
+    asked = [row["asked"] for row in rows(out, "SELECT asked FROM probe")]
+    assert asked[0] == start // (32 * MIB) * 32 * MIB
+    again = run_cli.end(fit(out, *flags))
+    assert again.status == 0, again.text
+    assert "the replay takes" not in again.text
+    both = run_cli.end(fit(out, "--from", trace, "--start", "64M"))
+    assert both.status == 2
+    assert "give either start or guess" in both.text

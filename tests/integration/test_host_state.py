@@ -18,6 +18,8 @@ from harness import Cli, Experiment, processes_of, rows, server_pid, thp_mode, w
 
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.writable_settings import HostSetting, read_setting
+from dballoc.trace.trace_file.write_trace import write_trace
+from example_traces import make_trace
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 
@@ -209,3 +211,19 @@ def test_a_trial_in_whose_time_somebody_else_has_switched_is_lost(
     assert f"somebody else switched it from {mode} to {other_mode}" in done.stderr
     assert rows(out, "SELECT * FROM trial") == []
     assert run_cli("bench", out / "experiment.toml", "--out", out).status == 0
+
+
+def test_a_replay_has_its_own_mode_of_thp(
+    run_cli: Cli, out: Path, home: Path, other_mode: str
+) -> None:
+    before, trace = thp.read_host(), home / "thp.trace"
+    write_trace(make_trace(2, 4000), trace)
+    modes = f"{before['thp']},{other_mode}"
+    done = run_cli(
+        "replay", trace, "--allocators", "glibc", "--thp", modes, "--blocks", "1", "--idle", "0s",
+        "--out", out,
+    )  # fmt: skip
+    assert done.status == 0, done.text
+    assert thp.read_host() == before
+    had = {(r["variant"], r["thp"].split(",")[0]) for r in rows(out, "SELECT * FROM trial")}
+    assert had == {(f"glibc-thp={mode}", mode) for mode in modes.split(",")}

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
@@ -18,7 +19,8 @@ from dballoc.analysis.replay.fidelity import measure_fidelity
 from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.campaign.replay.check_replay import expect_replay, find_difference
 from dballoc.store.results import Results
-from dballoc.trace.model import Mark, Trace
+from dballoc.trace.figures.live_curve import sample_curve
+from dballoc.trace.model import NONE, EventKind, Mark, Trace
 from dballoc.trace.trace_file.write_trace import write_trace
 from example_traces import make_trace
 
@@ -113,6 +115,19 @@ def test_a_damaged_trace_is_refused(trace_file: Path, tmp_path: Path) -> None:
     output = refused.communicate(timeout=120)[0]
     assert refused.returncode == 2, output
     assert output.startswith(f"dballoc: {torn}: ")
+
+
+def test_a_realloc_frees_when_its_new_block_is_there() -> None:
+    """As the engine makes it: one that takes long is no difference."""
+    trace = traced()
+    thread = trace.threads[0]
+    moves = (thread.kind == EventKind.REALLOC) & (thread.freed != NONE)
+    slow = int(np.flatnonzero(moves & (thread.completed > thread.time + 1))[0])
+    curve = expect_replay(trace).curve
+    assert curve is not None
+    before, after = sample_curve(curve, thread.completed[slow] - np.array([1, 0]))
+    size = trace.objects.size.astype(int)
+    assert after - before == size[thread.object[slow]] - size[thread.freed[slow]]
 
 
 def test_another_threads_call_is_a_difference() -> None:

@@ -2,16 +2,25 @@
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from dballoc.allocators.find_library import Allocator, find_allocator, make_allocator_of_files
+from dballoc.allocators.find_library import (
+    Allocator,
+    find_allocator,
+    make_allocator_of_files,
+    use_server_library,
+)
+from dballoc.allocators.server_environment import build_environment
+from dballoc.campaign.replay import prepare_replay
 from dballoc.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
+from dballoc.servers import relink
 from dballoc.trace.replay.plan_file import ReplayPlan, write_plan
 from dballoc.trace.replay.replay_result import ReplayResult
 from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
@@ -32,11 +41,9 @@ def replay(tmp_path: Path) -> Iterator[Replay]:
     with Custody() as custody:
 
         def run(plan: ReplayPlan, allocator: Allocator, **options: object) -> ReplayResult:
-            others = {
-                name: options.pop(name)
-                for name in ("tunables", "environment", "cpus")
-                if name in options
-            }
+            others = {name: options.pop(name) for name in ("cpus", "engine") if name in options}
+            tunables, env = options.pop("tunables", {}), options.pop("environment", {})
+            others["environment"] = build_environment({}, allocator, tunables, env)  # type: ignore[arg-type]
             settings = ReplaySettings(**options)  # type: ignore[arg-type]
             return run_replay(
                 plan, allocator, settings, custody=custody, scratch=tmp_path, **others
@@ -160,6 +167,34 @@ def test_what_needs_more_than_the_limits_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         replay(plan, installed("glibc"), limits=ReplayLimits(**limits))  # type: ignore[arg-type]
+
+
+def test_the_engine_runs_on_another_c_library(
+    plan: ReplayPlan, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of this machine's, in a directory of its own, stands for another version."""
+    with tempfile.TemporaryDirectory(prefix="dbc-") as directory:
+        place = Path(directory)
+        place.chmod(0o755)
+        monkeypatch.setenv("DBALLOC_CACHE", str(place / "cache"))
+        linked = relink.linked(engine := prepare_replay.find_engine())
+        assert linked is not None
+        loader = next(linked.library.parent.glob("ld-linux*.so.*"))
+        for library in (loader, linked.library):
+            shutil.copy(library, place)
+        build = relink.relinked(engine, place / loader.name)
+        place.joinpath("cache").chmod(0o755)
+        libc = place / linked.library.name
+        glibc = use_server_library(find_allocator("glibc"), libc, "2.99")
+        result = replay(plan, glibc, engine=build.executable)
+        assert result.fault is None
+        assert result.figures is not None
+        assert result.figures.events == plan.events
+        assert result.bindings["malloc"] == str(libc)
+        # Not the one that was chosen.
+        fault = replay(plan, glibc).fault
+        assert fault is not None
+        assert fault.kind == "not proved"
 
 
 @pytest.mark.parametrize("wrong", [{"speed": 0.0}, {"touch": "x"}, {"idle": -1}, {"window": -1}])

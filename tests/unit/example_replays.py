@@ -1,6 +1,7 @@
 """Results directories of replays that no engine ran: whole campaigns, and what a replay measured."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from dballoc.trace.replay.replay_result import (
 EVENTS, SECONDS, THREADS = 1_000_000, 20.0, 3
 PEAKS = {"glibc": 90 * MIB, "jemalloc": 80 * MIB, "mimalloc": 84 * MIB}
 COSTS = {"glibc": 80.0, "jemalloc": 90.0, "mimalloc": 60.0}  # ns an event
+# Of the heap from one mark to the next, where a trace has many: bytes.
+CREEPS = {"glibc": 2 * MIB, "jemalloc": 0, "mimalloc": -MIB}
 # Of the recorded process, at each mark.
 REAL = {"rss": 150 * MIB, "pss": 148 * MIB, "heap": 86 * MIB, "rss_peak": 152 * MIB}
 
@@ -166,10 +169,12 @@ def build_replays(
     }
     described.pop("sysbench")
     summary = summary_of(json.loads(described[REPLAY]))
+    window = tuple(fact["window"]) if fact.get("window") else None
     results = Results.create(directory, described, [variant_row(v.name) for v in chosen.variant])
     for block in range(1, blocks + 1):
         for slot in schedule.order_block(chosen, block):
-            results.add_trial(slot, fault() if slot.variant in faulty else record(slot, summary))
+            kept = fault() if slot.variant in faulty else record(slot, summary, window)
+            results.add_trial(slot, kept)
         results.add_block({"design": "solo", **block_row(block), "disturbed": None})
     results.close()
     return directory
@@ -186,8 +191,22 @@ def summary_of(fact: dict[str, Any]) -> TraceSummary:
     )
 
 
-def record(slot: schedule.Slot, summary: TraceSummary) -> TrialRecord:
+def record(
+    slot: schedule.Slot, summary: TraceSummary, window: tuple[float, float] | None
+) -> TrialRecord:
     """A replay's record, whose figures differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
     blank = {"started": 1.0, "ended": 3.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0}
-    return fill_record(TrialRecord(trial=blank), result(slot.variant, wobble), summary, 1.0)
+    replayed = result(slot.variant, wobble)
+    if len(summary.marks) > 2 and replayed.figures:
+        moments = tuple(
+            ReplayMoment(
+                name=mark.name,
+                time=round(mark.t * 1e9),
+                heap=50 * MIB + round(number * CREEPS[slot.variant] * wobble) + slot.block % 2,
+                live=20 * MIB,
+            )
+            for number, mark in enumerate(summary.marks)
+        )
+        replayed = replace(replayed, figures=replace(replayed.figures, moments=moments))
+    return fill_record(TrialRecord(trial=blank), replayed, summary, 1.0, window)

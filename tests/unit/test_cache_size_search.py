@@ -43,13 +43,18 @@ def steady(limit: float, beside: int, slope: float = 1.0):
 
 
 ranges = st.builds(
-    lambda memory, steps, start, repeats: SizeRange(
-        memory * MIB, max(1, memory // steps) * MIB, int(start * memory) * MIB, repeats
+    lambda memory, steps, start, repeats, is_near: SizeRange(
+        memory=memory * MIB,
+        tolerance=max(1, memory // steps) * MIB,
+        start=int(start * memory) * MIB,
+        repeats=repeats,
+        is_near=is_near,
     ),
     st.integers(64, 1 << 16),
     st.integers(1, 200),
     st.floats(0, 1.2),
     st.integers(1, 5),
+    st.booleans(),
 )
 
 
@@ -66,7 +71,7 @@ def test_a_server_that_always_does_the_same_is_found_out_exactly(
     assert now.why == (
         "none" if not surviving else "all" if len(surviving) == len(sizes) else "found"
     )
-    assert len(trials) <= 3 * math.ceil(math.log2(of.steps + 1)) + of.repeats
+    assert len(trials) <= 3 * math.ceil(math.log2(of.steps + 1)) + of.repeats + 3 * of.is_near
     # The repeats are spent on the answer alone.
     again = [t.size for t in trials if sum(1 for u in trials if u.size == t.size) > 1]
     assert set(again) <= {now.low}
@@ -140,16 +145,31 @@ def test_a_resume_goes_on_where_it_stopped(of: SizeRange, beside: int, cut: int)
 def test_a_guess_from_the_first_peak_saves_trials() -> None:
     # 200 MiB beside the cache in 1 GiB, to 16 MiB: the middle alone would take six sizes and a
     # repeat.
-    of = SizeRange(1024 * MIB, 16 * MIB, 512 * MIB, 2)
+    of = SizeRange(memory=1024 * MIB, tolerance=16 * MIB, start=512 * MIB, repeats=2)
     trials, now = play(of, steady(of.memory, 200 * MIB))
     assert [t.size // MIB for t in trials] == [512, 816, 832, 816]
     assert (now.low, now.high, now.why) == (816 * MIB, 832 * MIB, "found")
 
 
+def test_a_near_guess_saves_trials() -> None:
+    def count(start: int, is_near: bool) -> int:
+        of = SizeRange(
+            memory=1024 * MIB, tolerance=16 * MIB, start=start * MIB, repeats=2, is_near=is_near
+        )
+        return len(play(of, steady(of.memory, 200 * MIB))[0])
+
+    # The largest that survives is 816 MiB. The guess may be on either side of it.
+    assert count(816, is_near=True) == 3
+    assert count(832, is_near=True) == 4
+    assert count(848, is_near=True) == 4
+    assert count(848, is_near=False) > 4
+    assert count(880, is_near=True) <= 6
+
+
 def test_fewer_trials_than_the_middle_alone() -> None:
     draw, taken = random.Random(1), []
     for _ in range(300):
-        of = SizeRange(1024 * MIB, 20 * MIB, 512 * MIB, 2)
+        of = SizeRange(memory=1024 * MIB, tolerance=20 * MIB, start=512 * MIB, repeats=2)
         server = steady(
             of.memory, int(draw.uniform(20, 400)) * MIB, draw.choice([1, 1.05, 1.3, 1.8])
         )
@@ -161,12 +181,12 @@ def test_fewer_trials_than_the_middle_alone() -> None:
 
 @pytest.mark.parametrize(("start", "first"), [(0, 16), (10**12, 1024), (500, 496)])
 def test_the_start_is_brought_into_the_range(start: int, first: int) -> None:
-    of = SizeRange(1024 * MIB, 16 * MIB, start * MIB, 1)
+    of = SizeRange(memory=1024 * MIB, tolerance=16 * MIB, start=start * MIB, repeats=1)
     assert compute_state(of, []).next == first * MIB
 
 
 def test_a_size_that_is_killed_in_its_repeat_is_too_large() -> None:
-    of = SizeRange(100, 10, 50, 2)
+    of = SizeRange(memory=100, tolerance=10, start=50, repeats=2)
     trials = [
         Trial(50, "survived", 60),
         Trial(90, "survived", 100),

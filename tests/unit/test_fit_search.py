@@ -16,6 +16,8 @@ from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.campaign.replay.first_cache_sizes import find_other_memory
+from dballoc.campaign.replay.trace_summary import SummaryMark
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.verbs import fit as verb
 from dballoc.errors import UsageError
@@ -251,13 +253,13 @@ def test_a_directory_without_a_trial(fitted) -> None:
 
 def test_the_range_of_an_experiment() -> None:
     assert cache_size_search.derive_range(model()) == cache_size_search.SizeRange(
-        512 * MIB, 16 * MIB, 256 * MIB, 2
+        memory=512 * MIB, tolerance=16 * MIB, start=256 * MIB, repeats=2
     )
     plain = experiment_from_flags.experiment(
         None, "fit", {"limits.memory": "2G", "fit.start": "1500M", "fit.repeats": 3}
     )
     assert cache_size_search.derive_range(plain) == cache_size_search.SizeRange(
-        2048 * MIB, 40 * MIB, 1500 * MIB, 3
+        memory=2048 * MIB, tolerance=40 * MIB, start=1500 * MIB, repeats=3
     )
     tiny = experiment_from_flags.experiment(None, "fit", {"limits.memory": "20M"})
     assert cache_size_search.derive_range(tiny).tolerance == MIB
@@ -297,8 +299,43 @@ def prepared(engine: str, **more: str) -> PreparedVariant:
     )
 
 
+def test_a_trace_gives_the_start_and_is_known_by_what_it_holds(tmp_path: Path) -> None:
+    guess = {"trace": "/a/oltp.trace", "sha256": "ab" * 32}
+    chosen = model(**{"fit.guess": guess})
+    assert cache_size_search.derive_range(chosen).is_near
+    identity = experiment_file.compute_identity
+    elsewhere = model(**{"fit.guess": guess | {"trace": "/b/x"}})
+    assert identity(chosen) == identity(elsewhere)
+    assert identity(chosen) != identity(model(**{"fit.guess": guess | {"sha256": "cd" * 32}}))
+    assert identity(chosen) != identity(model())
+    text = experiment_file.format_experiment(chosen)
+    again = experiment_file.build_experiment(experiment_file.parse_table(text, "x"), "x")
+    assert identity(again) == identity(chosen)
+    with pytest.raises(UsageError, match="give either start or guess"):
+        model(**{"fit.guess": guess, "fit.start": "1G"})
+    path = tmp_path / "a.trace"
+    path.write_bytes(b"a trace")
+    flags = experiment_from_flags.changes_of({"from_": path, "start": None})
+    assert flags["fit.guess"]["trace"] == str(path)
+    assert len(flags["fit.guess"]["sha256"]) == 64
+
+
+def test_what_a_server_holds_beside_heap_and_cache() -> None:
+    def mark(**truth: int) -> SummaryMark:
+        return SummaryMark(t=1.0, name="x", truth={k: v * MIB for k, v in truth.items()})
+
+    full = mark(rss=300, heap=80, pool=180)
+    assert find_other_memory([full, mark(rss=200, heap=50, pool=180)]) == 40 * MIB
+    # A cache that was never full tells nothing of the rest; but it was measured.
+    assert find_other_memory([mark(rss=200, heap=50, pool=180)]) == 0
+    assert find_other_memory([mark(rss=200, heap=50)]) is None
+    assert find_other_memory([]) is None
+
+
 def test_a_size_becomes_the_engines_option() -> None:
-    of = cache_size_search.SizeRange(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    of = cache_size_search.SizeRange(
+        memory=2048 * MIB, tolerance=40 * MIB, start=1024 * MIB, repeats=2
+    )
     found = campaign.set_cache_size(
         prepared("innodb", **{"innodb-buffer-pool-size": "1G"}), of, 640 * MIB
     )
@@ -312,7 +349,9 @@ def test_a_size_becomes_the_engines_option() -> None:
 
 
 def test_the_users_own_chunks_stay() -> None:
-    of = cache_size_search.SizeRange(2048 * MIB, 40 * MIB, 1024 * MIB, 2)
+    of = cache_size_search.SizeRange(
+        memory=2048 * MIB, tolerance=40 * MIB, start=1024 * MIB, repeats=2
+    )
     found = campaign.set_cache_size(
         prepared("innodb", **{"innodb-buffer-pool-chunk-size": "2M"}), of, 640 * MIB
     )

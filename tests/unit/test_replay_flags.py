@@ -18,6 +18,7 @@ from dballoc.cli.shared.experiment_from_replay import build_replay_experiment, n
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import (
     NONE,
     Mark,
@@ -33,6 +34,8 @@ FLAGS: dict[str, Any] = {
     "preload": None,
     "sweep": None,
     "baseline": None,
+    "glibc": None,
+    "thp": None,
     "mode": "fast",
     "speed": None,
     "touch": "recorded",
@@ -79,6 +82,45 @@ def test_a_malloc_of_ones_own_beside_glibc() -> None:
     assert model.find("mine").preload == ["/opt/libmine.so.2"]
     assert build(allocators="jemalloc").baseline == "jemalloc"
     assert build(baseline="jemalloc").baseline == "jemalloc"
+
+
+def test_every_malloc_under_every_mode_of_thp() -> None:
+    [glibc, jemalloc] = build(thp="always").variant
+    assert (glibc.name, glibc.thp, jemalloc.name, jemalloc.thp) == (
+        "glibc", "always", "jemalloc", "always",
+    )  # fmt: skip
+    model = build(allocators="jemalloc,glibc", thp="never,always")
+    assert [v.name for v in model.variant] == [
+        "jemalloc-thp=never", "glibc-thp=never", "jemalloc-thp=always", "glibc-thp=always",
+    ]  # fmt: skip
+    assert model.baseline == "glibc-thp=never"
+    assert build(glibc="2.41").server.glibc == "2.41"
+
+
+def test_a_stretch_of_the_trace() -> None:
+    trace = make_trace([[(0, 0, NONE), (1_500_000_000, NONE, 0)]], [8])
+    name = trace.marks[1].name
+    assert find_window(trace, "500ms..1s") == (0.5, 1.0)
+    assert find_window(trace, "..1s") == (0.0, 1.0)
+    assert find_window(trace, f"{name}..") == (1.0, pytest.approx(1.5))
+    assert find_window(trace, f"{trace.marks[0].name}..{name}") == (0.0, 1.0)
+    for text, complaint in (
+        ("1s", "'1s' is no stretch of the trace, which is 1.5 s long"),
+        ("1s..500ms", "is no stretch"),
+        ("2s..3s", "is no stretch"),
+        ("x..1s", "--window: no mark 'x'; there are m0"),
+        ("1..2", "--window: '1' is not a duration"),
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            find_window(trace, text)
+    model = build_replay_experiment(FLAGS, "ab" * 32, 1, (0.5, 1.0))
+    assert model.replay
+    assert model.replay.window == (0.5, 1.0)
+    identity = experiment_file.compute_identity
+    assert identity(model) != identity(build_replay_experiment(FLAGS, "ab" * 32, 1))
+    text = experiment_file.format_experiment(model)
+    again = experiment_file.build_experiment(experiment_file.parse_table(text, "x"), "x")
+    assert identity(again) == identity(model)
 
 
 def test_settings_of_a_malloc_are_swept() -> None:

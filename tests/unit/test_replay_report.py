@@ -3,10 +3,11 @@
 import csv
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from example_replays import PEAKS, REAL, build_replays, replay_fact
+from example_replays import PEAKS, REAL, build_replays, replay_fact, result
 from example_results import MIB
 from rich.console import Console
 
@@ -23,6 +24,7 @@ from dballoc.analysis.replay.replay_tables import (
     average_replays,
 )
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
 from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
@@ -130,6 +132,62 @@ def test_every_output_is_written_and_speaks_of_heaps(tmp_path: Path) -> None:
         "replay-fragmentation",
         "replay-peaks",
     }
+
+
+def test_the_peak_of_a_stretch(tmp_path: Path) -> None:
+    page = report(build_replays(tmp_path / "r", window=[2.0, 8.0]))
+    assert page.answer.headline.startswith(
+        "jemalloc has the least peak heap from 2.00 s to 8.00 s of the trace, 64.3 MiB"
+    )
+    # Compared at the mark within it; the high-water mark is not of that stretch.
+    assert "the peak is 12.9 % above" in page.answer.headline
+    assert any("everything else is of all of it" in note for note in page.answer.notes)
+    table = page.sections[0].tables[0]
+    assert {row[table.columns.index("peak ÷ live bytes")] for row in table.rows} == {"–"}
+
+
+def test_a_stretchs_peak_is_of_what_is_wholly_in_it() -> None:
+    figures = result("glibc").figures
+    assert figures
+    curve = replace(figures.curve, time=(10**9, 2 * 10**9, 3 * 10**9), heap=(9, 5, 7))
+    moments = (replace(figures.moments[0], time=2 * 10**9, heap=6),)
+    figures = replace(figures, curve=curve, moments=moments)
+    assert find_peak_within(figures, (0.0, 9.0)) == 9
+    assert find_peak_within(figures, (0.9, 2.0)) == 6
+    assert find_peak_within(figures, (1.5, 3.0)) == 7
+    assert find_peak_within(figures, (2.5, 2.9)) == 7
+    assert find_peak_within(figures, (8.0, 9.0)) == 0
+
+
+def make_days(count: int) -> list[dict[str, object]]:
+    return [{"t": float(n), "name": f"day {n}/{count}", "truth": {}} for n in range(1, count + 1)]
+
+
+def test_what_each_malloc_creeps_from_day_to_day(tmp_path: Path) -> None:
+    directory = build_replays(tmp_path / "r", marks=make_days(8))
+    page = report(directory)
+    assert page.answer.notes[0].startswith(
+        "From one day to the next, of 8 days: glibc creeps by 2.01 MiB [2.00 MiB, 2.01 MiB]; "
+        "mimalloc shrinks by 1.00 MiB [1.00 MiB, 1.01 MiB]; jemalloc is not seen to creep, at most"
+    )
+    section = next(s for s in page.sections if s.key == "growth")
+    assert section.title == "Growth from day to day"
+    assert "does not keep the clock: jemalloc and mimalloc" in section.text[1]
+    assert [row[0] for row in section.tables[0].rows] == ["glibc", "jemalloc", "mimalloc"]
+    assert section.tables[0].rows[0][4] == "12"
+    write_report_outputs(directory)
+    assert (directory / "charts" / "replay-growth.svg").exists()
+
+
+def test_growth_needs_days_and_a_recording_from_the_start(tmp_path: Path) -> None:
+    few = report(build_replays(tmp_path / "few", marks=make_days(4)))
+    late = report(build_replays(tmp_path / "late", marks=make_days(8), from_start=False))
+    for page in (few, late):
+        assert "growth" not in {s.key for s in page.sections}
+        assert not any("From one day" in note for note in page.answer.notes)
+    one = report(build_replays(tmp_path / "one", blocks=1, marks=make_days(8)))
+    assert "jemalloc changes by" in one.answer.notes[0]
+    assert "in its one replay" in one.answer.notes[0]
 
 
 def test_the_terminal_shows_the_answer_first(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import share_host
-from dballoc.campaign.trials.server_in_trial import switch_thp
+from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.doctor import kernel
 from dballoc.experiment.model import Variant
 from dballoc.host.settings import thp
@@ -287,11 +287,10 @@ def test_each_trial_has_its_variants_settings_and_otherwise_the_hosts(
     setting = SimpleNamespace(variants=prepared, thp=dict(OWN))
     setting.thp_settings = PreparedCampaign.thp_settings.fget(setting)  # type: ignore[attr-defined]
     switches = PreparedCampaign.switches_thp.fget(setting)  # type: ignore[attr-defined]
-    context = SimpleNamespace(custody=machine, setting=setting)
     with patch.object(thp, "read_host", lambda: dict(machine.values)):
         for each in variants:
             expected: Mapping[str, str] = OWN | each.host_settings
-            assert switch_thp(context, each.host_settings) == expected  # type: ignore[arg-type]
+            assert switch_thp(machine, setting, each.host_settings) == expected  # type: ignore[arg-type]
             assert machine.values == expected
     # Without the machine's lock nothing can be written.
     assert bool(machine.writes) == switches

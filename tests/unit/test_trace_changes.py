@@ -223,6 +223,30 @@ class TestCompose:
         assert [get_live(kept, time) for time in (9, 19, 29)] == [307, 314, 321]
         assert day.facts.seconds == 3e-8
 
+    @given(seed=st.integers(0, 50), days=st.integers(1, 4))
+    @settings(max_examples=10)
+    def test_days_are_all_stretches_again_and_again(self, seed: int, days: int) -> None:
+        source = make_trace(seed, 150, resolution=10)
+        middle = get_duration(source) // 2
+        stretches = [
+            Stretch(name="dump", trace=cut_trace(source, 0, middle)),
+            Stretch(name="load", trace=cut_trace(source, middle, get_duration(source)), times=2),
+        ]
+        composed = compose_traces(stretches, "free", days)
+        check_trace(composed.threads, composed.objects)
+        one = compose_traces(stretches * days, "free")
+        names = [mark.name for mark in composed.marks]
+        if days > 1:
+            numbered = [f"day {n}/{days}" for n in range(1, days + 1)]
+            assert [name for name in names if name.startswith("day ")] == numbered
+            names = [name for name in names if not name.startswith("day ")]
+        assert names == [mark.name for mark in one.marks]
+        assert all(
+            (a.time == b.time).all() and (a.freed == b.freed).all()
+            for a, b in zip(composed.threads, one.threads, strict=True)
+        )
+        assert composed.compiled.history == one.compiled.history
+
     def test_threads_of_one_number_and_name_are_one(self) -> None:
         one, two = make_trace(1), make_trace(2)
         renamed = replace(two, threads=tuple(replace(t, name="x") for t in two.threads))
@@ -254,6 +278,7 @@ class TestDayFile:
             ('[[stretch]]\ntrace = "a"\ntimes = 0', "stretch.0.times"),
             ('[[stretch]]\ntrace = "a"\ntimes = 20000', "stretch.0.times"),
             ('[[stretch]]\ntrace = "a"\nfrom = "10"', "stretch.0.from: .*is not a duration"),
+            ('days = 0\n[[stretch]]\ntrace = "a"', "days: Input should be greater"),
             ('[[stretch]]\ntrace = "a"\nextra = 1', "stretch.0.extra: Extra inputs"),
             ('leftovers = "drop"\n[[stretch]]\ntrace = "a"', "leftovers"),
             ("[[stretch", "not TOML"),

@@ -85,11 +85,26 @@ def test_verify(trace: Callable[..., Path], capsys: Capture) -> None:
         verify.verify(path)
 
 
+def test_info_draws_the_live_curve(
+    trace: Callable[..., Path], tmp_path: Path, capsys: Capture
+) -> None:
+    info.info(trace(), chart=tmp_path / "charts")
+    assert "<svg" in (tmp_path / "charts" / "trace-live.svg").read_text()
+    assert (tmp_path / "charts" / "trace-live.png").read_bytes().startswith(b"\x89PNG")
+    assert "events of" in capsys.readouterr().out
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=r"--chart .*file: cannot be written"):
+        info.info(trace(), chart=tmp_path / "file")
+
+
 def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     path, out = trace(), tmp_path / "b.trace"
     cut.cut(path, out, "500ms", "1s")
     assert "events of" in capsys.readouterr().out
     assert read_trace(out).facts.seconds == 0.5
+    cut.cut(path, out, "begin", "end")
+    marks = {mark.name: mark.time for mark in read_trace(path).marks}
+    assert read_trace(out).facts.seconds == (marks["end"] - marks["begin"]) / 1e9
     cut.cut(path, out)
     source, whole = read_trace(path), read_trace(out)
     assert_equal_traces(replace(whole, compiled=source.compiled), source)
@@ -97,7 +112,7 @@ def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> Non
         ("1s", "1s", "is not before the stretch's end"),
         ("2400ms", None, "the last event of .* is at 2.3"),
         ("1", None, "--from: '1' is not a duration"),
-        ("1s", "later", "--to: 'later' is not a duration"),
+        ("1s", "later", "--to: no mark 'later'; there are begin, end"),
     ):
         with pytest.raises(UsageError, match=complaint):
             cut.cut(path, out, begin, end)
@@ -139,11 +154,21 @@ def test_repeat_a_day(
         (500_000_000, "load 2/2"),
         (1_000_000_000, "dump"),
     ]
+    repeat.repeat(day, out, days=3)
+    names = [mark.name for mark in read_trace(out).marks]
+    assert names == [n for i in (1, 2, 3) for n in (f"day {i}/3", "load 1/2", "load 2/2", "dump")]
+    with pytest.raises(UsageError, match=r"--days: .* is a trace, and no day"):
+        repeat.repeat(tmp_path / "load.trace", out, days=2)
     with pytest.raises(UsageError, match=r"--times: .*day\.toml says how often"):
         repeat.repeat(day, out, times=2)
     day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "1h"\n')
     with pytest.raises(UsageError, match=r"load\.trace: there is nothing from 3600 s"):
         repeat.repeat(day, out)
+    day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "noon"\nto = "end"\n')
+    with pytest.raises(UsageError, match=r"load\.trace: no mark 'noon'; there are begin, end"):
+        repeat.repeat(day, out)
+    day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "begin"\nto = "end"\n')
+    repeat.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "none.trace"\n')
     with pytest.raises(UsageError, match=r"none\.trace: there is no such file"):
         repeat.repeat(day, out)

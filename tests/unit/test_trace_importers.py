@@ -156,6 +156,25 @@ def test_glibcs_trace(run) -> None:  # type: ignore[no-untyped-def]
     assert compute_live_curve(trace).bytes.tolist()[-1] == 400 + 500 + 600 + 900
 
 
+def test_calls_that_failed_change_nothing(run) -> None:  # type: ignore[no-untyped-def]
+    """They are written down too, with sizes that no block has; a realloc to nothing is a free."""
+    most = 2**64 - 1
+    android = (
+        f"1: malloc 0x0 {most} 1 2\n1: malloc 0x10 5 3 4\n1: realloc 0x0 0x10 {most} 5 6\n"
+        "1: realloc 0x0 0x0 0 7 8\n1: free 0x0 9 10\n1: realloc 0x0 0x10 0 11 12\n"
+        "1: thread_done 0x0 13\n"
+    )
+    glibc = make_records(
+        (1, 1, 0, 0, most), (1, 1, 0, 0x10, 5), (1, 4, 0x10, 0, most), (1, 4, 0, 0, 0),
+        (1, 3, 0), (1, 4, 0x10, 0, 0),
+    )  # fmt: skip
+    for trace in (run(android.encode(), "android"), run(glibc, "glibc")):
+        [thread] = trace.threads
+        assert thread.kind.tolist() == [M, F]
+        assert thread.freed.tolist() == [-1, 0]
+        assert trace.compiled.unknown_frees == trace.compiled.double_frees == 0
+
+
 HOSTILE = [
     ("android", b"", "has no call of malloc or free"),
     ("android", b"187: thread_done 0x0\n", "has no call"),

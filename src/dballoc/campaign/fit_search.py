@@ -21,6 +21,7 @@ from dballoc.campaign.preparation import data_templates, prepare, rehearsal, use
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.recorded_facts import make_server_facts
+from dballoc.campaign.replay import first_cache_sizes
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import solo_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
@@ -39,6 +40,8 @@ _MIB = 2**20
 # The server rounds a pool up to a whole number of chunks in each of up to eight instances.
 _CHUNK = "loose-innodb-buffer-pool-chunk-size"
 _INSTANCES = 8
+# The fact that holds the variants' first sizes, where a trace gives them.
+_STARTS = "starts"
 
 
 def prepare_fit(experiment: Experiment) -> PreparedCampaign:
@@ -70,6 +73,12 @@ def prepare_fit(experiment: Experiment) -> PreparedCampaign:
             raise UsageError(
                 f"variant {name!r}: fit does not know the cache of engine "
                 f"{prepared.server.engine!r}; it supports {' and '.join(server_options.CACHES)}"
+            )
+        if experiment.fit.guess and prepared.server.engine != "innodb":
+            raise UsageError(
+                f"variant {name!r}: --from is for InnoDB alone: the cache of "
+                f"{prepared.server.engine} is itself malloc's, so its trace does not tell what is "
+                "beside it"
             )
     return setting
 
@@ -107,6 +116,7 @@ class _Fit:
         self.observer = session.observer
         self.results = self._open_results()
         self.trial_seconds: list[float] = []
+        self.starts: dict[str, int] = {}
         self.began = time.monotonic() - self.results.spent()
 
     def run(self) -> str:
@@ -153,6 +163,7 @@ class _Fit:
         user_files.keep_user_files(self.setting, self.directory.path, bool(self.results.trials()))
         rehearsal.rehearse(self.setting, self.session.custody, templates, self.directory.path)
         self._warn_about_small_data(templates)
+        self.starts = self._find_starts()
         number = 1
         while trials := self._list_trials(number):
             finished = self.results.finished("solo")
@@ -164,7 +175,7 @@ class _Fit:
             if unfinished:
                 most = sum(
                     cache_size_search.count_trials_at_most(
-                        self.sizes, self._list_earlier_trials(v, number)
+                        self._range_of(v), self._list_earlier_trials(v, number)
                     )
                     for v in self.setting.variants
                 )
@@ -189,13 +200,30 @@ class _Fit:
                 "the data; raise --rows to find the limit"
             )
 
+    def _find_starts(self) -> dict[str, int]:
+        """Return the variants' first sizes that a trace gives; kept, so that a resume goes on from
+        the same ones.
+        """
+        if self.experiment.fit.guess is None:
+            return {}
+        if (kept := self.results.facts().get(_STARTS)) is None:
+            kept = json.dumps(first_cache_sizes.guess_first_sizes(self.session))
+            self.results.set_fact(_STARTS, kept)
+        return dict(json.loads(kept))
+
+    def _range_of(self, variant: str) -> cache_size_search.SizeRange:
+        """Return the range that a variant's search goes through, with its own start."""
+        if (start := self.starts.get(variant)) is None:
+            return replace(self.sizes, is_near=False)
+        return replace(self.sizes, start=start)
+
     def _list_trials(self, number: int) -> list[tuple[Slot, int]]:
         """Return the trials of a round in its order, each with its cache size; none when all
         searches are over.
         """
         sizes = {
             name: cache_size_search.compute_state(
-                self.sizes, self._list_earlier_trials(name, number)
+                self._range_of(name), self._list_earlier_trials(name, number)
             ).next
             for name in self.setting.variants
         }

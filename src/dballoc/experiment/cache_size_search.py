@@ -27,22 +27,27 @@ _MIB = 2**20
 # The default tolerance is the memory ÷ this.
 _FINE = 50
 
+# How many sizes below a near start are tried before the middle.
+_STEPS_DOWN = 3
+
 # How many guesses in a row may be worse than the middle. In simulated searches, two save about a
 # fifth of the trials on average against the middle alone; one saves less, and three make the worst
 # case worse.
 _GUESSES = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SizeRange:
     """The sizes searched, in bytes. ``start``: the first size tried; ``repeats``: trials without a
-    kill until a size counts as surviving.
+    kill until a size counts as surviving. ``is_near``: whether the start is a guess that is
+    probably near the answer, so that after a kill the next size is just below.
     """
 
     memory: int
     tolerance: int
     start: int
     repeats: int
+    is_near: bool = False
 
     @property
     def steps(self) -> int:
@@ -59,7 +64,13 @@ def derive_range(experiment: Experiment) -> SizeRange:
     memory, fit = experiment.limits.memory, experiment.fit
     assert memory is not None
     tolerance = fit.tolerance or max(_MIB, memory // _FINE // _MIB * _MIB)
-    return SizeRange(memory, tolerance, fit.start or memory // 2, fit.repeats)
+    return SizeRange(
+        memory=memory,
+        tolerance=tolerance,
+        start=fit.start or memory // 2,
+        repeats=fit.repeats,
+        is_near=fit.guess is not None,
+    )
 
 
 @dataclass(frozen=True)
@@ -134,8 +145,9 @@ def count_trials_at_most(sizes: SizeRange, trials: Sequence[Trial]) -> int:
     if progress.next is None:
         return 0
     below, above = _convert_to_steps(sizes, progress.low, progress.high)
-    # At least every third new size halves the range.
-    return (_GUESSES + 1) * math.ceil(math.log2(above - below)) + sizes.repeats
+    # At least every third new size halves the range, but for those below a near start.
+    steps_down = _STEPS_DOWN if sizes.is_near and progress.low == 0 else 0
+    return steps_down + (_GUESSES + 1) * math.ceil(math.log2(above - below)) + sizes.repeats
 
 
 def _convert_to_steps(sizes: SizeRange, low: int, high: int | None) -> tuple[int, int]:
@@ -145,7 +157,8 @@ def _convert_to_steps(sizes: SizeRange, low: int, high: int | None) -> tuple[int
 def _choose_next(sizes: SizeRange, trials: Sequence[Trial], below: int, above: int) -> int:
     """Choose a new size strictly between the two: the one that would just use up the memory if what
     the server needs beside the cache stayed the same; the middle where nothing has survived yet or
-    such guesses were no better than the middle.
+    such guesses were no better than the middle. Below a start that is near: 2, 4 and 8 sizes below
+    the last.
     """
     if not any(t.outcome != "other" for t in trials):
         return min(above - 1, max(below + 1, sizes.nearest(sizes.start)))
@@ -154,6 +167,9 @@ def _choose_next(sizes: SizeRange, trials: Sequence[Trial], below: int, above: i
         for t in trials
         if t.outcome == "survived" and t.size == below * sizes.tolerance and t.peak is not None
     ]
+    kills = sum(1 for t in trials if t.outcome == "killed")
+    if sizes.is_near and below == 0 and kills <= _STEPS_DOWN:
+        return max(1, above - 2**kills)
     if not peaks or _is_stalled(sizes, trials):
         return (below + above) // 2
     guess = sizes.nearest(below * sizes.tolerance + sizes.memory - max(peaks))

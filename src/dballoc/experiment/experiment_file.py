@@ -114,6 +114,12 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
     else:
         # Where the trace lies decides nothing; what it holds does.
         del table["replay"]["trace"]
+        if table["replay"]["window"] is None:
+            del table["replay"]["window"]
+    if table["fit"]["guess"] is None:
+        del table["fit"]["guess"]
+    else:
+        del table["fit"]["guess"]["trace"]
     if table["time"]["settle"] == format_duration(Time().settle):
         del table["time"]["settle"]
     if table["profile_at"] is None:

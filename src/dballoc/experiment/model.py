@@ -262,28 +262,51 @@ class Limits(_Table):
     memory: Size | None = None
 
 
-class Fit(_Table):
-    """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
-    how far the answer may be from a size that is killed (None: a fiftieth of ``limits.memory``),
-    and the trials without a kill until a size counts as surviving.
-    """
-
-    start: Size | None = None
-    tolerance: Annotated[Size, Field(ge=2**20)] | None = None
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 2
-
-
-class TraceReplay(_Table):
-    """``dballoc replay``: the ``trace``'s file as it was named and the ``sha256`` of its contents,
-    which is what identifies it; how fast it is replayed (``fast``: as its order allows; ``timed``:
-    at ``speed`` times the recorded pace); which pages of a block are touched.
+class TraceFile(_Table):
+    """A trace: its file as it was named, and the ``sha256`` of its contents, which identifies
+    it.
     """
 
     trace: str
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Fit(_Table):
+    """``dballoc fit``: the first size of the cache that is tried (None: half of ``limits.memory``),
+    or the trace from which each malloc's first size is guessed; how far the answer may be from a
+    size that is killed (None: a fiftieth of ``limits.memory``), and the trials without a kill until
+    a size counts as surviving.
+    """
+
+    start: Size | None = None
+    guess: TraceFile | None = None
+    tolerance: Annotated[Size, Field(ge=2**20)] | None = None
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 2
+
+    @model_validator(mode="after")
+    def _check_one_start(self) -> Self:
+        if self.start is not None and self.guess is not None:
+            raise ValueError("give either start or guess, not both")
+        return self
+
+
+class TraceReplay(TraceFile):
+    """``dballoc replay``: the trace; how fast it is replayed (``fast``: as its order allows;
+    ``timed``: at ``speed`` times the recorded pace); which pages of a block are touched; the
+    ``window``, in seconds of the trace, whose peak heap is judged (None: all of it).
+    """
+
     mode: Literal["fast", "timed"] = "fast"
     speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
     touch: TouchMode = "recorded"
+    window: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] | None = None
+
+    @field_validator("window")
+    @classmethod
+    def _check_window(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not value[0] < value[1]:
+            raise ValueError("it ends before it begins")
+        return value
 
 
 class RecordTrace(_Table):

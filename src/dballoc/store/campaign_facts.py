@@ -164,6 +164,8 @@ class _Replay(_Form):
     mode: Literal["fast", "timed"]
     speed: _Amount
     touch: str
+    # Seconds of the trace whose peak heap is judged.
+    window: Annotated[list[_Amount], Field(min_length=2, max_length=2)] | None = None
     # The variants whose malloc gives memory back by the clock.
     decaying: list[str] = []
 
@@ -177,6 +179,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "workloads": TypeAdapter(dict[str, _Workload]),
     "imported": TypeAdapter(_Imported),
     "options": TypeAdapter(dict[str, str]),
+    "starts": TypeAdapter(dict[str, _Size]),
     "option_defaults": TypeAdapter(dict[str, str]),
     "procedure_version": TypeAdapter(Literal[1, 2]),
     "decided": TypeAdapter(dict[Literal["solo", "duet"], _Count]),

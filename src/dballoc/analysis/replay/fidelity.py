@@ -57,7 +57,11 @@ def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
     was not measured, or if no variant is that malloc without settings of its own.
     """
     variant = find_recorded_variant(campaign, facts.allocator)
-    measured = [(i, mark) for i, mark in enumerate(facts.marks) if mark.truth.get(HEAP, 0) > 0]
+    measured = [
+        (i, mark)
+        for i, mark in enumerate(facts.marks)
+        if mark.truth.get(HEAP, 0) > 0 and facts.judges(mark.t)
+    ]
     if variant is None or not measured:
         return None
     heaps = _average_marks(campaign, variant)
@@ -69,7 +73,8 @@ def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
     peaks = campaign.good.filter(pl.col("variant") == variant)["rss_peak"].drop_nulls()
     if not marks or not len(peaks):
         return None
-    estimate = estimate_real_peak([m for _, m in measured])
+    # The high-water marks are of whole steps, and not of a stretch.
+    estimate = None if facts.window else estimate_real_peak([m for _, m in measured])
     return Fidelity(
         variant=variant,
         real_peak=estimate or max(m.real for m in marks),

@@ -26,7 +26,8 @@ class RecordedMark:
 @dataclass(frozen=True, kw_only=True)
 class ReplayFacts:
     """The trace, and how it is replayed. ``decaying``: the variants whose malloc gives memory back
-    by the clock; the rest as in :class:`dballoc.trace.model.RecordingFacts` and
+    by the clock; ``window``: the seconds of the trace whose peak heap is judged, None: all; the
+    rest as in :class:`dballoc.trace.model.RecordingFacts` and
     :class:`dballoc.experiment.model.TraceReplay`.
     """
 
@@ -47,11 +48,16 @@ class ReplayFacts:
     speed: float
     touch: str
     decaying: tuple[str, ...]
+    window: tuple[float, float] | None = None
 
     @property
     def keeps_the_clock(self) -> bool:
         """Whether time passes as it did for the recorded process."""
         return self.mode == "timed" and self.speed == 1
+
+    def judges(self, moment: float) -> bool:
+        """Whether a moment of the trace, in seconds, is in the stretch that is judged."""
+        return self.window is None or self.window[0] <= moment <= self.window[1]
 
     @property
     def flaws(self) -> list[str]:
@@ -74,5 +80,6 @@ def read_replay_facts(campaign: Campaign) -> ReplayFacts:
         for mark in fact.get("marks", [])
     )
     fact["not_seen"] = tuple(fact.get("not_seen", []))
+    fact["window"] = tuple(fact["window"]) if fact.get("window") else None
     fact["decaying"] = tuple(fact.get("decaying", []))
     return ReplayFacts(**{name: fact[name] for name in ReplayFacts.__dataclass_fields__})

@@ -12,7 +12,7 @@ from typing import get_args
 
 import psutil
 
-from dballoc.campaign.preparation import data_contents, missing_fetches
+from dballoc.campaign.preparation import asked_thp, data_contents, missing_fetches
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
 from dballoc.campaign.preparation.prepare_variant import (
@@ -63,17 +63,12 @@ class PreparedCampaign:
     @property
     def thp_settings(self) -> list[str]:
         """The names of the host's THP settings that any variant asks."""
-        asks = [p.variant.host_settings for p in self.variants.values()]
-        return list(dict.fromkeys(name for settings in asks for name in settings))
+        return asked_thp.list_asked_settings(p.variant for p in self.variants.values())
 
     @property
     def switches_thp(self) -> bool:
         """Whether any variant needs other THP settings than the host's."""
-        return any(
-            self.thp.get(name) != value
-            for p in self.variants.values()
-            for name, value in p.variant.host_settings.items()
-        )
+        return asked_thp.needs_switching((p.variant for p in self.variants.values()), self.thp)
 
     @property
     def designs(self) -> list[str]:

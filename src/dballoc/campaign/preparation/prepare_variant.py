@@ -13,6 +13,7 @@ from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import data_contents
+from dballoc.campaign.preparation.asked_thp import check_thp
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.errors import UsageError
@@ -103,7 +104,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
     server = experiment.server_of(variant)
     build = _find_build(where, server, inputs.user)
     malloc = prove_malloc(where, experiment, inputs.user, build, variant)
-    _check_thp(where, variant)
+    check_thp(where, variant)
     server_cpus, client_cpus = _choose_cpus(experiment, variant)
     works = [inputs.sysbench.workload(name) for name in experiment.loads]
     clients = count_most_clients(experiment)
@@ -265,12 +266,6 @@ def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | 
 
 # -- the host and the clients
 # ------------------------------------------------------------------------
-
-
-def _check_thp(where: str, variant: Variant) -> None:
-    """UsageError if the variant's THP settings cannot be had on this host."""
-    if obstacle := thp.find_obstacle(variant.host_settings):
-        raise UsageError(f"{where}: {obstacle}")
 
 
 def _choose_cpus(

@@ -42,6 +42,8 @@ def prove_malloc(
     """
     try:
         malloc = variant_malloc.choose_malloc(build, experiment.server_of(variant), variant)
+    except variant_malloc.GlibcTooOld as error:
+        raise variant_malloc.GlibcTooOld(f"{where}: {error}", error.needs) from None
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     allocator = malloc.allocator

@@ -75,8 +75,9 @@ def _find_linked_malloc(build: Build) -> Linked | None:
     try:
         return relink.linked(build)
     except NotProved as error:
-        too_old = _explain_old_glibc(error, build)
-        raise UsageError(too_old[0] if too_old else f"{build.executable}: {error}") from None
+        if too_old := _explain_old_glibc(error, build):
+            raise GlibcTooOld(*too_old) from None
+        raise UsageError(f"{build.executable}: {error}") from None
 
 
 def _find_loader(
@@ -163,15 +164,18 @@ def _explain_old_glibc(error: NotProved, build: Build) -> tuple[str, str] | None
     text = (
         f"{library.name} needs glibc {needs} or newer, and {build.title} would run on an older one"
     )
-    newer = [
-        s.version
-        for s in fetch_sources.list_sources("glibc")
-        if name_and_version.parse_version_numbers(s.version)
-        >= name_and_version.parse_version_numbers(needs)
-    ]
-    if newer:
+    if newer := find_newer_glibc(needs):
         text += (
-            f"; dballoc fetch glibc@{newer[0]}, and let the server run on it: "
-            f'server = {{ glibc = "{newer[0]}" }}'
+            f"; dballoc fetch glibc@{newer}, and let the server run on it: "
+            f'server = {{ glibc = "{newer}" }}'
         )
     return text, needs
+
+
+def find_newer_glibc(needs: str) -> str | None:
+    """Return the preferred version of the C library that can be fetched, from ``needs`` on; None if
+    there is none.
+    """
+    parse = name_and_version.parse_version_numbers
+    versions = [source.version for source in fetch_sources.list_sources("glibc")]
+    return next((v for v in versions if parse(v) >= parse(needs)), None)

@@ -13,6 +13,7 @@ from typing import Any
 
 import dballoc
 from dballoc.allocators import server_environment
+from dballoc.campaign.preparation import asked_thp, variant_malloc
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
 from dballoc.campaign.replay.trace_summary import TraceSummary
 from dballoc.errors import UsageError
@@ -45,19 +46,23 @@ class PreparedReplayVariant:
     malloc: ProvedMalloc
     trace: TraceSummary
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the malloc and its settings need beside this process's own environment."""
+        host_environment = server_environment.remove_allocator_variables(os.environ)
+        return {k: v for k, v in self.malloc.env.items() if k not in host_environment}
+
     def make_row(self) -> dict[str, Any]:
         """Return the variant's row of table ``variant``; in the server's place is the program that
         was recorded.
         """
         env = self.malloc.env
-        host_environment = server_environment.remove_allocator_variables(os.environ)
-        environment = {k: v for k, v in env.items() if k not in host_environment}
         return {
             "name": self.variant.name,
             "allocator": self.malloc.allocator.name,
             "allocator_version": self.malloc.allocator.version,
             "libraries": json.dumps(env["LD_PRELOAD"].split(":") if "LD_PRELOAD" in env else []),
-            "environment": json.dumps(environment, sort_keys=True),
+            "environment": json.dumps(self.environment, sort_keys=True),
             "server": f"replay of {self.trace.program}",
             "server_version": dballoc.__version__,
             "engine": "malloc",
@@ -87,12 +92,16 @@ class PreparedReplay:
     no_duet: None = None
     reuses_data: bool = False
     copies_at_once: int = 0
-    switches_thp: bool = False
 
     @property
     def thp_settings(self) -> list[str]:
-        """The names of the host's THP settings that any variant asks: none."""
-        return []
+        """The names of the host's THP settings that any variant asks."""
+        return asked_thp.list_asked_settings(self.experiment.variant)
+
+    @property
+    def switches_thp(self) -> bool:
+        """Whether any variant needs other THP settings than the host's."""
+        return asked_thp.needs_switching(self.experiment.variant, self.thp)
 
 
 def prepare_replay(experiment: Experiment, path: Path, trace: TraceSummary) -> PreparedReplay:
@@ -113,7 +122,9 @@ def prepare_replay(experiment: Experiment, path: Path, trace: TraceSummary) -> P
         )
     variants = {}
     for variant in experiment.variant:
-        malloc = prove_malloc(f"variant {variant.name!r}", experiment, user, build, variant)
+        where = f"variant {variant.name!r}"
+        asked_thp.check_thp(where, variant)
+        malloc = _prove(where, experiment, user, build, variant)
         variants[variant.name] = PreparedReplayVariant(variant=variant, malloc=malloc, trace=trace)
     return PreparedReplay(
         experiment=experiment,
@@ -125,6 +136,29 @@ def prepare_replay(experiment: Experiment, path: Path, trace: TraceSummary) -> P
         thp=thp.read_host(),
         put_back=put_back,
     )
+
+
+def _prove(
+    where: str, experiment: Experiment, user: ServerUser, build: EngineBuild, variant: Variant
+) -> ProvedMalloc:
+    """Prove a variant's malloc in the engine. UsageError that says what to do instead where the
+    malloc and the engine need different C libraries.
+    """
+    try:
+        return prove_malloc(where, experiment, user, build, variant)
+    except variant_malloc.GlibcTooOld as error:
+        if experiment.server.glibc or (variant.allocator or "").startswith("glibc@"):
+            text = (
+                f"dballoc's replay engine was built on glibc {error.needs} or newer, and does not "
+                "run on an older one; compare servers on it: dballoc bench"
+            )
+        else:
+            newer = variant_malloc.find_newer_glibc(error.needs) or error.needs
+            text = (
+                f"it needs glibc {error.needs} or newer; replay everything on one: dballoc fetch "
+                f"glibc@{newer}, then --glibc {newer}"
+            )
+        raise UsageError(f"{where}: {text}") from None
 
 
 def find_engine() -> EngineBuild:

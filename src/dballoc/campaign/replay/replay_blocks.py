@@ -19,10 +19,12 @@ from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.campaign.replay.trace_summary import describe_replay
 from dballoc.campaign.run_blocks import CampaignKind, DesignBlocks
 from dballoc.campaign.session import Session
+from dballoc.campaign.trials.host_thp import check_host_thp, switch_thp
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
+from dballoc.host.settings import thp
 from dballoc.store.results import REPLAY, Results, TrialRecord
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_result import ReplayFault
@@ -79,20 +81,25 @@ class ReplayBlocks:
         setting = self._session.setting
         prepared = setting.variants[slot.variant]
         record = TrialRecord(trial=_make_blank_row())
+        host = switch_thp(self._session.custody, setting, prepared.variant.host_settings)
+        record.trial["thp"] = thp.describe_host(host) if prepared.variant.host_settings else None
         result = run_replay.run_replay(
             self._plan,
             prepared.malloc.allocator,
             make_settings(setting),
             custody=self._session.custody,
             scratch=directory,
-            tunables=prepared.variant.tunables,
-            environment=prepared.variant.env,
+            environment=prepared.environment,
             cpus=setting.server_cpus,
+            engine=prepared.malloc.build.executable,
         )
+        check_host_thp(host)
         if result.figures and (difference := find_difference(result.figures, self._expected)):
             fault = ReplayFault(kind="not proved", text=f"not what the trace says: {difference}")
             result = replace(result, figures=None, fault=fault)
-        fill_record(record, result, setting.trace, setting.experiment.time.idle)
+        experiment = setting.experiment
+        assert experiment.replay
+        fill_record(record, result, setting.trace, experiment.time.idle, experiment.replay.window)
         record.trial["ended"] = time.time()
         return record
 

@@ -28,10 +28,15 @@ ENDLESS = 2**48
 
 
 def fill_record(
-    record: TrialRecord, result: ReplayResult, trace: TraceSummary, idle: float
+    record: TrialRecord,
+    result: ReplayResult,
+    trace: TraceSummary,
+    idle: float,
+    window: tuple[float, float] | None = None,
 ) -> TrialRecord:
     """Fill in what a replay of the ``trace`` measured, with ``idle`` seconds of rest at its end; or
-    its fault. Returns the record.
+    its fault. The peak is that of the ``window``, in seconds of the trace, where there is one.
+    Returns the record.
     """
     record.trial["proof"] = json.dumps({"bindings": result.bindings})
     if result.fault or result.figures is None:
@@ -44,16 +49,31 @@ def fill_record(
         }
         return record
     figures = result.figures
+    peak = figures.peak_heap if window is None else find_peak_within(figures, window)
     record.trial |= {
         "exit_status": 0,
         "seconds_planned": figures.seconds + idle,
         "rss_start": 0,
-        "rss_peak": figures.peak_heap,
+        "rss_peak": peak,
         "rss_idle": figures.idle_heap,
     }
     record.steps += _make_step_rows(figures, max(1, trace.threads), idle)
     _add_details(record, figures, len(trace.marks))
     return record
+
+
+def find_peak_within(figures: ReplayFigures, window: tuple[float, float]) -> int:
+    """Return the highest heap within a stretch of the trace, from the readings that are wholly in
+    it; where there are none, from those that touch it; 0 where the trace has nothing there. Bytes.
+    """
+    begin, end = (1e9 * seconds for seconds in window)
+    curve = figures.curve
+    # A point stands for the stretch since the one before.
+    points = list(zip((0, *curve.time), curve.time, curve.heap, strict=False))
+    inside = [heap for since, until, heap in points if begin <= since and until <= end]
+    inside += [moment.heap for moment in figures.moments if begin <= moment.time <= end]
+    touching = [heap for since, until, heap in points if since < end and until > begin]
+    return max(inside or touching, default=0)
 
 
 def _make_step_rows(figures: ReplayFigures, threads: int, idle: float) -> list[dict[str, Any]]:

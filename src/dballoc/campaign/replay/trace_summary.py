@@ -98,6 +98,7 @@ def describe_replay(summary: TraceSummary, replay: TraceReplay) -> dict[str, Any
         "mode": replay.mode,
         "speed": replay.speed,
         "touch": replay.touch,
+        "window": replay.window,
         **asdict(summary),
     }
 

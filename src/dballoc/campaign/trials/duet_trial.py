@@ -20,7 +20,8 @@ from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.fault import Fault
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
+from dballoc.campaign.trials.host_thp import switch_thp
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.campaign.trials.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, list_warmup_statements
@@ -208,7 +209,9 @@ class _Duet:
 
     def run(self) -> tuple[TrialRecord, TrialRecord]:
         try:
-            host_thp = switch_thp(self.context, self.shared_host.settings)
+            host_thp = switch_thp(
+                self.context.custody, self.context.setting, self.shared_host.settings
+            )
             for side in self.sides:
                 side.life.host_thp = host_thp
             for side in self.order:

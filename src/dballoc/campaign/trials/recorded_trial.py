@@ -115,7 +115,8 @@ def measure_peak_heap(measured: TrialRecord) -> int | None:
 def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:
     """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``,
     ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
-    not known). Failure if the host forbids to read it.
+    not known), ``pool`` (its cache's size, where there is one). Failure if the host forbids to
+    read it.
 
     The recorder serves a sample of the large blocks from mappings of its own, to see which pages
     are touched. They are heap, and beside glibc's no malloc claims them in the ledger.
@@ -133,6 +134,7 @@ def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, 
     sizes = {"rss": life.mark.rss, "pss": life.mark.pss, "rss_peak": peak}
     return {
         "heap": max(0, heap),
+        **({"pool": pool} if (pool := life.prepared.pool_bytes) else {}),
         **{name: size - memory.buffers for name, size in sizes.items() if size > memory.buffers},
     }
 

@@ -20,6 +20,7 @@ from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
+from dballoc.campaign.trials.host_thp import check_host_thp
 from dballoc.campaign.trials.with_instrument import Instrument, add_instrument
 from dballoc.errors import Failure
 from dballoc.experiment import secret_names
@@ -179,7 +180,7 @@ class ServerLife:
         self.record.trial["seconds_to_start"] = self._running.seconds_to_start
         self._sampler = ProcessSampler(self._running.pid)
         self._prove_malloc()
-        self.check_host_thp()
+        check_host_thp(self.host_thp)
         self._begin_to_count()
         self.take_mark(0)
         assert self.mark
@@ -311,15 +312,6 @@ class ServerLife:
             return self.explain_death(when)
         return Fault("client", f"{when}: {statement}: {error.args[-1]}")
 
-    def check_host_thp(self) -> None:
-        """Failure if THP was switched on the host meanwhile; only dballoc respects our lock."""
-        if switched := thp.find_switched(self.host_thp):
-            raise Failure(
-                f"{switched.path}: somebody else switched it from {switched.expected} to "
-                f"{switched.value}, so the trial under way is lost; stop whoever switches it, then "
-                "run the same command to resume"
-            )
-
     def check_alive(self, when: str) -> None:
         """Interrupted if the user asked to stop; Fault if the server has ended."""
         if self.context.stopping():
@@ -407,7 +399,7 @@ class ServerLife:
         """Return the record, complete but for what the design adds. Failure if the host's THP
         settings are no longer those that the trial needs.
         """
-        self.check_host_thp()
+        check_host_thp(self.host_thp)
         row = self.record.trial
         row["ended"] = time.time()
         row["samples"] = len(self.record.samples)
@@ -442,21 +434,6 @@ class ServerLife:
             and self.ended.status == 0
             and self.record.trial["outcome"] == "ok"
         )
-
-
-def switch_thp(context: TrialContext, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Switch the host's THP settings for the servers started next; those that are not wanted go
-    back to the host's own. Returns all settings that the host has then.
-    """
-    if not wanted:
-        context.custody.restore()
-        return dict(context.setting.thp)
-    settings = {**context.setting.thp, **wanted}
-    host = thp.read_host()
-    for name in context.setting.thp_settings:
-        if host.get(name) != settings[name]:
-            context.custody.set(name, settings[name])
-    return settings
 
 
 def _write_variables(path: Path, pairs: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import pymysql
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.trials import profiling, trial_rows
 from dballoc.campaign.trials.fault import Fault
+from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.campaign.trials.primary import Primary
 from dballoc.campaign.trials.replica import (
     Replica,
@@ -18,7 +19,7 @@ from dballoc.campaign.trials.replica import (
     make_replica_row,
     make_total,
 )
-from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext, switch_thp
+from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
 from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.campaign.trials.with_instrument import Instrument
@@ -148,7 +149,9 @@ class SoloTrial:
         """Run the steps. A fault of the server is in the record."""
         when = "its start"
         try:
-            self.life.host_thp = switch_thp(self.context, self.prepared.variant.host_settings)
+            self.life.host_thp = switch_thp(
+                self.context.custody, self.context.setting, self.prepared.variant.host_settings
+            )
             self._start_servers()
             if self.watch:
                 self.watch(self.life, None, 0)

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dballoc.campaign.replay.trace_summary import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
@@ -250,6 +251,10 @@ def _path(value: Path | None) -> str | None:
     return str(value) if value else None
 
 
+def _trace_file(value: Path | None) -> Table | None:
+    return {"trace": str(value.absolute()), "sha256": hash_trace(value)} if value else None
+
+
 def _no_counters(value: bool | None) -> list[str] | None:
     return [] if value else None
 
@@ -292,6 +297,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "profile_at": ("profile_at", profile_place),
     "no_counters": ("counters", _no_counters),
     "start": ("fit.start", _as_it_is),
+    "from_": ("fit.guess", _trace_file),
     "tolerance": ("fit.tolerance", _as_it_is),
     "repeats": ("fit.repeats", _as_it_is),
     "blocks": ("blocks", _as_it_is),

@@ -18,9 +18,15 @@ _LONGEST = 64
 _WHERE = "command line"
 
 
-def build_replay_experiment(arguments: Mapping[str, Any], sha256: str, threads: int) -> Experiment:
+def build_replay_experiment(
+    arguments: Mapping[str, Any],
+    sha256: str,
+    threads: int,
+    window: tuple[float, float] | None = None,
+) -> Experiment:
     """Return the experiment that the verb's ``arguments`` describe, of a trace with that hash and
-    so many threads. UsageError, in one line, for what cannot be.
+    so many threads, judged within a ``window`` of it in seconds. UsageError, in one line, for what
+    cannot be.
     """
     trace: Path = arguments["trace"]
     speed, mode = arguments["speed"], arguments["mode"]
@@ -29,7 +35,8 @@ def build_replay_experiment(arguments: Mapping[str, Any], sha256: str, threads: 
     names = experiment_from_flags.words(arguments["allocators"]) or []
     variants = [_make_variant(name) for name in names or _default_names(arguments["preload"])]
     variants += [_make_own_variant(path) for path in arguments["preload"] or []]
-    baseline = arguments["baseline"] or _choose_baseline([v["name"] for v in variants])
+    variants = _spread_modes(variants, experiment_from_flags.words(arguments["thp"]) or [])
+    baseline = arguments["baseline"] or _choose_baseline(variants)
     settings = {k: arguments[k] for k in ("blocks", "budget", "seed") if arguments[k] is not None}
     table: dict[str, Any] = {
         "name": name_after(trace),
@@ -45,10 +52,13 @@ def build_replay_experiment(arguments: Mapping[str, Any], sha256: str, threads: 
             "mode": mode,
             "speed": 1.0 if speed is None else speed,
             "touch": arguments["touch"],
+            **({} if window is None else {"window": window}),
         },
         "variant": variants,
         **settings,
     }
+    if arguments["glibc"] is not None:
+        table["server"] = {"glibc": arguments["glibc"]}
     if arguments["memory"] is not None:
         table["limits"] = {"memory": arguments["memory"]}
     if sweeps := experiment_from_flags.sweeps(arguments["sweep"]):
@@ -81,8 +91,23 @@ def _make_own_variant(path: Path) -> dict[str, Any]:
     return {"name": stem, "preload": [str(path.expanduser().absolute())]}
 
 
-def _choose_baseline(names: list[str]) -> str:
-    return "glibc" if "glibc" in names else names[0]
+def _spread_modes(variants: list[dict[str, Any]], modes: list[str]) -> list[dict[str, Any]]:
+    """Return every variant under each of the modes of THP; with one mode under their own names."""
+    if len(modes) == 1:
+        return [variant | {"thp": modes[0]} for variant in variants]
+    if len(set(modes)) < len(modes):
+        raise UsageError("--thp: the same mode twice")
+    return [
+        variant | {"name": f"{variant['name']}-thp={mode}", "thp": mode}
+        for mode in modes
+        for variant in variants
+    ] or variants
+
+
+def _choose_baseline(variants: list[dict[str, Any]]) -> str:
+    """Return the name of the first that is glibc without a version, else of the first."""
+    plain = [v["name"] for v in variants if not {"allocator", "preload"} & v.keys()]
+    return str([*plain, variants[0]["name"]][0])
 
 
 def _refuse_server_settings(sweeps: list[experiment_from_flags.Sweep]) -> None:

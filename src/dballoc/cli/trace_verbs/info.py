@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -10,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.trace_verbs.written_trace import TraceArgument, list_notes
+from dballoc.errors import Failure
 from dballoc.numbers import percent, with_unit
 from dballoc.profile.amounts import format_amount
 from dballoc.trace.figures.live_curve import find_highs, sample_curve
@@ -28,12 +30,18 @@ def info(
     trace: TraceArgument,
     rows: Annotated[int, typer.Option(help="Lines of each table.", min=1)] = 12,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    chart: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the curve of what is alive there, as SVG and PNG."),
+    ] = None,
 ) -> None:
     """Show what is in a trace: events, threads, memory alive over time, sizes, lifetimes, blocks
     that change threads.
     """
     source = read_trace(trace)
     summary = summarise_trace(source)
+    if chart is not None:
+        _write_chart(source, summary, trace.name, chart)
     if as_json:
         print(json.dumps(make_document(source, summary), indent=1))
         return
@@ -44,6 +52,24 @@ def info(
     _print_handovers(console, source, summary, rows)
     for note in list_notes(source):
         console.print(f"· {note}", style="dim")
+
+
+def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path) -> None:
+    """Write the chart of the live curve. Failure if it cannot be written."""
+    # What draws takes a second to import.
+    from dballoc.report.charts.export import write_chart
+    from dballoc.report.replay.live_chart import draw_live_curve
+
+    ends, highs = find_highs(summary.curve, _POINTS)
+    figure = draw_live_curve(
+        list(zip((ends / 1e9).tolist(), highs.tolist(), strict=True)),
+        [(mark.time / 1e9, mark.name) for mark in trace.marks],
+    )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_chart(figure, safe(name), directory)
+    except OSError as error:
+        raise Failure(f"--chart {directory}: cannot be written: {error.strerror}") from None
 
 
 def make_document(trace: Trace, summary: TraceSummary) -> dict[str, Any]:

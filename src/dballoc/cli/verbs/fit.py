@@ -35,6 +35,15 @@ Start = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="The first size of the cache; default: half of the memory."),
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="TRACE",
+        help="A trace of such a server (bench --record): each malloc's first size is what a replay "
+        "of it leaves of the memory.",
+    ),
+]
 Tolerance = Annotated[
     str | None,
     typer.Option(
@@ -74,6 +83,7 @@ def fit(
     warmup: flags.Warmup = None,
     time: LevelTime = None,
     start: Start = None,
+    from_: From = None,
     tolerance: Tolerance = None,
     repeats: Repeats = None,
     budget: flags.Budget = None,
@@ -148,10 +158,13 @@ def _print_plan(setting: PreparedCampaign) -> None:
     of = cache_size_search.derive_range(setting.experiment)
     trials = len(setting.variants) * cache_size_search.count_trials_at_most(of, [])
     say(f"memory:  {format_size(of.memory)} for the server")
-    say(
-        f"sizes:   multiples of {format_size(of.tolerance)} up to it, "
-        f"{format_size(of.nearest(of.start) * of.tolerance)} first"
+    guess = setting.experiment.fit.guess
+    first = (
+        f"the first by replay of {Path(guess.trace).name}"
+        if guess
+        else f"{format_size(of.nearest(of.start) * of.tolerance)} first"
     )
+    say(f"sizes:   multiples of {format_size(of.tolerance)} up to it, {first}")
     say(f"trials:  {trials} at most")
     say(f"time:    {minutes(trials * estimate_solo_trial_seconds(setting))} at most")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")

@@ -18,6 +18,7 @@ from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment.model import TouchMode
 from dballoc.numbers import with_unit
 from dballoc.report.outputs import terminal
+from dballoc.trace.changes.moments import find_window
 
 TraceFile = Annotated[
     Path,
@@ -49,8 +50,30 @@ Touch = Annotated[
         "the first, or none."
     ),
 ]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FROM..TO",
+        help="Judge the peak heap within a stretch of the trace alone, like 10s..60s, or of its "
+        "marks; all of it is replayed.",
+    ),
+]
 Idle = Annotated[
     str, typer.Option(metavar="TIME", help="Rest after the last event, before the idle heap.")
+]
+Glibc = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION", help="Replay every malloc on this C library, as dballoc fetch has it."
+    ),
+]
+Thp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE,…",
+        help="Every malloc under each of these modes of transparent huge pages: always, madvise, "
+        "never; default: the host's.",
+    ),
 ]
 Baseline = Annotated[
     str | None,
@@ -74,9 +97,12 @@ def replay(
     preload: Preloads = None,
     sweep: flags.Sweeps = None,
     baseline: Baseline = None,
+    glibc: Glibc = None,
+    thp: Thp = None,
     mode: Mode = "fast",
     speed: Speed = None,
     touch: Touch = "recorded",
+    window: Window = None,
     idle: Idle = "1s",
     memory: Memory = None,
     blocks: flags.Blocks = None,
@@ -92,8 +118,11 @@ def replay(
     No server is needed. The same command resumes what was interrupted.
     """
     sha256 = hash_trace(trace)
-    summary = summarize_trace(read_any_trace(trace))
-    model = experiment_from_replay.build_replay_experiment(locals(), sha256, summary.threads)
+    source = read_any_trace(trace)
+    summary = summarize_trace(source)
+    model = experiment_from_replay.build_replay_experiment(
+        locals(), sha256, summary.threads, find_window(source, window) if window else None
+    )
     preferred = preference.parse_preference(prefer)
     preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)

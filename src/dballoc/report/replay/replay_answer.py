@@ -33,16 +33,21 @@ def compose_replay_answer(
     baseline: str,
     progress: Progress,
     fidelity: Fidelity | None,
+    growth: str | None = None,
 ) -> Answer:
     """Say what the replays show, and no more than that. ``averages``: of
-    :func:`dballoc.analysis.replay.replay_tables.average_replays`.
+    :func:`dballoc.analysis.replay.replay_tables.average_replays`; ``growth``: a sentence on how far
+    the mallocs creep.
     """
     headline = compose_replay_headline(facts, averages, comparisons, baseline, fidelity)
     return Answer(
         headline=headline if progress.final else f"So far: {headline}",
         reason=_explain(facts, comparisons, recommendation, baseline, progress),
         table=_make_table(comparisons, recommendation),
-        notes=list_notes(facts, comparisons, baseline, progress, fidelity),
+        notes=[
+            *([growth] if growth else []),
+            *list_notes(facts, comparisons, baseline, progress, fidelity),
+        ],
     )
 
 
@@ -68,11 +73,20 @@ def compose_replay_headline(
         )
     ranked = faultless.sort("peak")
     least = ranked.row(0, named=True)
-    names = f"{least['variant']} has the least peak heap, {with_unit(least['peak'])}"
+    names = f"{least['variant']} has the least peak heap{_describe_window(facts)}, "
+    names += with_unit(least["peak"])
     return (
         f"{names}{_compare_least(least['variant'], comparisons, baseline)}"
         f"{_describe_distance(fidelity)}{flaws}"
     )
+
+
+def _describe_window(facts: ReplayFacts) -> str:
+    """Return of which stretch the peak is, where it is not the trace's."""
+    if facts.window is None:
+        return ""
+    begin, end = facts.window
+    return f" from {number(begin)} s to {number(end)} s of the trace"
 
 
 def _compare_least(name: str, comparisons: Comparisons, baseline: str) -> str:
@@ -158,6 +172,10 @@ def list_notes(
         notes.append(
             f"The recorded process's own memory was not measured, or no variant is its malloc, "
             f"{facts.allocator or 'unknown'}; bench --record measures it."
+        )
+    if facts.window:
+        notes.append(
+            f"Peak heap is the highest{_describe_window(facts)}; everything else is of all of it."
         )
     notes += [describe_pace(facts), f"Of memory, {_TOUCHES[facts.touch]}."]
     if facts.not_seen:

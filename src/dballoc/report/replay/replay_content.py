@@ -9,6 +9,13 @@ from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN
+from dballoc.analysis.replay.cycle_growth import (
+    Cycles,
+    Growth,
+    find_cycles,
+    list_cycle_ends,
+    measure_growth,
+)
 from dballoc.analysis.replay.fidelity import Fidelity, measure_fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts, read_replay_facts
 from dballoc.analysis.replay.replay_tables import (
@@ -21,7 +28,7 @@ from dballoc.experiment import experiment_file
 from dballoc.numbers import count, listing, percent
 from dballoc.report.charts import ratios
 from dballoc.report.charts.variant_marks import Figure, Variants
-from dballoc.report.replay import replay_charts, replay_sections
+from dballoc.report.replay import growth_section, replay_charts, replay_sections
 from dballoc.report.replay.replay_answer import compose_replay_answer
 from dballoc.report.sections import method, tables
 from dballoc.report.sections.section import Listing, Section
@@ -29,8 +36,19 @@ from dballoc.report.wording.answer import Answer, describe_faults, measure_progr
 
 
 @dataclass(frozen=True, kw_only=True)
+class CycleGrowth:
+    """How far the variants creep over the trace's cycles; ``ends``: the heap at their ends."""
+
+    cycles: Cycles
+    ends: pl.DataFrame
+    growths: list[Growth]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JudgedReplays:
-    """A campaign of replays with all that its report says."""
+    """A campaign of replays with all that its report says. ``growth``: None where the trace repeats
+    no cycle, or says nothing of memory.
+    """
 
     campaign: Campaign
     facts: ReplayFacts
@@ -38,6 +56,7 @@ class JudgedReplays:
     comparisons: Comparisons
     recommendation: Recommendation
     fidelity: Fidelity | None
+    growth: CycleGrowth | None
     answer: Answer
 
 
@@ -54,6 +73,7 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
     recommendation = recommend(comparisons, experiment.baseline, preference, evidence)
     averages = average_replays(campaign)
     fidelity = measure_fidelity(campaign, facts)
+    growth = _judge_growth(campaign, facts)
     answer = compose_replay_answer(
         facts=facts,
         averages=averages,
@@ -62,6 +82,7 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
         baseline=experiment.baseline,
         progress=measure_progress(campaign),
         fidelity=fidelity,
+        growth=growth_section.describe_growth(growth.growths, growth.cycles) if growth else None,
     )
     return JudgedReplays(
         campaign=campaign,
@@ -70,8 +91,18 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
         comparisons=comparisons,
         recommendation=recommendation,
         fidelity=fidelity,
+        growth=growth,
         answer=answer,
     )
+
+
+def _judge_growth(campaign: Campaign, facts: ReplayFacts) -> CycleGrowth | None:
+    cycles = find_cycles(facts.marks) if facts.from_start else None
+    if cycles is None:
+        return None
+    ends = list_cycle_ends(campaign, cycles)
+    growths = measure_growth(ends, cycles, campaign.names)
+    return CycleGrowth(cycles=cycles, ends=ends, growths=growths) if growths else None
 
 
 def make_replay_subtitle(judged: JudgedReplays) -> str:
@@ -101,6 +132,7 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
                 *([replay_sections.tabulate_fidelity(judged.fidelity)] if judged.fidelity else []),
             ],
         ),
+        *_make_growth_sections(judged),
         Section(
             key="verdicts",
             title="Verdicts",
@@ -137,6 +169,15 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
         ),
         Section(key="method", title="Method", text=describe_replay_method(judged)),
     ]
+
+
+def _make_growth_sections(judged: JudgedReplays) -> list[Section]:
+    if (growth := judged.growth) is None:
+        return []
+    section = growth_section.make_growth_section(
+        growth.growths, growth.ends, growth.cycles, judged.facts
+    )
+    return [section]
 
 
 def _draw_heap(judged: JudgedReplays, variants: Variants) -> list[Figure]:

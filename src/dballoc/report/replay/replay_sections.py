@@ -28,7 +28,7 @@ def tabulate_replays(averages: pl.DataFrame, facts: ReplayFacts) -> Table:
             mebibytes(row["peak"]),
             mebibytes(row["end"]),
             _format_idle(row["variant"], row["idle"], facts),
-            NOTHING if row["fragmentation"] is None else f"{row['fragmentation']:.2f}",
+            _format_fragmentation(row["fragmentation"], facts),
             number(row["cpu"]),
             str(row["n"]),
         ]
@@ -75,6 +75,11 @@ def tabulate_replay_details(averages: pl.DataFrame) -> Table:
         "threads, all threads together. The engine's memory is subtracted from every heap."
     )
     return Table(title="How the replays went", columns=columns, rows=rows, caption=caption)
+
+
+def _format_fragmentation(ratio: float | None, facts: ReplayFacts) -> str:
+    # The peak of a stretch is not that of the live bytes.
+    return NOTHING if ratio is None or facts.window else f"{ratio:.2f}"
 
 
 def _format_idle(variant: str, idle: float | None, facts: ReplayFacts) -> str:
@@ -191,6 +196,7 @@ def tabulate_trace(facts: ReplayFacts) -> Table:
         ("from the start", "yes" if facts.from_start else "no: it began late"),
         ("events that are missing", f"{facts.dropped:,}" if facts.dropped else "none"),
         ("not seen", listing(list(facts.not_seen)) or "nothing that is known"),
+        ("peak heap judged", _format_window(facts)),
         ("replayed", f"{facts.mode}, speed {facts.speed:g}, pages touched: {facts.touch}"),
     ]
     return Table(
@@ -199,6 +205,12 @@ def tabulate_trace(facts: ReplayFacts) -> Table:
         rows=[list(row) for row in rows],
         words=("as found",),
     )
+
+
+def _format_window(facts: ReplayFacts) -> str:
+    if facts.window is None:
+        return "of all of it"
+    return f"from {number(facts.window[0])} s to {number(facts.window[1])} s"
 
 
 def tabulate_mallocs(campaign: Campaign) -> Table:

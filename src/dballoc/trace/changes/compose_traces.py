@@ -48,15 +48,18 @@ def count_events(stretches: Sequence[Stretch]) -> int:
     )
 
 
-def compose_traces(stretches: Sequence[Stretch], leftovers: Leftovers) -> Trace:
-    """Return the stretches as one trace. Its facts are the first one's, as far as they hold for all
-    of them.
+def compose_traces(stretches: Sequence[Stretch], leftovers: Leftovers, days: int = 1) -> Trace:
+    """Return the stretches as one trace, all of them so many ``days`` long. Its facts are the first
+    one's, as far as they hold for all of them.
     """
     composition = _Composition(leftovers=leftovers)
-    for stretch in stretches:
-        for number in range(stretch.times):
-            suffix = f" {number + 1}/{stretch.times}" if stretch.times > 1 else ""
-            composition.add_repetition(stretch.trace, stretch.name + suffix)
+    for day in range(1, days + 1):
+        if days > 1:
+            composition.add_mark(f"day {day}/{days}")
+        for stretch in stretches:
+            for number in range(1, stretch.times + 1):
+                suffix = f" {number}/{stretch.times}" if stretch.times > 1 else ""
+                composition.add_repetition(stretch.trace, stretch.name + suffix)
     return composition.build_trace([stretch.trace for stretch in stretches])
 
 
@@ -113,7 +116,9 @@ _NO_BLOCKS = _Blocks(
 
 @dataclass(kw_only=True)
 class _Composition:
-    """The trace so far; ``clock``: its length in ns, ``count``: its objects."""
+    """The trace so far; ``clock``: its length in ns, ``count``: its objects, ``repetitions``: how
+    many stretches are in it.
+    """
 
     leftovers: Leftovers
     threads: list[_ThreadPieces] = field(default_factory=list)
@@ -125,6 +130,7 @@ class _Composition:
     touch: list[NDArray[np.int32]] = field(default_factory=lambda: [np.zeros(0, np.int32)])
     patterns: dict[tuple[tuple[int, int], ...], int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
+    repetitions: int = 0
 
     def add_repetition(self, trace: Trace, name: str) -> None:
         """Add the events of a trace once."""
@@ -156,9 +162,14 @@ class _Composition:
             )
         gone = new[:-1][trace.objects.freed_by != NONE]
         self.alive = self.alive.select(~np.isin(self.alive.number, gone))
-        self.marks.append(Mark(time=self.clock, name=name, truth={}))
+        self.add_mark(name)
+        self.repetitions += 1
         resolution = trace.compiled.resolution
         self.clock += -(-get_duration(trace) // resolution) * resolution
+
+    def add_mark(self, name: str) -> None:
+        """Name what begins now."""
+        self.marks.append(Mark(time=self.clock, name=name, truth={}))
 
     def _map_threads(self, trace: Trace) -> list[int]:
         """Return the index of each of the trace's threads here; new ones are added."""
@@ -241,7 +252,7 @@ class _Composition:
                 objects=find_freed_by(threads, objects),
                 touch_patterns=tuple(self.patterns),
                 marks=tuple(self.marks),
-                compiled=_join_compiled(sources, len(self.marks), self.leftovers),
+                compiled=_join_compiled(sources, self.repetitions, self.leftovers),
             )
         )
 

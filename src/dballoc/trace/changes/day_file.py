@@ -1,30 +1,31 @@
 """Read a day's TOML file: which stretches of which traces follow one another.
 
-``leftovers`` is ``free`` (default) or ``keep``, see ``compose_traces.py``; each ``[[stretch]]`` has
-``trace``, a path from the file's own directory, and may have ``from`` and ``to`` (durations),
-``times`` and ``mark``, a name.
+``days`` is how often all of them follow one another (1 by default), ``leftovers`` ``free``
+(default) or ``keep``, see ``compose_traces.py``; each ``[[stretch]]`` has
+``trace``, a path from the file's own directory, and may have ``from`` and ``to`` (durations, or
+names of marks), ``times`` and ``mark``, a name.
 """
 
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.experiment.durations_and_sizes import Duration
 from dballoc.trace.changes.compose_traces import Leftovers
+from dballoc.trace.changes.moments import Moment, parse_moment
 
 MOST_TIMES = 10_000
 
 
 class StretchRow(BaseModel):
-    """A ``[[stretch]]``: times in seconds; ``end`` None: to the trace's end."""
+    """A ``[[stretch]]``: moments in seconds or by mark; ``end`` None: to the trace's end."""
 
     model_config = ConfigDict(extra="forbid")
     trace: Annotated[str, Field(min_length=1, max_length=4096)]
-    begin: Annotated[Duration, Field(alias="from")] = 0.0
-    end: Annotated[Duration | None, Field(alias="to")] = None
+    begin: Annotated[Moment, BeforeValidator(parse_moment), Field(alias="from")] = 0.0
+    end: Annotated[Moment | None, BeforeValidator(parse_moment), Field(alias="to")] = None
     times: Annotated[int, Field(ge=1, le=MOST_TIMES, strict=True)] = 1
     mark: Annotated[str, Field(max_length=200)] = ""
 
@@ -33,6 +34,7 @@ class Day(BaseModel):
     """A day's file."""
 
     model_config = ConfigDict(extra="forbid")
+    days: Annotated[int, Field(ge=1, le=MOST_TIMES, strict=True)] = 1
     leftovers: Leftovers = "free"
     stretch: Annotated[list[StretchRow], Field(min_length=1, max_length=1000)]
 

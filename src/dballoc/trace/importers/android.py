@@ -56,8 +56,8 @@ def read_android(path: Path) -> tuple[Recording, bool]:
 
 def parse_line(line: bytes, number: int) -> tuple[int, Call, bool] | None:
     """Return the thread's id, the call, and whether the line has times; without them the call is at
-    its line's ``number`` of steps. None for a line that is no call, or one that failed.
-    ValueError for another line.
+    its line's ``number`` of steps. None for a line that is no call, or one that failed, whose size
+    may be any. ValueError for another line.
     """
     match = _LINE.fullmatch(line)
     if not match:
@@ -72,6 +72,8 @@ def parse_line(line: bytes, number: int) -> tuple[int, Call, bool] | None:
     if len(words) not in (count, count + 2):
         raise ValueError("too few or too many numbers")
     address = _parse_address(pointer)
+    if address == 0 and not (name == b"realloc" and not words[1].strip(b"0")):
+        return None
     before, after = (
         [_parse_number(word) for word in words[count:]]
         if len(words) > count

@@ -89,9 +89,7 @@ def build_recording(records: NDArray) -> Recording:
     if (types > _POSIX).any():
         place = int(np.flatnonzero(types > _POSIX)[0]) + 1
         raise Unfit(f"record {place} is of a type that is not known")
-    used = types != 0
-    used[(types == _POSIX) & (records["ptr1"] != 0)] = False  # it failed
-    used[(types != _FREE) & (records["ptr2"] == 0) & (types != _REALLOC)] = False
+    used = (types != 0) & ~_find_calls_without_effect(records, types)
     used[_find_inner_records(records)] = False
     order = np.flatnonzero(used)
     records, types = records[order], types[order]
@@ -103,6 +101,19 @@ def build_recording(records: NDArray) -> Recording:
         columns = _make_columns(records[chosen], types[chosen], order[chosen])
         threads.append(make_thread(len(threads), tid, columns))
     return make_recording(threads, "imported from glibc's malloc tracing", NOTES)
+
+
+def _find_calls_without_effect(records: NDArray, types: NDArray) -> NDArray[np.bool_]:
+    """Return which calls changed nothing: those that failed, and frees of no block. A realloc to
+    nothing returned no block either, and did free.
+    """
+    failed = (records["ptr2"] == 0) & (types != _FREE)
+    frees_by_realloc = (types == _REALLOC) & (records["size"] == 0) & (records["ptr1"] != 0)
+    return (
+        (failed & ~frees_by_realloc)
+        | ((types == _POSIX) & (records["ptr1"] != 0))
+        | ((types == _FREE) & (records["ptr1"] == 0))
+    )
 
 
 def _find_inner_records(records: NDArray) -> list[int]:

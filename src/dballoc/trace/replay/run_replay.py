@@ -51,30 +51,28 @@ def run_replay(
     *,
     custody: Custody,
     scratch: Path,
-    tunables: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     cpus: Collection[int] | None = None,
+    engine: Path | None = None,
     thp_disable: bool = False,
 ) -> ReplayResult:
     """Replay ``plan`` once on that malloc, as the server user.
 
     ``scratch``: a directory of ours for the engine's output, which the caller removes.
-    ``tunables``, ``environment``: as of a server's variant. ``cpus``: run on these alone.
+    ``environment``: what the malloc and its settings need; None: the malloc without settings.
+    ``cpus``: run on these alone.
+    ``engine``: a copy of the engine that runs on another C library, where the malloc is that one's.
     What goes wrong with the malloc (it is not in use, it crashes, hangs, returns no memory, is
     killed at the limit) is the result's fault. UsageError if the plan needs more than the limits,
     or there can be no cgroup; Failure if the engine cannot run.
     """
-    if allocator.loader is not None:
-        raise UsageError(
-            f"allocator {allocator.name}: a C library of its own cannot be replayed on; "
-            "the replay's engine runs on this machine's"
-        )
-    engine_memory = measure_own_memory()
-    env = server_environment.build_environment(
-        make_environment({}), allocator, tunables or {}, environment or {}
-    )
+    engine = engine or find_engine()
+    engine_memory = measure_own_memory(engine)
+    if environment is None:
+        environment = server_environment.build_environment({}, allocator, {}, {})
+    env = make_environment(environment)
     try:
-        bindings = _prove(allocator, env)
+        bindings = _prove(engine, allocator, env)
     except proof_of_use.NotProved as error:
         not_proved = ReplayFault(kind="not proved", text=str(error))
         return ReplayResult(figures=None, fault=not_proved, bindings={}, printed="")
@@ -85,7 +83,8 @@ def run_replay(
         "oom_score_adj": _OOM_SCORE,
         **server_user().as_spawn(),
     }
-    run = _run_engine(make_options(plan, settings), env, settings.limits, custody, scratch, spawn)
+    command = [os.fspath(engine), *make_options(plan, settings)]
+    run = _run_engine(command, env, settings.limits, custody, scratch, spawn)
     fault = _find_fault(run, settings.limits)
     figures = None
     if fault is None:
@@ -103,12 +102,12 @@ def find_engine() -> Path:
 
 
 @functools.cache
-def measure_own_memory() -> int:
-    """Measure the anonymous bytes of the engine itself, which do not depend on plan and malloc.
+def measure_own_memory(engine: Path) -> int:
+    """Measure the anonymous bytes of an engine itself, which do not depend on plan and malloc.
     Failure if it does not run.
     """
     try:
-        answer = run_unprivileged([find_engine(), "--own"])
+        answer = run_unprivileged([engine, "--own"])
         return int(json.loads(answer.stdout)["own"])
     except (Unanswered, ValueError, KeyError, TypeError) as error:
         raise Failure(f"the replay's engine does not run: {error}") from None
@@ -135,16 +134,16 @@ def make_options(plan: ReplayPlan, settings: ReplaySettings) -> list[str]:
     return [*(f"--{name}={value}" for name, value in values.items()), "-"]
 
 
-def _prove(allocator: Allocator, env: Mapping[str, str]) -> dict[str, str]:
+def _prove(engine: Path, allocator: Allocator, env: Mapping[str, str]) -> dict[str, str]:
     """Prove that the engine's calls reach the allocator; return the providers. NotProved if not."""
-    bindings = proof_of_use.read_bindings([os.fspath(find_engine())], env)
+    bindings = proof_of_use.read_bindings([os.fspath(engine)], env)
     complaints = allocator.entry.get("complaints", [])
     proof_of_use.check_bindings(bindings, allocator.providers, complaints)
     return bindings.provider
 
 
 def _run_engine(
-    options: list[str],
+    command: list[str],
     env: Mapping[str, str],
     limits: ReplayLimits,
     custody: Custody,
@@ -158,7 +157,7 @@ def _run_engine(
     group = cgroup.create_memory_cgroup(custody, limits.memory) if limits.memory else None
     try:
         child = custody.spawn(
-            [os.fspath(find_engine()), *options],
+            command,
             env,
             output,
             stderr=printed,

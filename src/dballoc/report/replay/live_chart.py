@@ -1,0 +1,39 @@
+"""The chart of ``dballoc trace info --chart``: what is alive in a trace over its time."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from dballoc.report.charts.variant_marks import Figure, make_chart_data
+
+_HEIGHT = 280
+# More would be a hatching.
+_MOST_MARKS = 40
+
+
+def draw_live_curve(
+    highs: Sequence[tuple[float, float]], marks: Sequence[tuple[float, str]]
+) -> Figure:
+    """Draw the most bytes alive in each stretch of time, and the trace's marks. ``highs``: the end
+    of each stretch in seconds, and bytes; ``marks``: seconds and names.
+    """
+    rows = [{"t": time, "mib": size / 2**20} for time, size in highs]
+    x = alt.X("t:Q", title="time since the trace began, s")
+    area = (
+        alt.Chart(make_chart_data(rows))
+        .mark_area(interpolate="step-before", opacity=0.6)
+        .encode(x=x, y=alt.Y("mib:Q", title="alive, MiB", scale=alt.Scale(zero=True)))
+    )
+    shown = [{"t": time, "name": name} for time, name in marks[:_MOST_MARKS]]
+    rules = (
+        alt.Chart(make_chart_data(shown))
+        .mark_rule(strokeDash=[2, 3], color="#888888")
+        .encode(x=x, tooltip=[alt.Tooltip("name:N", title="mark")])
+    )
+    left_out = f"; the first {_MOST_MARKS} of {len(marks):,}" if len(marks) > _MOST_MARKS else ""
+    return Figure(
+        "trace-live",
+        "Alive over the trace",
+        f"Bytes asked for and not freed, the most within each stretch. Dashed: marks{left_out}.",
+        alt.layer(area, rules).properties(height=_HEIGHT),
+    )
