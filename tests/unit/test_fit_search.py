@@ -16,8 +16,8 @@ from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.cli.search_verbs import fit as verb
 from dballoc.cli.shared import experiment_from_flags
-from dballoc.cli.verbs import fit as verb
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server

@@ -33,7 +33,7 @@ def check_tables(
     for the first thing that does not fit.
     """
     try:
-        variant = _check_variants(experiment, tables["variant"])
+        variant = _check_variants(facts, experiment, tables["variant"])
         _check_trials(facts, experiment, tables)
         _check_loads(experiment, tables)
         if "imported" in facts:
@@ -49,8 +49,13 @@ def check_tables(
         ) from None
 
 
-def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
-    if set(variants["name"]) != {v.name for v in experiment.variant}:
+def _check_variants(
+    facts: Mapping[str, str], experiment: Experiment, variants: pl.DataFrame
+) -> pl.DataFrame:
+    missing = {v.name for v in experiment.variant} - set(variants["name"])
+    # A search makes variants as it goes.
+    is_search = facts.get(forms.KIND) == forms.TUNE
+    if missing or (len(variants) != len(experiment.variant) and not is_search):
         raise readers.Unfit("variant: the variants differ from those of the experiment")
     columns = [
         pl.Series(
@@ -64,7 +69,7 @@ def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFr
 
 
 def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
-    trials, names = tables["trial"], {v.name for v in experiment.variant}
+    trials, names = tables["trial"], set(tables["variant"]["name"])
     _check_values(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
     designs = facts["designs"].split()
     columns = ["trial", "variant", "role", "design", "block", "attempt", "proof"]
@@ -74,7 +79,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         if (
             row["design"] == "solo"
             and (row["role"] in _ROLES) != of_baseline
-            and facts.get(forms.KIND) != forms.FIT
+            and facts.get(forms.KIND) not in (forms.FIT, forms.TUNE)
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
         if row["design"] == "solo" and "solo" not in designs:

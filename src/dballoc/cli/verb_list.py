@@ -22,7 +22,7 @@ VERBS = {
     "exec": ("exec_", "exec_"),
     "explain": ("explain", "explain"),
     "fetch": ("fetch", "fetch"),
-    "fit": ("fit", "fit"),
+    "fit": ("search_verbs.fit", "fit"),
     "import": ("import_", "import_"),
     "list": ("list_", "list_"),
     "profile": ("profile_verbs.app", "app"),
@@ -30,6 +30,7 @@ VERBS = {
     "replay": ("replay", "replay"),
     "report": ("report", "report"),
     "trace": ("trace_verbs.app", "app"),
+    "tune": ("search_verbs.tune", "tune"),
     "verify": ("verify", "verify"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {

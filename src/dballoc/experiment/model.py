@@ -286,6 +286,24 @@ class TraceReplay(_Table):
     touch: TouchMode = "recorded"
 
 
+class Tune(_Table):
+    """``dballoc tune``: ``aim``, as ``--for`` takes it; ``share`` of the budget that the search may
+    take, the rest being the confirmation's; how many ``finalists`` there may be in all;
+    ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
+    options to be searched too; ``thp``: whether the host's THP mode is; ``leave``: settings that
+    are not to be touched; ``trace``: what the search replays before it starts any server.
+    """
+
+    aim: Annotated[str, Field(max_length=200)] = "memory"
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    finalists: Annotated[int, Field(ge=1, le=3)] = 3
+    presets: bool = True
+    space: dict[str, Annotated[list[Text], Field(min_length=1, max_length=100)]] = {}
+    thp: bool = False
+    leave: list[str] = []
+    trace: TraceReplay | None = None
+
+
 class RecordTrace(_Table):
     """The allocations of the baseline are recorded in a start of its own; ``limit``: of the raw
     recording's file, bytes.
@@ -404,6 +422,7 @@ class Experiment(_Table):
     perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
     ``record``: whether a trace of the baseline's allocations is made beside the figures.
     ``replay``: of dballoc replay alone, which has no server: its one workload is :data:`REPLAY`.
+    ``tune``: of dballoc tune alone.
     """
 
     name: Name = "experiment"
@@ -440,6 +459,7 @@ class Experiment(_Table):
     noise: Noise = Noise()
     record: RecordTrace | None = None
     replay: TraceReplay | None = None
+    tune: Tune | None = None
     workload: dict[Name, Workload] = {}
     post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]

@@ -1,0 +1,184 @@
+"""Run or resume the search: one trial after another, each planned from those in the results."""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dballoc.analysis.tune import search_history
+from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
+from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
+from dballoc.campaign.observer import Observer, SearchProgress
+from dballoc.campaign.preparation import data_templates, rehearsal, user_files
+from dballoc.campaign.recorded_facts import make_server_facts
+from dballoc.campaign.session import Session, run_in_session
+from dballoc.campaign.trials import solo_trial
+from dballoc.campaign.trials.server_in_trial import Interrupted, make_blank_trial_row
+from dballoc.errors import UsageError
+from dballoc.experiment.schedule import Slot
+from dballoc.servers.private.data_template import Template
+from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
+from dballoc.store.results import KIND, TUNE, Results, TrialRecord
+from dballoc.tune.choose_finalists import compute_promise, is_promising
+from dballoc.tune.plan_trials import Candidate, plan_next_trial
+from dballoc.tune.prepare_tune import PreparedTune
+from dballoc.tune.search_aim import make_search_aim
+from dballoc.tune.search_space import describe_parameters
+
+SERVER: Stage = "server"
+
+
+def run_search(setting: PreparedTune, out: Path, observer: Observer) -> str:
+    """Run or resume the search in ``out``. Returns why it ended: ``searched`` or ``interrupted``.
+    UsageError or Failure; what was finished is kept.
+    """
+    return run_in_session(setting, out, observer, lambda session: _Search(session).run())
+
+
+class _Search:
+    """The trials of one search, and what they need."""
+
+    def __init__(self, session: Session[PreparedTune]) -> None:
+        self.session = session
+        self.setting = session.setting
+        self.observer = session.observer
+        self.results = self._open_results()
+        self.aim = make_search_aim(self.setting.preference, self.setting.experiment.seed)
+        assert self.setting.experiment.budget
+        self.seconds = self.setting.experiment.budget * self.setting.tune.share
+        self.began = time.monotonic() - self.results.spent()
+
+    def run(self) -> str:
+        try:
+            if CONFIRMATIONS in self.results.facts():
+                return "searched"
+            self._run_trials()
+            return "searched"
+        except Interrupted:
+            self.results.set_fact("ending", "interrupted")
+            return "interrupted"
+        finally:
+            self.results.close()
+
+    def _open_results(self) -> Results:
+        path = self.session.directory.path
+        if (path / "results.sqlite").exists():
+            results = Results.open(path)
+            search_history.check_is_search(results, path)
+            self.observer.notice(f"resuming: {results.trials()} trials are finished already")
+            self.session.directory.remove_unfinished_trials(results.directories())
+            return results
+        facts = make_server_facts(self.setting) | {
+            KIND: TUNE,
+            "designs": "solo",
+            "duet": "{}",
+            "planned_blocks": "{}",
+            PREFERENCE: self.setting.preference.text,
+        }
+        return Results.create(path, facts, [p.make_row() for p in self.setting.variants.values()])
+
+    def _run_trials(self) -> None:
+        path = self.session.directory.path
+        templates = data_templates.prepare_data_templates(
+            self.setting, self.session.custody, self.observer, path / "template.log"
+        )
+        user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
+        rehearsal.rehearse(self.setting, self.session.custody, templates, path)
+        while True:
+            tried = search_history.list_tried(self.results)
+            each = self._estimate_trial_seconds(tried)
+            spent = time.monotonic() - self.began
+            if spent + each > self.seconds and tried:
+                return
+            candidate = plan_next_trial(
+                self.setting.spaces, tried, SERVER, self.aim, spent / self.seconds
+            )
+            self._try_on_server(candidate, templates, len(tried) + 1)
+            self._show(search_history.list_tried(self.results), each)
+
+    def _estimate_trial_seconds(self, tried: Sequence[Tried]) -> float:
+        seconds = [t.seconds for t in tried if t.stage == SERVER]
+        if not seconds:
+            return estimate_solo_trial_seconds(self.setting)
+        return sum(seconds) / len(seconds)
+
+    def _try_on_server(
+        self, candidate: Candidate, templates: dict[str, Template], number: int
+    ) -> None:
+        """Run and store one trial. What cannot be run as asked is a trial with a fault."""
+        slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
+        with self.session.run_trial(slot.label) as trial:
+            self.observer.trial_started(slot)
+            try:
+                prepared = self.setting.prepare_candidate(
+                    candidate.base, candidate.parameters, candidate.variant
+                )
+            except UsageError as error:
+                base = self.setting.variants[candidate.base]
+                self.results.add_variant(base.make_row() | {"name": candidate.variant})
+                record = TrialRecord(trial=_make_refused_row(error))
+            else:
+                self.results.add_variant(prepared.make_row())
+                variants = {**self.setting.variants, candidate.variant: prepared}
+                context = replace(
+                    self.session.trial_context, setting=replace(self.setting, variants=variants)
+                )
+                recipe = self.setting.data_recipe(prepared, None)
+                template = templates[recipe.key]
+                record = solo_trial.run_trial(context, slot, template, trial.directory)
+            record.candidates.append(_make_candidate_row(candidate, SERVER))
+            self.results.add_trial(slot, record)
+
+    def _show(self, tried: Sequence[Tried], each: float) -> None:
+        last = tried[-1]
+        seconds_left = max(0.0, self.seconds - (time.monotonic() - self.began))
+        self.observer.search_progressed(
+            SearchProgress(
+                stage=last.stage,
+                number=len(tried),
+                variant=last.variant,
+                origin=last.origin,
+                settings=describe_parameters(last.parameters),
+                outcome=_describe_outcome(last, tried),
+                best=self._describe_best(tried),
+                trials_left=int(seconds_left // each),
+                seconds_left=seconds_left,
+            )
+        )
+
+    def _describe_best(self, tried: Sequence[Tried]) -> str:
+        objective, bound = self.aim.objective, self.aim.bound
+        standings = search_history.summarize_standings(tried, SERVER)
+        promising = [s for s in standings if is_promising(s, objective, bound)]
+        if not promising:
+            return "the default"
+        best = min(promising, key=lambda s: compute_promise(s, objective))
+        memory, cost = (math.exp(v or 0.0) for v in (best.memory, best.cost))
+        return f"{best.variant}: memory × {memory:.2f}, CPU × {cost:.2f}"
+
+
+def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:
+    if trial.fault is not None:
+        return f"FAULT: {trial.fault}"
+    ratios = compare_with_default(trial, tried)
+    if ratios is None:
+        return "no default to compare with yet"
+    memory, cost = map(math.exp, ratios)
+    return f"peak RSS {(trial.rss or 0) / 2**20:,.0f} MiB (× {memory:.2f}), CPU × {cost:.2f}"
+
+
+def _make_refused_row(error: UsageError) -> dict[str, Any]:
+    fault = {"outcome": "fault", "fault": "start", "fault_text": str(error)}
+    return make_blank_trial_row() | fault | {"ended": time.time()}
+
+
+def _make_candidate_row(candidate: Candidate, stage: Stage) -> dict[str, str]:
+    return {
+        "stage": stage,
+        "base": candidate.base,
+        "origin": candidate.origin,
+        "parameters": json.dumps(dict(candidate.parameters)),
+    }
