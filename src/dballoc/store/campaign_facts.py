@@ -177,7 +177,18 @@ class _Confirmation(_Form):
     experiment: str
 
 
+class _Knob(_Form):
+    base: str
+    knob: str
+    memory_share: _Amount | None
+    cost_share: _Amount | None
+    memory: _Amount | None
+    cost: _Amount | None
+    measurable: bool | None
+
+
 _FORMS: dict[str, TypeAdapter[Any]] = {
+    "knobs": TypeAdapter(Annotated[list[_Knob], Field(max_length=10_000)]),
     "confirmations": TypeAdapter(Annotated[list[_Confirmation], Field(max_length=100)]),
     "finalists_elsewhere": TypeAdapter(Annotated[int, Field(ge=0, le=3)]),
     "replay": TypeAdapter(_Replay),
@@ -207,6 +218,8 @@ FIT, REPLAY, TUNE = "fit", "replay", "tune"
 # Of a tune's results: the rule by which finalists are judged, as --prefer takes it, and the
 # confirmations, as they were declared; of a confirmation's, how many finalists the others have.
 PREFERENCE, CONFIRMATIONS = "preference", "confirmations"
+# What each of a search's knobs was worth.
+KNOBS = "knobs"
 FINALISTS_ELSEWHERE = "finalists_elsewhere"
 
 

@@ -1,8 +1,10 @@
 """Plan a search's trials: what is tried next follows from what was tried. Pure.
 
-Each base has its default first, then the presets; then the sampler proposes, with the default again
-every so often, because a machine drifts. The last part of the time goes to trials of the leaders
-again: the best of many noisy trials are partly luck.
+Each base has its default first, then the presets; then, if there is time enough, each knob alone at
+either end; then the sampler proposes. The default comes again every so often, because a machine
+drifts. The last part of the time goes to the leaders: each again,
+because the best of many noisy trials are partly luck, and the first without one of its settings at
+a time, because most of what a sampler sets does nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,23 +14,25 @@ from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import (
     Origin,
     Stage,
-    Standing,
     Tried,
     compare_with_default,
     summarize_standings,
 )
-from dballoc.tune.choose_finalists import compute_promise, is_promising
+from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.propose_parameters import Outcome, propose_parameters
 from dballoc.tune.search_space import Parameters, Space
 
 # Trials of the default before anything else, and after how many others it comes again.
 _DEFAULTS_FIRST = 2
-_DEFAULT_AGAIN = 8
-# From this share of the search on, the leaders are tried again, so many of each base until each has
-# so many trials.
-REPEAT_FROM = 0.7
+_DEFAULT_AGAIN = 12
+# From this share of the search on, the leaders are refined: so many of each base, until each has so
+# many trials; the first one is left without single settings once it has a second trial.
+REFINE_FROM = 0.8
 _LEADERS = 3
 _REPEATS = 4
+_BEFORE_SIMPLER = 2
+# Single knobs are tried where they take no more than this share of a base's trials.
+_SINGLES_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +54,28 @@ class SearchAim:
     seed: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How far a stage of the search is: the share of its time that is over, and how many ``trials``
+    of each base it is expected to have in all.
+    """
+
+    progress: float
+    trials: float
+
+
 def plan_next_trial(
     spaces: Mapping[str, Space],
     tried: Sequence[Tried],
     stage: Stage,
     aim: SearchAim,
-    progress: float,
+    pace: Pace,
 ) -> Candidate:
-    """Return what to try next at a stage. ``spaces``: by base; ``progress``: the share of the
-    search's time that is over.
-    """
+    """Return what to try next at a stage. ``spaces``: by base."""
     of_stage = [t for t in tried if t.stage == stage]
     base = min(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name))
     space, trials = spaces[base], [t for t in of_stage if t.base == base]
-    origin, parameters = _choose_parameters(space, trials, stage, aim, progress)
+    origin, parameters = _choose_parameters(space, trials, aim, pace)
     return Candidate(
         base=base,
         origin=origin,
@@ -73,7 +85,7 @@ def plan_next_trial(
 
 
 def _choose_parameters(
-    space: Space, trials: Sequence[Tried], stage: Stage, aim: SearchAim, progress: float
+    space: Space, trials: Sequence[Tried], aim: SearchAim, pace: Pace
 ) -> tuple[Origin, Parameters]:
     defaults = [t for t in trials if not t.parameters]
     if len(defaults) < _DEFAULTS_FIRST:
@@ -85,8 +97,12 @@ def _choose_parameters(
     for preset in space.presets:
         if dict(preset) not in tried:
             return "preset", preset
-    if progress >= REPEAT_FROM and (leader := find_leader_to_repeat(trials, stage, aim)):
-        return "again", leader.parameters
+    if pace.progress >= REFINE_FROM and (refined := _refine_leaders(trials, aim)):
+        return refined
+    if len(space.singles) <= _SINGLES_SHARE * pace.trials:
+        for single in space.singles:
+            if dict(single) not in tried:
+                return "single", single
     if not space.knobs:
         return "default", {}
     outcomes = [make_outcome(t, trials, aim) for t in trials]
@@ -101,13 +117,21 @@ def make_outcome(trial: Tried, trials: Sequence[Tried], aim: SearchAim) -> Outco
     return Outcome(parameters=trial.parameters, objectives=ratios)
 
 
-def find_leader_to_repeat(trials: Sequence[Tried], stage: Stage, aim: SearchAim) -> Standing | None:
-    """Return the leader with the fewest trials; None once all have enough."""
-    standings = summarize_standings(trials, stage)
-    promising = [s for s in standings if is_promising(s, aim.objective, aim.bound)]
-    leaders = sorted(promising, key=lambda s: compute_promise(s, aim.objective))[:_LEADERS]
-    least = min(leaders, key=lambda s: s.trials, default=None)
-    return least if least is not None and least.trials < _REPEATS else None
+def _refine_leaders(trials: Sequence[Tried], aim: SearchAim) -> tuple[Origin, Parameters] | None:
+    """Return a leader to try again, or the first one with a setting less; None if all is done."""
+    standings = summarize_standings(trials, trials[0].stage)
+    leaders = rank_promising(standings, aim.objective, aim.bound)[:_LEADERS]
+    if not leaders:
+        return None
+    first, least = leaders[0], min(leaders, key=lambda s: s.trials)
+    if first.trials < _BEFORE_SIMPLER:
+        return "again", first.parameters
+    tried = [dict(s.parameters) for s in standings]
+    for name in first.parameters:
+        simpler = {n: v for n, v in first.parameters.items() if n != name}
+        if simpler not in tried:
+            return "simpler", simpler
+    return ("again", least.parameters) if least.trials < _REPEATS else None
 
 
 def name_variant(base: str, parameters: Parameters, tried: Sequence[Tried]) -> str:

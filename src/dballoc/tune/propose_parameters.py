@@ -2,10 +2,13 @@
 the trials in the results each time, so there is no other state, and a resume goes on alike.
 
 The sampler is a tree-structured Parzen estimator for several objectives (Ozaki et al.,
-Multiobjective tree-structured Parzen estimator, JAIR 73, 2022), which knows conditional parameters.
+Multiobjective tree-structured Parzen estimator, JAIR 73, 2022), which takes conditional parameters.
+Of each parameter for itself: with so few trials its joint estimate finds less
+(benchmarks/tune_simulated.py).
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +23,10 @@ FAILED = math.log(8)
 
 # Trials at random before the sampler has anything to go by.
 _STARTUP = 8
+# A setting with words is one choice, of which this word leaves it alone; a number has a switch of
+# its own beside it.
+_LEFT_ALONE = ""
+_SWITCH = optuna.distributions.CategoricalDistribution((False, True))
 # How often a proposal that was tried before is drawn again before it is taken nevertheless.
 _REDRAWS = 20
 
@@ -38,12 +45,11 @@ def propose_parameters(
     space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
 ) -> dict[str, str]:
     """Return the parameters to try next, after ``outcomes`` with so many ``objectives`` each."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = make_study(space, outcomes, objectives, seed + len(outcomes))
     tried = [dict(outcome.parameters) for outcome in outcomes]
     parameters: dict[str, str] = {}
     for _ in range(_REDRAWS):
-        parameters = _draw_parameters(space, study.ask())
+        parameters = draw_parameters(space, study.ask())
         if parameters and parameters not in tried:
             break
     return parameters
@@ -53,12 +59,14 @@ def make_study(
     space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
 ) -> optuna.Study:
     """Return a study in memory with these outcomes."""
-    study = optuna.create_study(
-        directions=["minimize"] * objectives,
-        sampler=optuna.samplers.TPESampler(
-            multivariate=True, group=True, n_startup_trials=_STARTUP, seed=seed
-        ),
-    )
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        # ``multivariate`` and ``group`` may change their interface; the version is pinned.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            multivariate=False, n_startup_trials=_STARTUP, seed=seed
+        )
+    study = optuna.create_study(directions=["minimize"] * objectives, sampler=sampler)
     study.add_trials(
         [
             _make_trial(space, outcome, objectives)
@@ -75,64 +83,57 @@ def _find_knob(space: Space, name: str) -> Knob:
 
 
 def _make_trial(space: Space, outcome: Outcome, objectives: int) -> optuna.trial.FrozenTrial:
-    params: dict[str, Any] = {}
+    """Return a finished trial as it would be had the sampler proposed the outcome's parameters."""
+    chosen: dict[str, Any] = {}
     distributions: dict[str, optuna.distributions.BaseDistribution] = {}
     for knob in space.knobs:
         if not knob.is_active(outcome.parameters):
             continue
         value = outcome.parameters.get(knob.name)
-        for name, distribution in _list_distributions(knob, is_set=value is not None):
-            distributions[name] = distribution
-            if name == knob.name and not knob.words:
-                assert value is not None
-                params[name] = int(value).bit_length() - 1 if knob.powers else int(value)
-            elif knob.words:
-                params[name] = value or ""
-            else:
-                params[name] = value is not None
+        if knob.words:
+            chosen[knob.name] = value or _LEFT_ALONE
+            distributions[knob.name] = _list_words(knob)
+            continue
+        chosen[_name_switch(knob)], distributions[_name_switch(knob)] = value is not None, _SWITCH
+        if value is not None:
+            chosen[knob.name] = int(value).bit_length() - 1 if knob.powers else int(value)
+            distributions[knob.name] = _limit_number(knob)
     return optuna.trial.create_trial(
-        params=params,
+        params=chosen,
         distributions=distributions,
         values=outcome.objectives or [FAILED] * objectives,
     )
 
 
-def _list_distributions(
-    knob: Knob, *, is_set: bool
-) -> list[tuple[str, optuna.distributions.BaseDistribution]]:
-    """Return Optuna's parameters of a knob: a choice that has an empty word for leaving it alone;
-    or whether it is set, and if so the number (its logarithm to base 2 where it is a power).
-    """
-    if knob.words:
-        words = ("", *knob.words)
-        return [(knob.name, optuna.distributions.CategoricalDistribution(words))]
-    switch = (f"{knob.name}?", optuna.distributions.CategoricalDistribution((False, True)))
-    if not is_set:
-        return [switch]
-    if knob.powers:
-        first, last = (knob.least - 1).bit_length(), knob.most.bit_length() - 1
-        number = optuna.distributions.IntDistribution(first, last)
-    else:
-        number = optuna.distributions.IntDistribution(knob.least, knob.most, log=knob.log)
-    return [switch, (knob.name, number)]
-
-
-def _draw_parameters(space: Space, trial: optuna.Trial) -> dict[str, str]:
+def draw_parameters(space: Space, trial: optuna.Trial) -> dict[str, str]:
+    """Return the parameters that the sampler of a trial proposes."""
     parameters: dict[str, str] = {}
     for knob in space.knobs:
         if not knob.is_active(parameters):
             continue
         if knob.words:
-            if word := trial.suggest_categorical(knob.name, ("", *knob.words)):
+            word = trial.suggest_categorical(knob.name, _list_words(knob).choices)
+            if word != _LEFT_ALONE:
                 parameters[knob.name] = str(word)
-            continue
-        if not trial.suggest_categorical(f"{knob.name}?", (False, True)):
-            continue
-        if knob.powers:
-            first, last = (knob.least - 1).bit_length(), knob.most.bit_length() - 1
-            parameters[knob.name] = str(2 ** trial.suggest_int(knob.name, first, last))
-        else:
-            parameters[knob.name] = str(
-                trial.suggest_int(knob.name, knob.least, knob.most, log=knob.log)
-            )
+        elif trial.suggest_categorical(_name_switch(knob), _SWITCH.choices):
+            numbers = _limit_number(knob)
+            number = trial.suggest_int(knob.name, numbers.low, numbers.high, log=numbers.log)
+            parameters[knob.name] = str(2**number if knob.powers else number)
     return parameters
+
+
+def _name_switch(knob: Knob) -> str:
+    return f"{knob.name}?"
+
+
+def _list_words(knob: Knob) -> optuna.distributions.CategoricalDistribution:
+    return optuna.distributions.CategoricalDistribution((_LEFT_ALONE, *knob.words))
+
+
+def _limit_number(knob: Knob) -> optuna.distributions.IntDistribution:
+    """Return the range of a knob's numbers, or of their logarithms to base 2 for powers."""
+    if not knob.powers:
+        return optuna.distributions.IntDistribution(knob.least, knob.most, log=knob.log)
+    return optuna.distributions.IntDistribution(
+        (knob.least - 1).bit_length(), knob.most.bit_length() - 1
+    )

@@ -21,7 +21,7 @@ from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import SERVERS
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import CONFIRMATIONS, FINALISTS_ELSEWHERE
+from dballoc.store.campaign_facts import CONFIRMATIONS, FINALISTS_ELSEWHERE, KNOBS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
@@ -30,6 +30,7 @@ from dballoc.tune.run_search import SERVER
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import apply_parameters
 from dballoc.tune.short_experiment import make_confirmation
+from dballoc.tune.weigh_knobs import weigh_knobs
 
 # Seconds that a confirmation has at least.
 _LEAST = 60.0
@@ -53,6 +54,8 @@ def declare_confirmations(setting: PreparedTune, out: Path) -> list[Confirmation
     try:
         if CONFIRMATIONS not in results.facts():
             confirmations = _plan_confirmations(setting, results)
+            tried = search_history.list_tried(results)
+            results.set_fact(KNOBS, json.dumps(weigh_knobs(setting.spaces, tried, SERVER)))
             results.set_fact(CONFIRMATIONS, json.dumps([_dump(c) for c in confirmations]))
         stored = json.loads(results.checked_facts()[CONFIRMATIONS])
         return [_load(entry, out) for entry in stored]

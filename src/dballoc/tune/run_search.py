@@ -22,8 +22,8 @@ from dballoc.experiment.schedule import Slot
 from dballoc.servers.private.data_template import Template
 from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
 from dballoc.store.results import KIND, TUNE, Results, TrialRecord
-from dballoc.tune.choose_finalists import compute_promise, is_promising
-from dballoc.tune.plan_trials import Candidate, plan_next_trial
+from dballoc.tune.choose_finalists import rank_promising
+from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import describe_parameters
@@ -93,9 +93,11 @@ class _Search:
             spent = time.monotonic() - self.began
             if spent + each > self.seconds and tried:
                 return
-            candidate = plan_next_trial(
-                self.setting.spaces, tried, SERVER, self.aim, spent / self.seconds
+            pace = Pace(
+                progress=spent / self.seconds,
+                trials=self.seconds / each / len(self.setting.spaces),
             )
+            candidate = plan_next_trial(self.setting.spaces, tried, SERVER, self.aim, pace)
             self._try_on_server(candidate, templates, len(tried) + 1)
             self._show(search_history.list_tried(self.results), each)
 
@@ -150,12 +152,11 @@ class _Search:
         )
 
     def _describe_best(self, tried: Sequence[Tried]) -> str:
-        objective, bound = self.aim.objective, self.aim.bound
         standings = search_history.summarize_standings(tried, SERVER)
-        promising = [s for s in standings if is_promising(s, objective, bound)]
-        if not promising:
+        ranked = rank_promising(standings, self.aim.objective, self.aim.bound)
+        if not ranked:
             return "the default"
-        best = min(promising, key=lambda s: compute_promise(s, objective))
+        best = ranked[0]
         memory, cost = (math.exp(v or 0.0) for v in (best.memory, best.cost))
         return f"{best.variant}: memory × {memory:.2f}, CPU × {cost:.2f}"
 

@@ -50,6 +50,16 @@ class Knob:
             return False
         return not self.powers or int(value).bit_count() == 1
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Its first and its last value."""
+        if self.words:
+            return tuple(dict.fromkeys((self.words[0], self.words[-1])))
+        least, most = self.least, self.most
+        if self.powers:
+            least, most = 2 ** (least - 1).bit_length(), 2 ** (most.bit_length() - 1)
+        return tuple(dict.fromkeys((str(least), str(most))))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
@@ -59,6 +69,11 @@ class Space:
 
     knobs: tuple[Knob, ...]
     presets: tuple[Parameters, ...]
+
+    @property
+    def singles(self) -> tuple[Parameters, ...]:
+        """Each knob alone, with what it needs, at either end: what it is worth for itself."""
+        return tuple({**k.needs, k.name: value} for k in self.knobs for value in k.ends)
 
 
 def build_space(allocator: Allocator, tune: Tune, cores: int) -> Space:

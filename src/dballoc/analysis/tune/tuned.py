@@ -1,8 +1,10 @@
 """All that a report says of a search and its confirmation."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign, read_results
 from dballoc.analysis.decisions.preference import Preference, parse_preference
@@ -14,7 +16,7 @@ from dballoc.analysis.tune.search_history import (
     summarize_standings,
 )
 from dballoc.errors import Failure, UsageError
-from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +24,7 @@ class Tuned:
     """A search: ``campaign``: its tables; ``tried``: its trials; ``standings``: what trials of
     servers say of each configuration; ``confirmed``: the campaigns of the finalists; ``winner``:
     the one whose winner to run, None if no finalist is confirmed; ``declared``: whether finalists
-    were chosen yet.
+    were chosen yet; ``knobs``: what each was worth, as the search stored it.
     """
 
     directory: Path
@@ -33,6 +35,7 @@ class Tuned:
     confirmed: Sequence[Confirmed]
     winner: Confirmed | None
     declared: bool
+    knobs: Sequence[dict[str, Any]]
 
     @property
     def is_over(self) -> bool:
@@ -59,5 +62,6 @@ def load_tuned(directory: Path) -> Tuned:
         standings=summarize_standings(tried, "server"),
         confirmed=confirmed,
         winner=choose_winner(confirmed, preference),
+        knobs=json.loads(campaign.facts.get(KNOBS, "[]")),
         declared=CONFIRMATIONS in campaign.facts,
     )
