@@ -16,9 +16,9 @@ def write_report_outputs(
     published: Published | None = None,
 ) -> Path:
     """Write ``report.html``, ``report.md``, ``recommendation.json`` (of a fit ``fit.json``, of a
-    tune ``tune.json``), ``csv/`` and ``charts/`` of a results directory into ``out``, or into the directory itself;
-    returns the page's path. UsageError if there is nothing to report, or not what ``preference``
-    asks for; Failure if it cannot be written. ``published``: the post to set beside.
+    tune ``tune.json``), ``csv/`` and ``charts/`` of a results directory into ``out``, or into the
+    directory itself; returns the page's path. UsageError if there is nothing to report, or not what
+    ``preference`` asks for; Failure if it cannot be written. ``published``: the post to set beside.
     """
     # Altair and vl-convert take most of a second to import, which no other verb should wait for.
     from dballoc.report import write_report

@@ -7,6 +7,7 @@ the trials owes to; a knob's numbers are put into thirds of its range for that.
 
 import math
 import statistics
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,7 +83,10 @@ def _compute_importances(
                 value=values[index],
             )
         )
-    shares = optuna.importance.get_param_importances(study)
+    with warnings.catch_warnings():
+        # It warns where trials are too alike to tell knobs apart; then the shares are alike too.
+        warnings.simplefilter("ignore")
+        shares = optuna.importance.get_param_importances(study)
     return {name: share for name, share in shares.items() if math.isfinite(share)}
 
 
