@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from dballoc import readers
 from dballoc.errors import Failure
-from dballoc.experiment.model import CounterName, Experiment
+from dballoc.experiment.model import REPLAY, CounterName, Experiment
 from dballoc.store import campaign_facts as forms
 from dballoc.store.open_database import FILE
 
@@ -35,7 +35,7 @@ def check_tables(
     try:
         variant = _check_variants(facts, experiment, tables["variant"])
         _check_trials(facts, experiment, tables)
-        _check_loads(experiment, tables)
+        _check_loads(facts, experiment, tables)
         if "imported" in facts:
             _check_machines(json.loads(facts["imported"]), tables["trial"])
             _check_imported_profiles(json.loads(facts["imported"]), experiment)
@@ -94,8 +94,14 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
     _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: impossible number")
 
 
-def _check_loads(experiment: Experiment, tables: Tables) -> None:
+def _check_loads(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
     workloads = set(experiment.loads)
+    levels = set(experiment.threads)
+    steps = tables["step"].filter(pl.col("kind") == "level")
+    if facts.get(forms.KIND) == forms.TUNE:
+        # Its first stage replays a trace, with the threads that this has.
+        workloads.add(REPLAY)
+        steps = steps.filter(pl.col("workload") != REPLAY)
     for table in ("trial", "step", "slice", "slice_counter"):
         _check_values(
             tables[table]["workload"].drop_nulls(),
@@ -106,11 +112,7 @@ def _check_loads(experiment: Experiment, tables: Tables) -> None:
         _check_values(
             tables[table]["event"], _EVENTS.__contains__, f"{table}.event: dballoc counts no such"
         )
-    _check_values(
-        tables["step"].filter(pl.col("kind") == "level")["threads"],
-        experiment.threads.__contains__,
-        "step.threads: not in the experiment",
-    )
+    _check_values(steps["threads"], levels.__contains__, "step.threads: not in the experiment")
 
 
 def _check_machines(imported: Any, trials: pl.DataFrame) -> None:

@@ -291,7 +291,8 @@ class Tune(_Table):
     take, the rest being the confirmation's; how many ``finalists`` there may be in all;
     ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
     options to be searched too; ``thp``: whether the host's THP mode is; ``leave``: settings that
-    are not to be touched; ``trace``: what the search replays before it starts any server.
+    are not to be touched; ``trace``: what the search replays before it starts any server;
+    ``design``: of the confirmation, None: both, or solo where a duet is not possible.
     """
 
     aim: Annotated[str, Field(max_length=200)] = "memory"
@@ -301,6 +302,7 @@ class Tune(_Table):
     space: dict[str, Annotated[list[Text], Field(min_length=1, max_length=100)]] = {}
     thp: bool = False
     leave: list[str] = []
+    design: Literal["solo", "duet", "both"] | None = None
     trace: TraceReplay | None = None
 
 

@@ -263,7 +263,7 @@ CREATE TABLE candidate (
   trial      INTEGER PRIMARY KEY REFERENCES trial,
   stage      TEXT NOT NULL CHECK (stage IN ('replay', 'server')),
   base       TEXT NOT NULL,         -- the variant of the experiment that it changes
-  origin     TEXT NOT NULL CHECK (origin IN ('default', 'preset', 'single', 'search', 'simpler', 'again')),
+  origin     TEXT NOT NULL CHECK (origin IN ('default', 'preset', 'single', 'front', 'search', 'simpler', 'again')),
   parameters TEXT NOT NULL          -- JSON: settings and their values as text
 );
 

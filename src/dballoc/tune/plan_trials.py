@@ -1,7 +1,7 @@
 """Plan a search's trials: what is tried next follows from what was tried. Pure.
 
-Each base has its default first, then the presets; then, if there is time enough, each knob alone at
-either end; then the sampler proposes. The default comes again every so often, because a machine
+Each base has its default first, then the presets; of servers then what replays put forward, and
+where there were none, if there is time enough, each knob alone at either end; then the sampler proposes. The default comes again every so often, because a machine
 drifts. The last part of the time goes to the leaders: each again,
 because the best of many noisy trials are partly luck, and the first without one of its settings at
 a time, because most of what a sampler sets does nothing.
@@ -16,6 +16,7 @@ from dballoc.analysis.tune.search_history import (
     Stage,
     Tried,
     compare_with_default,
+    list_front,
     summarize_standings,
 )
 from dballoc.tune.choose_finalists import rank_promising
@@ -31,6 +32,8 @@ REFINE_FROM = 0.8
 _LEADERS = 3
 _REPEATS = 4
 _BEFORE_SIMPLER = 2
+# So many configurations of a base that replays put forward are tried on servers.
+_REPLAYED = 8
 # Single knobs are tried where they take no more than this share of a base's trials.
 _SINGLES_SHARE = 0.5
 
@@ -74,8 +77,11 @@ def plan_next_trial(
     """Return what to try next at a stage. ``spaces``: by base."""
     of_stage = [t for t in tried if t.stage == stage]
     base = min(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name))
-    space, trials = spaces[base], [t for t in of_stage if t.base == base]
-    origin, parameters = _choose_parameters(space, trials, aim, pace)
+    trials = [t for t in of_stage if t.base == base]
+    first = [("preset", p) for p in spaces[base].presets]
+    if stage == "server":
+        first += [("front", p) for p in list_replayed_front(tried, base, aim)]
+    origin, parameters = _choose_parameters(spaces[base], first, trials, aim, pace)
     return Candidate(
         base=base,
         origin=origin,
@@ -85,7 +91,11 @@ def plan_next_trial(
 
 
 def _choose_parameters(
-    space: Space, trials: Sequence[Tried], aim: SearchAim, pace: Pace
+    space: Space,
+    first: Sequence[tuple[Origin, Parameters]],
+    trials: Sequence[Tried],
+    aim: SearchAim,
+    pace: Pace,
 ) -> tuple[Origin, Parameters]:
     defaults = [t for t in trials if not t.parameters]
     if len(defaults) < _DEFAULTS_FIRST:
@@ -94,12 +104,13 @@ def _choose_parameters(
     if since >= _DEFAULT_AGAIN:
         return "default", {}
     tried = [dict(t.parameters) for t in trials]
-    for preset in space.presets:
-        if dict(preset) not in tried:
-            return "preset", preset
+    for origin, parameters in first:
+        if dict(parameters) not in tried:
+            return origin, parameters
     if pace.progress >= REFINE_FROM and (refined := _refine_leaders(trials, aim)):
         return refined
-    if len(space.singles) <= _SINGLES_SHARE * pace.trials:
+    has_front = any(origin == "front" for origin, _ in first)
+    if not has_front and len(space.singles) <= _SINGLES_SHARE * pace.trials:
         for single in space.singles:
             if dict(single) not in tried:
                 return "single", single
@@ -107,6 +118,16 @@ def _choose_parameters(
         return "default", {}
     outcomes = [make_outcome(t, trials, aim) for t in trials]
     return "search", propose_parameters(space, outcomes, 2, aim.seed)
+
+
+def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> list[Parameters]:
+    """Return what replays put forward of a base: their front as far as it keeps near the bound, the
+    most promising first.
+    """
+    standings = [s for s in summarize_standings(tried, "replay") if s.base == base]
+    ranked = rank_promising(standings, aim.objective, aim.bound)
+    front = {s.variant for s in list_front(standings)}
+    return [s.parameters for s in ranked if s.variant in front or s is ranked[0]][:_REPLAYED]
 
 
 def make_outcome(trial: Tried, trials: Sequence[Tried], aim: SearchAim) -> Outcome:

@@ -14,6 +14,7 @@ from dballoc.campaign.preparation.prepare_variant import (
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.host.resources import cpus
+from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
 from dballoc.tune.search_aim import parse_aim
 from dballoc.tune.search_space import (
     Parameters,
@@ -31,11 +32,12 @@ DEFAULT_BUDGET = 3600.0
 @dataclass(frozen=True, kw_only=True)
 class PreparedTune(PreparedCampaign):
     """A search: ``spaces`` by base, each a variant of the experiment; ``preference``: by which the
-    finalists are judged.
+    finalists are judged; ``replays``: of its first stage, where there is a trace.
     """
 
     spaces: Mapping[str, Space]
     preference: Preference
+    replays: ReplayTrials | None = None
 
     @property
     def tune(self) -> Tune:
@@ -80,6 +82,7 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
         **{f.name: getattr(setting, f.name) for f in fields(setting)},
         spaces={name: space for name, space in spaces.items() if space.knobs},
         preference=preference,
+        replays=prepare_replays(setting, tune.trace) if tune.trace else None,
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.recorded_facts import make_server_facts
+from dballoc.campaign.replay.replay_blocks import PlannedTrace
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import solo_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted, make_blank_trial_row
@@ -26,9 +27,12 @@ from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.search_aim import make_search_aim
-from dballoc.tune.search_space import describe_parameters
+from dballoc.tune.search_space import Space, describe_parameters
 
+REPLAYED: Stage = "replay"
 SERVER: Stage = "server"
+# Replays have this share of the search's time.
+_REPLAYED_SHARE = 0.3
 
 
 def run_search(setting: PreparedTune, out: Path, observer: Observer) -> str:
@@ -87,25 +91,61 @@ class _Search:
         )
         user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
         rehearsal.rehearse(self.setting, self.session.custody, templates, path)
+        if self.setting.replays is not None:
+            trace = self.setting.replays.plan(self.session.custody)
+            spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}
+            self._run_stage(REPLAYED, spaces, lambda c, n: self._try_in_replay(c, trace, n))
+        self._run_stage(
+            SERVER, self.setting.spaces, lambda c, n: self._try_on_server(c, templates, n)
+        )
+
+    def _run_stage(
+        self,
+        stage: Stage,
+        spaces: Mapping[str, Space],
+        try_candidate: Callable[[Candidate, int], None],
+    ) -> None:
+        """Plan and run trials until the stage's share of the time is over."""
+        seconds = self.seconds * (_REPLAYED_SHARE if stage == REPLAYED else 1.0)
         while True:
             tried = search_history.list_tried(self.results)
-            each = self._estimate_trial_seconds(tried)
+            each = self._estimate_trial_seconds(tried, stage)
             spent = time.monotonic() - self.began
-            if spent + each > self.seconds and tried:
+            if spent + each > seconds and any(t.stage == stage for t in tried):
                 return
-            pace = Pace(
-                progress=spent / self.seconds,
-                trials=self.seconds / each / len(self.setting.spaces),
-            )
-            candidate = plan_next_trial(self.setting.spaces, tried, SERVER, self.aim, pace)
-            self._try_on_server(candidate, templates, len(tried) + 1)
-            self._show(search_history.list_tried(self.results), each)
+            pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
+            candidate = plan_next_trial(spaces, tried, stage, self.aim, pace)
+            try_candidate(candidate, len(tried) + 1)
+            self._show(search_history.list_tried(self.results), seconds, each)
 
-    def _estimate_trial_seconds(self, tried: Sequence[Tried]) -> float:
-        seconds = [t.seconds for t in tried if t.stage == SERVER]
-        if not seconds:
-            return estimate_solo_trial_seconds(self.setting)
-        return sum(seconds) / len(seconds)
+    def _estimate_trial_seconds(self, tried: Sequence[Tried], stage: Stage) -> float:
+        seconds = [t.seconds for t in tried if t.stage == stage]
+        if seconds:
+            return sum(seconds) / len(seconds)
+        if stage == REPLAYED and self.setting.replays:
+            return self.setting.replays.estimate_seconds()
+        return estimate_solo_trial_seconds(self.setting)
+
+    def _try_in_replay(self, candidate: Candidate, trace: PlannedTrace, number: int) -> None:
+        """Replay and store one trial. What the malloc refuses is a trial with a fault."""
+        assert self.setting.replays
+        slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
+        with self.session.run_trial(slot.label, interruptible=True) as trial:
+            self.observer.trial_started(slot)
+            base = self.setting.variants[candidate.base]
+            self.results.add_variant(base.make_row() | {"name": candidate.variant})
+            try:
+                record = self.setting.replays.replay_candidate(
+                    self.session.custody,
+                    trace,
+                    candidate.base,
+                    candidate.parameters,
+                    trial.directory,
+                )
+            except UsageError as error:
+                record = TrialRecord(trial=_make_refused_row(error))
+            record.candidates.append(_make_candidate_row(candidate, REPLAYED))
+            self.results.add_trial(slot, record)
 
     def _try_on_server(
         self, candidate: Candidate, templates: dict[str, Template], number: int
@@ -134,9 +174,10 @@ class _Search:
             record.candidates.append(_make_candidate_row(candidate, SERVER))
             self.results.add_trial(slot, record)
 
-    def _show(self, tried: Sequence[Tried], each: float) -> None:
+    def _show(self, tried: Sequence[Tried], seconds: float, each: float) -> None:
+        """Tell the observer of the last trial, in a stage of so many seconds."""
         last = tried[-1]
-        seconds_left = max(0.0, self.seconds - (time.monotonic() - self.began))
+        seconds_left = max(0.0, seconds - (time.monotonic() - self.began))
         self.observer.search_progressed(
             SearchProgress(
                 stage=last.stage,
@@ -145,14 +186,14 @@ class _Search:
                 origin=last.origin,
                 settings=describe_parameters(last.parameters),
                 outcome=_describe_outcome(last, tried),
-                best=self._describe_best(tried),
+                best=self._describe_best(tried, last.stage),
                 trials_left=int(seconds_left // each),
                 seconds_left=seconds_left,
             )
         )
 
-    def _describe_best(self, tried: Sequence[Tried]) -> str:
-        standings = search_history.summarize_standings(tried, SERVER)
+    def _describe_best(self, tried: Sequence[Tried], stage: Stage) -> str:
+        standings = search_history.summarize_standings(tried, stage)
         ranked = rank_promising(standings, self.aim.objective, self.aim.bound)
         if not ranked:
             return "the default"
@@ -168,7 +209,8 @@ def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:
     if ratios is None:
         return "no default to compare with yet"
     memory, cost = map(math.exp, ratios)
-    return f"peak RSS {(trial.rss or 0) / 2**20:,.0f} MiB (× {memory:.2f}), CPU × {cost:.2f}"
+    kind = "peak heap" if trial.stage == REPLAYED else "peak RSS"
+    return f"{kind} {(trial.rss or 0) / 2**20:,.0f} MiB (× {memory:.2f}), CPU × {cost:.2f}"
 
 
 def _make_refused_row(error: UsageError) -> dict[str, Any]:

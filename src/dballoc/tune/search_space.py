@@ -71,6 +71,12 @@ class Space:
     presets: tuple[Parameters, ...]
 
     @property
+    def of_malloc(self) -> "Space":
+        """Its part that a replay without a server has: the malloc's own settings."""
+        knobs = [k for k in self.knobs if k.name != THP and not k.name.startswith(SERVER)]
+        return Space(knobs=tuple(knobs), presets=self.presets)
+
+    @property
     def singles(self) -> tuple[Parameters, ...]:
         """Each knob alone, with what it needs, at either end: what it is worth for itself."""
         return tuple({**k.needs, k.name: value} for k in self.knobs for value in k.ends)

@@ -70,7 +70,7 @@ def make_confirmation(
             "name": f"{search.name[:40]}-{base[:23]}",
             "baseline": base,
             "variant": [search.find(base), *finalists],
-            "design": None,
+            "design": search.tune.design if search.tune else None,
             "budget": budget,
             "tune": None,
         }

@@ -16,7 +16,7 @@ from dballoc.store.campaign_facts import check_json
 from dballoc.store.results import KIND, TUNE, Results
 
 Stage = Literal["replay", "server"]
-Origin = Literal["default", "preset", "single", "search", "simpler", "again"]
+Origin = Literal["default", "preset", "single", "front", "search", "simpler", "again"]
 
 _PARAMETERS = TypeAdapter(dict[str, str])
 _COSTS = TypeAdapter(dict[str, float])

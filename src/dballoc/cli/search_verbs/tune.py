@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dballoc.campaign.replay.trace_summary import hash_trace
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags, server_options_sources
 from dballoc.cli.shared.campaign_display import display, minutes
@@ -35,6 +36,15 @@ Budget = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="For search and confirmation together; default: 1h."),
 ]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="TRACE",
+        help="A trace of this workload, like bench --record makes one: the search begins with "
+        "replays of it, which take seconds, and only what these put forward is tried on servers.",
+    ),
+]
 Leave = Annotated[
     str | None,
     typer.Option(metavar="NAME,…", help="Settings of the malloc that are not to be touched."),
@@ -60,6 +70,7 @@ def tune(
     scale: flags.Scale = None,
     allocators: flags.Allocators = None,
     aim: Aim = None,
+    trace: From = None,
     budget: Budget = None,
     like: Like = None,
     server: flags.Server = None,
@@ -139,6 +150,8 @@ def _read_experiment(arguments: dict[str, Any]) -> Experiment:
         "tune.thp": arguments["thp"],
         "tune.leave": experiment_from_flags.words(arguments["leave"]),
     }
+    if (trace := arguments["trace"]) is not None:
+        changes["tune.trace"] = {"trace": str(trace), "sha256": hash_trace(trace)}
     layers = server_options_sources.layers(
         arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
     )
