@@ -1,10 +1,10 @@
 """Plan a search's trials: what is tried next follows from what was tried. Pure.
 
 Each base has its default first, then the presets; of servers then what replays put forward, and
-where there were none, if there is time enough, each knob alone at either end; then the sampler proposes. The default comes again every so often, because a machine
-drifts. The last part of the time goes to the leaders: each again,
-because the best of many noisy trials are partly luck, and the first without one of its settings at
-a time, because most of what a sampler sets does nothing.
+where there were none, if there is time enough, each knob alone at either end; then the sampler
+proposes. The default comes again every so often, because a machine drifts. The last part of the
+time goes to the leaders: each again, because the best of many noisy trials are partly luck, and the
+first without one of its settings at a time, because most of what a sampler sets does nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def plan_next_trial(
     of_stage = [t for t in tried if t.stage == stage]
     base = min(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name))
     trials = [t for t in of_stage if t.base == base]
-    first = [("preset", p) for p in spaces[base].presets]
+    first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
     if stage == "server":
         first += [("front", p) for p in list_replayed_front(tried, base, aim)]
     origin, parameters = _choose_parameters(spaces[base], first, trials, aim, pace)

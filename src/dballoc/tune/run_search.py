@@ -91,6 +91,8 @@ class _Search:
         )
         user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
         rehearsal.rehearse(self.setting, self.session.custody, templates, path)
+        # The time is for trials: data that take long to make would leave none.
+        self.began = time.monotonic() - self.results.spent()
         if self.setting.replays is not None:
             trace = self.setting.replays.plan(self.session.custody)
             spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}

@@ -39,7 +39,7 @@ _PATIENCE, _MORE = 50.0, 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTrace:
-    """A trace as it is replayed. ``plan``: for the engine; ``expected``: what a replay has to do."""
+    """A trace as it is replayed. ``plan``: for the engine; ``expected``: what a replay does."""
 
     plan: plan_file.ReplayPlan
     expected: ExpectedReplay
