@@ -102,6 +102,7 @@ def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
     for number in range(1, trials + 1):
         pace = Pace(progress=(number - 1) / trials, trials=trials)
         candidate = plan_next_trial({"glibc": space}, tried, "server", aim, pace)
+        assert candidate
         memory, cost = surface(candidate.parameters)
         tried.append(
             Tried(

@@ -1,6 +1,7 @@
 """What a search tries next, whom it puts forward, and what each knob was worth."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,7 @@ def origins(number: int, pace: Pace) -> list[str]:
     trials: list[Tried] = []
     for i in range(1, number + 1):
         candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, pace)
+        assert candidate
         trials.append(tried(i, dict(candidate.parameters), origin=candidate.origin))
     return [t.origin for t in trials]
 
@@ -81,6 +83,7 @@ def test_bases_take_turns() -> None:
     trials: list[Tried] = []
     for i in range(1, 7):
         candidate = plan_next_trial({"a": SPACE, "b": SPACE}, trials, "server", AIM, LONG)
+        assert candidate
         trials.append(tried(i, dict(candidate.parameters), base=candidate.base))
     assert [t.base for t in trials] == ["a", "b"] * 3
 
@@ -90,10 +93,36 @@ def test_at_the_end_the_leaders_are_tried_again_and_without_single_settings() ->
     leader = {"arenas": "2", "fast": "0"}
     trials = [tried(1), tried(2), tried(3, {"arenas": "1"}), tried(4, leader, -0.4)]
     again = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, late)
+    assert again
     assert (again.origin, again.parameters) == ("again", leader)
     trials.append(tried(5, leader, -0.4))
     simpler = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, late)
+    assert simpler
     assert (simpler.origin, simpler.parameters) == ("simpler", {"fast": "0"})
+
+
+def test_a_search_ends_when_there_is_nothing_else_to_try() -> None:
+    space = Space(knobs=(Knob(name="fast", words=("0", "1")),), presets=())
+    trials: list[Tried] = []
+    gains = {"0": -0.4, "1": 0.0}
+    while candidate := plan_next_trial({"glibc": space}, trials, "server", AIM, LONG):
+        parameters = dict(candidate.parameters)
+        memory = gains[parameters["fast"]] if parameters else 0.0
+        trials.append(tried(len(trials) + 1, parameters, memory, origin=candidate.origin))
+        assert len(trials) < 20
+    # The leader has as many trials as it needs.
+    assert [t.parameters.get("fast") for t in trials].count("0") == 4
+
+
+def test_what_replays_put_forward_is_tried_on_servers_next() -> None:
+    trials = [
+        replace(t, stage="replay")
+        for t in (tried(1), tried(2, {"arenas": "3"}, -0.4), tried(3, {"arenas": "5"}, 0.3))
+    ]
+    trials += [tried(4), tried(5), tried(6, {"arenas": "1"})]
+    candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, LONG)
+    assert candidate
+    assert (candidate.origin, candidate.parameters) == ("front", {"arenas": "3"})
 
 
 def test_names_follow_from_what_was_tried() -> None:

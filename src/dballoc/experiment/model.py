@@ -292,7 +292,8 @@ class Tune(_Table):
     ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
     options to be searched too; ``thp``: whether the host's THP mode is; ``leave``: settings that
     are not to be touched; ``trace``: what the search replays before it starts any server;
-    ``design``: of the confirmation, None: both, or solo where a duet is not possible.
+    ``design`` of the confirmation, None: both, or solo where a duet is not possible; its
+    ``blocks``, None: as many as the budget has room for.
     """
 
     aim: Annotated[str, Field(max_length=200)] = "memory"
@@ -303,6 +304,7 @@ class Tune(_Table):
     thp: bool = False
     leave: list[str] = []
     design: Literal["solo", "duet", "both"] | None = None
+    blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
     trace: TraceReplay | None = None
 
 

@@ -73,21 +73,21 @@ def plan_next_trial(
     stage: Stage,
     aim: SearchAim,
     pace: Pace,
-) -> Candidate:
-    """Return what to try next at a stage. ``spaces``: by base."""
+) -> Candidate | None:
+    """Return what to try next at a stage; None once every base has nothing left that would tell
+    more. ``spaces``: by base.
+    """
     of_stage = [t for t in tried if t.stage == stage]
-    base = min(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name))
-    trials = [t for t in of_stage if t.base == base]
-    first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
-    if stage == "server":
-        first += [("front", p) for p in list_replayed_front(tried, base, aim)]
-    origin, parameters = _choose_parameters(spaces[base], first, trials, aim, pace)
-    return Candidate(
-        base=base,
-        origin=origin,
-        parameters=parameters,
-        variant=name_variant(base, parameters, tried),
-    )
+    for base in sorted(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name)):
+        trials = [t for t in of_stage if t.base == base]
+        first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
+        if stage == "server":
+            first += [("front", p) for p in list_replayed_front(tried, base, aim)]
+        if chosen := _choose_parameters(spaces[base], first, trials, aim, pace):
+            origin, parameters = chosen
+            name = name_variant(base, parameters, tried)
+            return Candidate(base=base, origin=origin, parameters=parameters, variant=name)
+    return None
 
 
 def _choose_parameters(
@@ -96,7 +96,7 @@ def _choose_parameters(
     trials: Sequence[Tried],
     aim: SearchAim,
     pace: Pace,
-) -> tuple[Origin, Parameters]:
+) -> tuple[Origin, Parameters] | None:
     defaults = [t for t in trials if not t.parameters]
     if len(defaults) < _DEFAULTS_FIRST:
         return "default", {}
@@ -114,10 +114,12 @@ def _choose_parameters(
         for single in space.singles:
             if dict(single) not in tried:
                 return "single", single
-    if not space.knobs:
-        return "default", {}
     outcomes = [make_outcome(t, trials, aim) for t in trials]
-    return "search", propose_parameters(space, outcomes, 2, aim.seed)
+    proposed = propose_parameters(space, outcomes, 2, aim.seed)
+    if proposed and proposed not in tried:
+        return "search", proposed
+    # There are no other configurations.
+    return _refine_leaders(trials, aim)
 
 
 def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> list[Parameters]:

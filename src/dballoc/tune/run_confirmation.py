@@ -33,7 +33,7 @@ from dballoc.tune.short_experiment import make_confirmation
 from dballoc.tune.weigh_knobs import weigh_knobs
 
 # Seconds that a confirmation has at least.
-_LEAST = 60.0
+_LEAST = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,8 @@ class _Search:
                 return
             pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
             candidate = plan_next_trial(spaces, tried, stage, self.aim, pace)
+            if candidate is None:
+                return
             try_candidate(candidate, len(tried) + 1)
             self._show(search_history.list_tried(self.results), seconds, each)
 

@@ -65,13 +65,15 @@ def make_confirmation(
     """Return the experiment that judges the finalists of a base in so many seconds: by both
     designs where the machine can play a duet, with that base as the baseline.
     """
+    tune = search.tune or Tune()
     return search.model_copy(
         update={
             "name": f"{search.name[:40]}-{base[:23]}",
             "baseline": base,
             "variant": [search.find(base), *finalists],
-            "design": search.tune.design if search.tune else None,
-            "budget": budget,
+            "design": tune.design,
+            "blocks": tune.blocks,
+            "budget": None if tune.blocks else budget,
             "tune": None,
         }
     )
