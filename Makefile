@@ -26,10 +26,12 @@ cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --
 
 # What times, loads or switches the machine has it to itself, the rest shares it, a file to a worker: what the tests of one share
 # is made once; in the order of the files, so that what waits for servers comes before the many short ones.
-# One worker more than there are CPUs, for tests often wait for a server or a clock. 5: ARGS select nothing of these.
-workers := $(shell expr $$(nproc) + 1)
+# Two workers a CPU, for tests often wait for a server or a clock. 5: ARGS select nothing of these.
+# The files with such a mark: to read all of them takes ten seconds. With ARGS, those say which.
+marked = $(if $(ARGS),,$(shell grep -lr --include='test_*.py' 'mark\.$(1)\b' tests))
+workers := $(shell expr 2 \* $$(nproc))
 run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-reorder -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
-	{ $(python) -m pytest -m '$(1) and alone' $(ARGS) || [ $$? = 5 ]; } && exit $$shared
+	{ $(python) -m pytest -m '$(1) and alone' $(call marked,alone) $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 
 # Fuzz one target alone (FUZZ=name), or for another time (SECONDS=60).
 FUZZ ?=
@@ -48,7 +50,7 @@ setup: packages $(stamps)/package ## Install what running needs: system packages
 
 test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tests; as root, some also as an ordinary user
 	$(call run-tests,not slow)
-	$(if $(filter 0,$(shell id -u)),tools/run-unprivileged $(python) -m pytest -p no:cacheprovider -m 'unprivileged and not slow' $(ARGS) || [ $$? = 5 ])
+	$(if $(filter 0,$(shell id -u)),tools/run-unprivileged $(python) -m pytest -p no:cacheprovider -n $(workers) --dist loadfile -m 'unprivileged and not slow' $(call marked,unprivileged) $(ARGS) || [ $$? = 5 ])
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))

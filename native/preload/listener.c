@@ -66,15 +66,15 @@ static bool listen_there(struct descriptor *listener)
     const int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%d.sock",
             preload.directory, (int)preload.owner);
     if (length < 0 || (size_t)length >= sizeof address.sun_path) {
-        message_write("its directory's name is too long for a socket",
-                "it cannot be asked; give it a shorter one");
+        message_write("the path of its directory is too long for a socket",
+                "dballoc cannot talk to it: choose a directory with a shorter path");
         return false;
     }
     if (!descriptor_take(listener, bound_socket())) {
         const char *error = strerrordesc_np(errno);
         (void)snprintf(why, sizeof why, "%s: %s", address.sun_path,
-                error != NULL ? error : "an error without a name");
-        message_write(why, "it cannot be asked; the program's user must be able to write there");
+                error != NULL ? error : "unknown error");
+        message_write(why, "dballoc cannot talk to it: let the program's user write there");
         return false;
     }
     atomic_store(&bound, true);
@@ -87,9 +87,9 @@ void listener_serve(struct descriptor descriptor)
     char line[LONGEST_LINE];
     client_begin(&client, descriptor);
     if (!client_read_line(&client, line)) {
-        client_refuse(&client, "error no line\n");
+        client_refuse(&client, "error the request is not one line\n");
     } else if (!client.welcome) { /* not before: it would be gone when the client writes */
-        client_refuse(&client, "error only the process's own user and root are answered\n");
+        client_refuse(&client, "error only root and the user of the process may ask\n");
     } else {
         preload_obey(&client, line);
     }
@@ -160,8 +160,8 @@ void listener_start(void)
     if (atomic_exchange(&started, true))
         return;
     if (!own_thread_start(run)) {
-        message_write("the system gives it no thread to answer with",
-                "it cannot be asked; raise the limit of tasks");
+        message_write("the system refused its thread",
+                "dballoc cannot talk to it: raise the limit of tasks (ulimit -u, TasksMax)");
     }
 }
 

@@ -142,9 +142,8 @@ static void *aligned(size_t alignment, size_t size)
         if (fallback.name == NULL)                                                                 \
             find(&fallback.name, RTLD_NEXT, #name); /* libstdc++ may have come later, by dlopen */ \
         if (fallback.name == NULL)                                                                 \
-            message_abort("malloc has no memory left for operator new, and without libstdc++ in "  \
-                          "the program's own "                                                     \
-                          "libraries std::bad_alloc cannot be thrown",                             \
+            message_abort("malloc has no memory for operator new, and std::bad_alloc cannot be "   \
+                          "thrown: the program is not linked with libstdc++",                      \
                     "give the process more memory, or link the program with libstdc++");           \
         return fallback.name arguments;                                                            \
     }                                                                                              \
@@ -276,8 +275,8 @@ static void look(void)
     find(&found.malloc_usable_size, RTLD_NEXT, "malloc_usable_size");
     if (found.malloc == NULL || found.calloc == NULL || found.realloc == NULL ||
             found.free == NULL) {
-        message_abort("there is no malloc behind it",
-                "preload it into dynamically linked programs with a C library alone");
+        message_abort("no malloc was found behind it",
+                "preload it into dynamically linked programs only");
     }
 
     const void *home = library(&found.malloc);

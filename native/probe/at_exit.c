@@ -27,9 +27,8 @@ static void complain(const char *path)
 {
     char why[256];
     const char *error = strerrordesc_np(errno);
-    (void)snprintf(
-            why, sizeof why, "%.180s: %s", path, error != NULL ? error : "an error without a name");
-    message_write(why, "no snapshot is left; the program's user must be able to write there");
+    (void)snprintf(why, sizeof why, "%.180s: %s", path, error != NULL ? error : "unknown error");
+    message_write(why, "no snapshot is written: let the program's user write there");
 }
 
 void at_exit_write(void)

@@ -49,7 +49,7 @@ static void set_interval(struct client *client, const char *text)
     const unsigned long long bytes = strtoull(text, &end, 10);
     if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' ||
             (bytes != 0 && (bytes < LEAST_INTERVAL || bytes > MOST_INTERVAL))) {
-        client_answer(client, "error interval: 0, or 1024 to 2^40 bytes\n");
+        client_answer(client, "error interval: give 0, or 1024 to 2^40 bytes\n");
         return;
     }
     atomic_store(&probe.interval, bytes);

@@ -93,9 +93,9 @@ __attribute__((constructor)) static void begin(void)
             getenv("DBALLOC_PROBE"); /* NOLINT(concurrency-mt-unsafe): before there are threads */
     int state = INERT;
     if (request != NULL && !read_request(request)) {
-        message_write("DBALLOC_PROBE is not INTERVAL:/DIRECTORY", "it does nothing");
+        message_write("DBALLOC_PROBE is not INTERVAL:/DIRECTORY", "nothing is sampled");
     } else if (request != NULL && !(live_begin() && stacks_begin() && latency_begin())) {
-        message_write("no memory for its tables", "it does nothing");
+        message_write("the system has no memory for its tables", "nothing is sampled");
     } else if (request != NULL && pthread_atfork(NULL, listener_in_parent, in_child) == 0) {
         state = RUNNING;
     }

@@ -3,6 +3,7 @@ their input.
 """
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -64,6 +65,27 @@ def wait_for_probe(directory: Path) -> Probe:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+def connect_to(path: Path) -> socket.socket:
+    talk = socket.socket(socket.AF_UNIX)
+    talk.settimeout(LONGEST)
+    talk.connect(str(path))
+    return talk
+
+
+def socket_path(probe: Probe) -> Path:
+    return probe.root / probe.socket
+
+
+def read_to_the_end(talk: socket.socket) -> bytes:
+    parts = []
+    try:
+        while part := talk.recv(1 << 16):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dballoc.analysis.decisions.fail_condition import parse_condition
 from dballoc.analysis.decisions.regression_gate import judge_condition
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, RatioKind, compare_campaigns
-from dballoc.cli.verbs import compare as verb
+from dballoc.cli.results_verbs import compare as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.report.wording import campaign_diff as said
 

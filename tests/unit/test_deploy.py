@@ -14,7 +14,7 @@ import pytest
 from example_results import facts, variant
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.cli.verbs import deploy as verb
+from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import quoting
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render

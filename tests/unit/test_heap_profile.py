@@ -67,7 +67,7 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
     ("data", "says"),
     [
         (b"", "not a snapshot"),
-        (b"error no line\n", "not a snapshot"),
+        (b"error the request is not one line\n", "not a snapshot"),
         (GOOD[:-4], "cut short"),
         (GOOD[:-8], "cut short"),
         (b"DBALLOCP" + made.block(b"END."), "cut short"),

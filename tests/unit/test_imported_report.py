@@ -9,8 +9,8 @@ from example_imports import MAPPING
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables.profiles.imported_profiles import load_imported_profiles
+from dballoc.cli.results_verbs import report as verb
 from dballoc.cli.shared import published_posts
-from dballoc.cli.verbs import report as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.intake.import_results import Imported, import_results
 from dballoc.report.report_content import gather_report

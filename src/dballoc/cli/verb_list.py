@@ -11,24 +11,25 @@ import typer
 
 import dballoc
 
-# For each verb: its module in ``verbs/``, or that of its own verbs' application, and the name of
-# its function or application there.
+# For each verb: its module in ``verbs/``, or in the room that is named, and the name of its
+# function or application there.
 VERBS = {
     "aa": ("aa", "aa"),
     "bench": ("bench", "bench"),
-    "compare": ("compare", "compare"),
-    "deploy": ("deploy", "deploy"),
+    "combine": ("results_verbs.combine", "combine"),
+    "compare": ("results_verbs.compare", "compare"),
+    "deploy": ("results_verbs.deploy", "deploy"),
     "doctor": ("doctor", "doctor"),
     "exec": ("exec_", "exec_"),
     "explain": ("explain", "explain"),
     "fetch": ("fetch", "fetch"),
     "fit": ("search_verbs.fit", "fit"),
-    "import": ("import_", "import_"),
+    "import": ("results_verbs.import_", "import_"),
     "list": ("list_", "list_"),
     "profile": ("profile_verbs.app", "app"),
     "record": ("record", "record"),
     "replay": ("replay", "replay"),
-    "report": ("report", "report"),
+    "report": ("results_verbs.report", "report"),
     "trace": ("trace_verbs.app", "app"),
     "tune": ("search_verbs.tune", "tune"),
     "verify": ("verify", "verify"),

@@ -15,9 +15,9 @@ from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.model import Experiment
 
 # A difference in these makes two machines: a server's speed on one says nothing about the other.
-_MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
+MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
 # What may change a server's speed or memory on the same machine.
-_STATE = (
+STATE = (
     "kernel",
     "os",
     "libc",
@@ -96,7 +96,7 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
     load = _compare_loads(first, second)
     no_speed = [*_compare_designs(first, second, "solo"), *load]
     if a.levels != b.levels:
-        no_speed.append(_format_difference("levels", a.levels, b.levels))
+        no_speed.append(format_difference("levels", a.levels, b.levels))
     no_memory = [*no_speed, *_compare_histories(a, b)]
     no_memory += [
         f"the trace of the {which} was recorded from some moment on"
@@ -118,8 +118,8 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
         no_memory=no_memory,
         no_idle=[*no_memory, *idle],
         no_duet=[*_compare_designs(first, second, "duet"), *load, *_compare_duets(first, second)],
-        machine=_compare_environments(first, second, _MACHINE),
-        state=_compare_environments(first, second, _STATE),
+        machine=_compare_environments(first, second, MACHINE),
+        state=_compare_environments(first, second, STATE),
         baseline=baseline,
         no_baseline=why,
         workloads=tuple(w for w in a.workloads if w in b.workloads),
@@ -156,7 +156,7 @@ def _compare_loads(first: Campaign, second: Campaign) -> list[str]:
         ("rows", a.data.rows, b.data.rows),
         ("random numbers", a.load.random, b.load.random),
         ("prepared statements", *_list_prepared(first, second)),
-        ("load options", _format_options(a.load.options), _format_options(b.load.options)),
+        ("load options", format_options(a.load.options), format_options(b.load.options)),
         ("memory limit", a.limits.memory, b.limits.memory),
         ("warm-up SQL", a.warmup_sql, b.warmup_sql),
         *_pair_replays(a, b),
@@ -214,7 +214,7 @@ def _compare_histories(a: Experiment, b: Experiment) -> list[str]:
 def _compare_variants(first: Campaign, second: Campaign, name: str) -> list[str]:
     before, after = _describe_variant(first, name), _describe_variant(second, name)
     return [
-        _format_difference(setting, before.get(setting), after.get(setting), "→")
+        format_difference(setting, before.get(setting), after.get(setting), "→")
         for setting in before | after
         if before.get(setting) != after.get(setting)
     ]
@@ -232,12 +232,12 @@ def _describe_variant(campaign: Campaign, name: str) -> dict[str, Any]:
     return {
         "allocator": " ".join(filter(None, [row["allocator"], row["allocator_version"]])),
         "preloaded": " ".join(PurePosixPath(p).name for p in json.loads(row["libraries"])),
-        "environment": _format_options(environment),
+        "environment": format_options(environment),
         "server": f"{row['server']} ({row['server_version']}) {row['engine']}",
-        "server options": _format_options({**server.init_options, **server.options}),
+        "server options": format_options({**server.init_options, **server.options}),
         "connection": server.connect,
         "THP": row["thp"],
-        "CPUs": _format_options({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
+        "CPUs": format_options({k: str(v) for k, v in cpu.model_dump(exclude_none=True).items()}),
     }
 
 
@@ -272,21 +272,22 @@ def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ..
                 f"{round(second_value / 2**30)} GiB",
             )
         if first_value != second_value:
-            differences.append(_format_difference(key.replace("_", " "), first_value, second_value))
+            differences.append(format_difference(key.replace("_", " "), first_value, second_value))
     return differences
 
 
 def _list_differences(settings: list[_Setting]) -> list[str]:
     return [
-        _format_difference(name, first_value, second_value)
+        format_difference(name, first_value, second_value)
         for name, first_value, second_value in settings
         if first_value != second_value
     ]
 
 
-def _format_difference(
+def format_difference(
     setting: str, first_value: Any, second_value: Any, joint: str = "against"
 ) -> str:
+    """Return ``rows: 1000 against 2000``."""
     return f"{setting}: {_format_value(first_value)} {joint} {_format_value(second_value)}"
 
 
@@ -310,5 +311,6 @@ def _join_before(experiment: Experiment) -> str:
     return "; ".join(f"{w}: {_join(names)}" for w, names in experiment.before.items())
 
 
-def _format_options(options: Mapping[str, str]) -> str:
+def format_options(options: Mapping[str, str]) -> str:
+    """Return options, or variables, in alphabetical order: ``a=1 b``."""
     return " ".join(f"{k}={v}" if v else k for k, v in sorted(options.items()))

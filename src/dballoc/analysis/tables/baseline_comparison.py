@@ -293,7 +293,7 @@ def _compare_in_metric(
     campaign: Campaign, metric: Metric, procedure: Procedure
 ) -> list[Comparison]:
     """Compare every variant, and the baseline with itself, in a metric that is judged."""
-    logs = _collect_logs(campaign, metric)
+    logs = collect_logs(campaign, metric)
     try:
         confidence = procedure.find_confidence(metric.measure)
     except KeyError:  # Every variant is left out of the duet.
@@ -312,7 +312,7 @@ def _compare_in_metric(
 
 
 def _describe_in_metric(campaign: Campaign, metric: Metric) -> list[Comparison]:
-    logs = _collect_logs(campaign, metric)
+    logs = collect_logs(campaign, metric)
     return [
         Comparison(
             name,
@@ -342,8 +342,10 @@ def _moderate(
     }
 
 
-def _collect_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    """Return the blocks' ln ratios by variant; the baseline's are those of the A/A pair."""
+def collect_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
+    """Return the blocks' ln ratios by variant in any metric; the baseline's are those of the A/A
+    pair.
+    """
     if metric.design == "duet":
         return collect_duet_logs(campaign, metric)
     return _collect_solo_logs(campaign, metric)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.errors import Failure
 from dballoc.explain import find_server
 from dballoc.host.guardian.guardian_client import Custody
@@ -24,15 +25,9 @@ from dballoc.profile.symbols import cpp_names
 
 
 def contention(
-    pid: Annotated[
-        int | None, typer.Option(metavar="PID", help="The server's process.", min=1)
-    ] = None,
-    socket: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The server that listens there.")
-    ] = None,
-    service: Annotated[
-        str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
-    ] = None,
+    pid: Pid = None,
+    socket: Socket = None,
+    service: Service = None,
     seconds: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long to watch.", min=0.5, max=3600)
     ] = 10,

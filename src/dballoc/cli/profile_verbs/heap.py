@@ -22,6 +22,7 @@ from dballoc.cli.profile_verbs.massif import (
     print_massif,
 )
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import find_server
@@ -71,11 +72,6 @@ class _HeapReport:
     notes: list[str] = field(default_factory=list)
 
 
-_Pid = Annotated[int | None, typer.Option(metavar="PID", help="The process.", min=1)]
-_Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The server that listens there.")]
-_Service = Annotated[
-    str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
-]
 _OutDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The process whose probe listens there.")
 ]
@@ -113,10 +109,6 @@ _Times = Annotated[
     bool,
     typer.Option("--times", help="Also show the time in malloc and free, by size and function."),
 ]
-_LoginPath = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Login path to connect with, besides ~/.my.cnf."),
-]
 _Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep profiles and flame graphs there.")
 ]
@@ -131,9 +123,9 @@ _AsMassif = Annotated[
 
 
 def heap_(
-    pid: _Pid = None,
-    socket: _Socket = None,
-    service: _Service = None,
+    pid: Pid = None,
+    socket: Socket = None,
+    service: Service = None,
     out_dir: _OutDir = None,
     snapshot_file: _SnapshotFile = None,
     period: _Period = None,
@@ -145,7 +137,7 @@ def heap_(
     stop: _Stop = False,
     reset: _Reset = False,
     times: _Times = False,
-    login_path: _LoginPath = None,
+    login_path: LoginPath = None,
     out: _Out = None,
     as_json: _AsJson = False,
     as_massif: _AsMassif = False,

@@ -12,6 +12,7 @@ from dballoc.campaign import duration_estimate
 from dballoc.campaign.extension import Extension, plan_extension
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory, load_experiment
+from dballoc.cli.results_verbs.report import Prefer
 from dballoc.cli.shared import (
     experiment_from_flags,
     flags,
@@ -21,7 +22,6 @@ from dballoc.cli.shared import (
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.cli.shared.size_and_duration_flags import duration
-from dballoc.cli.verbs.report import Prefer
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus

@@ -25,6 +25,7 @@ from dballoc.cli.explain_parts.explain_request import (
     refuse_conflicts,
 )
 from dballoc.cli.shared.safe_output import Console, clean, say
+from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.difference import compare_explanations
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
 
 
 def explain(
-    pid: flags.Pid = None,
-    socket: flags.Socket = None,
-    service: flags.Service = None,
-    login_path: flags.LoginPath = None,
+    pid: Pid = None,
+    socket: Socket = None,
+    service: Service = None,
+    login_path: LoginPath = None,
     without_sql: flags.NoSql = False,
     with_checklist: flags.Procedure = False,
     event: flags.Event = None,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import find_server
@@ -26,11 +27,6 @@ _ENDINGS = {
     "exit": "ended with the program",
 }
 
-_Pid = Annotated[int | None, typer.Option(metavar="PID", help="The process.", min=1)]
-_Socket = Annotated[str | None, typer.Option(metavar="PATH", help="The server that listens there.")]
-_Service = Annotated[
-    str | None, typer.Option(metavar="UNIT", help="The main process of a systemd unit.")
-]
 _OutDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The process whose recorder listens there.")
 ]
@@ -53,9 +49,9 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.
 
 
 def record(
-    pid: _Pid = None,
-    socket: _Socket = None,
-    service: _Service = None,
+    pid: Pid = None,
+    socket: Socket = None,
+    service: Service = None,
     out_dir: _OutDir = None,
     time_: _For = None,
     limit: _Limit = None,

@@ -11,10 +11,10 @@ from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import REPLAYS, estimate_replays
 from dballoc.campaign.replay.trace_summary import TraceSummary, hash_trace, summarize_trace
 from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.cli.results_verbs.report import Prefer
 from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
-from dballoc.cli.verbs.report import Prefer
 from dballoc.experiment.model import TouchMode
 from dballoc.numbers import with_unit
 from dballoc.report.outputs import terminal

@@ -1,0 +1,54 @@
+"""``dballoc combine``: the campaigns of several hosts as one question."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dballoc.cli.shared.safe_output import Console
+from dballoc.errors import UsageError
+
+Directories = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Results directories, two or more.")
+]
+EachIsAHost = Annotated[
+    bool,
+    typer.Option(
+        "--each-is-a-host",
+        help="Take every directory for a host of its own, also where host name and machine are "
+        "the same, as in copies of one virtual machine.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def combine(
+    directories: Directories, each_is_a_host: EachIsAHost = False, as_json: AsJson = False
+) -> None:
+    """Combine campaigns that were run on different hosts: verdicts over hosts, how much they
+    differ, and in what.
+
+    Every host counts once, however many blocks it has. A verdict takes four hosts. What is not the
+    same question is refused.
+    """
+    # polars and scipy take a while to import, which no other verb should wait for.
+    from dballoc.analysis.campaign_tables import load_unimported_campaign
+    from dballoc.analysis.hosts.host_pool import pool_hosts
+    from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
+    from dballoc.report.wording.verdicts_over_hosts import describe_verdicts, print_verdicts
+
+    if len(directories) < 2:
+        raise UsageError("give two results directories or more; one is dballoc report's")
+    campaigns = [load_unimported_campaign(directory) for directory in directories]
+    pool = pool_hosts(directories, campaigns, each_is_a_host=each_is_a_host)
+    if len(pool.hosts) < 2:
+        raise UsageError(
+            f"all results are of one host, {pool.hosts[0].name}; if these are several machines of "
+            "that name, add --each-is-a-host"
+        )
+    figures = judge_over_hosts(pool)
+    if as_json:
+        print(json.dumps(describe_verdicts(pool, figures), indent=1))
+    else:
+        print_verdicts(Console(highlight=False), pool, figures)

@@ -1,0 +1,323 @@
+"""Campaigns of several hosts as one question: what is pooled, what is refused, the mean over hosts,
+and the verb.
+"""
+
+import contextlib
+import json
+import math
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_results import build
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts, shorten_version
+from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, judge_over_hosts
+from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
+from dballoc.cli.results_verbs import combine as verb
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.report.wording.verdicts_over_hosts import list_notes
+
+MakeHost = Callable[..., Path]
+
+# What each host does to the throughput of all but the baseline, and to the memory of tuned.
+SPEEDS = {"a": 0.98, "b": 1.02, "c": 0.99, "d": 1.01}
+
+
+@pytest.fixture(scope="module")
+def originals(
+    tmp_path_factory: pytest.TempPathFactory, experiment: Callable[..., Experiment]
+) -> Callable[..., Path]:
+    """``originals(rows=7)``: the results of an experiment with these keys changed, made once."""
+    directory = tmp_path_factory.mktemp("originals")
+    made: dict[str, Path] = {}
+
+    def make(blocks: int = 3, faulty: tuple[str, ...] = (), **changes: Any) -> Path:
+        key = repr((blocks, faulty, changes))
+        if key not in made:
+            usual = {"time": {"warmup": "2s", "level": "3s", "idle": "2s"}, "threads": [4]}
+            chosen = experiment(**(usual | changes))
+            made[key] = build(directory / str(len(made)), chosen, blocks, (), faulty)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture
+def make_host(originals: Callable[..., Path], tmp_path: Path) -> MakeHost:
+    """``make_host("a", rss=1.3, cpus=8)``: results of a host of that name, on which jemalloc's peak
+    RSS is that many times the usual, and whose environment has these changes; ``of``: of what
+    experiment.
+    """
+
+    def on_host(
+        name: str,
+        *,
+        rss: float = 1.0,
+        started: int = 10**9,
+        sql: tuple[str, ...] = (),
+        of: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Path:
+        directory = tmp_path / f"on-{name}-{started}"
+        shutil.copytree(originals(**(of or {})), directory)
+        pairs = ", ".join(
+            f"'$.{key}', {value!r}" for key, value in {"host": name, **changes}.items()
+        )
+        others = "(SELECT trial FROM trial WHERE variant != 'glibc')"
+        speed = SPEEDS.get(name, 1.0)
+        with contextlib.closing(sqlite3.connect(directory / "results.sqlite")) as store, store:
+            for statement in (
+                f"UPDATE campaign SET value = json_set(value, {pairs}) WHERE key = 'environment'",
+                f"UPDATE campaign SET value = '{started}' WHERE key = 'started'",
+                f"UPDATE trial SET rss_peak = rss_peak * {rss} WHERE variant = 'jemalloc'",
+                f"UPDATE trial SET rss_peak = rss_peak * {speed} WHERE variant = 'tuned'",
+                f"UPDATE step SET tps = tps * {speed} WHERE trial IN {others}",
+                *sql,
+            ):
+                store.execute(statement)
+        return directory
+
+    return on_host
+
+
+def pooled(*directories: Path, each_is_a_host: bool = False) -> HostPool:
+    campaigns = [load_campaign(directory) for directory in directories]
+    return pool_hosts(directories, campaigns, each_is_a_host=each_is_a_host)
+
+
+def peak_rss(pool: HostPool, variant: str = "jemalloc") -> FigureOverHosts:
+    [figure] = [
+        f for f in judge_over_hosts(pool) if (f.variant, f.metric.key) == (variant, "rss_peak")
+    ]
+    return figure
+
+
+# -- the mean ----------------------------------------------------------------------------------
+
+
+def test_the_mean_by_hand() -> None:
+    # Means 0.1, 0.2, 0.3, 0.4: variance 1/60, error √(1/240) = 0.0645; t(3) at 95 % is 3.182.
+    mean = compute_mean_over_hosts([[m - 0.01, m + 0.01] for m in (0.1, 0.2, 0.3, 0.4)], 0.95)
+    assert mean.estimate == pytest.approx(math.exp(0.25))
+    assert math.log(mean.low) == pytest.approx(0.25 - 3.18245 * math.sqrt(1 / 240), abs=1e-5)
+    # Within: variance 2 · 0.01² of a block, half of it in a mean of two.
+    assert mean.between == pytest.approx(math.sqrt(1 / 60 - 0.0001))
+    reach = 3.18245 * math.sqrt(1 / 60 - 0.0001 + 1 / 240)
+    assert math.log(mean.next_high) == pytest.approx(0.25 + reach, abs=1e-5)
+
+
+logs = st.floats(-1, 1, allow_subnormal=False)
+hosts = st.lists(st.lists(logs, min_size=1, max_size=5), min_size=2, max_size=8)
+
+
+@given(hosts, st.randoms())
+def test_the_order_of_hosts_is_nothing(of_hosts: list[list[float]], chance: Any) -> None:
+    shuffled = of_hosts.copy()
+    chance.shuffle(shuffled)
+    one, other = (compute_mean_over_hosts(x, 0.95) for x in (of_hosts, shuffled))
+    assert one.estimate == pytest.approx(other.estimate)
+    assert one.between == pytest.approx(other.between)
+
+
+@given(hosts)
+def test_a_host_is_further_away_than_the_mean(of_hosts: list[list[float]]) -> None:
+    mean = compute_mean_over_hosts(of_hosts, 0.95)
+    assert mean.next_low <= mean.low <= mean.estimate <= mean.high <= mean.next_high
+
+
+@given(hosts, st.integers(2, 4))
+def test_a_host_counts_once_whatever_it_measured(of_hosts: list[list[float]], times: int) -> None:
+    longer = [of_hosts[0] * times, *of_hosts[1:]]
+    one, other = (compute_mean_over_hosts(x, 0.95) for x in (of_hosts, longer))
+    assert (one.low, one.high) == pytest.approx((other.low, other.high))
+
+
+def test_one_host_has_no_mean() -> None:
+    with pytest.raises(ValueError, match="two hosts"):
+        compute_mean_over_hosts([[0.1, 0.2]], 0.95)
+
+
+# -- pooling -----------------------------------------------------------------------------------
+
+
+def test_four_hosts_give_a_verdict(make_host: MakeHost) -> None:
+    figure = peak_rss(pooled(*(make_host(n, rss=0.6 + i / 100) for i, n in enumerate("abcd"))))
+    assert figure.verdict is Verdict.LOWER
+    assert figure.mean
+    # Of 5 %, memory has half, shared by two variants.
+    assert figure.mean.confidence == pytest.approx(1 - 0.025 / 2)
+    assert figure.mean.estimate == pytest.approx(0.615 * 150 / 160, rel=0.01)
+    assert [f.host.name for f in figure.figures] == list("abcd")
+    assert (figure.higher_on, figure.lower_on) == ((), ("a", "b", "c", "d"))
+
+
+def test_three_hosts_give_none(make_host: MakeHost) -> None:
+    figure = peak_rss(pooled(*(make_host(n, rss=0.6) for n in "abc")))
+    assert figure.verdict is Verdict.NOT_JUDGED
+    assert figure.no_verdict == "3 hosts have it, and a verdict for all takes 4"
+
+
+def test_what_is_the_other_way_round_is_named(make_host: MakeHost) -> None:
+    ratios = {"a": 0.5, "b": 0.5, "c": 0.5, "d": 1.5}
+    pool = pooled(*(make_host(n, rss=r) for n, r in ratios.items()))
+    figure = peak_rss(pool)
+    assert figure.verdict is Verdict.UNDECIDED
+    assert (figure.higher_on, figure.lower_on) == (("d",), ("a", "b", "c"))
+    [note] = [n for n in list_notes(pool, [figure]) if "sign" in n]
+    assert note == "Hosts differ in sign: jemalloc, peak RSS: higher on d; lower on a, b and c."
+
+
+def test_a_fault_leaves_no_verdict(make_host: MakeHost) -> None:
+    directories = [make_host(n, rss=0.6) for n in "abc"]
+    directories.append(make_host("d", rss=0.6, of={"faulty": ("jemalloc",)}))
+    figure = peak_rss(pooled(*directories))
+    assert figure.verdict is Verdict.NOT_JUDGED
+    assert figure.no_verdict.startswith("trials ended in a fault: ")
+    assert " on d" in figure.no_verdict
+
+
+def test_kinds_of_hosts_have_means_of_their_own(make_host: MakeHost) -> None:
+    small = [make_host(n, rss=0.5) for n in "ab"]
+    large = [make_host(n, rss=0.9, cpus=64) for n in "cd"]
+    figure = peak_rss(pooled(*small, *large))
+    assert {kind: mean.hosts for kind, mean in figure.kinds.items()} == {
+        "a CPU, 2 CPUs, 16 GiB": 2,
+        "a CPU, 64 CPUs, 16 GiB": 2,
+    }
+    low, high = figure.kinds.values()
+    assert low.estimate < high.estimate
+
+
+def test_two_campaigns_of_a_machine_are_one_host(make_host: MakeHost) -> None:
+    first = make_host("a")
+    second = make_host("a", started=2 * 10**9)
+    pool = pooled(first, second, make_host("b"))
+    assert [(h.name, len(h.campaigns)) for h in pool.hosts] == [("a", 2), ("b", 1)]
+    apart = pooled(first, second, make_host("c"), each_is_a_host=True)
+    assert [h.name for h in apart.hosts] == ["a", "a (2)", "c"]
+
+
+def test_what_differs_is_listed_and_versions_are_pooled(make_host: MakeHost) -> None:
+    newer = (
+        "UPDATE variant SET server = 'MariaDB 10.11.9', server_version = '10.11.9'",
+        "UPDATE variant SET allocator_version = '2' WHERE name = 'jemalloc'",
+    )
+    pool = pooled(make_host("a", kernel="6.1"), make_host("b", kernel="6.8", sql=newer))
+    differences = dict(pool.differences)
+    assert differences["kernel"] == {"a": "6.1", "b": "6.8"}
+    assert differences["allocator of jemalloc"] == {"a": "jemalloc 1", "b": "jemalloc 2"}
+    assert differences["server of glibc"]["b"] == "MariaDB 10.11.9 (10.11.9)"
+    assert pool.variants == ("glibc", "jemalloc", "tuned")
+    assert pool.left_out == ()
+
+
+def test_another_variant_of_that_name_is_left_out(make_host: MakeHost) -> None:
+    other = ("UPDATE variant SET thp = 'always' WHERE name = 'tuned'",)
+    pool = pooled(make_host("a"), make_host("b", sql=other))
+    assert pool.variants == ("glibc", "jemalloc")
+    [sentence] = pool.left_out
+    assert sentence.startswith("variant tuned: ")
+    assert sentence.endswith("THP: none against always")
+
+
+@pytest.mark.parametrize(
+    ("sql", "how", "reason"),
+    [
+        ((), {"data": {"rows": 7}}, "rows: "),
+        (("UPDATE variant SET server = 'MySQL 8.0.40'",), {}, "the baseline is another: server: "),
+        (("UPDATE variant SET allocator = 'x' WHERE name = 'glibc'",), {}, "the baseline is anoth"),
+        ((), {"baseline": "jemalloc"}, "baseline: glibc against jemalloc"),
+    ],
+)
+def test_another_question_is_refused(
+    make_host: MakeHost, sql: tuple[str, ...], how: dict[str, Any], reason: str
+) -> None:
+    first, second = make_host("a"), make_host("b", sql=sql, of=how)
+    with pytest.raises(UsageError, match=reason) as refusal:
+        pooled(first, second)
+    assert str(refusal.value).startswith(f"{second} cannot be pooled with {first}: ")
+
+
+def test_the_same_campaign_twice_is_refused(make_host: MakeHost) -> None:
+    one = make_host("a")
+    with pytest.raises(UsageError, match="are the same campaign; give it once"):
+        pooled(one, one)
+
+
+def test_a_campaign_without_a_block_is_refused(make_host: MakeHost) -> None:
+    with pytest.raises(UsageError, match="no block is finished yet"):
+        pooled(make_host("a"), make_host("b", of={"blocks": 0}))
+
+
+def test_memory_of_other_durations_is_left_out(make_host: MakeHost) -> None:
+    longer = {"time": {"warmup": "2s", "level": "9s", "idle": "2s"}}
+    pool = pooled(*(make_host(n) for n in "abcd"), make_host("e", of=longer))
+    assert len(peak_rss(pool).figures) == 4
+    assert any(text.startswith("memory of ") for text in pool.left_out)
+    [tps] = [
+        f for f in judge_over_hosts(pool) if f.metric.measure == "tps" and f.variant == "jemalloc"
+    ]
+    assert len(tps.figures) == 5
+
+
+@pytest.mark.parametrize(
+    ("server", "series"),
+    [
+        ("MariaDB 10.11.19", "MariaDB 10.11"),
+        ("MySQL 8.0.40", "MySQL 8.0"),
+        ("MySQL 8.4", "MySQL 8.4"),
+        ("mine", "mine"),
+    ],
+)
+def test_a_servers_series(server: str, series: str) -> None:
+    assert shorten_version(server) == series
+
+
+# -- the verb ----------------------------------------------------------------------------------
+
+
+def test_the_verb(make_host: MakeHost, capsys: pytest.CaptureFixture[str]) -> None:
+    ratios = {"a": 0.6, "b": 0.61, "c": 0.62, "d": 0.63}
+    directories = [make_host(n, rss=r, kernel=n) for n, r in ratios.items()]
+    verb.combine(directories)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith("Over 4 hosts, against glibc: jemalloc: peak RSS lower (0.57")
+    assert "What differs between the hosts what a b c d kernel a b c d" in printed
+    assert "every host with the same weight" in printed
+    verb.combine(directories, as_json=True)
+    answer = json.loads(capsys.readouterr().out)
+    assert [host["host"] for host in answer["hosts"]] == list("abcd")
+    [peak] = [
+        f for f in answer["figures"] if (f["variant"], f["metric"]) == ("jemalloc", "rss_peak")
+    ]
+    assert peak["verdict"] == "lower"
+    assert peak["low"] < peak["ratio"] < peak["high"] < 1
+    assert peak["next_host"][0] < peak["low"]
+    assert len(peak["hosts"]) == 4
+
+
+def test_the_verb_with_two_hosts_shows_each(
+    make_host: MakeHost, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb.combine([make_host("a", rss=0.6), make_host("b", rss=0.6)])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith("2 hosts: no verdict for all hosts, which takes 4.")
+    assert "no verdict: 2 hosts have it" in printed
+    assert "lower" in printed  # each host's own
+
+
+def test_nonsense_is_one_line(make_host: MakeHost) -> None:
+    first, second = make_host("a"), make_host("a", started=2 * 10**9)
+    with pytest.raises(UsageError, match="two results directories or more"):
+        verb.combine([first])
+    with pytest.raises(UsageError, match="all results are of one host, a; if these are several"):
+        verb.combine([first, second])
