@@ -119,12 +119,14 @@ def test_what_is_proposed_is_in_the_space_and_follows_from_the_trials_alone(
     outcomes: list[Outcome] = []
     for i in range(number):
         parameters = propose_parameters(SMALL, outcomes, 2, seed)
+        assert parameters
         failed = i % 5 == 4
         outcomes.append(
             Outcome(parameters=parameters, objectives=None if failed else (i * 0.01, 0.0))
         )
     proposed = propose_parameters(SMALL, outcomes, 2, seed)
     assert proposed == propose_parameters(SMALL, list(outcomes), 2, seed)
+    assert proposed
     by_name = {knob.name: knob for knob in SMALL.knobs}
     for name, value in proposed.items():
         assert by_name[name].takes(value)
@@ -163,6 +165,7 @@ def test_the_search_goes_where_it_is_better() -> None:
     outcomes: list[Outcome] = []
     for _ in range(35):
         parameters = propose_parameters(SMALL, outcomes, 2, 7)
+        assert parameters
         outcomes.append(Outcome(parameters=parameters, objectives=measure(parameters)))
 
     few = [o for o in outcomes[-20:] if int(o.parameters.get("arenas", 64)) <= 8]

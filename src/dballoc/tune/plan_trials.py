@@ -116,7 +116,7 @@ def _choose_parameters(
                 return "single", single
     outcomes = [make_outcome(t, trials, aim) for t in trials]
     proposed = propose_parameters(space, outcomes, 2, aim.seed)
-    if proposed and proposed not in tried:
+    if proposed is not None:
         return "search", proposed
     # There are no other configurations.
     return _refine_leaders(trials, aim)

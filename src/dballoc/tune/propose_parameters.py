@@ -27,8 +27,8 @@ _STARTUP = 8
 # its own beside it.
 _LEFT_ALONE = ""
 _SWITCH = optuna.distributions.CategoricalDistribution((False, True))
-# How often a proposal that was tried before is drawn again before it is taken nevertheless.
-_REDRAWS = 20
+# How often a proposal that was tried before is drawn again by the sampler, then at random.
+_REDRAWS, _RANDOM_REDRAWS = 20, 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +43,21 @@ class Outcome:
 
 def propose_parameters(
     space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
-) -> dict[str, str]:
-    """Return the parameters to try next, after ``outcomes`` with so many ``objectives`` each."""
+) -> dict[str, str] | None:
+    """Return the parameters to try next, after ``outcomes`` with so many ``objectives`` each; None
+    if nothing was drawn that was not tried before.
+    """
     study = make_study(space, outcomes, objectives, seed + len(outcomes))
-    tried = [dict(outcome.parameters) for outcome in outcomes]
-    parameters: dict[str, str] = {}
+    tried = [{}, *(dict(outcome.parameters) for outcome in outcomes)]
     for _ in range(_REDRAWS):
-        parameters = draw_parameters(space, study.ask())
-        if parameters and parameters not in tried:
-            break
-    return parameters
+        if (parameters := draw_parameters(space, study.ask())) not in tried:
+            return parameters
+    # It has settled on some. In a small space there may be others.
+    study.sampler = optuna.samplers.RandomSampler(seed=seed + len(outcomes))
+    for _ in range(_RANDOM_REDRAWS):
+        if (parameters := draw_parameters(space, study.ask())) not in tried:
+            return parameters
+    return None
 
 
 def make_study(
