@@ -78,6 +78,8 @@ def test_each_page_overwritten_is_one_line(whole: Path, run: Run) -> None:
             random_.randbytes(size),
             good[other * size : (other + 1) * size],
         ):
+            if content == good[page * size : (page + 1) * size]:
+                continue  # two empty tables beside each other
             there = copied(whole, "damaged")
             (there / FILE).write_bytes(good[: page * size] + content + good[(page + 1) * size :])
             status, said = run("compare", whole, there)

@@ -18,8 +18,8 @@ from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.first_cache_sizes import find_other_memory
 from dballoc.campaign.replay.trace_summary import SummaryMark
+from dballoc.cli.search_verbs import fit as verb
 from dballoc.cli.shared import experiment_from_flags
-from dballoc.cli.verbs import fit as verb
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server

@@ -16,6 +16,7 @@ from typing import Any
 from dballoc import readers
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
+from dballoc.host.process_environment import parse_environment
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 
 _PT_INTERP = 3
@@ -96,14 +97,7 @@ def read_running_settings(allocator: Allocator, pid: int) -> dict[str, str]:
         executable = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return {}
-    pairs = (
-        item.decode(errors="surrogateescape").partition("=")
-        for item in raw.split(b"\0")
-        if b"=" in item
-    )
-    return read_reported_settings(
-        allocator, [executable], {name: value for name, _, value in pairs}
-    )
+    return read_reported_settings(allocator, [executable], parse_environment(raw))
 
 
 def parse_reported_settings(allocator: Allocator, text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dballoc.analysis import results_consistency
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.results import FIT, KIND, REPLAY, Results
+from dballoc.store.results import FIT, KIND, REPLAY, TUNE, Results
 
 _TABLES = (
     "variant",
@@ -175,7 +175,7 @@ def load_campaign(directory: Path) -> Campaign:
     they have another format, or if a verb without blocks made them.
     """
     campaign = read_results(directory)
-    if campaign.facts.get(KIND) == FIT:
+    if campaign.facts.get(KIND) in (FIT, TUNE):
         raise UsageError(
             f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
         )

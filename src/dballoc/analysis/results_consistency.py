@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from dballoc import readers
 from dballoc.errors import Failure
-from dballoc.experiment.model import CounterName, Experiment
+from dballoc.experiment.model import REPLAY, CounterName, Experiment
 from dballoc.store import campaign_facts as forms
 from dballoc.store.open_database import FILE
 
@@ -33,9 +33,9 @@ def check_tables(
     for the first thing that does not fit.
     """
     try:
-        variant = _check_variants(experiment, tables["variant"])
+        variant = _check_variants(facts, experiment, tables["variant"])
         _check_trials(facts, experiment, tables)
-        _check_loads(experiment, tables)
+        _check_loads(facts, experiment, tables)
         if "imported" in facts:
             _check_machines(json.loads(facts["imported"]), tables["trial"])
             _check_imported_profiles(json.loads(facts["imported"]), experiment)
@@ -49,8 +49,13 @@ def check_tables(
         ) from None
 
 
-def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFrame:
-    if set(variants["name"]) != {v.name for v in experiment.variant}:
+def _check_variants(
+    facts: Mapping[str, str], experiment: Experiment, variants: pl.DataFrame
+) -> pl.DataFrame:
+    missing = {v.name for v in experiment.variant} - set(variants["name"])
+    # A search makes variants as it goes.
+    is_search = facts.get(forms.KIND) == forms.TUNE
+    if missing or (len(variants) != len(experiment.variant) and not is_search):
         raise readers.Unfit("variant: the variants differ from those of the experiment")
     columns = [
         pl.Series(
@@ -64,7 +69,7 @@ def _check_variants(experiment: Experiment, variants: pl.DataFrame) -> pl.DataFr
 
 
 def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
-    trials, names = tables["trial"], {v.name for v in experiment.variant}
+    trials, names = tables["trial"], set(tables["variant"]["name"])
     _check_values(trials["variant"], names.__contains__, "trial.variant: not in the experiment")
     designs = facts["designs"].split()
     columns = ["trial", "variant", "role", "design", "block", "attempt", "proof"]
@@ -74,7 +79,7 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         if (
             row["design"] == "solo"
             and (row["role"] in _ROLES) != of_baseline
-            and facts.get(forms.KIND) != forms.FIT
+            and facts.get(forms.KIND) not in (forms.FIT, forms.TUNE)
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
         if row["design"] == "solo" and "solo" not in designs:
@@ -89,8 +94,14 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
     _check_values(blocks["block"], lambda n: 0 <= n < 10**6, "block.block: impossible number")
 
 
-def _check_loads(experiment: Experiment, tables: Tables) -> None:
+def _check_loads(facts: Mapping[str, str], experiment: Experiment, tables: Tables) -> None:
     workloads = set(experiment.loads)
+    levels = set(experiment.threads)
+    steps = tables["step"].filter(pl.col("kind") == "level")
+    if facts.get(forms.KIND) == forms.TUNE:
+        # Its first stage replays a trace, with the threads that this has.
+        workloads.add(REPLAY)
+        steps = steps.filter(pl.col("workload") != REPLAY)
     for table in ("trial", "step", "slice", "slice_counter"):
         _check_values(
             tables[table]["workload"].drop_nulls(),
@@ -101,11 +112,7 @@ def _check_loads(experiment: Experiment, tables: Tables) -> None:
         _check_values(
             tables[table]["event"], _EVENTS.__contains__, f"{table}.event: dballoc counts no such"
         )
-    _check_values(
-        tables["step"].filter(pl.col("kind") == "level")["threads"],
-        experiment.threads.__contains__,
-        "step.threads: not in the experiment",
-    )
+    _check_values(steps["threads"], levels.__contains__, "step.threads: not in the experiment")
 
 
 def _check_machines(imported: Any, trials: pl.DataFrame) -> None:

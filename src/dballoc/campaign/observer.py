@@ -36,6 +36,23 @@ class Tick:
     latency: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchProgress:
+    """One trial of a search, in words: what was tried and how it ended, and the ``best`` so far;
+    ``seconds_left`` of the search, and about how many ``trials_left``.
+    """
+
+    stage: str
+    number: int
+    variant: str
+    origin: str
+    settings: str
+    outcome: str
+    best: str
+    trials_left: int
+    seconds_left: float
+
+
 class Observer:
     """Watches a campaign."""
 
@@ -86,3 +103,6 @@ class Observer:
         """A cache size was tried, and the trial is in the database. ``outcome``: ``survived``,
         ``killed``, or the fault's text.
         """
+
+    def search_progressed(self, progress: SearchProgress) -> None:
+        """A trial of ``dballoc tune``'s search is in the database."""

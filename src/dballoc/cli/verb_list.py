@@ -23,7 +23,7 @@ VERBS = {
     "exec": ("exec_", "exec_"),
     "explain": ("explain", "explain"),
     "fetch": ("fetch", "fetch"),
-    "fit": ("fit", "fit"),
+    "fit": ("search_verbs.fit", "fit"),
     "import": ("results_verbs.import_", "import_"),
     "list": ("list_", "list_"),
     "profile": ("profile_verbs.app", "app"),
@@ -31,6 +31,7 @@ VERBS = {
     "replay": ("replay", "replay"),
     "report": ("results_verbs.report", "report"),
     "trace": ("trace_verbs.app", "app"),
+    "tune": ("search_verbs.tune", "tune"),
     "verify": ("verify", "verify"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {

@@ -109,10 +109,10 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["before"]
     if table["record"] is None:
         del table["record"]
+    # Where a trace lies decides nothing; what it holds does.
     if table["replay"] is None:
         del table["replay"]
     else:
-        # Where the trace lies decides nothing; what it holds does.
         del table["replay"]["trace"]
         if table["replay"]["window"] is None:
             del table["replay"]["window"]
@@ -120,6 +120,10 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["fit"]["guess"]
     else:
         del table["fit"]["guess"]["trace"]
+    if table["tune"] is None:
+        del table["tune"]
+    elif table["tune"]["trace"]:
+        del table["tune"]["trace"]["trace"]
     if table["time"]["settle"] == format_duration(Time().settle):
         del table["time"]["settle"]
     if table["profile_at"] is None:

@@ -309,6 +309,28 @@ class TraceReplay(TraceFile):
         return value
 
 
+class Tune(_Table):
+    """``dballoc tune``: ``aim``, as ``--for`` takes it; ``share`` of the budget that the search may
+    take, the rest being the confirmation's; how many ``finalists`` there may be in all;
+    ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
+    options to be searched too; ``thp``: whether the host's THP mode is; ``leave``: settings that
+    are not to be touched; ``trace``: what the search replays before it starts any server;
+    ``design`` of the confirmation, None: both, or solo where a duet is not possible; its
+    ``blocks``, None: as many as the budget has room for.
+    """
+
+    aim: Annotated[str, Field(max_length=200)] = "memory"
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    finalists: Annotated[int, Field(ge=1, le=3)] = 3
+    presets: bool = True
+    space: dict[str, Annotated[list[Text], Field(min_length=1, max_length=100)]] = {}
+    thp: bool = False
+    leave: list[str] = []
+    design: Literal["solo", "duet", "both"] | None = None
+    blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
+    trace: TraceReplay | None = None
+
+
 class RecordTrace(_Table):
     """The allocations of the baseline are recorded in a start of its own; ``limit``: of the raw
     recording's file, bytes.
@@ -427,6 +449,7 @@ class Experiment(_Table):
     perf_event_open(2), where the host can. ``small``: the factor that ``--scale small`` stands for.
     ``record``: whether a trace of the baseline's allocations is made beside the figures.
     ``replay``: of dballoc replay alone, which has no server: its one workload is :data:`REPLAY`.
+    ``tune``: of dballoc tune alone.
     """
 
     name: Name = "experiment"
@@ -463,6 +486,7 @@ class Experiment(_Table):
     noise: Noise = Noise()
     record: RecordTrace | None = None
     replay: TraceReplay | None = None
+    tune: Tune | None = None
     workload: dict[Name, Workload] = {}
     post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]

@@ -13,6 +13,7 @@ from dballoc.catalogue import allocators
 from dballoc.fetch import private_store
 from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import loader
+from dballoc.host.process_environment import parse_environment
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
 
@@ -61,7 +62,7 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
     bindings = malloc_bindings.read_bindings(pid)
     try:
         executable = loader.find_main_program(pid)
-        environ = _parse_environ(readers.of_process(f"/proc/{pid}/environ"))
+        environ = parse_environment(readers.of_process(f"/proc/{pid}/environ"), "replace")
         thp_mode, mapped = thp.describe_process_mode(pid), process_maps.list_mapped_files(pid)
     except OSError as error:
         raise malloc_bindings.UnreadableProcess(
@@ -113,7 +114,7 @@ def read_ld_preload(pid: int) -> list[str]:
     """Return the entries of a process's LD_PRELOAD as they are written there. OSError if it cannot
     be read.
     """
-    return _list_preloads(_parse_environ(readers.of_process(f"/proc/{pid}/environ")))
+    return _list_preloads(parse_environment(readers.of_process(f"/proc/{pid}/environ"), "replace"))
 
 
 def find_catalogue_name(library: str) -> str | None:
@@ -185,13 +186,6 @@ def _list_preloads(environ: dict[str, str]) -> list[str]:
 def _strip_suffixes(path: str) -> str:
     # Before glibc 2.34, libc.so.6 is a link to libc-2.31.so or the like.
     return re.sub(r"-\d[\d.]*$", "", Path(path).name.partition(".so")[0])
-
-
-def _parse_environ(raw: bytes) -> dict[str, str]:
-    pairs = (
-        item.decode(errors="replace").partition("=") for item in raw.split(b"\0") if b"=" in item
-    )
-    return {name: value for name, _, value in pairs}
 
 
 def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:

@@ -1,6 +1,5 @@
 """What the report holds, in its order: the sections that HTML and Markdown both show."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,14 +7,12 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import settling_time
-from dballoc.analysis.decisions.constraint_bounds import compute_constraint_bounds
 from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
+from dballoc.analysis.evidence import gather_evidence
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
-    collapses,
     cpu_scaling,
     level_curves,
     memory_ledger,
@@ -113,7 +110,7 @@ def judge_campaign(
     )
     comparisons = compare_with_baseline(campaign)
     baseline, progress = campaign.experiment.baseline, measure_progress(campaign)
-    evidence = _gather_evidence(campaign, comparisons, preference)
+    evidence = gather_evidence(campaign, comparisons, preference)
     recommendation = recommend(comparisons, baseline, preference, evidence)
     settling = settling_time.compute_settling(
         settling_time.list_open_figures(comparisons, recommendation),
@@ -133,22 +130,6 @@ def judge_campaign(
         comparisons,
         recommendation,
         replace(answer, post=compose_post_note(campaign), notes=notes),
-    )
-
-
-def _gather_evidence(
-    campaign: Campaign, comparisons: Comparisons, preference: Preference
-) -> Evidence:
-    """Return what the recommendation rests on. The margin that was stored before the first block is
-    the one that counts; any other is exploratory.
-    """
-    margin = preference.margin or campaign.margin or DEFAULT_MARGIN
-    return Evidence(
-        margin=margin,
-        exploratory=margin != campaign.margin,
-        bounds=compute_constraint_bounds(campaign, comparisons, preference),
-        collapsed=collapses.describe_own_collapses(campaign),
-        left_out=frozenset(json.loads(campaign.facts["duet"]).get("left_out", {})),
     )
 
 

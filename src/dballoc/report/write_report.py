@@ -12,12 +12,14 @@ from dballoc.analysis.tables.profiles import contention, heap_profiles, imported
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.errors import Failure, UsageError
 from dballoc.report import fit_report
 from dballoc.report.charts import export
 from dballoc.report.outputs import csv, html, markdown, recommendation_json
 from dballoc.report.outputs.page import Page
 from dballoc.report.report_content import gather_report
+from dballoc.report.tune import tune_report
 from dballoc.report.wording.redact import redact_campaign as redacted
 
 PAGE = "report.html"
@@ -35,6 +37,22 @@ def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
     def tables() -> None:
         fit_report.write_fit_csv(fits, out / "csv")
         (out / "fit.json").write_text(fit_report.dump_fit(fits), encoding="utf-8")
+
+    return _write_outputs(page, out, redact, tables)
+
+
+def write_tune_report(directory: Path, out: Path, redact: bool) -> Path:
+    """Write all outputs of a search and its confirmation. UsageError if there is no trial, Failure
+    if they cannot be written.
+    """
+    tuned = load_tuned(directory)
+    if redact:
+        tuned = replace(tuned, campaign=redacted(tuned.campaign), directory=Path("DIR"))
+    page = tune_report.gather_tune_report(tuned)
+
+    def tables() -> None:
+        tune_report.write_tune_csv(tuned, out / "csv")
+        (out / "tune.json").write_text(tune_report.dump_tune(tuned), encoding="utf-8")
 
     return _write_outputs(page, out, redact, tables)
 

@@ -170,7 +170,29 @@ class _Replay(_Form):
     decaying: list[str] = []
 
 
+class _Confirmation(_Form):
+    base: str
+    # Below the results directory.
+    directory: Annotated[str, Field(pattern=r"^confirmation/[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}$")]
+    finalists: Annotated[list[str], Field(min_length=1, max_length=3)]
+    # TOML, as the campaign's results have it.
+    experiment: str
+
+
+class _Knob(_Form):
+    base: str
+    knob: str
+    memory_share: _Amount | None
+    cost_share: _Amount | None
+    memory: _Amount | None
+    cost: _Amount | None
+    measurable: bool | None
+
+
 _FORMS: dict[str, TypeAdapter[Any]] = {
+    "knobs": TypeAdapter(Annotated[list[_Knob], Field(max_length=10_000)]),
+    "confirmations": TypeAdapter(Annotated[list[_Confirmation], Field(max_length=100)]),
+    "finalists_elsewhere": TypeAdapter(Annotated[int, Field(ge=0, le=3)]),
     "replay": TypeAdapter(_Replay),
     "environment": TypeAdapter(_Environment),
     "planned_blocks": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
@@ -195,7 +217,13 @@ PROOF = TypeAdapter(Any)
 IMPORTED_PROFILES = "profiles/{}.profile.json.gz"
 # The fact that only results of another command than bench have.
 KIND = "kind"
-FIT, REPLAY = "fit", "replay"
+FIT, REPLAY, TUNE = "fit", "replay", "tune"
+# Of a tune's results: the rule by which finalists are judged, as --prefer takes it, and the
+# confirmations, as they were declared; of a confirmation's, how many finalists the others have.
+PREFERENCE, CONFIRMATIONS = "preference", "confirmations"
+# What each of a search's knobs was worth.
+KNOBS = "knobs"
+FINALISTS_ELSEWHERE = "finalists_elsewhere"
 
 
 def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
@@ -212,7 +240,7 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
             f"campaign: designs: {readers.shown(checked['designs'])} is not a list of solo and duet"
         )
     planned = json.loads(checked["planned_blocks"])
-    if checked.get(KIND) != FIT and (
+    if checked.get(KIND) not in (FIT, TUNE) and (
         missing := [design for design in designs if design not in planned]
     ):
         raise readers.Unfit(f"campaign: planned_blocks: {missing[0]} is missing")

@@ -24,6 +24,7 @@ FORMAT = 3
 ADDED = (
     "step_counter",
     "slice_counter",
+    "candidate",
     "replica",
     "host_sample",
     "host_step",

@@ -14,6 +14,7 @@ from dballoc.store.open_database import FILE, FORMAT
 
 # The fact that only results of another command than bench have.
 KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
+TUNE = campaign_facts.TUNE
 
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
@@ -37,6 +38,7 @@ class TrialRecord:
     slices: list[dict[str, Any]] = field(default_factory=list)
     ledger: list[Row] = field(default_factory=list)
     probes: list[Row] = field(default_factory=list)
+    candidates: list[Row] = field(default_factory=list)
     step_counters: list[Row] = field(default_factory=list)
     slice_counters: list[Row] = field(default_factory=list)
     replicas: list[Row] = field(default_factory=list)
@@ -175,6 +177,26 @@ class Results:
             f"({last_level}) AS tps FROM trial JOIN probe USING (trial) ORDER BY block, position"
         )
 
+    def searched(self) -> list[sqlite3.Row]:
+        """Return what every trial of a search tried, how it ended, its peak RSS, and the mean CPU
+        seconds an operation of each of its workloads (JSON).
+        """
+        costs = (
+            "SELECT json_group_object(workload, cost) FROM (SELECT workload, "
+            "sum(cpu) / sum(window_events) AS cost FROM step WHERE step.trial = trial.trial AND "
+            "kind = 'level' AND cpu > 0 AND window_events > 0 GROUP BY workload)"
+        )
+        return self._query(
+            "SELECT trial.trial AS number, stage, base, origin, variant, parameters, outcome, "
+            f"fault, fault_text, rss_peak, started, ended, ({costs}) AS costs "
+            "FROM trial JOIN candidate USING (trial) ORDER BY trial.trial"
+        )
+
+    def add_variant(self, row: Row) -> None:
+        """Write a variant that was not known when the campaign began, unless it is there."""
+        if not self._query("SELECT 1 FROM variant WHERE name = ?", (row["name"],)):
+            self._run_transaction(lambda: _insert(self._db, "variant", [row]))
+
     def columns(self, name: str) -> dict[str, str]:
         """Return the types of a table's columns by name."""
         return {row["name"]: row["type"] for row in self._query(f"PRAGMA table_info({name})")}
@@ -256,6 +278,7 @@ class Results:
             ("mark", record.marks),
             ("slice", record.slices),
             ("probe", record.probes),
+            ("candidate", record.candidates),
             ("ledger", record.ledger),
             ("step_counter", record.step_counters),
             ("slice_counter", record.slice_counters),

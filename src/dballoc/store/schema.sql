@@ -257,6 +257,16 @@ CREATE TABLE probe (
   pool_bytes INTEGER                -- as the server itself had it; NULL if it was not asked in time
 );
 
+-- What a trial of `dballoc tune` tried. Its block is the number of the trial in the search; the trial's variant is the configuration's
+-- name. Results of before there was tune have no such table.
+CREATE TABLE candidate (
+  trial      INTEGER PRIMARY KEY REFERENCES trial,
+  stage      TEXT NOT NULL CHECK (stage IN ('replay', 'server')),
+  base       TEXT NOT NULL,         -- the variant of the experiment that it changes
+  origin     TEXT NOT NULL CHECK (origin IN ('default', 'preset', 'single', 'front', 'search', 'simpler', 'again')),
+  parameters TEXT NOT NULL          -- JSON: settings and their values as text
+);
+
 -- What a replica did in a step of load on its primary. Its throughput, in table step, is what it applied while the load ran.
 -- Results of before there were replicas have no such table.
 CREATE TABLE replica (

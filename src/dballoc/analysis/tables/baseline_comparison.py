@@ -30,6 +30,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     compute_ratio,
     compute_variance,
 )
+from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
 
 Question = Literal["memory", "speed"]
 
@@ -205,6 +206,8 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     """
     planned = json.loads(campaign.facts["planned_blocks"])
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
+    # The finalists of a search share the error, whichever confirmation they are in.
+    variants += int(campaign.facts.get(FINALISTS_ELSEWHERE, "0"))
     if campaign.procedure_version > 1:
         left_out = json.loads(campaign.facts["duet"]).get("left_out", {})
         shares = (

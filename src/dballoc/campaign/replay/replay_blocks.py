@@ -4,7 +4,7 @@ replays a block has, and how one is run and stored.
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
-from dballoc.campaign.replay.prepare_replay import PreparedReplay
+from dballoc.campaign.replay.prepare_replay import PreparedReplay, PreparedReplayVariant
 from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.campaign.replay.trace_summary import describe_replay
 from dballoc.campaign.run_blocks import CampaignKind, DesignBlocks
@@ -24,6 +24,7 @@ from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import thp
 from dballoc.store.results import REPLAY, Results, TrialRecord
 from dballoc.trace.replay import plan_file, run_replay
@@ -38,23 +39,27 @@ _PER_BLOCK = 0.5
 _PATIENCE, _MORE = 50.0, 120.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedTrace:
+    """A trace as it is replayed. ``plan``: for the engine; ``expected``: what a replay does."""
+
+    plan: plan_file.ReplayPlan
+    expected: ExpectedReplay
+
+
 class ReplayBlocks:
-    """Runs the replays of blocks. ``plan``: of the trace; ``expected``: what each has to do;
-    ``planned_seconds``: what a block is expected to take.
-    """
+    """Runs the replays of blocks. ``planned_seconds``: what a block is expected to take."""
 
     def __init__(
         self,
         session: Session[PreparedReplay],
         results: Results,
-        plan: plan_file.ReplayPlan,
-        expected: ExpectedReplay,
+        trace: PlannedTrace,
         planned_seconds: float,
     ) -> None:
         self._session = session
         self._results = results
-        self._plan = plan
-        self._expected = expected
+        self._trace = trace
         self.planned_seconds = planned_seconds
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
@@ -69,7 +74,14 @@ class ReplayBlocks:
         session = self._session
         with session.run_trial(slot.label, interruptible=True) as trial:
             session.observer.trial_started(slot)
-            record = self._replay(slot, trial.directory)
+            setting = session.setting
+            record = replay_variant(
+                session.custody,
+                setting,
+                self._trace,
+                setting.variants[slot.variant],
+                trial.directory,
+            )
             self._results.add_trial(slot, record)
             events = record.steps[0]["tps"] if record.steps else None
             session.observer.trial_finished(
@@ -77,31 +89,47 @@ class ReplayBlocks:
             )
         return trial.cpu_seconds
 
-    def _replay(self, slot: Slot, directory: Path) -> TrialRecord:
-        setting = self._session.setting
-        prepared = setting.variants[slot.variant]
-        record = TrialRecord(trial=_make_blank_row())
-        host = switch_thp(self._session.custody, setting, prepared.variant.host_settings)
-        record.trial["thp"] = thp.describe_host(host) if prepared.variant.host_settings else None
-        result = run_replay.run_replay(
-            self._plan,
-            prepared.malloc.allocator,
-            make_settings(setting),
-            custody=self._session.custody,
-            scratch=directory,
-            environment=prepared.environment,
-            cpus=setting.server_cpus,
-            engine=prepared.malloc.build.executable,
-        )
-        check_host_thp(host)
-        if result.figures and (difference := find_difference(result.figures, self._expected)):
-            fault = ReplayFault(kind="not proved", text=f"not what the trace says: {difference}")
-            result = replace(result, figures=None, fault=fault)
-        experiment = setting.experiment
-        assert experiment.replay
-        fill_record(record, result, setting.trace, experiment.time.idle, experiment.replay.window)
-        record.trial["ended"] = time.time()
-        return record
+
+def plan_trace(custody: Custody, setting: PreparedReplay) -> PlannedTrace:
+    """Make the plan of a campaign's trace, which the guardian removes in the end."""
+    scratch = directories.make_run_directory(custody.scratch)
+    setting.user.show(scratch)
+    trace = read_trace_file.read_any_trace(setting.path)
+    return PlannedTrace(
+        plan=plan_file.write_plan(trace, scratch / "plan"), expected=expect_replay(trace)
+    )
+
+
+def replay_variant(
+    custody: Custody,
+    setting: PreparedReplay,
+    trace: PlannedTrace,
+    prepared: PreparedReplayVariant,
+    directory: Path,
+) -> TrialRecord:
+    """Replay the trace once on a variant's malloc, and return what it measured."""
+    record = TrialRecord(trial=_make_blank_row())
+    host = switch_thp(custody, setting, prepared.variant.host_settings)
+    record.trial["thp"] = thp.describe_host(host) if prepared.variant.host_settings else None
+    result = run_replay.run_replay(
+        trace.plan,
+        prepared.malloc.allocator,
+        make_settings(setting),
+        custody=custody,
+        scratch=directory,
+        environment=prepared.environment,
+        cpus=setting.server_cpus,
+        engine=prepared.malloc.build.executable,
+    )
+    check_host_thp(host)
+    if result.figures and (difference := find_difference(result.figures, trace.expected)):
+        fault = ReplayFault(kind="not proved", text=f"not what the trace says: {difference}")
+        result = replace(result, figures=None, fault=fault)
+    experiment = setting.experiment
+    assert experiment.replay
+    fill_record(record, result, setting.trace, experiment.time.idle, experiment.replay.window)
+    record.trial["ended"] = time.time()
+    return record
 
 
 def make_settings(setting: PreparedReplay) -> ReplaySettings:
@@ -156,13 +184,8 @@ def _prepare_blocks(
     """Make the plan of the trace, which the guardian removes in the end."""
     setting = session.setting
     session.observer.notice(f"reading {setting.path}")
-    scratch = directories.make_run_directory(session.custody.scratch)
-    setting.user.show(scratch)
-    trace = read_trace_file.read_any_trace(setting.path)
-    plan = plan_file.write_plan(trace, scratch / "plan")
-    expected = expect_replay(trace)
-    blocks = ReplayBlocks(session, results, plan, expected, estimate.block_seconds["solo"])
-    return {"solo": blocks}
+    trace = plan_trace(session.custody, setting)
+    return {"solo": ReplayBlocks(session, results, trace, estimate.block_seconds["solo"])}
 
 
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:

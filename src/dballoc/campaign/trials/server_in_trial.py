@@ -84,7 +84,7 @@ class ServerLife:
         self.directory = directory
         self.t0 = time.monotonic()
         self.log = directory / "server.log"
-        self.record = TrialRecord(trial=_make_blank_trial_row())
+        self.record = TrialRecord(trial=make_blank_trial_row())
         self.ended: Exit | None = None
         self.mark: Mark | None = None
         self._cpus = cpus
@@ -446,7 +446,7 @@ def _write_variables(path: Path, pairs: dict[str, Any]) -> None:
     )
 
 
-def _make_blank_trial_row() -> dict[str, Any]:
+def make_blank_trial_row() -> dict[str, Any]:
     """Return a row of table ``trial`` as it is before the server starts."""
     later = (
         "fault",

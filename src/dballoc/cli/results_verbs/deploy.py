@@ -7,13 +7,19 @@ import typer
 
 from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import FORMS, Form
+from dballoc.errors import UsageError
 
 
 def deploy(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench.")
+        Path, typer.Argument(metavar="DIR", help="A results directory of dballoc bench or tune.")
     ],
-    variant: Annotated[str, typer.Argument(metavar="VARIANT", help="One of its variants.")],
+    variant: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[VARIANT]", help="One of its variants; of a tune, the winner by default."
+        ),
+    ] = None,
     form: Annotated[
         Form | None, typer.Option(help="Print only this form; default: all three.")
     ] = None,
@@ -26,10 +32,41 @@ def deploy(
     from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.deploy import deployment, deployment_text
 
+    directory, variant = _find_campaign(directory, variant)
     deployed = deployment.build_deployment(load_unimported_campaign(directory), variant, directory)
     missing = {path: not Path(path).exists() for path in deployed.libraries}
     say(
         deployment_text.render(
             deployed, (form,) if form else FORMS, missing, directory
         ).removesuffix("\n")
+    )
+
+
+def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:
+    """Return the campaign's results directory and the variant's name: of a tune, those of the
+    confirmation that has it. UsageError if there is none.
+    """
+    from dballoc.analysis.tune.search_history import is_search
+    from dballoc.analysis.tune.tuned import load_tuned
+
+    if not is_search(directory):
+        if variant is None:
+            raise UsageError(
+                f"deploy: which variant of {directory}? See dballoc report {directory}"
+            )
+        return directory, variant
+    tuned = load_tuned(directory)
+    if variant is None:
+        if tuned.winner is None or tuned.winner.winner is None:
+            raise UsageError(
+                f"{directory}: no finalist is confirmed, so there is nothing to deploy; name a "
+                f"VARIANT if you want one nevertheless, or see dballoc report {directory}"
+            )
+        return tuned.winner.directory, tuned.winner.winner
+    for confirmed in tuned.confirmed:
+        if confirmed.campaign is not None and variant in confirmed.campaign.names:
+            return confirmed.directory, variant
+    names = [name for c in tuned.confirmed for name in (c.base, *c.finalists)]
+    raise UsageError(
+        f"{directory}: no finalist {variant!r}; there are {', '.join(names) or 'none'}"
     )

@@ -10,6 +10,7 @@ from dballoc import catalogue, readers
 from dballoc import report as room
 from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
+from dballoc.analysis.tune.search_history import is_search
 from dballoc.cli.shared import published_posts
 from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import UsageError
@@ -36,7 +37,9 @@ Margin = Annotated[
 
 Directory = Annotated[
     Path,
-    typer.Argument(metavar="DIR", help="A results directory of dballoc bench, fit, aa or import."),
+    typer.Argument(
+        metavar="DIR", help="A results directory of dballoc bench, fit, tune, aa or import."
+    ),
 ]
 Post = Annotated[
     str | None,
@@ -71,8 +74,8 @@ def report(
         bool,
         typer.Option(
             "--json",
-            help="Print the recommendation, or fit's answer, as JSON; the same as "
-            "recommendation.json or fit.json.",
+            help="Print the recommendation, or the answer of fit or tune, as JSON; the same as "
+            "recommendation.json, fit.json or tune.json.",
         ),
     ] = False,
 ) -> None:
@@ -86,7 +89,7 @@ def report(
         )
     directory, post = order_arguments(directory, post)
     preference = replace(parse_preference(prefer), margin=parse_margin(margin))
-    of_fit = is_fit(directory)
+    of_fit, of_tune = is_fit(directory), is_search(directory)
     for value, flag, why in (
         (prefer, "--prefer", "recommends nothing"),
         (margin, "--margin", "recommends nothing"),
@@ -94,19 +97,22 @@ def report(
     ):
         if of_fit and value:
             raise UsageError(f"{flag}: {directory} holds results of dballoc fit, which {why}")
-    figures = None if of_fit else published_posts.find(directory, post, published)
+        if of_tune and value:
+            raise UsageError(
+                f"{flag}: {directory} holds results of dballoc tune, whose rule was declared "
+                "before its confirmation; give a directory below its confirmation/"
+            )
+    figures = None if of_fit or of_tune else published_posts.find(directory, post, published)
     page = room.write_report_outputs(directory, out, redact, preference, figures)
     if as_json:
-        print(
-            page.with_name("fit.json" if of_fit else "recommendation.json").read_text(
-                encoding="utf-8"
-            ),
-            end="",
-        )
+        name = "fit" if of_fit else "tune" if of_tune else "recommendation"
+        print(page.with_name(f"{name}.json").read_text(encoding="utf-8"), end="")
         return
     console = Console()
     if of_fit:
         terminal.print_fit(console, directory)
+    elif of_tune:
+        terminal.print_tune(console, directory)
     else:
         terminal.print_answer(console, directory, preference)
         if figures:

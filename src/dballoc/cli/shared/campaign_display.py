@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.campaign.observer import Observer, Plan, Tick
+from dballoc.campaign.observer import Observer, Plan, SearchProgress, Tick
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.schedule import Pairing, Slot
@@ -109,6 +109,12 @@ class PlainDisplay(Observer):
         words = outcome if outcome in ("survived", "killed") else f"FAULT: {outcome}"
         self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {mebibytes(rss_peak)}")
 
+    def search_progressed(self, progress: SearchProgress) -> None:
+        self._line(
+            f"  [{progress.stage} {progress.number}] {progress.variant} ({progress.origin}; "
+            f"{safe(progress.settings)}): {safe(progress.outcome)}"
+        )
+
 
 class LiveDisplay(PlainDisplay):
     """Print the plain lines, and show below them a panel with what is happening now."""
@@ -190,6 +196,13 @@ class LiveDisplay(PlainDisplay):
         super().trial_finished(slot, fault, rss_peak, tps)
         self._progress.update(self._trials, completed=self.done)
 
+    def search_progressed(self, progress: SearchProgress) -> None:
+        super().search_progressed(progress)
+        self._ends = time.monotonic() + progress.seconds_left
+        self._now |= {"block": progress.stage, "best": safe(progress.best)}
+        total = progress.number + progress.trials_left
+        self._progress.update(self._trials, total=total, completed=progress.number)
+
     def _render(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         names = {
@@ -203,6 +216,8 @@ class LiveDisplay(PlainDisplay):
         if self.replays:
             # A replay is not looked into while it runs.
             names = {key: names[key] for key in ("block", "variant", "step")}
+        if "best" in self._now:
+            names["best"] = "best so far"
         table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
         remaining = minutes(max(0.0, self._ends - time.monotonic()))
         table.add_row(

@@ -132,6 +132,19 @@ def _lay_out(shown: AnswerTable) -> Table:
     return table
 
 
+def print_tune(console: Console, directory: Path) -> None:
+    """Print what ``dballoc tune`` has found. UsageError if there is nothing to report."""
+    from dballoc.analysis.tune.tuned import load_tuned
+    from dballoc.report.tune.tune_answer import answer_tune
+
+    answer = answer_tune(load_tuned(directory))
+    console.print(Text(answer.headline, style="bold"))
+    console.print(Text(answer.reason))
+    for line in answer.variants:
+        console.print(Text(f"  {line.name}: {line.text}"))
+    _print_notes(console, answer)
+
+
 def print_fit(console: Console, directory: Path) -> None:
     """Print what ``dballoc fit`` has found. UsageError if there is nothing to report."""
     from dballoc.analysis.tables.largest_cache import load_fits

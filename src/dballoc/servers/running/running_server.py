@@ -20,6 +20,7 @@ from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.host import open_in_process_root, process_root
 from dballoc.host.elf import loader
+from dballoc.host.process_environment import parse_environment
 from dballoc.servers.running import connection, option_files
 from dballoc.servers.running.adopted_options import parse
 from dballoc.servers.running.credentials import Credentials
@@ -75,10 +76,7 @@ def look(pid: int, flag: str = "--like") -> Process:
         arguments = tuple(
             os.fsdecode(a) for a in readers.of_process(home / "cmdline").split(b"\0")[:-1]
         )
-        settings = readers.of_process(home / "environ").split(b"\0")
-        environ = dict(
-            os.fsdecode(setting).partition("=")[::2] for setting in settings if b"=" in setting
-        )
+        environ = parse_environment(readers.of_process(home / "environ"))
         elsewhere = not is_same_file(
             home / "exe", Path(link.removesuffix(_REPLACED))
         ) and _other_root(pid)

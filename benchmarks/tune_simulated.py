@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""How dballoc tune does where the truth is known.
+
+    benchmarks/tune_simulated.py [--searches 1000] [--trials 40] [--seeds 40] [--jobs 2]
+
+Searches are simulated: what is tried next, who is put forward, and the confirmation's procedure are
+dballoc's own; a trial's figures are drawn from a surface with the scatter of short real trials.
+Three tables:
+
+1. Spaces without any effect: the share of searches whose confirmation shows a finalist to be better
+   in memory, at any of its looks. Must be at most 5 %.
+2. A planted optimum that two settings together make, among others that do nothing or cost CPU, with
+   the presets withheld: the share of searches of which a finalist is within 5 % of the best memory
+   that keeps to the bound, keeps to it itself, and is confirmed. Must be at least 90 %.
+3. The hypervolume of the front, by true values, of the trials of the search, of random search and
+   of a grid, with as many trials each: means, and the 95 % interval of the paired difference over
+   the seeds. The search's must be larger.
+
+Exit status 1 if a promise is broken. The scatter: 3 % of peak RSS and 5 % of CPU from trial to
+trial, 1.5 % and 1.5 % from block to block of a confirmation of ten blocks.
+"""
+
+import argparse
+import itertools
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import optuna
+from scipy.stats import t as student
+
+from dballoc.allocators.find_library import Allocator
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, Standing, judge_standing
+from dballoc.analysis.decisions.sequential_test import (
+    MEMORY,
+    declare_current_procedure,
+    declare_shares,
+)
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.analysis.tune.search_history import Tried, summarize_standings
+from dballoc.experiment.model import Tune
+from dballoc.tune.choose_finalists import choose_finalists
+from dballoc.tune.plan_trials import Pace, SearchAim, plan_next_trial
+from dballoc.tune.propose_parameters import draw_parameters
+from dballoc.tune.search_space import Parameters, Space, build_space
+
+BOUND = math.log(1.03)
+NOISE = {"memory": 0.03, "cost": 0.05}
+BLOCK_NOISE = 0.015
+BLOCKS = 10
+CORES = 8
+# The front is measured up to here, as ln of memory and of cost.
+REFERENCE = (0.2, 0.2)
+MOST_FALSE, LEAST_FOUND, NEAR = 0.05, 0.90, 0.05
+
+# (ln memory, ln CPU) of a configuration.
+Surface = Callable[[Parameters], tuple[float, float]]
+
+
+def flat(parameters: Parameters) -> tuple[float, float]:
+    """A space without any effect."""
+    return 0.0, 0.0
+
+
+def planted(parameters: Parameters) -> tuple[float, float]:
+    """Arenas and trimming save memory, the more together; one arena costs CPU beyond the bound, as
+    does a small cache of threads; the rest does nothing.
+    """
+    arenas = math.log2(int(parameters.get("arena_max", 8 * CORES)))
+    trims = int(parameters.get("trim_threshold", 2**26)) <= 2**18
+    memory = -0.06 * (math.log2(8 * CORES) - arenas) - (0.15 if trims else 0.0)
+    cost = (0.06 if arenas == 0 else 0.0) + (0.015 if trims else 0.0)
+    cost += 0.08 if parameters.get("tcache_count") == "0" else 0.0
+    return memory, cost
+
+
+def trade(parameters: Parameters) -> tuple[float, float]:
+    """A real trade: what saves memory costs CPU, smoothly, and two more settings matter."""
+    arenas = math.log2(int(parameters.get("arena_max", 8 * CORES))) / 6
+    pad = math.log2(int(parameters.get("top_pad", 2**17)))
+    count = int(parameters.get("tcache_count", 7)) / 127
+    memory = -0.5 * (1 - arenas) ** 0.5 + 0.02 * max(0.0, pad - 17) + 0.1 * count
+    cost = 0.12 * (1 - arenas) ** 2 - 0.05 * count**0.5 - 0.008 * max(0.0, pad - 17)
+    return memory, cost
+
+
+def make_space() -> Space:
+    """Return glibc's space without its presets."""
+    return build_space(
+        Allocator(name="glibc", libraries=(), version="2.41"), Tune(presets=False), CORES
+    )
+
+
+def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
+    """Return the trials of one simulated search."""
+    chance, space, tried = np.random.default_rng(seed), make_space(), list[Tried]()
+    aim = SearchAim(objective="memory", bound=BOUND, seed=seed * 1000)
+    for number in range(1, trials + 1):
+        pace = Pace(progress=(number - 1) / trials, trials=trials)
+        candidate = plan_next_trial({"glibc": space}, tried, "server", aim, pace)
+        assert candidate
+        memory, cost = surface(candidate.parameters)
+        tried.append(
+            Tried(
+                number=number,
+                stage="server",
+                base="glibc",
+                origin=candidate.origin,
+                variant=candidate.variant,
+                parameters=candidate.parameters,
+                fault=None,
+                rss=int(3e8 * math.exp(memory + chance.normal(0, NOISE["memory"]))),
+                costs={"w": 1e-3 * math.exp(cost + chance.normal(0, NOISE["cost"]))},
+                seconds=10.0,
+            )
+        )
+    return tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one search came to: the true values of its finalists, and which are confirmed."""
+
+    finalists: Sequence[tuple[float, float]]
+    confirmed: Sequence[bool]
+
+
+def judge_search(surface: Surface, trials: int, seed: int) -> Outcome:
+    """Search, put forward, confirm."""
+    standings = summarize_standings(run_search(surface, trials, seed), "server")
+    finalists = choose_finalists(standings, "memory", BOUND, 3)
+    values = [surface(s.parameters) for s in finalists]
+    return Outcome(
+        finalists=values, confirmed=confirm([memory for memory, _ in values], seed + 10**6)
+    )
+
+
+def confirm(memories: Sequence[float], seed: int) -> list[bool]:
+    """Return which of the finalists a confirmation shows to be better, at any of its looks. All
+    share the baseline's blocks.
+    """
+    if not memories:
+        return []
+    chance = np.random.default_rng(seed)
+    shares = declare_shares(["solo", "duet"], len(memories) + 1, 1)
+    procedure = declare_current_procedure(BLOCKS, shares)
+    baseline = chance.normal(0, BLOCK_NOISE, (2, BLOCKS)).mean(axis=0)
+    judged = []
+    for memory in memories:
+        logs = memory + chance.normal(0, BLOCK_NOISE, BLOCKS) - baseline
+        judged.append(
+            any(
+                judge_standing(
+                    compute_ratio(list(logs[:look]), procedure.after(look).find_confidence(MEMORY)),
+                    "lower",
+                    DEFAULT_MARGIN,
+                )
+                is Standing.BETTER
+                for look in procedure.looks
+            )
+        )
+    return judged
+
+
+def is_planted_optimum_found(outcome: Outcome, best: float) -> bool:
+    """Whether a confirmed finalist is near the best memory and keeps to the bound."""
+    return any(
+        confirmed and memory <= best + NEAR and cost <= BOUND
+        for (memory, cost), confirmed in zip(outcome.finalists, outcome.confirmed, strict=True)
+    )
+
+
+def measure_hypervolume(values: Sequence[tuple[float, float]]) -> float:
+    """Return the area between the front of some values and the reference point."""
+    area, ceiling = 0.0, REFERENCE[1]
+    for memory, cost in sorted(values):
+        if memory < REFERENCE[0] and cost < ceiling:
+            area += (REFERENCE[0] - memory) * (ceiling - cost)
+            ceiling = cost
+    return area
+
+
+def compare_fronts(surface: Surface, trials: int, seed: int) -> Mapping[str, float]:
+    """Return the hypervolume of each way of searching, by true values."""
+    space = make_space()
+    tried = run_search(surface, trials, seed)
+    study = optuna.create_study(
+        directions=["minimize"] * 2, sampler=optuna.samplers.RandomSampler(seed=seed)
+    )
+    drawn = [draw_parameters(space, study.ask()) for _ in range(trials)]
+    grid = list_grid(space)
+    np.random.default_rng(seed).shuffle(grid)
+    return {
+        "search": measure_hypervolume([surface(t.parameters) for t in tried]),
+        "random": measure_hypervolume([surface(p) for p in drawn]),
+        "grid": measure_hypervolume([surface(p) for p in grid[:trials]]),
+    }
+
+
+def list_grid(space: Space) -> list[dict[str, str]]:
+    """Return every combination of each knob left alone, at its least, middle and most."""
+    axes = []
+    for knob in space.knobs:
+        values = list(knob.words)
+        if not values:
+            middle = math.sqrt(max(1, knob.least) * knob.most) if knob.log else knob.most / 2
+            if knob.powers:
+                middle = 2 ** round(math.log2(middle))
+            values = [str(int(v)) for v in (knob.least, middle, knob.most)]
+        axes.append([None, *values])
+    names = [knob.name for knob in space.knobs]
+    return [
+        {n: v for n, v in zip(names, chosen, strict=True) if v is not None}
+        for chosen in itertools.product(*axes)
+    ]
+
+
+def main() -> int:
+    """Print the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--searches", type=int, default=1000)
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        return int(
+            not all(
+                [
+                    report_false_findings(pool, arguments.searches, arguments.trials),
+                    report_planted_optimum(pool, arguments.searches, arguments.trials),
+                    report_fronts(pool, arguments.seeds, arguments.trials),
+                ]
+            )
+        )
+
+
+def report_false_findings(pool: ProcessPoolExecutor, searches: int, trials: int) -> bool:
+    """Print table 1; returns whether its promise holds."""
+    outcomes = list(pool.map(partial(judge_search, flat, trials), range(searches), chunksize=5))
+    share = sum(any(o.confirmed) for o in outcomes) / searches
+    without = sum(not o.finalists for o in outcomes) / searches
+    # As if every search had put three luckless finalists forward.
+    forced = sum(any(confirm([0.0] * 3, seed)) for seed in range(searches)) / searches
+    print(f"1. {searches:,} searches of {trials} trials without any effect")
+    print(f'   false "improved":      {share:.1%} (at most {MOST_FALSE:.0%})')
+    print(f"   nobody put forward:    {without:.1%}")
+    print(f'   with three finalists each, false "improved": {forced:.1%}', flush=True)
+    return share <= MOST_FALSE and forced <= MOST_FALSE
+
+
+def report_planted_optimum(pool: ProcessPoolExecutor, searches: int, trials: int) -> bool:
+    """Print table 2; returns whether its promise holds."""
+    values = [planted(p) for p in list_grid(make_space())] + [
+        planted({"arena_max": str(n), "trim_threshold": "131072"}) for n in range(1, 9)
+    ]
+    best = min(memory for memory, cost in values if cost <= BOUND)
+    outcomes = list(pool.map(partial(judge_search, planted, trials), range(searches), chunksize=5))
+    share = sum(is_planted_optimum_found(o, best) for o in outcomes) / searches
+    improved = sum(
+        any(c and cost <= BOUND for (_, cost), c in zip(o.finalists, o.confirmed, strict=True))
+        for o in outcomes
+    )
+    print(f"2. {searches:,} searches of {trials} trials, best memory × {math.exp(best):.2f}")
+    print(f"   found within {NEAR:.0%}:       {share:.1%} (at least {LEAST_FOUND:.0%})")
+    print(f"   some gain within the bound confirmed: {improved / searches:.1%}", flush=True)
+    return share >= LEAST_FOUND
+
+
+def report_fronts(pool: ProcessPoolExecutor, seeds: int, trials: int) -> bool:
+    """Print table 3; returns whether its promise holds."""
+    print(f"3. Hypervolume of the front after {trials} trials, {seeds} seeds")
+    holds = True
+    for name, surface in (("planted", planted), ("trade", trade)):
+        volumes = list(pool.map(partial(compare_fronts, surface, trials), range(seeds)))
+        for other in ("random", "grid"):
+            differences = np.array([v["search"] - v[other] for v in volumes])
+            mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(seeds)
+            half = student.ppf(0.975, seeds - 1) * error
+            usual = np.mean([v[other] for v in volumes])
+            print(
+                f"   {name}: search {np.mean([v['search'] for v in volumes]):.4f}, {other} "
+                f"{usual:.4f}, difference {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]",
+                flush=True,
+            )
+            holds &= bool(mean - half > 0)
+    return holds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

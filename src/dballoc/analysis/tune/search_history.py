@@ -1,0 +1,170 @@
+"""Read what a search has tried, relative to the default that each configuration changes."""
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from dballoc import readers
+from dballoc.errors import Failure, UsageError
+from dballoc.store.campaign_facts import check_json
+from dballoc.store.results import KIND, TUNE, Results
+
+Stage = Literal["replay", "server"]
+Origin = Literal["default", "preset", "single", "front", "search", "simpler", "again"]
+
+_PARAMETERS = TypeAdapter(dict[str, str])
+_COSTS = TypeAdapter(dict[str, float])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One trial of a search. ``base``: the variant of the experiment that ``parameters`` change;
+    ``fault``: its text, None if it ended well; ``rss``: at its peak, bytes; ``costs``: CPU seconds
+    an operation by workload; ``seconds``: that it took.
+    """
+
+    number: int
+    stage: Stage
+    base: str
+    origin: Origin
+    variant: str
+    parameters: Mapping[str, str]
+    fault: str | None
+    rss: int | None
+    costs: Mapping[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What all good trials of a configuration say of it, against its default: ``memory`` and
+    ``cost`` are natural logarithms of ratios, None without figures; ``trials`` that ended well of
+    ``attempts``.
+    """
+
+    base: str
+    variant: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    memory: float | None = None
+    cost: float | None = None
+    trials: int = 0
+    attempts: int = 0
+
+
+def list_tried(results: Results) -> list[Tried]:
+    """Return every trial of a search, in their order. Failure for a damaged one."""
+    results.table("candidate")  # for what it says of damage
+    tried = []
+    for row in results.searched():
+        where = f"candidate: trial {row['number']}"
+        try:
+            parameters = json.loads(check_json(row["parameters"], _PARAMETERS, where))
+            costs = json.loads(check_json(row["costs"], _COSTS, where))
+        except readers.Unfit as error:
+            raise Failure(f"results.sqlite: damaged: {error}") from None
+        tried.append(
+            Tried(
+                number=row["number"],
+                stage=row["stage"],
+                base=row["base"],
+                origin=row["origin"],
+                variant=row["variant"],
+                parameters=parameters,
+                fault=None if row["outcome"] == "ok" else row["fault_text"] or row["fault"],
+                rss=row["rss_peak"],
+                costs={w: c for w, c in costs.items() if c > 0},
+                seconds=row["ended"] - row["started"],
+            )
+        )
+    return tried
+
+
+def load_tried(directory: Path) -> list[Tried]:
+    """Return every trial of a search's results directory. UsageError if it is not one."""
+    results = Results.open(directory, read_only=True)
+    try:
+        check_is_search(results, directory)
+        return list_tried(results)
+    finally:
+        results.close()
+
+
+def is_search(directory: Path) -> bool:
+    """Whether these are results of ``dballoc tune``. UsageError if they are not results at all."""
+    results = Results.open(directory, read_only=True)
+    try:
+        return results.facts().get(KIND) == TUNE
+    finally:
+        results.close()
+
+
+def check_is_search(results: Results, directory: Path) -> None:
+    """Raise UsageError unless these are results of ``dballoc tune``."""
+    if results.facts().get(KIND) != TUNE:
+        raise UsageError(f"{directory}: these are not results of dballoc tune; choose a new --out")
+
+
+def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
+    """Return every configuration that was tried at a stage, in the order of their first trials;
+    the defaults among them, relative to themselves.
+    """
+    of_stage = [t for t in tried if t.stage == stage]
+    names = dict.fromkeys(t.variant for t in of_stage)
+    standings = []
+    for name in names:
+        trials = [t for t in of_stage if t.variant == name]
+        ratios = [compare_with_default(t, of_stage) for t in trials]
+        memory = [r[0] for r in ratios if r is not None]
+        cost = [r[1] for r in ratios if r is not None]
+        standings.append(
+            Standing(
+                base=trials[0].base,
+                variant=name,
+                parameters=trials[0].parameters,
+                memory=statistics.mean(memory) if memory else None,
+                cost=statistics.mean(cost) if cost else None,
+                trials=len(memory),
+                attempts=len(trials),
+            )
+        )
+    return standings
+
+
+def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> tuple[float, float] | None:
+    """Return ln of a trial's peak RSS and of its CPU an operation (the mean over workloads), each
+    relative to the mean of its default's trials in ``tried``; None after a fault, or where the
+    default has no figures yet.
+    """
+    defaults = [
+        t
+        for t in tried
+        if t.base == trial.base and t.stage == trial.stage and not t.parameters and t.rss
+        and t.fault is None
+    ]  # fmt: skip
+    if trial.fault is not None or not trial.rss or not defaults:
+        return None
+    memory = math.log(trial.rss) - statistics.mean(math.log(t.rss) for t in defaults if t.rss)
+    costs = []
+    for workload, cost in trial.costs.items():
+        usual = [math.log(t.costs[workload]) for t in defaults if workload in t.costs]
+        if usual:
+            costs.append(math.log(cost) - statistics.mean(usual))
+    return memory, statistics.mean(costs) if costs else 0.0
+
+
+def list_front(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the configurations than which no other is better in memory and no worse in cost, or
+    the other way round, by memory.
+    """
+    measured = [s for s in standings if s.memory is not None and s.cost is not None]
+    front: list[Standing] = []
+    for standing in sorted(measured, key=lambda s: (s.memory or 0.0, s.cost or 0.0)):
+        if not front or (standing.cost or 0.0) < (front[-1].cost or 0.0):
+            front.append(standing)
+    return front

@@ -1,0 +1,67 @@
+"""All that a report says of a search and its confirmation."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dballoc.analysis.campaign_tables import Campaign, read_results
+from dballoc.analysis.decisions.preference import Preference, parse_preference
+from dballoc.analysis.tune.confirmed import Confirmed, choose_winner, load_confirmed
+from dballoc.analysis.tune.search_history import (
+    Standing,
+    Tried,
+    load_tried,
+    summarize_standings,
+)
+from dballoc.errors import Failure, UsageError
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """A search: ``campaign``: its tables; ``tried``: its trials; ``standings``: what trials of
+    servers say of each configuration; ``confirmed``: the campaigns of the finalists; ``winner``:
+    the one whose winner to run, None if no finalist is confirmed; ``declared``: whether finalists
+    were chosen yet; ``knobs``: what each was worth, as the search stored it.
+    """
+
+    directory: Path
+    campaign: Campaign
+    preference: Preference
+    tried: Sequence[Tried]
+    standings: Sequence[Standing]
+    confirmed: Sequence[Confirmed]
+    winner: Confirmed | None
+    declared: bool
+    knobs: Sequence[dict[str, Any]]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether search and confirmation have come to their own end."""
+        return self.campaign.facts.get("ending") == "planned"
+
+
+def load_tuned(directory: Path) -> Tuned:
+    """Read results of ``dballoc tune``. UsageError if there are none, or not one trial."""
+    tried = load_tried(directory)
+    if not tried:
+        raise UsageError(f"{directory}: no trial is finished yet; run dballoc tune first")
+    campaign = read_results(directory)
+    try:
+        preference = parse_preference(campaign.facts.get(PREFERENCE))
+    except UsageError as error:
+        raise Failure(f"{directory}: damaged: {PREFERENCE}: {error}") from None
+    confirmed = load_confirmed(directory, preference)
+    return Tuned(
+        directory=directory,
+        campaign=campaign,
+        preference=preference,
+        tried=tried,
+        standings=summarize_standings(tried, "server"),
+        confirmed=confirmed,
+        winner=choose_winner(confirmed, preference),
+        knobs=json.loads(campaign.facts.get(KNOBS, "[]")),
+        declared=CONFIRMATIONS in campaign.facts,
+    )

@@ -1,0 +1,181 @@
+"""``dballoc tune``: which settings of which malloc, searched in noise and confirmed."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dballoc.campaign.replay.trace_summary import hash_trace
+from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.cli.shared import experiment_from_flags, flags, server_options_sources
+from dballoc.cli.shared.campaign_display import display, minutes
+from dballoc.cli.shared.perform_campaign import INTERRUPTED
+from dballoc.cli.shared.safe_output import Console, say
+from dballoc.cli.verbs.bench import Cpus, DefaultsFile, Like, LoginPath, Memory
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.report import write_report_outputs
+from dballoc.report.outputs import terminal
+from dballoc.tune import run_confirmation
+from dballoc.tune.prepare_tune import PreparedTune, prepare_tune
+from dballoc.tune.run_search import run_search
+from dballoc.tune.search_space import Knob, describe_parameters
+
+VERB = "tune"
+
+Aim = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="memory|speed|CONDITION,…",
+        help="What to improve: memory (the default) or speed, where the other one may cost 3 %; or "
+        "with a bound of your own, like 'rss, cpu<=1.01'.",
+    ),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="For search and confirmation together; default: 1h."),
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="TRACE",
+        help="A trace of this workload, like bench --record makes one: the search begins with "
+        "replays of it, which take seconds, and only what these put forward is tried on servers.",
+    ),
+]
+Leave = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,…", help="Settings of the malloc that are not to be touched."),
+]
+Presets = Annotated[
+    bool | None,
+    typer.Option(
+        "--presets/--no-presets", help="Try the settings that allocators' authors recommend first."
+    ),
+]
+Thp = Annotated[
+    bool | None,
+    typer.Option("--thp", help="Search the host's THP mode too; it is put back at the end."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, print what is searched, and stop.")
+]
+
+
+def tune(
+    experiment: flags.File = None,
+    named: flags.Named = None,
+    scale: flags.Scale = None,
+    allocators: flags.Allocators = None,
+    aim: Aim = None,
+    trace: From = None,
+    budget: Budget = None,
+    like: Like = None,
+    server: flags.Server = None,
+    basedir: flags.Basedir = None,
+    engine: flags.Engine = None,
+    option: flags.ServerOptions = None,
+    defaults_file: DefaultsFile = None,
+    login_path: LoginPath = None,
+    workloads: flags.Workloads = None,
+    threads: flags.Threads = None,
+    tables: flags.Tables = None,
+    rows: flags.Rows = None,
+    warmup: flags.Warmup = None,
+    level: flags.Level = None,
+    cpus: Cpus = None,
+    memory: Memory = None,
+    leave: Leave = None,
+    presets: Presets = None,
+    thp: Thp = None,
+    seed: flags.Seed = None,
+    out: flags.Out = None,
+    report: flags.Report = True,
+    dry_run: DryRun = False,
+    print_: flags.PrintFile = False,
+) -> None:
+    """Search the settings of mallocs for this workload, and confirm what was found in a campaign of
+    its own.
+
+    The same command resumes what was interrupted. dballoc deploy prints the winner.
+    """
+    model = _read_experiment(locals())
+    if print_:
+        say(experiment_file.format_experiment(model).removesuffix("\n"))
+        return
+    setting = prepare_tune(model)
+    if dry_run:
+        _print_plan(setting)
+        return
+    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, VERB)
+    _run(setting, directory, report)
+
+
+def _run(setting: PreparedTune, directory: Path, report: bool) -> None:
+    """Search, confirm, report. typer.Exit after an interruption."""
+    console = Console()
+
+    def write_report(path: Path) -> None:
+        if report:
+            write_report_outputs(path, preference=setting.preference)
+
+    with display(console) as watcher:
+        ending = run_search(setting, directory, watcher)
+        if ending == "searched":
+            confirmations = run_confirmation.declare_confirmations(setting, directory)
+            ending = run_confirmation.run_confirmations(
+                confirmations, directory, watcher, write_report
+            )
+    run_confirmation.store_ending(
+        directory, "interrupted" if ending == "interrupted" else "planned"
+    )
+    terminal.print_tune(console, directory)
+    if report:
+        page = write_report_outputs(directory)
+        console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
+    if ending == "interrupted":
+        console.print("interrupted; run the same command to resume", highlight=False)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _read_experiment(arguments: dict[str, Any]) -> Experiment:
+    """Return the experiment that the verb's arguments describe."""
+    file, named, scale = (arguments[name] for name in ("experiment", "named", "scale"))
+    changes = experiment_from_flags.changes_of(arguments)
+    changes |= {
+        "tune.aim": arguments["aim"],
+        "tune.presets": arguments["presets"],
+        "tune.thp": arguments["thp"],
+        "tune.leave": experiment_from_flags.words(arguments["leave"]),
+    }
+    if (trace := arguments["trace"]) is not None:
+        changes["tune.trace"] = {"trace": str(trace), "sha256": hash_trace(trace)}
+    layers = server_options_sources.layers(
+        arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
+    )
+    if scale is not None:
+        layers.insert(0, experiment_from_flags.make_scale_layer(scale, file, named or "demo"))
+    return experiment_from_flags.experiment(file, named, changes, layers)
+
+
+def _print_plan(setting: PreparedTune) -> None:
+    experiment = setting.experiment
+    assert experiment.budget
+    say(f"for:     {setting.preference.text}")
+    say(f"load:    {', '.join(experiment.workloads)} at {experiment.threads[-1]} clients")
+    say(f"search:  {minutes(experiment.budget * setting.tune.share)} at most")
+    say(f"confirm: {minutes(experiment.budget * (1 - setting.tune.share))} at least")
+    for name, space in setting.spaces.items():
+        for knob in space.knobs:
+            say(f"knob:    {name}: {knob.name}: {_describe_values(knob)}")
+        for preset in space.presets:
+            say(f"preset:  {name}: {describe_parameters(preset)}")
+
+
+def _describe_values(knob: Knob) -> str:
+    values = ", ".join(knob.words) or f"{knob.least} to {knob.most}"
+    scale = ", powers of two" if knob.powers else ", logarithmic" if knob.log else ""
+    needs = f", with {describe_parameters(knob.needs)}" if knob.needs else ""
+    return f"{values}{scale}{needs}"

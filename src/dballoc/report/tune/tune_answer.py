@@ -1,0 +1,128 @@
+"""What a search and its confirmation say, in words."""
+
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.noninferiority import Standing
+from dballoc.analysis.tables.baseline_comparison import Comparison
+from dballoc.analysis.tune.confirmed import Confirmed
+from dballoc.analysis.tune.tuned import Tuned
+from dballoc.numbers import count, listing, percent
+from dballoc.report.wording.answer import Answer, Line, describe_faults
+from dballoc.report.wording.ratios_as_text import format_ratio
+
+_OBJECTIVES = {"memory": "rss_peak", "speed": "cpu"}
+
+
+def answer_tune(tuned: Tuned) -> Answer:
+    """Return the answer in words."""
+    return Answer(
+        headline=_write_headline(tuned),
+        reason=_explain(tuned),
+        command=f"dballoc deploy {tuned.directory}" if tuned.winner else "",
+        against="The finalists",
+        variants=[
+            Line(name, describe_finalist(tuned, confirmed, name))
+            for confirmed in tuned.confirmed
+            for name in confirmed.finalists
+        ],
+        notes=_list_notes(tuned),
+    )
+
+
+def describe_settings(tuned: Tuned, variant: str) -> str:
+    """Return the settings of a configuration in words: ``arena_max = 1``."""
+    for standing in tuned.standings:
+        if standing.variant == variant and standing.parameters:
+            return listing([f"{n} = {v}" for n, v in standing.parameters.items()])
+    return "its defaults"
+
+
+def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
+    """Return what the confirmation shows of a finalist: its settings, and its intervals against its
+    base's default.
+    """
+    settings = describe_settings(tuned, name)
+    if confirmed.comparisons is None:
+        return f"{settings}: not measured yet"
+    if name in confirmed.comparisons.faulty:
+        return f"{settings}: {describe_faults(confirmed.comparisons.faulty[name])}"
+    figures = [
+        f"{c.metric.title} × {_format_ratio(c)}"
+        for c in confirmed.comparisons.family
+        if c.variant == name and c.metric.measure in ("rss_peak", "cpu")
+    ]
+    figures += [
+        f"{b.constraint.text}: {_STANDINGS[b.standing]}" for b in _list_bounds(confirmed, name)
+    ]
+    return f"{settings}, against {confirmed.base} as it is: {'; '.join(figures)}"
+
+
+_STANDINGS = {
+    Standing.BETTER: "shown",
+    Standing.NO_WORSE: "shown",
+    Standing.UNDECIDED: "not shown",
+    Standing.WORSE: "broken",
+}
+
+
+def _list_bounds(confirmed: Confirmed, name: str) -> list:
+    if confirmed.recommendation is None:
+        return []
+    return confirmed.recommendation.evidence.bounds.get(name, [])
+
+
+def _format_ratio(comparison: Comparison) -> str:
+    ratio = comparison.ratio
+    if ratio is None:
+        return format_ratio(None)
+    interval = format_ratio(ratio.estimate, ratio.low, ratio.high)
+    return f"{interval} at {percent(ratio.confidence, 1)}" if ratio.has_interval else interval
+
+
+def _write_headline(tuned: Tuned) -> str:
+    if tuned.winner:
+        name = tuned.winner.winner or ""
+        settings = describe_settings(tuned, name)
+        return f"Use {tuned.winner.base} with {settings} ({name})"
+    if not tuned.declared:
+        return "The search is not over"
+    if not tuned.confirmed:
+        return "Keep the defaults: the search met nothing that promises a gain"
+    if not tuned.is_over:
+        return "The confirmation is not over"
+    return "Keep the defaults: no finalist is confirmed"
+
+
+def _explain(tuned: Tuned) -> str:
+    trials = count(len(tuned.tried), "trial")
+    configurations = count(len({t.variant for t in tuned.tried if t.parameters}), "configuration")
+    searched = f"The search tried {configurations} in {trials}"
+    rule = tuned.preference.describe_rule(0.03)
+    if not tuned.confirmed:
+        return f"{searched}. The rule: {rule}."
+    undecided = [
+        c.base
+        for c in tuned.confirmed
+        if c.recommendation and c.recommendation.ending is Ending.NOT_SETTLED
+    ]
+    more = (
+        f" Not settled: {listing(undecided)}; a larger --budget decides more." if undecided else ""
+    )
+    return (
+        f"{searched}, and a campaign of its own judged the finalists, which were declared before "
+        f"it began; only its intervals are verdicts. The rule: {rule}.{more}"
+    )
+
+
+def _list_notes(tuned: Tuned) -> list[str]:
+    experiment = tuned.campaign.experiment
+    notes = [
+        f"This holds for {listing(experiment.workloads)} at {experiment.threads[-1]} clients, in "
+        "trials of seconds: settings that act with time may do more, or less, in a server that "
+        "runs for weeks."
+    ]
+    if len([c for c in tuned.confirmed if c.winner]) > 1:
+        notes.append(
+            "Finalists are judged against their own allocator's default. Between allocators the "
+            "lower measured figure decided, which is no verdict; dballoc bench compares them."
+        )
+    return notes

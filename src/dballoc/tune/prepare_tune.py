@@ -1,0 +1,90 @@
+"""A search as it will run on this machine, found and checked before the first start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from dballoc.analysis.decisions.preference import Preference, check_preference
+from dballoc.campaign.preparation import prepare
+from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.preparation.prepare_variant import (
+    PreparedVariant,
+    VariantInputs,
+    prepare_variant,
+)
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment, Tune
+from dballoc.host.resources import cpus
+from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
+from dballoc.tune.search_aim import parse_aim
+from dballoc.tune.search_space import (
+    Parameters,
+    Space,
+    apply_parameters,
+    build_space,
+    check_left_alone,
+)
+from dballoc.tune.short_experiment import make_short_experiment
+
+# Seconds of a search and its confirmation, where nothing is said.
+DEFAULT_BUDGET = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedTune(PreparedCampaign):
+    """A search: ``spaces`` by base, each a variant of the experiment; ``preference``: by which the
+    finalists are judged; ``replays``: of its first stage, where there is a trace.
+    """
+
+    spaces: Mapping[str, Space]
+    preference: Preference
+    replays: ReplayTrials | None = None
+
+    @property
+    def tune(self) -> Tune:
+        """What the experiment says of the search."""
+        assert self.experiment.tune
+        return self.experiment.tune
+
+    @property
+    def thp_settings(self) -> list[str]:
+        """The names of the host's THP settings that any configuration may ask."""
+        return list(dict.fromkeys([*super().thp_settings, *(["thp"] if self.tune.thp else [])]))
+
+    @property
+    def switches_thp(self) -> bool:
+        """Whether any configuration may need other THP settings than the host's."""
+        return self.tune.thp or super().switches_thp
+
+    def prepare_candidate(self, base: str, parameters: Parameters, name: str) -> PreparedVariant:
+        """Find and check what a configuration needs. UsageError if it cannot be."""
+        variant = apply_parameters(self.experiment.find(base), parameters, name)
+        inputs = VariantInputs(self.experiment, self.user, self.sysbench, self.contents)
+        return prepare_variant(inputs, variant)
+
+
+def prepare_tune(experiment: Experiment) -> PreparedTune:
+    """Find and check everything. UsageError for whatever this machine cannot do as asked."""
+    tune = experiment.tune or Tune()
+    preference = parse_aim(tune.aim)
+    budget = experiment.budget or DEFAULT_BUDGET
+    short = make_short_experiment(experiment, tune, budget)
+    check_preference(preference, [v.name for v in short.variant], short.workloads, idle=False)
+    setting = prepare.prepare_campaign(short)
+    check_left_alone(tune, [p.allocator for p in setting.variants.values()])
+    spaces = {
+        name: build_space(prepared.allocator, tune, _count_cores(prepared))
+        for name, prepared in setting.variants.items()
+    }
+    if not any(space.knobs for space in spaces.values()):
+        names = ", ".join(p.allocator.name for p in setting.variants.values())
+        raise UsageError(f"tune: there is nothing to set: {names}; see dballoc list settings")
+    return PreparedTune(
+        **{f.name: getattr(setting, f.name) for f in fields(setting)},
+        spaces={name: space for name, space in spaces.items() if space.knobs},
+        preference=preference,
+        replays=prepare_replays(setting, tune.trace) if tune.trace else None,
+    )
+
+
+def _count_cores(prepared: PreparedVariant) -> int:
+    return len(prepared.server_cpus or cpus.list_available_cpus())

@@ -1,0 +1,144 @@
+"""Propose what a search tries next, by Optuna, from what it has tried. The study is made anew from
+the trials in the results each time, so there is no other state, and a resume goes on alike.
+
+The sampler is a tree-structured Parzen estimator for several objectives (Ozaki et al.,
+Multiobjective tree-structured Parzen estimator, JAIR 73, 2022), which takes conditional parameters.
+Of each parameter for itself: with so few trials its joint estimate finds less
+(benchmarks/tune_simulated.py).
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+
+from dballoc.tune.search_space import Knob, Parameters, Space
+
+# What a configuration that failed counts as, as ln of the ratio to the default: worse than any that
+# ran, so that the search leaves its neighbourhood.
+FAILED = math.log(8)
+
+# Trials at random before the sampler has anything to go by.
+_STARTUP = 8
+# A setting with words is one choice, of which this word leaves it alone; a number has a switch of
+# its own beside it.
+_LEFT_ALONE = ""
+_SWITCH = optuna.distributions.CategoricalDistribution((False, True))
+# How often a proposal that was tried before is drawn again by the sampler, then at random.
+_REDRAWS, _RANDOM_REDRAWS = 20, 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a configuration gave: ``objectives``, each a natural logarithm of a ratio to the default
+    that should be low; None where the trial ended in a fault.
+    """
+
+    parameters: Parameters
+    objectives: tuple[float, ...] | None
+
+
+def propose_parameters(
+    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
+) -> dict[str, str] | None:
+    """Return the parameters to try next, after ``outcomes`` with so many ``objectives`` each; None
+    if nothing was drawn that was not tried before.
+    """
+    study = make_study(space, outcomes, objectives, seed + len(outcomes))
+    tried = [{}, *(dict(outcome.parameters) for outcome in outcomes)]
+    for _ in range(_REDRAWS):
+        if (parameters := draw_parameters(space, study.ask())) not in tried:
+            return parameters
+    # It has settled on some. In a small space there may be others.
+    study.sampler = optuna.samplers.RandomSampler(seed=seed + len(outcomes))
+    for _ in range(_RANDOM_REDRAWS):
+        if (parameters := draw_parameters(space, study.ask())) not in tried:
+            return parameters
+    return None
+
+
+def make_study(
+    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
+) -> optuna.Study:
+    """Return a study in memory with these outcomes."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        # ``multivariate`` and ``group`` may change their interface; the version is pinned.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            multivariate=False, n_startup_trials=_STARTUP, seed=seed
+        )
+    study = optuna.create_study(directions=["minimize"] * objectives, sampler=sampler)
+    study.add_trials(
+        [
+            _make_trial(space, outcome, objectives)
+            for outcome in outcomes
+            if all(_find_knob(space, n).takes(v) for n, v in outcome.parameters.items())
+        ]
+    )
+    return study
+
+
+def _find_knob(space: Space, name: str) -> Knob:
+    # A setting of an earlier run's that is no knob any more takes nothing.
+    return next((k for k in space.knobs if k.name == name), Knob(name=name, words=("",)))
+
+
+def _make_trial(space: Space, outcome: Outcome, objectives: int) -> optuna.trial.FrozenTrial:
+    """Return a finished trial as it would be had the sampler proposed the outcome's parameters."""
+    chosen: dict[str, Any] = {}
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {}
+    for knob in space.knobs:
+        if not knob.is_active(outcome.parameters):
+            continue
+        value = outcome.parameters.get(knob.name)
+        if knob.words:
+            chosen[knob.name] = value or _LEFT_ALONE
+            distributions[knob.name] = _list_words(knob)
+            continue
+        chosen[_name_switch(knob)], distributions[_name_switch(knob)] = value is not None, _SWITCH
+        if value is not None:
+            chosen[knob.name] = int(value).bit_length() - 1 if knob.powers else int(value)
+            distributions[knob.name] = _limit_number(knob)
+    return optuna.trial.create_trial(
+        params=chosen,
+        distributions=distributions,
+        values=outcome.objectives or [FAILED] * objectives,
+    )
+
+
+def draw_parameters(space: Space, trial: optuna.Trial) -> dict[str, str]:
+    """Return the parameters that the sampler of a trial proposes."""
+    parameters: dict[str, str] = {}
+    for knob in space.knobs:
+        if not knob.is_active(parameters):
+            continue
+        if knob.words:
+            word = trial.suggest_categorical(knob.name, _list_words(knob).choices)
+            if word != _LEFT_ALONE:
+                parameters[knob.name] = str(word)
+        elif trial.suggest_categorical(_name_switch(knob), _SWITCH.choices):
+            numbers = _limit_number(knob)
+            number = trial.suggest_int(knob.name, numbers.low, numbers.high, log=numbers.log)
+            parameters[knob.name] = str(2**number if knob.powers else number)
+    return parameters
+
+
+def _name_switch(knob: Knob) -> str:
+    return f"{knob.name}?"
+
+
+def _list_words(knob: Knob) -> optuna.distributions.CategoricalDistribution:
+    return optuna.distributions.CategoricalDistribution((_LEFT_ALONE, *knob.words))
+
+
+def _limit_number(knob: Knob) -> optuna.distributions.IntDistribution:
+    """Return the range of a knob's numbers, or of their logarithms to base 2 for powers."""
+    if not knob.powers:
+        return optuna.distributions.IntDistribution(knob.least, knob.most, log=knob.log)
+    return optuna.distributions.IntDistribution(
+        (knob.least - 1).bit_length(), knob.most.bit_length() - 1
+    )

@@ -1,0 +1,231 @@
+"""Run or resume the search: one trial after another, each planned from those in the results."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dballoc.analysis.tune import search_history
+from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
+from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
+from dballoc.campaign.observer import Observer, SearchProgress
+from dballoc.campaign.preparation import data_templates, rehearsal, user_files
+from dballoc.campaign.recorded_facts import make_server_facts
+from dballoc.campaign.replay.replay_blocks import PlannedTrace
+from dballoc.campaign.session import Session, run_in_session
+from dballoc.campaign.trials import solo_trial
+from dballoc.campaign.trials.server_in_trial import Interrupted, make_blank_trial_row
+from dballoc.errors import UsageError
+from dballoc.experiment.schedule import Slot
+from dballoc.servers.private.data_template import Template
+from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
+from dballoc.store.results import KIND, TUNE, Results, TrialRecord
+from dballoc.tune.choose_finalists import rank_promising
+from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
+from dballoc.tune.prepare_tune import PreparedTune
+from dballoc.tune.search_aim import make_search_aim
+from dballoc.tune.search_space import Space, describe_parameters
+
+REPLAYED: Stage = "replay"
+SERVER: Stage = "server"
+# Replays have this share of the search's time.
+_REPLAYED_SHARE = 0.3
+
+
+def run_search(setting: PreparedTune, out: Path, observer: Observer) -> str:
+    """Run or resume the search in ``out``. Returns why it ended: ``searched`` or ``interrupted``.
+    UsageError or Failure; what was finished is kept.
+    """
+    return run_in_session(setting, out, observer, lambda session: _Search(session).run())
+
+
+class _Search:
+    """The trials of one search, and what they need."""
+
+    def __init__(self, session: Session[PreparedTune]) -> None:
+        self.session = session
+        self.setting = session.setting
+        self.observer = session.observer
+        self.results = self._open_results()
+        self.aim = make_search_aim(self.setting.preference, self.setting.experiment.seed)
+        assert self.setting.experiment.budget
+        self.seconds = self.setting.experiment.budget * self.setting.tune.share
+        self.began = time.monotonic() - self.results.spent()
+
+    def run(self) -> str:
+        try:
+            if CONFIRMATIONS in self.results.facts():
+                return "searched"
+            self._run_trials()
+            return "searched"
+        except Interrupted:
+            self.results.set_fact("ending", "interrupted")
+            return "interrupted"
+        finally:
+            self.results.close()
+
+    def _open_results(self) -> Results:
+        path = self.session.directory.path
+        if (path / "results.sqlite").exists():
+            results = Results.open(path)
+            search_history.check_is_search(results, path)
+            self.observer.notice(f"resuming: {results.trials()} trials are finished already")
+            self.session.directory.remove_unfinished_trials(results.directories())
+            return results
+        facts = make_server_facts(self.setting) | {
+            KIND: TUNE,
+            "designs": "solo",
+            "duet": "{}",
+            "planned_blocks": "{}",
+            PREFERENCE: self.setting.preference.text,
+        }
+        return Results.create(path, facts, [p.make_row() for p in self.setting.variants.values()])
+
+    def _run_trials(self) -> None:
+        path = self.session.directory.path
+        templates = data_templates.prepare_data_templates(
+            self.setting, self.session.custody, self.observer, path / "template.log"
+        )
+        user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
+        rehearsal.rehearse(self.setting, self.session.custody, templates, path)
+        # The time is for trials: data that take long to make would leave none.
+        self.began = time.monotonic() - self.results.spent()
+        if self.setting.replays is not None:
+            trace = self.setting.replays.plan(self.session.custody)
+            spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}
+            self._run_stage(REPLAYED, spaces, lambda c, n: self._try_in_replay(c, trace, n))
+        self._run_stage(
+            SERVER, self.setting.spaces, lambda c, n: self._try_on_server(c, templates, n)
+        )
+
+    def _run_stage(
+        self,
+        stage: Stage,
+        spaces: Mapping[str, Space],
+        try_candidate: Callable[[Candidate, int], None],
+    ) -> None:
+        """Plan and run trials until the stage's share of the time is over."""
+        seconds = self.seconds * (_REPLAYED_SHARE if stage == REPLAYED else 1.0)
+        while True:
+            tried = search_history.list_tried(self.results)
+            each = self._estimate_trial_seconds(tried, stage)
+            spent = time.monotonic() - self.began
+            if spent + each > seconds and any(t.stage == stage for t in tried):
+                return
+            pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
+            candidate = plan_next_trial(spaces, tried, stage, self.aim, pace)
+            if candidate is None:
+                return
+            try_candidate(candidate, len(tried) + 1)
+            self._show(search_history.list_tried(self.results), seconds, each)
+
+    def _estimate_trial_seconds(self, tried: Sequence[Tried], stage: Stage) -> float:
+        seconds = [t.seconds for t in tried if t.stage == stage]
+        if seconds:
+            return sum(seconds) / len(seconds)
+        if stage == REPLAYED and self.setting.replays:
+            return self.setting.replays.estimate_seconds()
+        return estimate_solo_trial_seconds(self.setting)
+
+    def _try_in_replay(self, candidate: Candidate, trace: PlannedTrace, number: int) -> None:
+        """Replay and store one trial. What the malloc refuses is a trial with a fault."""
+        assert self.setting.replays
+        slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
+        with self.session.run_trial(slot.label, interruptible=True) as trial:
+            self.observer.trial_started(slot)
+            base = self.setting.variants[candidate.base]
+            self.results.add_variant(base.make_row() | {"name": candidate.variant})
+            try:
+                record = self.setting.replays.replay_candidate(
+                    self.session.custody,
+                    trace,
+                    candidate.base,
+                    candidate.parameters,
+                    trial.directory,
+                )
+            except UsageError as error:
+                record = TrialRecord(trial=_make_refused_row(error))
+            record.candidates.append(_make_candidate_row(candidate, REPLAYED))
+            self.results.add_trial(slot, record)
+
+    def _try_on_server(
+        self, candidate: Candidate, templates: dict[str, Template], number: int
+    ) -> None:
+        """Run and store one trial. What cannot be run as asked is a trial with a fault."""
+        slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
+        with self.session.run_trial(slot.label) as trial:
+            self.observer.trial_started(slot)
+            try:
+                prepared = self.setting.prepare_candidate(
+                    candidate.base, candidate.parameters, candidate.variant
+                )
+            except UsageError as error:
+                base = self.setting.variants[candidate.base]
+                self.results.add_variant(base.make_row() | {"name": candidate.variant})
+                record = TrialRecord(trial=_make_refused_row(error))
+            else:
+                self.results.add_variant(prepared.make_row())
+                variants = {**self.setting.variants, candidate.variant: prepared}
+                context = replace(
+                    self.session.trial_context, setting=replace(self.setting, variants=variants)
+                )
+                recipe = self.setting.data_recipe(prepared, None)
+                template = templates[recipe.key]
+                record = solo_trial.run_trial(context, slot, template, trial.directory)
+            record.candidates.append(_make_candidate_row(candidate, SERVER))
+            self.results.add_trial(slot, record)
+
+    def _show(self, tried: Sequence[Tried], seconds: float, each: float) -> None:
+        """Tell the observer of the last trial, in a stage of so many seconds."""
+        last = tried[-1]
+        seconds_left = max(0.0, seconds - (time.monotonic() - self.began))
+        self.observer.search_progressed(
+            SearchProgress(
+                stage=last.stage,
+                number=len(tried),
+                variant=last.variant,
+                origin=last.origin,
+                settings=describe_parameters(last.parameters),
+                outcome=_describe_outcome(last, tried),
+                best=self._describe_best(tried, last.stage),
+                trials_left=int(seconds_left // each),
+                seconds_left=seconds_left,
+            )
+        )
+
+    def _describe_best(self, tried: Sequence[Tried], stage: Stage) -> str:
+        standings = search_history.summarize_standings(tried, stage)
+        ranked = rank_promising(standings, self.aim.objective, self.aim.bound)
+        if not ranked:
+            return "the default"
+        best = ranked[0]
+        memory, cost = (math.exp(v or 0.0) for v in (best.memory, best.cost))
+        return f"{best.variant}: memory × {memory:.2f}, CPU × {cost:.2f}"
+
+
+def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:
+    if trial.fault is not None:
+        return f"FAULT: {trial.fault}"
+    ratios = compare_with_default(trial, tried)
+    if ratios is None:
+        return "no default to compare with yet"
+    memory, cost = map(math.exp, ratios)
+    kind = "peak heap" if trial.stage == REPLAYED else "peak RSS"
+    return f"{kind} {(trial.rss or 0) / 2**20:,.0f} MiB (× {memory:.2f}), CPU × {cost:.2f}"
+
+
+def _make_refused_row(error: UsageError) -> dict[str, Any]:
+    fault = {"outcome": "fault", "fault": "start", "fault_text": str(error)}
+    return make_blank_trial_row() | fault | {"ended": time.time()}
+
+
+def _make_candidate_row(candidate: Candidate, stage: Stage) -> dict[str, str]:
+    return {
+        "stage": stage,
+        "base": candidate.base,
+        "origin": candidate.origin,
+        "parameters": json.dumps(dict(candidate.parameters)),
+    }

@@ -1,0 +1,39 @@
+"""Parse what a search is for: ``memory``, ``speed``, or ``rss, cpu<=1.01``. Pure."""
+
+import math
+
+from dballoc.analysis.decisions.preference import Objective, Preference, parse_preference
+from dballoc.errors import UsageError
+from dballoc.tune.plan_trials import SearchAim
+
+# What the other objective may cost where nothing is said: 3 %.
+_USUAL_BOUND = 1.03
+_MEASURES: dict[Objective, str] = {"memory": "rss", "speed": "cpu"}
+_OTHER: dict[Objective, Objective] = {"memory": "speed", "speed": "memory"}
+
+
+def parse_aim(text: str) -> Preference:
+    """Return the rule by which finalists are judged. A bare ``rss`` or ``cpu`` is the objective;
+    without a condition the other one may cost 3 %. UsageError for anything else.
+    """
+    aims = {measure: aim for aim, measure in _MEASURES.items()}
+    words = [aims.get(word.strip(), word.strip()) for word in text.split(",")]
+    try:
+        preference = parse_preference(",".join(words))
+        if preference.constraints:
+            return preference
+        bound = f"{_MEASURES[_OTHER[preference.objective]]}<={_USUAL_BOUND}"
+        return parse_preference(f"{preference.objective},{bound}")
+    except UsageError as error:
+        raise UsageError(str(error).replace("--prefer", "--for")) from None
+
+
+def make_search_aim(preference: Preference, seed: int) -> SearchAim:
+    """Return what the search goes by: the objective, and ln of what the other one may cost."""
+    other = _MEASURES[_OTHER[preference.objective]]
+    bounds = [c.bound for c in preference.constraints if c.measure == other and not c.within]
+    return SearchAim(
+        objective=preference.objective,
+        bound=math.log(min(bounds, default=_USUAL_BOUND)),
+        seed=seed,
+    )

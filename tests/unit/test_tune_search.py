@@ -1,0 +1,271 @@
+"""What a search tries next, whom it puts forward, and what each knob was worth."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dballoc.analysis.tune.search_history import (
+    Origin,
+    Standing,
+    Tried,
+    compare_with_default,
+    list_front,
+    summarize_standings,
+)
+from dballoc.experiment.model import Experiment, Tune, Variant
+from dballoc.tune.choose_finalists import choose_finalists
+from dballoc.tune.plan_trials import Pace, SearchAim, name_variant, plan_next_trial
+from dballoc.tune.search_space import Knob, Space
+from dballoc.tune.short_experiment import (
+    choose_evenly,
+    make_confirmation,
+    make_short_experiment,
+)
+from dballoc.tune.weigh_knobs import weigh_knobs
+
+AIM = SearchAim(objective="memory", bound=math.log(1.03), seed=1)
+SPACE = Space(
+    knobs=(Knob(name="arenas", least=1, most=8, log=True), Knob(name="fast", words=("0", "1"))),
+    presets=({"arenas": "1"},),
+)
+LONG = Pace(progress=0.5, trials=100)
+
+
+def tried(
+    number: int,
+    parameters: dict[str, str] | None = None,
+    memory: float = 0.0,
+    *,
+    base: str = "glibc",
+    origin: Origin = "search",
+    fault: str | None = None,
+    cost: float = 0.0,
+) -> Tried:
+    parameters = parameters or {}
+    return Tried(
+        number=number,
+        stage="server",
+        base=base,
+        origin=origin,
+        variant="-".join([base, *(f"{k}={v}" for k, v in parameters.items())]),
+        parameters=parameters,
+        fault=fault,
+        rss=None if fault else round(1e8 * math.exp(memory)),
+        costs={} if fault else {"a": 1e-3 * math.exp(cost), "b": 2e-3 * math.exp(cost)},
+        seconds=10.0,
+    )
+
+
+def origins(number: int, pace: Pace) -> list[str]:
+    trials: list[Tried] = []
+    for i in range(1, number + 1):
+        candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, pace)
+        assert candidate
+        trials.append(tried(i, dict(candidate.parameters), origin=candidate.origin))
+    return [t.origin for t in trials]
+
+
+def test_the_default_comes_first_then_presets_then_single_knobs_then_the_sampler() -> None:
+    # arenas alone at its least is the preset.
+    assert origins(9, LONG) == [*["default"] * 2, "preset", *["single"] * 3, *["search"] * 3]
+
+
+def test_the_default_comes_again() -> None:
+    assert [i for i, o in enumerate(origins(17, LONG)) if o == "default"] == [0, 1, 14]
+
+
+def test_a_short_search_tries_no_single_knobs() -> None:
+    assert "single" not in origins(9, Pace(progress=0.5, trials=7))
+
+
+def test_bases_take_turns() -> None:
+    trials: list[Tried] = []
+    for i in range(1, 7):
+        candidate = plan_next_trial({"a": SPACE, "b": SPACE}, trials, "server", AIM, LONG)
+        assert candidate
+        trials.append(tried(i, dict(candidate.parameters), base=candidate.base))
+    assert [t.base for t in trials] == ["a", "b"] * 3
+
+
+def test_at_the_end_the_leaders_are_tried_again_and_without_single_settings() -> None:
+    late = Pace(progress=0.9, trials=20)
+    leader = {"arenas": "2", "fast": "0"}
+    trials = [tried(1), tried(2), tried(3, {"arenas": "1"}), tried(4, leader, -0.4)]
+    again = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, late)
+    assert again
+    assert (again.origin, again.parameters) == ("again", leader)
+    trials.append(tried(5, leader, -0.4))
+    simpler = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, late)
+    assert simpler
+    assert (simpler.origin, simpler.parameters) == ("simpler", {"fast": "0"})
+
+
+def test_a_search_ends_when_there_is_nothing_else_to_try() -> None:
+    space = Space(knobs=(Knob(name="fast", words=("0", "1")),), presets=())
+    trials: list[Tried] = []
+    gains = {"0": -0.4, "1": 0.0}
+    while candidate := plan_next_trial({"glibc": space}, trials, "server", AIM, LONG):
+        parameters = dict(candidate.parameters)
+        memory = gains[parameters["fast"]] if parameters else 0.0
+        trials.append(tried(len(trials) + 1, parameters, memory, origin=candidate.origin))
+        assert len(trials) < 20
+    # The leader has as many trials as it needs.
+    assert [t.parameters.get("fast") for t in trials].count("0") == 4
+
+
+def test_what_replays_put_forward_is_tried_on_servers_next() -> None:
+    trials = [
+        replace(t, stage="replay")
+        for t in (tried(1), tried(2, {"arenas": "3"}, -0.4), tried(3, {"arenas": "5"}, 0.3))
+    ]
+    trials += [tried(4), tried(5), tried(6, {"arenas": "1"})]
+    candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, LONG)
+    assert candidate
+    assert (candidate.origin, candidate.parameters) == ("front", {"arenas": "3"})
+
+
+def test_names_follow_from_what_was_tried() -> None:
+    trials = [tried(1), tried(2, {"arenas": "1"})]
+    assert name_variant("glibc", {}, trials) == "glibc"
+    assert name_variant("glibc", {"arenas": "1"}, trials) == trials[1].variant
+    assert name_variant("glibc", {"arenas": "2"}, trials) == "glibc-2"
+    assert name_variant("jemalloc", {"arenas": "2"}, trials) == "jemalloc-1"
+
+
+def test_trials_are_relative_to_the_mean_of_their_own_default() -> None:
+    trials = [
+        tried(1, memory=0.1),
+        tried(2, memory=-0.1),
+        tried(3, base="jemalloc", memory=-1.0),
+        tried(4, {"arenas": "1"}, -0.5, cost=0.02),
+        tried(5, {"arenas": "2"}, fault="it hung"),
+    ]
+    memory, cost = compare_with_default(trials[3], trials) or (0.0, 0.0)
+    assert memory == pytest.approx(-0.5, abs=1e-6)
+    assert cost == pytest.approx(0.02)
+    assert compare_with_default(trials[4], trials) is None
+    assert compare_with_default(tried(6, {"x": "1"}, base="mimalloc"), trials) is None
+    by_name = {s.variant: s for s in summarize_standings(trials, "server")}
+    assert by_name["glibc"].memory == pytest.approx(0.0, abs=1e-6)
+    assert by_name["glibc-arenas=2"].trials == 0
+    assert by_name["glibc-arenas=2"].attempts == 1
+
+
+def standing(
+    name: str, memory: float, cost: float = 0.0, trials: int = 4, settings: int = 1,
+    base: str = "glibc", attempts: int | None = None,
+) -> Standing:  # fmt: skip
+    return Standing(
+        base=base,
+        variant=name,
+        parameters={f"s{i}": name for i in range(settings)},
+        memory=memory,
+        cost=cost,
+        trials=trials,
+        attempts=attempts or trials,
+    )
+
+
+def names(standings: list[Standing], most: int = 3) -> list[str]:
+    return [s.variant for s in choose_finalists(standings, "memory", math.log(1.03), most)]
+
+
+def test_the_best_are_put_forward_and_of_two_alike_the_simpler_one() -> None:
+    assert names([standing("a", -0.3, settings=4), standing("b", -0.3), standing("c", -0.1)]) == [
+        "b", "a", "c",
+    ]  # fmt: skip
+
+
+def test_one_lucky_trial_is_worth_less_than_four_good_ones() -> None:
+    assert names([standing("lucky", -0.3, trials=1), standing("steady", -0.25)], 1) == ["steady"]
+
+
+def test_nobody_is_put_forward_for_nothing() -> None:
+    assert (
+        names([standing("a", -0.015), standing("b", 0.2), standing("default", -0.5, settings=0)])
+        == []
+    )
+    assert names([standing("dear", -0.5, cost=0.2), standing("breaks", -0.5, attempts=5)]) == []
+
+
+def test_each_base_has_one_before_any_has_two() -> None:
+    finalists = [standing("a", -0.5), standing("b", -0.4), standing("c", -0.1, base="jemalloc")]
+    assert names(finalists) == ["a", "c", "b"]
+    assert names(finalists, 1) == ["a"]
+
+
+def test_the_others_are_safer_where_the_first_may_break_the_bound() -> None:
+    at_the_bound = [standing(f"near{i}", -0.5 - i / 100, cost=0.03) for i in range(4)]
+    assert names([*at_the_bound, standing("safe", -0.3), standing("cheap", -0.2, cost=-0.02)]) == [
+        "near3", "safe", "cheap",
+    ]  # fmt: skip
+
+
+def test_the_front() -> None:
+    standings = [standing("a", -0.5, 0.1), standing("b", -0.3, 0.0), standing("c", -0.2, 0.05)]
+    assert [s.variant for s in list_front(standings)] == ["a", "b"]
+
+
+def test_what_knobs_were_worth() -> None:
+    trials = [
+        tried(1),
+        tried(2, memory=0.001),
+        tried(3, {"arenas": "1"}, -0.4),
+        tried(4, {"fast": "1"}),
+    ]
+    trials += [
+        tried(5 + i, {"arenas": str(1 + i % 8), "fast": str(i % 2)}, -0.4 if i % 8 == 0 else 0.0)
+        for i in range(24)
+    ]
+    arenas, fast = weigh_knobs({"glibc": SPACE}, trials, "server")
+    assert arenas["measurable"] is True
+    assert arenas["memory"] == pytest.approx(math.exp(-0.4), abs=0.01)
+    assert fast["measurable"] is False
+    assert arenas["memory_share"] > fast["memory_share"]
+    untried = weigh_knobs({"glibc": SPACE}, trials[:2], "server")[0]
+    assert (untried["measurable"], untried["memory_share"]) == (None, None)
+
+
+def experiment(**changes: object) -> Experiment:
+    table = {
+        "name": "mine",
+        "baseline": "glibc",
+        "workloads": ["load", *(f"w{i}" for i in range(12))],
+        "threads": [1, 8],
+        "levels": "fresh",
+        "warm": ["w1"],
+        "profile": "heap",
+        "blocks": 9,
+        "time": {"level": "5m", "warmup": "1m"},
+        "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}],
+    }
+    return Experiment.model_validate({**table, **changes})
+
+
+def test_trials_are_short_and_short_searches_have_fewer_workloads() -> None:
+    short = make_short_experiment(experiment(), Tune(), 3600.0)
+    assert short.threads == [8]
+    assert short.time.level == 5.0
+    assert short.workloads == ["w2", "w5", "w8", "w11"][: len(short.workloads)] or short.workloads
+    assert "load" not in short.workloads
+    assert len(make_short_experiment(experiment(), Tune(), 60.0).workloads) == 1
+    assert len(make_short_experiment(experiment(), Tune(), 10 * 3600.0).workloads) == 12
+    assert short.tune == Tune()
+
+
+def test_what_is_chosen_evenly() -> None:
+    assert choose_evenly(list("abcdef"), 3) == ["b", "d", "f"]
+    assert choose_evenly(list("abc"), 5) == ["a", "b", "c"]
+    assert choose_evenly(list("abcdefg"), 1) == ["g"]
+
+
+def test_a_confirmation_has_its_base_as_the_baseline() -> None:
+    short = make_short_experiment(experiment(), Tune(), 3600.0)
+    finalist = Variant(name="jemalloc-7", allocator="jemalloc", tunables={"narenas": "1"})
+    confirmation = make_confirmation(short, "jemalloc", [finalist], 600.0)
+    assert confirmation.baseline == "jemalloc"
+    assert [v.name for v in confirmation.variant] == ["jemalloc", "jemalloc-7"]
+    assert confirmation.tune is None
+    assert confirmation.design is None
+    assert confirmation.budget == 600.0

@@ -1,0 +1,196 @@
+"""What a search may set, and how proposals follow from what was tried."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dballoc import catalogue
+from dballoc.allocators import tunables
+from dballoc.allocators.find_library import Allocator
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Tune, Variant
+from dballoc.tune import propose_parameters as proposals
+from dballoc.tune.propose_parameters import Outcome, make_study, propose_parameters
+from dballoc.tune.search_aim import make_search_aim, parse_aim
+from dballoc.tune.search_space import (
+    THP,
+    Knob,
+    Space,
+    apply_parameters,
+    build_space,
+    check_left_alone,
+)
+
+VERSIONS = {
+    "glibc": "2.41",
+    "jemalloc": "5.3.1",
+    "tcmalloc": "2.10",
+    "mimalloc": "2.1.7",
+    "scudo": "19",
+}
+
+
+def malloc(name: str, version: str | None = None) -> Allocator:
+    return Allocator(name=name, libraries=(), version=version or VERSIONS.get(name, ""))
+
+
+def space_of(name: str, **changes: object) -> Space:
+    return build_space(malloc(name), Tune.model_validate(changes), 8)
+
+
+def test_the_catalogues_knobs_are_settings_with_values_that_their_malloc_takes() -> None:
+    searched = 0
+    for family in catalogue.tunables().values():
+        for name, row in family["settings"].items():
+            if "search" not in row:
+                continue
+            searched += 1
+            version = VERSIONS.get(family["allocators"][0], "")
+            assert set(row["search"]) <= {"values", "least", "most", "log", "needs"}, name
+            assert ("values" in row["search"]) != ("least" in row["search"]), name
+            assert set(row["search"].get("needs", {})) <= set(family["settings"]), name
+            if not tunables.is_in_version(row, version):
+                continue
+            space = build_space(malloc(family["allocators"][0]), Tune(), 8)
+            knob = next(k for k in space.knobs if k.name == name)
+            for value in (*knob.words, *knob.ends):
+                expected = tunables.describe_expected_value(family, row, value, version)
+                assert expected is None, f"{name}: {value!r} is not {expected}"
+                assert knob.takes(value)
+    assert searched > 25
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_every_preset_can_be_proposed_by_the_search_as_well(name: str) -> None:
+    family = next(f for f in catalogue.tunables().values() if name in f["allocators"])
+    presets = family.get("presets", [])
+    expressions = {tuple(sorted(p["settings"].items())) for p in presets}
+    assert len(space_of(name).presets) == len(expressions)
+    assert all(preset["why"] for preset in presets)
+
+
+def test_a_setting_that_the_version_lacks_is_no_knob() -> None:
+    old = build_space(malloc("glibc", "2.28"), Tune(), 8)
+    assert "mxfast" not in {k.name for k in old.knobs}
+    assert next(k for k in old.knobs if k.name == "tcache_count").most == 127
+
+
+def test_presets_and_settings_may_be_withheld() -> None:
+    space = space_of("glibc", presets=False, leave=["arena_max"])
+    assert space.presets == ()
+    assert "arena_max" not in {knob.name for knob in space.knobs}
+    with pytest.raises(UsageError, match="'arena_mx' is not a setting of glibc"):
+        check_left_alone(Tune(leave=["arena_mx"]), [malloc("glibc")])
+
+
+def test_server_options_and_the_hosts_thp_mode_are_searched_where_asked() -> None:
+    space = space_of("jemalloc", thp=True, space={"innodb_buffer_pool_instances": ["1", "8"]})
+    names = {knob.name for knob in space.knobs}
+    # jemalloc's own setting is another thing.
+    assert {THP, "thp", "server.innodb_buffer_pool_instances"} <= names
+    variant = apply_parameters(
+        Variant(name="jemalloc", allocator="jemalloc"),
+        {THP: "never", "thp": "always", "server.innodb_buffer_pool_instances": "8"},
+        "jemalloc-1",
+    )
+    assert variant.thp == "never"
+    assert variant.tunables == {"thp": "always"}
+    assert variant.server.options == {"innodb_buffer_pool_instances": "8"}
+
+
+SMALL = Space(
+    knobs=(
+        Knob(name="arenas", least=1, most=64, log=True),
+        Knob(name="pad", least=4096, most=2**24, log=True, powers=True),
+        Knob(name="threads", words=("true",)),
+        Knob(name="most_threads", least=1, most=4, needs={"threads": "true"}),
+    ),
+    presets=(),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), number=st.integers(0, 12))
+def test_what_is_proposed_is_in_the_space_and_follows_from_the_trials_alone(
+    seed: int, number: int
+) -> None:
+    outcomes: list[Outcome] = []
+    for i in range(number):
+        parameters = propose_parameters(SMALL, outcomes, 2, seed)
+        assert parameters
+        failed = i % 5 == 4
+        outcomes.append(
+            Outcome(parameters=parameters, objectives=None if failed else (i * 0.01, 0.0))
+        )
+    proposed = propose_parameters(SMALL, outcomes, 2, seed)
+    assert proposed == propose_parameters(SMALL, list(outcomes), 2, seed)
+    assert proposed
+    by_name = {knob.name: knob for knob in SMALL.knobs}
+    for name, value in proposed.items():
+        assert by_name[name].takes(value)
+        assert by_name[name].is_active(proposed)
+
+
+def test_a_refilled_study_has_the_values_that_were_measured_and_a_bad_one_for_a_fault() -> None:
+    outcomes = [
+        Outcome(parameters={"arenas": "1", "pad": "65536"}, objectives=(-0.5, 0.02)),
+        Outcome(parameters={}, objectives=(0.0, 0.0)),
+        Outcome(parameters={"threads": "true", "most_threads": "3"}, objectives=None),
+    ]
+    trials = make_study(SMALL, outcomes, 2, 1).trials
+    assert trials[0].params == {
+        "arenas?": True, "arenas": 1, "pad?": True, "pad": 16, "threads": "",
+    }  # fmt: skip
+    assert trials[0].values == [-0.5, 0.02]
+    assert trials[1].params == {"arenas?": False, "pad?": False, "threads": ""}
+    assert trials[2].params["most_threads"] == 3
+    assert trials[2].values == [proposals.FAILED] * 2
+
+
+def test_a_trial_outside_the_space_is_left_out_of_the_study() -> None:
+    outcomes = [
+        Outcome(parameters={"arenas": "100"}, objectives=(0.1, 0.0)),
+        Outcome(parameters={"gone": "1"}, objectives=(0.1, 0.0)),
+        Outcome(parameters={"pad": "5000"}, objectives=(0.1, 0.0)),
+    ]
+    assert make_study(SMALL, outcomes, 2, 1).trials == []
+
+
+def test_the_search_goes_where_it_is_better() -> None:
+    def measure(parameters: dict[str, str]) -> tuple[float, float]:
+        return math.log(int(parameters.get("arenas", 64)) / 64), 0.0
+
+    outcomes: list[Outcome] = []
+    for _ in range(35):
+        parameters = propose_parameters(SMALL, outcomes, 2, 7)
+        assert parameters
+        outcomes.append(Outcome(parameters=parameters, objectives=measure(parameters)))
+
+    few = [o for o in outcomes[-20:] if int(o.parameters.get("arenas", 64)) <= 8]
+    # At random, every fourth.
+    assert len(few) >= 12
+
+
+@pytest.mark.parametrize(
+    ("text", "objective", "rule", "bound"),
+    [
+        ("memory", "memory", "cpu<=1.03", 1.03),
+        ("speed", "speed", "speed,rss<=1.03", 1.03),
+        ("rss, cpu<=1.01", "memory", "memory,cpu<=1.01", 1.01),
+        ("cpu,rss<=1.2", "speed", "speed,rss<=1.2", 1.2),
+        ("memory,p99<=1.1", "memory", "p99<=1.1", 1.03),
+    ],
+)  # fmt: skip
+def test_what_a_search_is_for(text: str, objective: str, rule: str, bound: float) -> None:
+    preference = parse_aim(text)
+    assert preference.objective == objective
+    assert preference == parse_aim(rule)
+    assert make_search_aim(preference, 1).bound == pytest.approx(math.log(bound))
+
+
+@pytest.mark.parametrize("text", ["", "thrift", "memory,speed", "rss<=0.5"])
+def test_what_no_search_can_be_for(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--for: "):
+        parse_aim(text)
