@@ -29,11 +29,13 @@ def parse_aim(text: str) -> Preference:
 
 
 def make_search_aim(preference: Preference, seed: int) -> SearchAim:
-    """Return what the search goes by: the objective, and ln of what the other one may cost."""
+    """Return what the search goes by: the objective, and ln of what the other one may cost; without
+    a bound on that, infinity.
+    """
     other = _MEASURES[_OTHER[preference.objective]]
     bounds = [c.bound for c in preference.constraints if c.measure == other and not c.within]
     return SearchAim(
         objective=preference.objective,
-        bound=math.log(min(bounds, default=_USUAL_BOUND)),
+        bound=math.log(min(bounds, default=math.inf)),
         seed=seed,
     )
