@@ -3,6 +3,7 @@ and the verb.
 """
 
 import contextlib
+import csv
 import json
 import math
 import shutil
@@ -24,7 +25,7 @@ from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.report.wording.verdicts_over_hosts import list_notes
+from dballoc.report.hosts.hosts_answer import list_notes
 
 MakeHost = Callable[..., Path]
 
@@ -303,6 +304,21 @@ def test_the_verb(make_host: MakeHost, capsys: pytest.CaptureFixture[str]) -> No
     assert peak["low"] < peak["ratio"] < peak["high"] < 1
     assert peak["next_host"][0] < peak["low"]
     assert len(peak["hosts"]) == 4
+
+
+def test_the_report(make_host: MakeHost, tmp_path: Path) -> None:
+    verb.combine([make_host(n, rss=0.6, kernel=n) for n in "abcd"], out=tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    for heading in ("Peak RSS", "The hosts", "Method"):
+        assert f"<h2>{heading}</h2>" in page
+        assert f"## {heading}" in text
+    assert (tmp_path / "report" / "charts" / "hosts-rss_peak-jemalloc.svg").exists()
+    with (tmp_path / "report" / "csv" / "hosts.csv").open(newline="", encoding="utf-8") as file:
+        hosts = [r["host"] for r in csv.DictReader(file) if r["metric"] == "rss_peak"]
+    assert hosts == ["a", "b", "c", "d", ""] * 2
+    answer = json.loads((tmp_path / "report" / "combined.json").read_text(encoding="utf-8"))
+    assert answer["headline"].startswith("Over 4 hosts")
 
 
 def test_the_verb_with_two_hosts_shows_each(

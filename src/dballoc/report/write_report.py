@@ -1,11 +1,14 @@
 """All outputs of one report into one directory."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.preference import Preference
+from dballoc.analysis.hosts.host_pool import HostPool
+from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables.largest_cache import load_fits as load_fit
 from dballoc.analysis.tables.profiles import contention, heap_profiles, imported_profiles
@@ -16,6 +19,7 @@ from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.errors import Failure, UsageError
 from dballoc.report import fit_report
 from dballoc.report.charts import export
+from dballoc.report.hosts import hosts_answer, hosts_report
 from dballoc.report.outputs import csv, html, markdown, recommendation_json
 from dballoc.report.outputs.page import Page
 from dballoc.report.report_content import gather_report
@@ -55,6 +59,17 @@ def write_tune_report(directory: Path, out: Path, redact: bool) -> Path:
         (out / "tune.json").write_text(tune_report.dump_tune(tuned), encoding="utf-8")
 
     return _write_outputs(page, out, redact, tables)
+
+
+def write_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts], out: Path) -> Path:
+    """Write all outputs of several hosts' campaigns. Failure if they cannot be written."""
+
+    def tables() -> None:
+        hosts_report.write_hosts_csv(figures, out / "csv" / "hosts.csv")
+        document = json.dumps(hosts_answer.describe_verdicts(pool, figures), indent=1)
+        (out / "combined.json").write_text(document + "\n", encoding="utf-8")
+
+    return _write_outputs(hosts_report.gather_hosts_report(pool, figures), out, False, tables)
 
 
 def read_campaign(directory: Path) -> Campaign:

@@ -20,11 +20,18 @@ EachIsAHost = Annotated[
         "the same, as in copies of one virtual machine.",
     ),
 ]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Also write the report there: HTML, Markdown, CSV, charts."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def combine(
-    directories: Directories, each_is_a_host: EachIsAHost = False, as_json: AsJson = False
+    directories: Directories,
+    each_is_a_host: EachIsAHost = False,
+    out: Out = None,
+    as_json: AsJson = False,
 ) -> None:
     """Combine campaigns that were run on different hosts: verdicts over hosts, how much they
     differ, and in what.
@@ -36,7 +43,8 @@ def combine(
     from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.analysis.hosts.host_pool import pool_hosts
     from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
-    from dballoc.report.wording.verdicts_over_hosts import describe_verdicts, print_verdicts
+    from dballoc.report.hosts.hosts_answer import describe_verdicts, print_verdicts
+    from dballoc.report.write_report import write_hosts_report
 
     if len(directories) < 2:
         raise UsageError("give two results directories or more; one is dballoc report's")
@@ -48,7 +56,11 @@ def combine(
             "that name, add --each-is-a-host"
         )
     figures = judge_over_hosts(pool)
+    page = write_hosts_report(pool, figures, out) if out is not None else None
     if as_json:
         print(json.dumps(describe_verdicts(pool, figures), indent=1))
     else:
-        print_verdicts(Console(highlight=False), pool, figures)
+        console = Console(highlight=False)
+        print_verdicts(console, pool, figures)
+        if page is not None:
+            console.print(f"\nReport: {page}", soft_wrap=True, markup=False)

@@ -1,5 +1,6 @@
 """Ratios with their intervals: one plot for each primary metric."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -27,11 +28,32 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
     label = f"{floor.variant}, A2 ÷ A1"
     if floor.ratio:
         rows.append(_make_row(floor, comparisons, label) | {"verdict": "A/A floor"})
-    low, high = compute_ratio_range(rows)
     names = [*(c.variant for c in judged), *([label] if floor.ratio else [])]
+    caption = (
+        f"Better is {metric.better}. Point and interval at "
+        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. The last row is the "
+        "baseline against itself."
+    )
+    key = metric.key.replace(":", "-")
+    return Figure(
+        f"verdict-{key}",
+        capitalize_title(metric),
+        caption,
+        draw_intervals(rows, names, f"ratio to {floor.variant}", variants),
+    )
+
+
+def draw_intervals(
+    rows: Sequence[dict[str, Any]], names: Sequence[str], title: str, variants: Variants
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw a point and an interval for each row, in the order of ``names``. A row has ``row`` (its
+    name), ``variant`` (its colour), ``ratio``, ``low`` and ``high`` (None: no interval), and the
+    ``words`` and ``verdict`` of its tooltip.
+    """
+    low, high = compute_ratio_range(rows)
     data = make_chart_data([_cut_interval(row, low, high) for row in rows])
     y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
-    x = make_ratio_axis("x", f"ratio to {floor.variant}", low, high)
+    x = make_ratio_axis("x", title, low, high)
     tip = [
         alt.Tooltip("row:N", title="variant"),
         alt.Tooltip("words:N", title="ratio"),
@@ -59,21 +81,11 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
             tooltip=tip,
         ),
     ]
-    caption = (
-        f"Better is {metric.better}. Point and interval at "
-        f"{percent(comparisons.confidence(metric), 2)}; the band is ±1 %. The last row is the "
-        "baseline against itself."
-    )
-    key = metric.key.replace(":", "-")
-    return Figure(
-        f"verdict-{key}",
-        _capitalize_title(metric),
-        caption,
-        alt.layer(*layers).properties(height=_ROW * max(1, len(names))),
-    )
+    return alt.layer(*layers).properties(height=_ROW * max(1, len(names)))
 
 
-def _capitalize_title(metric: Metric) -> str:
+def capitalize_title(metric: Metric) -> str:
+    """Return a metric's title as a heading; the name of a workload stays as it is."""
     return metric.title[0].upper() + metric.title[1:] if metric.workload is None else metric.title
 
 

@@ -118,24 +118,25 @@ def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
     for figure in figures:
         table.add_row(
             Text(f"  {figure.variant}"),
-            Text(_format_mean(figure.mean)),
+            Text(format_mean(figure.mean)),
             Text(describe_verdict(figure)),
             Text(f"±{percent(figure.mean.between)}" if figure.mean else NOTHING),
-            Text(_format_range(figure)),
+            Text(format_next_host(figure)),
         )
         for kind, mean in figure.kinds.items():
             label = f"    {count(mean.hosts, 'host')}: {kind}"
-            table.add_row(Text(label, style="dim"), Text(_format_mean(mean), style="dim"))
+            table.add_row(Text(label, style="dim"), Text(format_mean(mean), style="dim"))
     return table
 
 
-def _format_range(figure: FigureOverHosts) -> str:
+def format_next_host(figure: FigureOverHosts) -> str:
+    """Return where one further host would lie: ``0.916 to 1.097``."""
     if figure.mean is None or len(figure.figures) < FEWEST_HOSTS:
         return NOTHING
     return f"{figure.mean.next_low:.3f} to {figure.mean.next_high:.3f}"
 
 
-def _format_mean(mean: MeanOverHosts | None) -> str:
+def format_mean(mean: MeanOverHosts | None) -> str:
     """Return the mean and, from enough hosts, its interval."""
     if mean is None:
         return NOTHING
@@ -151,12 +152,12 @@ def _tabulate_host_figures(figures: Sequence[FigureOverHosts]) -> Table:
         cells = []
         for figure in figures:
             of_host = [f for f in figure.figures if f.host.name == name]
-            cells.append(_format_host_figure(of_host[0]) if of_host else NOTHING)
+            cells.append(format_host_figure(of_host[0]) if of_host else NOTHING)
         table.add_row(Text(f"  {name}"), *map(Text, cells))
     return table
 
 
-def _format_host_figure(figure: HostFigure) -> str:
+def format_host_figure(figure: HostFigure) -> str:
     """Return ``0.712 [0.690, 0.735] lower``: the host's own verdict where it has one."""
     ratio = figure.ratio
     words = sorted({v.value for v in figure.verdicts if v is not Verdict.NOT_JUDGED})
