@@ -3,15 +3,15 @@ name and its arguments.
 """
 
 from dballoc.host import process_root
+from dballoc.host.process_environment import parse_environment
 from dballoc.host.resources import process_limits
 from dballoc.measure import process_sampler
-from dballoc.process_memory import identify_malloc
 
 OF = (
     "dballoc.measure.process_sampler",
     "dballoc.host.process_root",
     "dballoc.host.resources.process_limits",
-    "dballoc.process_memory.identify_malloc",
+    "dballoc.host.process_environment",
 )
 PRIVILEGED = True
 
@@ -49,4 +49,4 @@ def fuzz(data: bytes) -> None:
     process_root.map_uid(text, 1000)
     process_root.parse_listening_sockets(text, {"27653"})
     process_limits._parse_groups(text)
-    identify_malloc._parse_environ(data)
+    parse_environment(data, "replace")
