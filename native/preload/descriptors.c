@@ -41,6 +41,11 @@ void descriptors_begin(void)
     apart = close_from(STDERR_FILENO + 1, CLOSE_RANGE_UNSHARE);
 }
 
+bool descriptors_are_apart(void)
+{
+    return apart;
+}
+
 void descriptors_settle(void)
 {
     /* The reader of a pipe must see its end when the program closes it. */

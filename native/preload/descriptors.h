@@ -22,6 +22,9 @@ struct descriptor {
 /* Gives this thread its own table, without anything in it but standard error and its like. */
 void descriptors_begin(void);
 
+/* Whether this thread has a table of its own. */
+bool descriptors_are_apart(void);
+
 /* Closes those too, once nothing more has to be reported about the start. */
 void descriptors_settle(void);
 

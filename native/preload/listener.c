@@ -13,6 +13,7 @@
 #include "listener.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@
 #include "own_thread.h"
 #include "preload.h"
 
-enum { BACKLOG = 4 };
+enum { BACKLOG = 4, LOOK_AGAIN = 1000 /* ms */, ATTEMPTS = 100 };
 static const uint64_t MOMENT = 200000000; /* ns */
 
 struct preload preload;
@@ -39,24 +40,35 @@ static _Atomic bool forked; /* before it was started */
 static _Atomic bool bound;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-/* -1 with errno. */
-static int bound_socket(void)
+/* Whether a socket is our listener, or came from it: in a table of open files that is not our own,
+ * another may have had its number for a moment (see descriptors.h). */
+static bool is_from_ours(int number)
 {
-    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0)
-        return -1;
+    struct sockaddr_un here;
+    socklen_t size = sizeof here;
+    memset(&here, 0, sizeof here);
+    return getsockname(number, (struct sockaddr *)&here, &size) == 0 &&
+           here.sun_family == AF_UNIX &&
+           strncmp(here.sun_path, address.sun_path, sizeof here.sun_path) == 0;
+}
+
+/* False with errno. The socket is moved to its place before it listens: the program's files get the
+ * low numbers. */
+static bool take_listener(struct descriptor *listener)
+{
+    if (!descriptor_take(listener, socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)))
+        return false;
     /* One of our number that was killed. The mode is set before the name appears: bind(2) takes it
      * from the socket. */
     (void)unlink(address.sun_path);
-    if (fchmod(listener, S_IRUSR | S_IWUSR) != 0 ||
-            bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
-            listen(listener, BACKLOG) != 0) {
-        const int error = errno;
-        (void)close(listener);
-        errno = error;
-        return -1;
-    }
-    return listener;
+    if (fchmod(listener->number, S_IRUSR | S_IWUSR) == 0 &&
+            bind(listener->number, (const struct sockaddr *)&address, sizeof address) == 0 &&
+            listen(listener->number, BACKLOG) == 0 && is_from_ours(listener->number))
+        return true;
+    const int error = errno;
+    descriptor_close(listener);
+    errno = error;
+    return false;
 }
 
 /* False after a message that says why. */
@@ -70,7 +82,7 @@ static bool listen_there(struct descriptor *listener)
                 "dballoc cannot talk to it: choose a directory with a shorter path");
         return false;
     }
-    if (!descriptor_take(listener, bound_socket())) {
+    if (!take_listener(listener)) {
         const char *error = strerrordesc_np(errno);
         (void)snprintf(why, sizeof why, "%s: %s", address.sun_path,
                 error != NULL ? error : "unknown error");
@@ -79,6 +91,18 @@ static bool listen_there(struct descriptor *listener)
     }
     atomic_store(&bound, true);
     return true;
+}
+
+/* After the program has closed our socket. In its table it may close the new one too before that
+ * listens, or have a file of its own there: that is no reason to give up. */
+static bool listen_again(struct descriptor *listener)
+{
+    for (int attempt = 0; attempt < ATTEMPTS && !descriptors_are_apart(); attempt++) {
+        if (take_listener(listener))
+            return true;
+        (void)usleep(10000);
+    }
+    return listen_there(listener);
 }
 
 void listener_serve(struct descriptor descriptor)
@@ -95,16 +119,16 @@ void listener_serve(struct descriptor descriptor)
     }
 }
 
-/* Whether a socket came from our listener: in a table of open files that is not our own, another
- * may have had its number for a moment (see descriptors.h). */
-static bool is_from_ours(int number)
+/* Waits until a client is there; false if one may not be, for the caller looks again. In the
+ * program's table the number may have become a file of the program's in which nothing ever happens,
+ * so there it looks every second. */
+static bool wait_for_client(const struct descriptor *listener)
 {
-    struct sockaddr_un here;
-    socklen_t size = sizeof here;
-    memset(&here, 0, sizeof here);
-    return getsockname(number, (struct sockaddr *)&here, &size) == 0 &&
-           here.sun_family == AF_UNIX &&
-           strncmp(here.sun_path, address.sun_path, sizeof here.sun_path) == 0;
+    struct pollfd socket = {.fd = listener->number, .events = POLLIN};
+    const int ready = poll(&socket, 1, descriptors_are_apart() ? -1 : LOOK_AGAIN);
+    if (ready < 0)
+        (void)usleep(10000); /* the kernel has no memory: no reason to spin */
+    return ready > 0 && descriptor_is_ours(listener);
 }
 
 static void *run(void *nothing)
@@ -121,8 +145,10 @@ static void *run(void *nothing)
     descriptors_settle();
     for (;;) {
         /* The program may have closed it, as daemons close all that they have not opened. */
-        if (!descriptor_is_ours(&listener) && !listen_there(&listener))
+        if (!descriptor_is_ours(&listener) && !listen_again(&listener))
             return NULL;
+        if (!wait_for_client(&listener))
+            continue;
         struct descriptor client;
         if (!descriptor_take(
                     &client, accept4(listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK))) {
