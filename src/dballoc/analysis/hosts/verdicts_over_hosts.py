@@ -88,7 +88,7 @@ class FigureOverHosts:
 def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
     """Return the figures of all variants but the baseline, metric by metric."""
     errors = _declare_errors(pool)
-    campaign_verdicts = {
+    host_comparisons = {
         host: [compare_with_baseline(c) for c in host.campaigns] for host in pool.hosts
     }
     judged: list[FigureOverHosts] = []
@@ -98,7 +98,7 @@ def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
         for variant in others:
             logs = {host: of[variant] for host, of in by_host.items() if of.get(variant)}
             error = errors.get(metric.measure)
-            judged.append(_judge_variant(variant, metric, logs, error, campaign_verdicts))
+            judged.append(_judge_variant(variant, metric, logs, error, host_comparisons))
     return judged
 
 
@@ -107,7 +107,7 @@ def _judge_variant(
     metric: Metric,
     logs: dict[Host, list[float]],
     error: float | None,
-    campaign_verdicts: dict[Host, list[Comparisons]],
+    host_comparisons: dict[Host, list[Comparisons]],
 ) -> FigureOverHosts:
     confidence = DESCRIPTIVE_CONFIDENCE if error is None else 1 - error
     kinds: dict[str, list[Sequence[float]]] = {}
@@ -120,13 +120,13 @@ def _judge_variant(
             HostFigure(
                 host=host,
                 ratio=compute_ratio(of_host, DESCRIPTIVE_CONFIDENCE),
-                verdicts=tuple(_find_verdict(c, variant, metric) for c in campaign_verdicts[host]),
+                verdicts=tuple(_find_verdict(c, variant, metric) for c in host_comparisons[host]),
             )
             for host, of_host in logs.items()
         ),
         mean=compute_mean_over_hosts(list(logs.values()), confidence) if len(logs) > 1 else None,
         is_judged=error is not None,
-        faults=_count_faults(variant, campaign_verdicts),
+        faults=_count_faults(variant, host_comparisons),
         kinds={
             kind: compute_mean_over_hosts(of_kind, DESCRIPTIVE_CONFIDENCE)
             for kind, of_kind in kinds.items()
