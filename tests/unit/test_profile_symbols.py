@@ -395,3 +395,30 @@ def test_a_file_that_ends_its_parser_has_no_names(
     module.parser.close()
     assert not found.resolve(maps, BASE + address + 1)[0].named
     assert "its symbols cannot be read" in found.notes[0]
+
+
+def test_both_readers_give_the_same_names() -> None:
+    """Of a library with many names for one address: what is captured where symbolic is missing must
+    not differ from what is captured elsewhere.
+    """
+    path = next(Path("/usr/lib").glob("*/libstdc++.so.6"), None)
+    if path is None:
+        pytest.skip("needs libstdc++: apt-get install libstdc++6")
+    answers = []
+    with path.open("rb") as file:
+        for name in PARSERS:
+            reader = Sandbox(f"dballoc.profile.symbols.{name}")
+            described = debug_files.describe_file(reader, file.fileno())
+            reader.call("make_table", [file.fileno()], False, described.names)
+            addresses = [address for _, _, address in described.segments[1:2]]
+            answers.append(
+                [
+                    [found[0] for found in reader.call("look_up", [], address + at, path.name)]
+                    for address in addresses
+                    for at in range(0x10000, 0x30000, 64)
+                ]
+            )
+            reader.close()
+    by_symbolic, plainly = answers
+    assert by_symbolic == plainly
+    assert sum(map(bool, plainly)) > 500

@@ -3,8 +3,7 @@ installed; run in a sandbox. The functions are those of
 :mod:`dballoc.profile.symbols.symbol_tables`, but for lines and inlined functions.
 
 pyelftools finds the tables. Symbols (elf(5), ``Elf64_Sym``) are 24 bytes: name, as an offset in the
-table of strings; info, the low four bits of which are the type, the others the binding; other;
-section; address; size.
+table of strings; info, the low four bits of which are the type; other; section; address; size.
 
 A table is kept as: magic, how many functions, bytes of names (8 bytes each, little-endian); the
 functions' addresses, by which they are sorted, counted from the file's base; their sizes; where
@@ -114,30 +113,29 @@ def _read_functions(elf: ELFFile) -> _Table:
         raise Unreadable("not an ELF file of 64 bits, little-endian")
     base = next((s["p_vaddr"] for s in elf.iter_segments("PT_LOAD")), 0)
     names = b""
-    best: dict[int, tuple[int, int, int]] = {}  # by address: rank, size, offset of the name
+    # By address: size, where the name begins. Of several names the first, as symbolic does.
+    functions: dict[int, tuple[int, int]] = {}
     for kind in _TABLES:
         for section in elf.iter_sections(kind):
             strings = elf.get_section(section["sh_link"]).data()
             if len(names) + len(strings) >= _MOST_NAMES:
                 raise Unreadable("its symbols have too many names")
-            for name, binding, address, size in _iterate_functions(section):
-                # A global name before a weak and a local one (STB_GLOBAL is 1, STB_LOCAL 0).
-                entry = (binding == 1, size, len(names) + name)
-                if name < len(strings) and address >= base and entry > best.get(address, (0, 0, 0)):
-                    best[address] = entry
+            for name, address, size in _iterate_functions(section):
+                if name < len(strings) and address >= base:
+                    functions.setdefault(address, (size, len(names) + name))
             names += strings + b"\0"
-    rows = sorted(best.items())
+    rows = sorted(functions.items())
     return _Table(
         starts=array("Q", (address - base for address, _ in rows)),
-        sizes=array("Q", (size for _, (_, size, _) in rows)),
-        offsets=array("Q", (offset for _, (*_, offset) in rows)),
+        sizes=array("Q", (size for _, (size, _) in rows)),
+        offsets=array("Q", (offset for _, (_, offset) in rows)),
         names=names,
     )
 
 
-def _iterate_functions(section: Section) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (offset of the name, binding, address, size) of the functions of a symbol table that
-    are in this file and have a size.
+def _iterate_functions(section: Section) -> Iterator[tuple[int, int, int]]:
+    """Yield (offset of the name, address, size) of the functions of a symbol table that are in this
+    file and have a size.
     """
     if section["sh_size"] > _MOST_SYMBOLS * _SYMBOL.size:
         raise Unreadable("it has too many symbols")
@@ -146,7 +144,7 @@ def _iterate_functions(section: Section) -> Iterator[tuple[int, int, int, int]]:
         data[: len(data) // _SYMBOL.size * _SYMBOL.size]
     ):
         if info & 15 in _FUNCTION_TYPES and index and address and size:
-            yield name, info >> 4, address, size
+            yield name, address, size
 
 
 SANDBOXED = {
