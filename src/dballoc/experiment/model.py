@@ -14,8 +14,10 @@ from pydantic import (
 )
 
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.durations_and_sizes import Duration, Size, parse_huge_page_size
+from dballoc.experiment.durations_and_sizes import parse_huge_page_size
+from dballoc.experiment.engine import Engine
 from dballoc.experiment.post import Post
+from dballoc.experiment.quantity_fields import Duration, Size
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
@@ -27,7 +29,6 @@ Text = Annotated[
     ),
 ]
 Options = dict[str, Text]
-Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 # Whether a page fault may wait for the kernel to make a huge page, and whether one size of them is
 # used (``inherit``: as the mode says): Documentation/admin-guide/mm/transhuge.rst.

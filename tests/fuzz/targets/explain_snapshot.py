@@ -17,11 +17,11 @@ from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.checklist.section import Bytes, Section
 from dballoc.explain.difference import compare_explanations
-from dballoc.explain.output import openmetrics, saved_snapshots
+from dballoc.explain.output import load_snapshots, openmetrics, saved_snapshots
 from dballoc.process_memory.process_usage import ProcessUsage
 
 OF = (
-    "dballoc.explain.output.saved_snapshots",
+    "dballoc.explain.output.load_snapshots",
     "dballoc.explain.checklist.section",
     "dballoc.readers",
 )
@@ -56,7 +56,7 @@ def fuzz(data: bytes) -> None:
         path = Path(home) / ("a.json.gz" if data[:2] == b"\x1f\x8b" else "a.json")
         path.write_bytes(data)
         try:
-            series = saved_snapshots.load_series(path)
+            series = load_snapshots.load_series(path)
         except UsageError as error:
             assert "\n" not in str(error), error
             return

@@ -3,6 +3,7 @@ allows.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
@@ -12,11 +13,13 @@ from rich.text import Text
 from dballoc.cli.explain_parts import checklist_output
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.difference import Difference
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.verdict import Level, Verdict
 from dballoc.explain.vsz_and_cpu import compute_cpu_share, describe_vsz_and_cpu
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
+
+if TYPE_CHECKING:
+    from dballoc.explain.difference import Difference
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "problem": ("✗", "red"),
@@ -140,7 +143,7 @@ def _format_cells(size: int, rss: int) -> tuple[str, str]:
     return mebibytes(size), f"{size / rss:.1%}"
 
 
-def print_difference(console: Console, difference: Difference) -> None:
+def print_difference(console: Console, difference: "Difference") -> None:
     """Print what grew between two snapshots; lines that did not change are left out."""
     console.print(Text(difference.sentence, style="bold"))
     console.print()

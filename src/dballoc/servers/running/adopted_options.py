@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from dballoc.catalogue import foreign_options
-from dballoc.experiment.model import Engine
+from dballoc.experiment.engine import Engine
 from dballoc.experiment.secret_names import hide_secrets, is_sensitive
 from dballoc.servers.private.command_line import EMPTY, bare, is_name, is_reserved, normal
 
