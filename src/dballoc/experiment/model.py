@@ -15,7 +15,6 @@ from pydantic import (
 
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
-from dballoc.experiment.engine import Engine
 from dballoc.experiment.post import Post
 from dballoc.experiment.quantity_fields import Duration, Size
 
@@ -29,6 +28,7 @@ Text = Annotated[
     ),
 ]
 Options = dict[str, Text]
+Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 # Whether a page fault may wait for the kernel to make a huge page, and whether one size of them is
 # used (``inherit``: as the mode says): Documentation/admin-guide/mm/transhuge.rst.
