@@ -14,7 +14,6 @@ from dballoc.cli.explain_parts.confirmed_server_changes import (
 )
 from dballoc.cli.explain_parts.explain_request import (
     Change,
-    Outputs,
     Request,
     Target,
     choose_change,
@@ -54,7 +53,7 @@ def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, ye
     if request.diff:
         _print_difference(request.diff, request.outputs.as_json)
     elif series := _load_series(request.saved) if request.saved else _read_server(request):
-        _output(series, request.outputs, quiet=request.watching.watch)
+        _output(series, request)
 
 
 def _load_series(path: Path) -> list[Explanation]:
@@ -107,10 +106,11 @@ def _open_probe(pid: int) -> "ProbedHeapReader":
     return ProbedHeapReader(pid)
 
 
-def _output(series: Sequence[Explanation], outputs: Outputs, quiet: bool) -> None:
+def _output(series: Sequence[Explanation], request: Request) -> None:
     """Print and write every form that is wanted; the table unless another form goes to standard
-    output, or ``quiet``.
+    output, or the snapshots were watched.
     """
+    outputs = request.outputs
     last = explanation.judge_series(series) if len(series) > 1 else series[-1]
     if outputs.save:
         saved_snapshots.save_snapshot(last, outputs.save)
@@ -122,8 +122,8 @@ def _output(series: Sequence[Explanation], outputs: Outputs, quiet: bool) -> Non
         from dballoc.explain.output import openmetrics
 
         say(openmetrics.render_openmetrics(last).removesuffix("\n"))
-    elif not quiet:
-        ledger_table.print_explanation(Console(), clean(last))
+    elif not request.watching.watch:
+        ledger_table.print_explanation(Console(), clean(last), request.view)
 
 
 def _write_page(series: Sequence[Explanation], path: Path) -> None:

@@ -15,6 +15,8 @@ def explain(
     with_checklist: flags.Procedure = False,
     event: flags.Event = None,
     account: flags.Account = None,
+    all_lines: flags.All = False,
+    sources: flags.Sources = False,
     as_json: flags.Json = False,
     as_metrics: flags.Openmetrics = False,
     html: flags.Html = None,
@@ -39,7 +41,13 @@ def explain(
     say what they do and ask first.
     """
     # Here: --help needs none of it.
-    from dballoc.cli.explain_parts.explain_request import Outputs, Request, Target, Watching
+    from dballoc.cli.explain_parts.explain_request import (
+        Outputs,
+        Request,
+        Target,
+        View,
+        Watching,
+    )
     from dballoc.cli.explain_parts.run_explain import run_explain
 
     target = Target(
@@ -47,6 +55,7 @@ def explain(
     )
     request = Request(
         target=target,
+        view=View(all_lines=all_lines, sources=sources),
         outputs=Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
         watching=Watching(watch=watch, every=every, span=span, cpu=cpu, save_series=save_series),
         with_checklist=with_checklist,
