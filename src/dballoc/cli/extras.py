@@ -20,8 +20,5 @@ MODULES = {
 
 def require_extra(extra: str, asker: str) -> None:
     """Raise UsageError if a module of an extra is missing. ``asker``: the command that needs it."""
-    missing = [module for module in MODULES[extra] if find_spec(module) is None]
-    if missing:
-        raise UsageError(
-            f"{asker} needs more packages ({', '.join(missing)}): pip install 'dballoc[{extra}]'"
-        )
+    if any(find_spec(module) is None for module in MODULES[extra]):
+        raise UsageError(f"{asker} needs more packages: pip install 'dballoc[{extra}]'")
