@@ -1,7 +1,7 @@
 """Which lines of a ledger fill a screen, and which ones are folded into one. Pure."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from dballoc.explain.attribution.ledger_line import Line
 
@@ -9,7 +9,8 @@ from dballoc.explain.attribution.ledger_line import Line
 SMALL = 0.01
 
 
-class Folded(NamedTuple):
+@dataclass(frozen=True)
+class Folded:
     """The lines to show, the largest first; of those that are folded how many, and their resident
     bytes.
     """
