@@ -13,6 +13,7 @@ from example_explanations import look
 from rich.console import Console
 
 from dballoc.cli.explain_parts import ledger_table
+from dballoc.cli.explain_parts.explain_request import View
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.checklist.section import Bytes, Section
@@ -62,7 +63,8 @@ def fuzz(data: bytes) -> None:
             return
     last = explanation.judge_series(series) if len(series) > 1 else series[-1]
     said = io.StringIO()
-    ledger_table.print_explanation(Console(file=said), last)
+    for view in (View(), View(all_lines=True, sources=True)):
+        ledger_table.print_explanation(Console(file=said), last, view)
     ledger_table.print_difference(Console(file=said), compare_explanations(series[0], last))
     said.write(
         openmetrics.render_openmetrics(last)
