@@ -302,6 +302,17 @@ def test_a_top_chunk_before_the_first(layout: Layout) -> None:
     assert "the top chunk lies before the first" in found.trouble[0]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
+@pytest.mark.parametrize("beside", range(1, 16))
+def test_a_top_chunk_beside_a_chunk(layout: Layout, beside: int) -> None:
+    """Where no chunk can begin: neither read for ever, nor taken for the heap's end."""
+    image = sound(layout)
+    [top] = image.words(ARENA + 0x30 + layout.top)
+    image.put(ARENA + 0x30 + layout.top, top + beside)
+    check(found := read(image), image)
+    assert f"a top chunk at {top + beside:#x}" in found.trouble[0]
+
+
 def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
     def fast(image: Image, layout: Layout) -> None:
         if layout.fast is not None:
