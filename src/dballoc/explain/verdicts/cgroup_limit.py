@@ -75,16 +75,16 @@ def _list_remedies(safe: SafePool | None, limits: Mapping[str, Any]) -> list[str
         f"raise the limit to about {with_unit(safe.needed_limit)} (in a pod: "
         "resources.limits.memory); it costs the node that memory"
     )
-    if safe.pool >= (1 + limits["safe_pool"]["used_margin"]) * safe.filled:
+    least = int((1 + limits["safe_pool"]["used_margin"]) * safe.filled)
+    if safe.pool >= least:
         kept = with_unit(safe.filled)
         return [
             f"SET GLOBAL innodb_buffer_pool_size = {safe.pool}; and in my.cnf: the pool uses {kept}"
             " and keeps it; it costs room to grow, and a moment's wait while it is resized",
             raised,
         ]
-    below = with_unit(safe.filled - safe.pool)
     return [
         raised,
-        f"no smaller pool without harm: the safe size is {below} below what the pool has in use "
-        "now; it costs reads from disk for those pages",
+        f"no smaller pool without harm: the safe size is {with_unit(least - safe.pool)} below what "
+        "the pool has in use and a margin; it costs reads from disk for those pages",
     ]

@@ -141,11 +141,12 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
         f"of {huge.read} small pages in them, {percent(huge.share, 0)} were never written",
         *([f"THP of this process: {case.evidence.thp}"] if case.evidence.thp else []),
     ]
-    remedies = [
-        *_list_settings(case, "remedies_huge"),
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart the server; it "
-        "costs every process of this host its huge pages that does not ask for them",
-    ]
+    remedies = _list_settings(case, "remedies_huge")
+    if case.evidence.thp.startswith("always"):
+        remedies.append(
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart the server; "
+            "it costs every process of this host its huge pages that does not ask for them"
+        )
     return Verdict(
         key="thp",
         level="problem",
@@ -184,7 +185,7 @@ def _advise_fewer_rows(figures: Mapping[str, int]) -> str:
     opened = f" (now {figures['open_tables']:,})" if "open_tables" in figures else ""
     return (
         f"else fewer rows, but more than are used: {tables} above Open_tables{opened}, {digests} "
-        "above SELECT COUNT(*) FROM performance_schema.events_statements_summary_by_digest; it "
+        "above the number of rows of performance_schema.events_statements_summary_by_digest; it "
         "costs a restart, and what does not fit any more is only counted as lost"
     )
 
