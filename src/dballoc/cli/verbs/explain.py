@@ -17,6 +17,7 @@ from dballoc.cli.explain_parts.confirmed_server_changes import (
 )
 from dballoc.cli.explain_parts.explain_request import (
     Change,
+    ListenFlags,
     Outputs,
     Request,
     Target,
@@ -59,6 +60,11 @@ def explain(
     span: flags.For = None,
     cpu: flags.Cpu = 1.0,
     save_series: flags.SaveSeries = None,
+    listen: flags.Listen = None,
+    tls_cert: flags.TlsCert = None,
+    tls_key: flags.TlsKey = None,
+    token_file: flags.TokenFile = None,
+    run_as: flags.RunAs = None,
     install: flags.InstallFunction = False,
     remove: flags.RemoveFunction = False,
     trim: flags.Trim = False,
@@ -78,6 +84,9 @@ def explain(
         target=target,
         outputs=Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
         watching=Watching(watch=watch, every=every, span=span, cpu=cpu, save_series=save_series),
+        listening=ListenFlags(
+            listen=listen, tls_cert=tls_cert, tls_key=tls_key, token_file=token_file, run_as=run_as
+        ),
         with_checklist=with_checklist,
         event=event,
         account=account,
@@ -93,7 +102,11 @@ def explain(
         change(_find_pid(target), credentials.find(login_path), yes)
         return
     refuse_conflicts(request)
-    if diff:
+    if listen is not None:
+        from dballoc.cli.explain_parts import serve_metrics  # here: few need a server
+
+        serve_metrics.serve_metrics(request, listen, _sample_heap)
+    elif diff:
         _print_difference(diff, as_json)
     elif series := saved_snapshots.load_series(saved) if saved else _read_server(request):
         _output(series, request.outputs, quiet=watch)
