@@ -123,6 +123,8 @@ class MetricsServer(socketserver.TCPServer):
 class _UnixServer(MetricsServer):
     """The same on a Unix socket, which its user and group may connect to."""
 
+    _bound = False
+
     @property
     def _family(self) -> socket.AddressFamily:
         return socket.AF_UNIX
@@ -137,6 +139,7 @@ class _UnixServer(MetricsServer):
         before = os.umask(0o117)
         try:
             self.socket.bind(self.address.path)
+            self._bound = True
         finally:
             os.umask(before)
         self.server_address = self.address.path  # type: ignore[assignment]
@@ -149,8 +152,10 @@ class _UnixServer(MetricsServer):
         super().server_close()
         # In a directory that only root may write, one that has given up root cannot; the next
         # exporter takes its place.
-        with contextlib.suppress(OSError):
-            os.unlink(self.address.path)
+        if self._bound:
+            self._bound = False
+            with contextlib.suppress(OSError):
+                os.unlink(self.address.path)
 
 
 def _remove_dead_socket(path: str) -> None:
@@ -208,9 +213,12 @@ class _Handler(BaseHTTPRequestHandler):
         yet when a connection is closed with data unread.
         """
         self.connection.shutdown(socket.SHUT_WR)
-        self.connection.settimeout(_DRAIN_SECONDS)
-        data_left = MOST_REQUEST
-        while data_left > 0 and (piece := self.connection.recv(1024)):
+        deadline, data_left = time.monotonic() + _DRAIN_SECONDS, MOST_REQUEST
+        while data_left > 0 and (seconds := deadline - time.monotonic()) > 0:
+            self.connection.settimeout(seconds)
+            piece = self.connection.recv(1024)
+            if not piece:
+                return
             data_left -= len(piece)
 
     def handle(self) -> None:
@@ -263,6 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
             if not piece:
                 raise _Refused(0)
             data += piece
+        if len(data) > MOST_REQUEST:
+            raise _Refused(431)
         return bytes(data)
 
     def _set_timeout(self, deadline: float) -> None:
@@ -277,6 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(code, _PLAIN, _REFUSALS[code] + "\n")
 
     def _send(self, status: int, content_type: str, text: str) -> None:
+        self.request_version = self.protocol_version  # an answer without headers is for HTTP/0.9
         body = text.encode("utf-8", "replace")
         self.send_response_only(status)
         for name, value in (

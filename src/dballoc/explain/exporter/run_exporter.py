@@ -71,7 +71,7 @@ def run_exporter(listening: Listening, cache: LookCache, say: Callable[[str], No
     }
     server = http_server.open_server(listening.address, service)
     try:
-        rights = _give_up_rights(user, listening.address)
+        rights = _give_up_rights(user)
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="accept")
         thread.start()
         try:
@@ -103,12 +103,10 @@ def _find_user(name: str) -> pwd.struct_passwd:
     return user
 
 
-def _give_up_rights(user: pwd.struct_passwd, address: ListenAddress) -> str:
+def _give_up_rights(user: pwd.struct_passwd) -> str:
     """Become the user, where this is root, and return in words what is left."""
     is_root = os.geteuid() == 0
     try:
-        if is_root and address.path:
-            os.chown(address.path, user.pw_uid, -1)
         kept = keep_capabilities.keep_capabilities(user.pw_uid, user.pw_gid, _NEEDED)
     except OSError as error:
         raise UsageError(
