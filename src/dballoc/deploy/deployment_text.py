@@ -5,15 +5,26 @@ import shlex
 from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import jinja2
 
 from dballoc.deploy import quoting
 from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
 
-Form = Literal["systemd", "mysqld_safe", "container"]
-FORMS: tuple[Form, ...] = ("systemd", "mysqld_safe", "container")
+Form = Literal[
+    "systemd",
+    "mysqld_safe",
+    "container",
+    "compose",
+    "statefulset",
+    "percona-operator",
+    "mariadb-operator",
+]
+FORMS: tuple[Form, ...] = get_args(Form)
+# What is printed unless a form is named, and those that run the server in a pod.
+DEFAULT_FORMS: tuple[Form, ...] = ("systemd", "mysqld_safe", "container")
+POD_FORMS: tuple[Form, ...] = ("statefulset", "percona-operator", "mariadb-operator")
 
 
 def render(
@@ -44,6 +55,7 @@ def render(
         "directory": directory,
         "lacking": [p for p, lacks in missing.items() if lacks],
         "forms": forms,
+        "in_pod": any(form in forms for form in POD_FORMS),
         "unit": "mariadb" if deployment.family == "mariadb" else "mysql",
         "directories": SAFE_DIRECTORIES,
         "steering": list(dict.fromkeys([*STEERING, *deployment.environment])),

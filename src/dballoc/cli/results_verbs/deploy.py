@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dballoc.cli.shared.safe_output import say
-from dballoc.deploy.deployment_text import FORMS, Form
+from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.errors import UsageError
 
 
@@ -21,11 +21,12 @@ def deploy(
         ),
     ] = None,
     form: Annotated[
-        Form | None, typer.Option(help="Print only this form; default: all three.")
+        Form | None,
+        typer.Option(help="Print only this form; default: systemd, mysqld_safe and container."),
     ] = None,
 ) -> None:
-    """Print how to run your own server with a variant: for systemd, mysqld_safe and containers,
-    with the traps of each.
+    """Print how to run your own server with a variant: for systemd, mysqld_safe, containers and
+    pods, with the traps of each.
 
     Nothing is changed.
     """
@@ -37,7 +38,7 @@ def deploy(
     missing = {path: not Path(path).exists() for path in deployed.libraries}
     say(
         deployment_text.render(
-            deployed, (form,) if form else FORMS, missing, directory
+            deployed, (form,) if form else DEFAULT_FORMS, missing, directory
         ).removesuffix("\n")
     )
 
