@@ -16,6 +16,8 @@ import pytest
 import yaml
 from example_results import facts, variant
 
+from dballoc.allocators import host_requirements
+from dballoc.allocators.host_requirements import Host
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import quoting
@@ -348,6 +350,17 @@ def test_a_library_that_is_not_here_is_said(
     text = render(of("jemalloc"), FORMS, {path: True}, directory)
     assert f"! Not on this machine: {path}: apt-get install libjemalloc2" in text
     assert "Not on this machine" not in render(of("jemalloc"), FORMS, {path: False}, directory)
+
+
+def test_a_machine_that_it_does_not_run_on_is_said(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb.deploy(directory, "google", "systemd")
+    assert "Not on this machine: LD_PRELOAD" not in capsys.readouterr().out
+    host = Host(page_size=4096, kernel="6.19.2")
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    verb.deploy(directory, "google", "systemd")
+    assert "! Not on this machine: LD_PRELOAD=" in capsys.readouterr().out
 
 
 def test_the_verb(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

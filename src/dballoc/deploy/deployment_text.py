@@ -28,9 +28,15 @@ POD_FORMS: tuple[Form, ...] = ("statefulset", "percona-operator", "mariadb-opera
 
 
 def render(
-    deployment: Deployment, forms: Collection[Form], missing: Mapping[str, bool], directory: Path
+    deployment: Deployment,
+    forms: Collection[Form],
+    missing: Mapping[str, bool],
+    directory: Path,
+    obstacle: str | None = None,
 ) -> str:
-    """Return the text. ``missing``: by library, whether this machine lacks it."""
+    """Return the text. ``missing``: by library, whether this machine lacks it; ``obstacle``: why
+    the variant would not run on this machine.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_read_template),
         trim_blocks=True,
@@ -54,6 +60,7 @@ def render(
         "r": deployment,
         "directory": directory,
         "lacking": [p for p, lacks in missing.items() if lacks],
+        "obstacle": obstacle,
         "forms": forms,
         "in_pod": any(form in forms for form in POD_FORMS),
         "unit": "mariadb" if deployment.family == "mariadb" else "mysql",
