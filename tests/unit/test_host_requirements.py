@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.host_requirements import Host
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
 from dballoc.cli.verbs import exec_ as exec_verb
+from dballoc.cli.verbs import verify as verify_verb
 from dballoc.errors import UsageError
 from dballoc.host.elf import elf_parser
-from dballoc.process_memory import host_obstacles
+from dballoc.process_memory import host_obstacles, identify_malloc
 from dballoc.servers.build import Build
 
 KIB = 1024
@@ -207,6 +209,25 @@ def test_exec_refuses_before_the_program_starts(
     with pytest.raises(UsageError, match="runs with pages of 4 KiB alone"):
         exec_verb.exec_([shutil.which("true")], exec_verb.ProbeKind.HEAP, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_verify_warns_of_a_malloc_that_will_crash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = identify_malloc.identify_malloc_in_use(os.getpid())
+    monkeypatch.setattr(
+        identify_malloc,
+        "identify_malloc_in_use",
+        lambda pid: replace(own, name="google-tcmalloc", version="2025-06-16"),
+    )
+    environment = b"GLIBC_TUNABLES=glibc.pthread.rseq=0\0"
+    monkeypatch.setattr(verify_verb.readers, "of_process", lambda path: environment)
+    for kernel in ("6.18.1", "6.19.1"):
+        host = Host(page_size=4 * KIB, kernel=kernel)
+        monkeypatch.setattr(host_requirements, "read_host", lambda host=host: host)
+        verify_verb.verify(os.getpid())
+        warned = "warning:  with rseq of its own" in capsys.readouterr().out
+        assert warned == (kernel == "6.19.1")
 
 
 # -- restartable sequences

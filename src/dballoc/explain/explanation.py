@@ -137,10 +137,7 @@ def explain(
     attributed = build_ledger(snapshot, labels, answers.statistics, sampled)
     attributed.notes.extend([*answers.notes, *sample_notes, *_list_namespace_notes(pid)])
     surroundings = _read_surroundings(pid)
-    room = AvailableMemory(
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        surroundings.cpus.memory if surroundings.cpus else None,
-    )
+    room = _measure_room(surroundings)
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
     sections = (
         [
@@ -268,6 +265,13 @@ def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
         return None, [str(error)]
     except pymysql.Error as error:
         return None, [f"the loadable function cannot be called: {error.args[-1]}"]
+
+
+def _measure_room(surroundings: Surroundings) -> AvailableMemory:
+    return AvailableMemory(
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        surroundings.cpus.memory if surroundings.cpus else None,
+    )
 
 
 def _read_surroundings(pid: int) -> Surroundings:

@@ -16,7 +16,6 @@ from dballoc.cli.explain_parts.confirmed_server_changes import (
     trim_heap,
 )
 from dballoc.cli.explain_parts.explain_request import (
-    Change,
     ListenFlags,
     Outputs,
     Request,
@@ -93,23 +92,27 @@ def explain(
         saved=saved,
         diff=diff,
     )
-    changes: dict[Change, bool] = {
-        install_function: install,
-        remove_function: remove,
-        trim_heap: trim,
-    }
-    if change := choose_change(request, changes):
+    wanted = {install_function: install, remove_function: remove, trim_heap: trim}
+    if change := choose_change(request, wanted):
         change(_find_pid(target), credentials.find(login_path), yes)
         return
     refuse_conflicts(request)
-    if listen is not None:
+    _answer(request)
+
+
+def _answer(request: Request) -> None:
+    """Do what is asked for, but changes to the server."""
+    if request.listening.listen is not None:
         from dballoc.cli.explain_parts import serve_metrics  # here: few need a server
 
-        serve_metrics.serve_metrics(request, listen, _sample_heap)
-    elif diff:
-        _print_difference(diff, as_json)
-    elif series := saved_snapshots.load_series(saved) if saved else _read_server(request):
-        _output(series, request.outputs, quiet=watch)
+        serve_metrics.serve_metrics(request, request.listening.listen, _sample_heap)
+        return
+    if request.diff:
+        _print_difference(request.diff, request.outputs.as_json)
+        return
+    saved = request.saved
+    if series := saved_snapshots.load_series(saved) if saved else _read_server(request):
+        _output(series, request.outputs, quiet=request.watching.watch)
 
 
 def _find_pid(target: Target) -> int:

@@ -276,10 +276,10 @@ class _Handler(BaseHTTPRequestHandler):
         return bytes(data)
 
     def _set_timeout(self, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
             raise _Refused(408)
-        self.connection.settimeout(left)
+        self.connection.settimeout(seconds)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer with a status and a fixed line: nothing of a request is echoed."""

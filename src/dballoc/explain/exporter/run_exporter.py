@@ -113,9 +113,9 @@ def _give_up_rights(user: pwd.struct_passwd) -> str:
             f"--run-as {user.pw_name}: rights cannot be given up here: {error.strerror or error}; "
             "start it as that user, with CAP_SYS_PTRACE alone"
         ) from None
-    who = user.pw_name if is_root else f"user {os.geteuid()}"
-    names = " and ".join(keep_capabilities.NAMES[number] for number in kept)
-    return f"as {who}, with {names or 'no rights'} and no way to more"
+    name = user.pw_name if is_root else f"user {os.geteuid()}"
+    rights = " and ".join(keep_capabilities.NAMES[number] for number in kept)
+    return f"as {name}, with {rights or 'no rights'} and no way to more"
 
 
 def _read_token(path: Path) -> bytes:

@@ -50,8 +50,8 @@ def _list_evidence(cgroup: CgroupMemory, bound: int, safe: SafePool | None) -> l
         f"lately, {with_unit(cgroup.inactive_file)}, comes on top"
     ]
     met = [
-        f"{what} {count(times, 'time')}"
-        for event, what in (("high", "memory.high"), ("max", "the limit"))
+        f"{limit} {count(times, 'time')}"
+        for event, limit in (("high", "memory.high"), ("max", "the limit"))
         if (times := cgroup.events.get(event, 0))
     ]
     if met:

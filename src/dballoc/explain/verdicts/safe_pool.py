@@ -70,12 +70,12 @@ def estimate_safe_pool(
     in_use = figures.get("threads_connected", 0) * bounds.connection
     sessions = max(0, bounds.compute_working(peak) - in_use)
     margin = int(shares["margin"] * cgroup.bound)
-    left = cgroup.bound - beside - sessions - margin
-    if left > configured:
-        left = configured + int((left - configured) / (1 + shares["overhead"]))
+    spare = cgroup.bound - beside - sessions - margin
+    if spare > configured:
+        spare = configured + int((spare - configured) / (1 + shares["overhead"]))
     chunk = figures.get("innodb_buffer_pool_chunk_size", 0) or _CHUNK
     return SafePool(
-        pool=max(0, left) // chunk * chunk,
+        pool=max(0, spare) // chunk * chunk,
         configured=configured,
         filled=filled,
         limit=cgroup.bound,

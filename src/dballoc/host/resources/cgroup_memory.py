@@ -6,6 +6,7 @@ Documentation/accounting/psi.rst.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from dballoc.host.resources import cgroup_tree, process_limits
 from dballoc.host.resources.cgroup_tree import Group
 
 # The lines of memory.pressure, and the fields of each, that are read: percent of the time.
+_PER_CENT = re.compile(r"[0-9]{1,8}\.[0-9]{1,4}")
 _PRESSURES, _WINDOWS = ("some", "full"), ("avg10", "avg60", "avg300")
 
 
@@ -111,7 +113,12 @@ def parse_pressure(text: str) -> dict[str, float]:
         if kind not in _PRESSURES:
             continue
         for name, _, number in (item.partition("=") for item in fields):
-            whole, _, fraction = number.partition(".")
-            if name in _WINDOWS and whole.isdecimal() and fraction.isdecimal() and len(number) < 12:
+            integer, _, fraction = number.partition(".")
+            if (
+                name in _WINDOWS
+                and integer.isdecimal()
+                and fraction.isdecimal()
+                and len(number) < 12
+            ):
                 values[f"{kind} {name}"] = float(number)
     return values
