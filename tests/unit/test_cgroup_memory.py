@@ -103,7 +103,8 @@ def test_a_container_beside_ours_is_read_in_its_own_root(tmp_path: Path) -> None
     """A sidecar sees the server's group as ``/../…``; the server's own /sys/fs/cgroup is it."""
     proc = tree(tmp_path / "proc", {"7/cgroup": "0::/../cri-0123.scope"})
     values = v2_group(str(800 * MIB), "max", 300 * MIB, 100 * MIB)
-    tree(proc / "7/root/sys/fs/cgroup", {"cpu.max": "50000 100000", **values})
+    files = {"cpu.max": "50000 100000", "cgroup.procs": "3\n7\n9", **values}
+    inside = tree(proc / "7/root/sys/fs/cgroup", files)
     (proc / "7/task" / str(os.getpid())).mkdir(parents=True)
     ours = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "memory.max": "1"})
     read = cgroup_memory.read_cgroup_memory(7, proc, ours)
@@ -111,11 +112,15 @@ def test_a_container_beside_ours_is_read_in_its_own_root(tmp_path: Path) -> None
     assert (read.limit, read.working_set) == (800 * MIB, 200 * MIB)
     limits = process_limits.read_limits(7, proc, ours)
     assert (limits.quota, limits.memory) == (0.5, 800 * MIB)
+    # What is mounted there may be another group's, as the machine's for a process without one.
+    (inside / "cgroup.procs").write_text("3\n77\n")
+    assert cgroup_memory.read_cgroup_memory(7, proc, ours) is None
+    assert process_limits.read_limits(7, proc, ours).memory is None
 
 
 def test_a_link_in_a_hostile_root_leads_nowhere_else(tmp_path: Path) -> None:
     proc = tree(tmp_path / "proc", {"7/cgroup": "0::/../x"})
-    outside = tree(tmp_path / "outside", v2_group("1", "1", 1, 0))
+    outside = tree(tmp_path / "outside", {"cgroup.procs": "7", **v2_group("1", "1", 1, 0)})
     inside = proc / "7/root/sys/fs"
     inside.mkdir(parents=True)
     (inside / "cgroup").symlink_to(outside)

@@ -16,6 +16,7 @@ from dballoc.cli.explain_parts.confirmed_server_changes import (
     trim_heap,
 )
 from dballoc.cli.explain_parts.explain_request import (
+    Change,
     ListenFlags,
     Outputs,
     Request,
@@ -37,6 +38,9 @@ from dballoc.servers.running import credentials
 
 if TYPE_CHECKING:
     from dballoc.profile.heap.live_heap import ProbedHeapReader
+
+
+_CHANGES: tuple[Change, ...] = (install_function, remove_function, trim_heap)
 
 
 def explain(
@@ -92,8 +96,8 @@ def explain(
         saved=saved,
         diff=diff,
     )
-    wanted = {install_function: install, remove_function: remove, trim_heap: trim}
-    if change := choose_change(request, wanted):
+    changes = (install, remove, trim)
+    if change := choose_change(request, dict(zip(_CHANGES, changes, strict=True))):
         change(_find_pid(target), credentials.find(login_path), yes)
         return
     refuse_conflicts(request)

@@ -48,7 +48,8 @@ def list_groups(pid: int, controller: str, proc: Path = PROC, root: Path = ROOT)
     """List a process's group of a controller and those above it, as far as they are visible.
 
     A process in a cgroup namespace beside ours (another container of the pod) has none that is;
-    then the root of its own view, which is its group. OSError if the process is gone.
+    then the root of its own view, if it says that the process is in there. OSError if the process
+    is gone.
     """
     paths = parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     groups = [Group(path) for path in iterate_groups(paths, controller, root)]
@@ -56,7 +57,8 @@ def list_groups(pid: int, controller: str, proc: Path = PROC, root: Path = ROOT)
     if ".." not in path.parts:
         return groups[:_MOST_GROUPS]
     top = ROOT / controller if controller in paths else ROOT
-    return [Group(top, proc / str(pid) / "root")]
+    group = Group(top, proc / str(pid) / "root")
+    return [group] if str(pid) in group.read("cgroup.procs").split() else []
 
 
 def parse_groups(text: str) -> dict[str, str]:
