@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -243,6 +245,50 @@ def test_the_key_cache_keeps_what_is_in_use(confined: Confined) -> None:
 def test_a_young_server_gets_no_advice_on_caches(look: dict[str, Any]) -> None:
     verdict = find_verdict(look, "cache")
     assert verdict is None or verdict["remedies"] == []
+
+
+READ = """
+import sys
+from dballoc.host.resources import cgroup_memory, process_limits
+pid = int(sys.argv[1])
+print(cgroup_memory.read_cgroup_memory(pid).limit, process_limits.read_limits(pid).memory)
+"""
+
+
+def test_the_group_of_a_container_beside_ours(needs_root: None) -> None:
+    """Two containers of a pod, each in a cgroup namespace of its own and with its own mount."""
+    groups = []
+    try:
+        for limit in (300 * MIB, 200 * MIB):
+            groups.append(cgroup.create_memory_cgroup(NoCustody(), limit))  # type: ignore[arg-type]
+    except UsageError as error:
+        pytest.skip(f"needs a memory cgroup: {error}")
+    # As container runtimes do: nothing of the host's own mount is left below it.
+    mount = "mount -t tmpfs none /sys/fs/cgroup && " + (
+        "mount -t cgroup2 none /sys/fs/cgroup"
+        if groups[0].version == 2
+        else "mkdir /sys/fs/cgroup/memory && mount -t cgroup -o memory none /sys/fs/cgroup/memory"
+    )
+
+    def start(group: cgroup.MemoryCgroup, *command: str) -> "subprocess.Popen[str]":
+        script = f'echo $$ > {group.procs}; exec unshare --cgroup --mount sh -c \'{mount} && exec "$0" "$@"\' "$@"'
+        return subprocess.Popen(
+            ["sh", "-c", script, "sh", *command], stdout=subprocess.PIPE, text=True
+        )
+
+    server = start(groups[0], "sh", "-c", "echo ready; exec sleep 1000")
+    try:
+        assert server.stdout
+        assert server.stdout.readline() == "ready\n"
+        sidecar = start(groups[1], sys.executable, "-c", READ, str(server.pid))
+        text, _ = sidecar.communicate(timeout=60)
+        assert text == f"{300 * MIB} {300 * MIB}\n"
+    finally:
+        server.kill()
+        server.communicate()
+        for group in groups:
+            wait_until(lambda group=group: not Path(group.procs).read_text())
+            group.remove()
 
 
 def test_sessions_may_keep_what_they_have(confined: Confined) -> None:
