@@ -193,6 +193,17 @@ def test_a_server_that_ends_is_not_shown_as_it_was(clock: Clock) -> None:
     assert cache.serve().explanation
 
 
+def test_a_look_that_breaks_is_not_tried_more_often(clock: Clock) -> None:
+    cache = make_cache(clock, iter([ZeroDivisionError(), look(taken=1e9)]), cost=0.2)
+    with pytest.raises(ZeroDivisionError):
+        cache.serve()
+    for _ in range(10):
+        clock.now += 1
+        assert cache.serve().failures == 1
+    clock.now += 20
+    assert cache.serve().explanation
+
+
 def test_verdicts_are_over_all_looks_at_one_process(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

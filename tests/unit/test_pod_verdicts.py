@@ -49,7 +49,8 @@ def judge(key: str, sizes: dict[str, float] | None = None, **evidence: Any) -> V
         (cgroup(500 * MIB), "fine", "Within its cgroup: working set 500 MiB of 1.00 GiB"),
         (cgroup(850 * MIB), "notice", "not far"),
         (cgroup(950 * MIB), "problem", "limit is near: working set 950 MiB of 1.00 GiB"),
-        (cgroup(500 * MIB, events={"oom_kill": 2}), "problem", "has killed 2 processes"),
+        (cgroup(500 * MIB, events={"oom_kill": 2}), "notice", "has killed 2 processes"),
+        (cgroup(850 * MIB, events={"oom_kill": 1}), "problem", "has killed 1 process of"),
         (cgroup(500 * MIB, pressure={"full avg60": 4.5}), "problem", "Slowed down for memory"),
         (cgroup(480 * MIB, high=500 * MIB), "problem", "working set 480 MiB of 500 MiB"),
     ],
@@ -136,6 +137,7 @@ def test_a_pool_with_room_to_spare_may_shrink_to_the_safe_size() -> None:
     # 100 MiB of the pool are in use; 400 of the working set are something else.
     verdict = judge("limit", cgroup=cgroup(500 * MIB, events={"oom_kill": 1}), figures=figures)
     assert verdict
+    assert verdict.level == "notice"
     [shrink, raised] = verdict.remedies
     size = int(shrink.split(" = ")[1].split(";")[0])
     assert 1.05 * 100 * MIB <= size < 900 * MIB

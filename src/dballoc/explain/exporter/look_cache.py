@@ -12,6 +12,9 @@ from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.watch import Pace, compute_pause, read_start_time, thin_series
 
+# How many are kept for the verdicts on growth; some tens of KB each.
+_MOST_LOOKS = 256
+
 # Takes a look at the process with this PID.
 Look = Callable[[int], Explanation]
 
@@ -68,15 +71,23 @@ class LookCache:
         try:
             reading = self._explain()
             within = reading.within
-            self._series = thin_series([*self._series, reading])
+            self._series = thin_series([*self._series, reading], _MOST_LOOKS)
             self._explanation, self._reason = explanation.judge_series(self._series), ""
             self._looks += 1
         except (Failure, UsageError) as error:
-            self._explanation, self._reason, self._series = None, str(error), []
-            self._failures += 1
-        self._cost = time.process_time() - cpu + within
-        self._pause = compute_pause(self._pace.every, self._cost, self._pace.share)
-        self._taken = began
+            self._forget(str(error))
+        except Exception:
+            self._forget("the look failed")
+            raise
+        finally:
+            # Of a look that fails, too: it must not be tried more often than one that does not.
+            self._cost = time.process_time() - cpu + within
+            self._pause = compute_pause(self._pace.every, self._cost, self._pace.share)
+            self._taken = began
+
+    def _forget(self, reason: str) -> None:
+        self._explanation, self._reason, self._series = None, reason, []
+        self._failures += 1
 
     def _explain(self) -> Explanation:
         pid = self._find_pid()

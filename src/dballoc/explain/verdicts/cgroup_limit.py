@@ -34,7 +34,10 @@ def _judge_level(cgroup: CgroupMemory, bound: int, limits: Mapping[str, Any]) ->
     sizes = f"working set {with_unit(cgroup.working_set)} of {with_unit(bound)}"
     if kills := cgroup.events.get("oom_kill", 0):
         killed = count(kills, "process", "processes")
-        return "problem", f"The kernel has killed {killed} of this cgroup for memory; {sizes} now"
+        return (
+            "problem" if share >= limits["watch"] else "notice",
+            f"The kernel has killed {killed} of this cgroup for memory; {sizes} now",
+        )
     if cgroup.pressure.get(_FULL, 0.0) >= limits["pressure"]:
         return "problem", f"Slowed down for memory: {sizes} of the cgroup"
     if share >= limits["near"]:
