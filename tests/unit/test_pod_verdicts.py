@@ -149,7 +149,8 @@ def test_a_pool_with_room_to_spare_may_shrink_to_the_safe_size() -> None:
     [
         ("glibc", 64, Limits(64, 4.0, None), ["for 64 CPUs, the server may use 4: up to 512 arenas", "MALLOC_ARENA_MAX=32 ", "16 arenas now, with 9.00 MiB free"]),
         ("glibc", 64, Limits(4, None, None), ["up to 512 arenas"]),
-        ("jemalloc", 64, Limits(64, 3.5, None), ["up to 256 arenas", "narenas:16 "]),
+        ("jemalloc", 64, Limits(64, 3.5, None), ["up to 256 arenas", "narenas:16 in MALLOC_CONF, beside"]),
+        ("google-tcmalloc", 64, Limits(64, 4.0, None), ["up to 64 caches of CPUs", "a CPU set of 4 CPUs"]),
         # It counts the CPUs of its affinity, which a CPU set narrows.
         ("jemalloc", 64, Limits(4, None, None), []),
         ("glibc", 8, Limits(8, 6.0, None), []),

@@ -30,15 +30,12 @@ def judge_arenas(case: Case) -> Verdict | None:
         evidence.append(f"{count(now.arenas, 'arena')} now, with {with_unit(held)} free{worst}")
     evidence.append("a CPU limit hides no CPUs from malloc")
     bloated = now.arenas > fitting and case.exceeds(held, "held")
-    setting = sizing["setting"].format(count=fitting)
+    advice = sizing["advice"].format(count=fitting, cpus=count(allowed, "CPU"))
     return Verdict(
         key="arenas",
         level="problem" if bloated else "notice",
         headline=f"{case.ledger.malloc} sized itself for {counted} CPUs, the server may use "
         f"{allowed}: up to {most} {sizing['of']}",
         evidence=evidence,
-        remedies=[
-            f"{setting} for the server: what it would choose on {count(allowed, 'CPU')}; "
-            f"it costs a restart, and waits where more threads allocate at once"
-        ],
+        remedies=[f"{advice}; it costs {sizing['costs']}"],
     )
