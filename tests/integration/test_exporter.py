@@ -49,11 +49,17 @@ class Exporter:
     """A running ``dballoc explain --listen``."""
 
     def __init__(self, run_cli: Cli, *flags: str, prefix: tuple[str, ...] = ()) -> None:
-        self.port = find_free_port()
-        self.process = run_cli.start(
-            "explain", "--listen", f"127.0.0.1:{self.port}", *flags, prefix=prefix
-        )
-        wait_until(lambda: self.process.poll() is not None or self.answers())
+        while True:
+            self.port = find_free_port()
+            self.process = run_cli.start(
+                "explain", "--listen", f"127.0.0.1:{self.port}", *flags, prefix=prefix
+            )
+            wait_until(lambda: self.process.poll() is not None or self.answers())
+            if self.process.poll() is None:
+                return
+            # Somebody else may have taken the port in the meantime; nothing else is put up with.
+            _, errors = self.process.communicate()
+            assert "Address already in use" in errors, errors
 
     def answers(self) -> bool:
         try:

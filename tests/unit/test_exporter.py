@@ -76,9 +76,14 @@ def test_any_text_is_an_address_or_refused(text: str) -> None:
 
 def test_names_of_loopback_and_no_others_are_answered_there() -> None:
     admission = make_admission(parse_listen_address("127.0.0.2:9109"), b"")
-    for host in ("localhost:9109", "127.0.0.1:9109", "127.0.0.2:9109", "[::1]:9109", "LOCALHOST:9109"):  # fmt: skip
+    # Through kubectl port-forward or ssh -L the port is another one.
+    for host in ("localhost:9109", "127.0.0.1:1", "127.0.0.2:9109", "[::1]:9109", "LOCALHOST"):
         assert admission.refuse([host], []) == 0
-    for hosts in ([], ["localhost"], ["evil:9109"], ["localhost:9109"] * 2, ["localhost:9109.evil"]):  # fmt: skip
+    for hosts in (
+        [], [""], ["evil:9109"], ["localhost:9109"] * 2, ["localhost:9109.evil"], ["127.0.0.3"],
+        ["localhost.evil"], ["evil.localhost:9109"], ["localhost:"], ["localhost@evil"], ["[::2]"],
+        ["localhost:9109\n"], ["local\u212aost"],
+    ):  # fmt: skip
         assert admission.refuse(hosts, []) == 421
 
 

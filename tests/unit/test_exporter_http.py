@@ -23,7 +23,7 @@ from dballoc.explain.exporter.http_server import MetricsServer, Service, open_se
 from dballoc.explain.exporter.listen_address import Admission, ListenAddress
 
 TEXT = "dballoc_up 1\n# EOF\n"
-LOCAL = Admission(hosts=frozenset({"localhost", "127.0.0.1:9109"}), token=b"")
+LOCAL = Admission(names=frozenset({"localhost", "127.0.0.1"}), token=b"")
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -242,7 +242,7 @@ def test_a_look_that_fails_is_said_and_the_next_one_is_taken(serve: Callable[...
     ],
 )
 def test_a_token(serve: Callable[..., Running], sent: bytes, wanted: int) -> None:
-    running = serve(admission=Admission(hosts=None, token=b"a-long-token-0123"))
+    running = serve(admission=Admission(names=None, token=b"a-long-token-0123"))
     answer = running.ask(b"GET /metrics HTTP/1.1\r\nHost: any\r\n" + sent + b"\r\n")
     assert status(answer) == wanted
     assert (b"WWW-Authenticate: Bearer" in answer) == (wanted == 401)
@@ -293,7 +293,7 @@ def test_a_unix_socket_is_its_users_and_leaves_nothing(
     serve: Callable[..., Running], tmp_path: Path
 ) -> None:
     path = tmp_path / "s"
-    running = serve(ListenAddress(path=str(path)), admission=Admission(hosts=None, token=b""))
+    running = serve(ListenAddress(path=str(path)), admission=Admission(names=None, token=b""))
     assert path.stat().st_mode & 0o777 == 0o660
     assert status(running.ask(GOOD)) == 200
     with pytest.raises(UsageError, match="somebody listens there already"):
@@ -308,7 +308,7 @@ def test_a_socket_of_a_killed_exporter_is_replaced_and_no_other_file(
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    running = serve(ListenAddress(path=str(path)), admission=Admission(hosts=None, token=b""))
+    running = serve(ListenAddress(path=str(path)), admission=Admission(names=None, token=b""))
     assert status(running.ask(GOOD)) == 200
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="no socket"):

@@ -2,6 +2,7 @@
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ _UNIX = "unix:"
 # sun_path of unix(7), with its NUL.
 _LONGEST_PATH = 107
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+# A name and a port (RFC 9110, 7.2).
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?")
 _EXAMPLE = "write 127.0.0.1:9109, [::1]:9109 or unix:/run/dballoc-exporter/socket"
 
 
@@ -60,11 +63,12 @@ def parse_listen_address(text: str) -> ListenAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """Who may ask. ``hosts``: the values of the Host header that are answered, None for any;
-    ``token``: what must follow ``Bearer`` in the Authorization header, empty for nothing.
+    """Who may ask. ``names``: the names in the Host header that are answered, whatever the port
+    (``kubectl port-forward`` and ``ssh -L`` have another), None for any; ``token``: what must
+    follow ``Bearer`` in the Authorization header, empty for nothing.
     """
 
-    hosts: frozenset[str] | None
+    names: frozenset[str] | None
     token: bytes
 
     def refuse(self, hosts: Sequence[str], authorizations: Sequence[str]) -> int:
@@ -73,14 +77,16 @@ class Admission:
         A page that somebody looks at may ask us in that browser's name once its own name leads to
         127.0.0.1 (DNS rebinding). The browser then sends that page's name as Host.
         """
-        if self.hosts is not None and [host.lower() for host in hosts[:2]] not in [
-            [host] for host in self.hosts
-        ]:
+        if self.names is not None and not self._is_local_name(hosts):
             return 421
         if not self.token:
             return 0
         sent = authorizations[0].encode("latin-1", "replace") if len(authorizations) == 1 else b""
         return 0 if hmac.compare_digest(sent, b"Bearer " + self.token) else 401
+
+    def _is_local_name(self, hosts: Sequence[str]) -> bool:
+        match = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+        return match is not None and match[1] in (self.names or ())
 
 
 def make_admission(address: ListenAddress, token: bytes) -> Admission:
@@ -88,7 +94,6 @@ def make_admission(address: ListenAddress, token: bytes) -> Admission:
     socket, and elsewhere only those who know the token are answered, which no page does.
     """
     if address.path or not address.is_local:
-        return Admission(hosts=None, token=token)
-    names = {f"{name}:{address.port}" for name in _LOCAL_NAMES} | {address.authority}
-    names |= set(_LOCAL_NAMES) if address.port == 80 else set()
-    return Admission(hosts=frozenset(names), token=token)
+        return Admission(names=None, token=token)
+    own = address.authority.rpartition(":")[0]
+    return Admission(names=frozenset((*_LOCAL_NAMES, own)), token=token)
