@@ -145,10 +145,11 @@ def test_no_token_file_is_one_line(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test says so, and what was said meanwhile."""
 
     def __init__(self) -> None:
         self.now = self.cpu = 100.0
+        self.lines: list[str] = []
 
 
 @pytest.fixture
@@ -169,7 +170,7 @@ def make_cache(clock: Clock, looks: Iterator[Explanation | Exception], cost: flo
             raise reading
         return reading
 
-    return LookCache(lambda: 7, take, Pace(every=5, span=None, share=0.01))
+    return LookCache(lambda: 7, take, Pace(every=5, span=None, share=0.01), clock.lines.append)
 
 
 def test_looks_take_no_more_than_their_share_however_often_they_are_asked_for(
@@ -188,14 +189,23 @@ def test_looks_take_no_more_than_their_share_however_often_they_are_asked_for(
 
 
 def test_a_server_that_ends_is_not_shown_as_it_was(clock: Clock) -> None:
-    looks = iter([look(taken=1e9), Failure("process 7 has ended"), look(taken=1e9 + 20)])
+    ended = Failure("process 7 has ended")
+    looks = iter([look(taken=1e9), ended, ended, look(taken=1e9 + 20)])
     cache = make_cache(clock, looks, cost=0.01)
     assert cache.serve().explanation
     clock.now += 6
     gone = cache.serve()
     assert (gone.explanation, gone.reason, gone.failures) == (None, "process 7 has ended", 1)
     clock.now += 6
+    assert not cache.serve().explanation
+    clock.now += 6
     assert cache.serve().explanation
+    # Each change is said once, whatever is asked in between.
+    assert clock.lines == [
+        "looking at process 7",
+        "nothing to look at: process 7 has ended",
+        "looking at process 7",
+    ]
 
 
 def test_a_look_that_breaks_is_not_tried_more_often(clock: Clock) -> None:
@@ -236,7 +246,7 @@ def test_who_asks_during_a_look_gets_that_look() -> None:
         assert go_on.wait(60)
         return look(taken=1e9)
 
-    cache = LookCache(os.getpid, take, Pace(every=1e6, span=None, share=1))
+    cache = LookCache(os.getpid, take, Pace(every=1e6, span=None, share=1), print)
     served: list[ServedLook] = []
     threads = [threading.Thread(target=lambda: served.append(cache.serve())) for _ in range(4)]
     for thread in threads:

@@ -41,7 +41,8 @@ def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
     def look(pid: int) -> Explanation:
         return explanation.explain(pid, login, sample=sample)
 
-    run_exporter(listening, LookCache(lambda: _find_pid(request.target), look, pace), _say)
+    cache = LookCache(lambda: _find_pid(request.target), look, pace, _say)
+    run_exporter(listening, cache, _say)
 
 
 def _find_pid(target: Target) -> int:

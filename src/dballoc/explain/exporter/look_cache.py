@@ -37,11 +37,14 @@ class ServedLook:
 
 class LookCache:
     """``find_pid`` is asked before every look, so that a server that was restarted is found again;
-    ``look`` takes it. The verdicts of a look are those over all looks since the server started.
+    ``look`` takes it; ``say`` is told, in a line, when there is no server any more, and when there
+    is one again. The verdicts of a look are those over all looks since the server started.
     """
 
-    def __init__(self, find_pid: Callable[[], int], look: Look, pace: Pace) -> None:
-        self._find_pid, self._look, self._pace = find_pid, look, pace
+    def __init__(
+        self, find_pid: Callable[[], int], look: Look, pace: Pace, say: Callable[[str], None]
+    ) -> None:
+        self._find_pid, self._look, self._pace, self._say = find_pid, look, pace, say
         self._lock = threading.Lock()
         self._process = (0, "")
         self._series: list[Explanation] = []
@@ -72,8 +75,11 @@ class LookCache:
             reading = self._explain()
             within = reading.within
             self._series = thin_series([*self._series, reading], _MOST_LOOKS)
-            self._explanation, self._reason = explanation.judge_series(self._series), ""
+            self._explanation = explanation.judge_series(self._series)
             self._looks += 1
+            if self._reason:
+                self._say(f"looking at process {self._process[0]}")
+            self._reason = ""
         except (Failure, UsageError) as error:
             self._forget(str(error))
         except Exception:
@@ -86,6 +92,8 @@ class LookCache:
             self._taken = began
 
     def _forget(self, reason: str) -> None:
+        if reason != self._reason:
+            self._say(f"nothing to look at: {reason}")
         self._explanation, self._reason, self._series = None, reason, []
         self._failures += 1
 

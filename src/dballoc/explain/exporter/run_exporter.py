@@ -151,6 +151,7 @@ def _load_tls(listening: Listening) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:
         reason = readers.reason(error)
         raise UsageError(
-            f"--tls-cert {listening.tls_cert}, --tls-key {listening.tls_key}: {reason}"
+            f"--tls-cert {listening.tls_cert}, --tls-key {listening.tls_key}: {reason}; give a "
+            "certificate and its own key as PEM, the key without a passphrase"
         ) from None
     return context
