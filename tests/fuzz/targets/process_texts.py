@@ -4,13 +4,14 @@ name and its arguments.
 
 from dballoc.host import process_root
 from dballoc.host.process_environment import parse_environment
-from dballoc.host.resources import process_limits
+from dballoc.host.resources import cgroup_memory, cgroup_tree
 from dballoc.measure import process_sampler
 
 OF = (
     "dballoc.measure.process_sampler",
     "dballoc.host.process_root",
-    "dballoc.host.resources.process_limits",
+    "dballoc.host.resources.cgroup_memory",
+    "dballoc.host.resources.cgroup_tree",
     "dballoc.host.process_environment",
 )
 PRIVILEGED = True
@@ -48,5 +49,7 @@ def fuzz(data: bytes) -> None:
     process_sampler._parse_switches(data)
     process_root.map_uid(text, 1000)
     process_root.parse_listening_sockets(text, {"27653"})
-    process_limits._parse_groups(text)
+    cgroup_tree.parse_groups(text)
+    cgroup_tree.parse_flat_keyed(text)
+    cgroup_memory.parse_pressure(text)
     parse_environment(data, "replace")

@@ -28,6 +28,11 @@ def explain(
     span: flags.For = None,
     cpu: flags.Cpu = 1.0,
     save_series: flags.SaveSeries = None,
+    listen: flags.Listen = None,
+    tls_cert: flags.TlsCert = None,
+    tls_key: flags.TlsKey = None,
+    token_file: flags.TokenFile = None,
+    run_as: flags.RunAs = None,
     install: flags.InstallFunction = False,
     remove: flags.RemoveFunction = False,
     trim: flags.Trim = False,
@@ -42,6 +47,7 @@ def explain(
     """
     # Here: --help needs none of it.
     from dballoc.cli.explain_parts.explain_request import (
+        ListenFlags,
         Outputs,
         Request,
         Target,
@@ -58,6 +64,9 @@ def explain(
         view=View(all_lines=all_lines, sources=sources),
         outputs=Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
         watching=Watching(watch=watch, every=every, span=span, cpu=cpu, save_series=save_series),
+        listening=ListenFlags(
+            listen=listen, tls_cert=tls_cert, tls_key=tls_key, token_file=token_file, run_as=run_as
+        ),
         with_checklist=with_checklist,
         event=event,
         account=account,
