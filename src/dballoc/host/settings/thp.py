@@ -119,7 +119,9 @@ def list_unusual_sizes(host: Settings) -> dict[str, str]:
 
 
 def _find_file_of_mapped_size() -> str:
-    """Return the switch of the size that an entry of the page table maps at once, 2 MiB on x86."""
+    """Return the switch of the size that an entry of the page table maps at once, 2 MiB with
+    pages of 4 KiB.
+    """
     directory = os.path.dirname(HOST_SETTINGS[SETTING].path)
     try:
         size = int(readers.text_of_process(f"{directory}/hpage_pmd_size"))
