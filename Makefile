@@ -37,8 +37,8 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo setup test test-all fuzz fuzz-native lint format docs lock clean
-.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz
+.PHONY: help demo setup test test-all test-aarch64 fuzz fuzz-native lint format docs lock clean
+.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +52,18 @@ test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tes
 	$(call run-tests,not slow)
 	$(if $(filter 0,$(shell id -u)),tools/run-unprivileged $(python) -m pytest -p no:cacheprovider -n $(workers) --dist loadfile -m 'unprivileged and not slow' $(call marked,unprivileged) $(ARGS) || [ $$? = 5 ])
 
-test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
+test-all: packages-test packages-fetch setup $(stamps)/requirements-dev test-aarch64 ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))
+
+# Where this machine is one there is nothing to emulate: the native tests run as they are.
+test-aarch64: packages-aarch64 setup $(stamps)/requirements-dev ## Run the native tests for aarch64, emulated
+ifneq ($(shell uname -m),aarch64)
+	@rm -rf build/aarch64/meson
+	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup --cross-file tools/aarch64.ini build/aarch64/meson >/dev/null
+	@PATH="$(CURDIR)/$(bin):$$PATH" ninja --quiet -C build/aarch64/meson
+	$(python) tools/aarch64-root programs build/aarch64/root
+	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native $(ARGS)
+endif
 
 fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one
 	@nice $(python) tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
@@ -103,6 +113,9 @@ packages-lint:
 
 packages-fuzz:
 	@tools/install-packages run fuzz
+
+packages-aarch64:
+	@tools/install-packages run aarch64
 
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

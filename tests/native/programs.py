@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine import MACHINE
+
 from dballoc.errors import Failure, UsageError
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.probe_client import Probe
@@ -39,7 +41,7 @@ def compiled(name: str, directory: Path, *flags: object) -> Path:
     """``NAME.c`` as a program in that directory."""
     target = directory / name
     usual = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run(["cc", *usual, "-o", target, HERE / f"{name}.c", *map(str, flags)], check=True)
+    MACHINE.compile("cc", target, *usual, HERE / f"{name}.c", *flags)
     return target
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine import MACHINE
 from programs import starting, wait_for_probe
 
-from dballoc.allocators import find_library
-from dballoc.errors import UsageError
 from dballoc.profile.heap import heap_profile, probe_client
 
 HERE = Path(__file__).parent
@@ -41,7 +40,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         if target.exists():
             return target
         flags = [
-            "c++",
             "-std=c++17",
             "-O1",
             "-g",
@@ -57,10 +55,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         replaced += [f"-D{name}" for name in defined]
         if how == "library":
             library = directory / f"lib{target.name}.so"
-            subprocess.run([*flags, "-fPIC", "-shared", "-o", library, *replaced], check=True)
-            subprocess.run([*flags, "-o", target, HERE / "operators.cc", library], check=True)
+            MACHINE.compile("c++", library, *flags, "-fPIC", "-shared", *replaced)
+            MACHINE.compile("c++", target, *flags, HERE / "operators.cc", library)
         else:
-            subprocess.run([*flags, "-o", target, HERE / "operators.cc", *replaced], check=True)
+            MACHINE.compile("c++", target, *flags, HERE / "operators.cc", *replaced)
         return target
 
     return build
@@ -73,10 +71,7 @@ def environ(
     """Of a program under the probe over that allocator."""
 
     def made(allocator: str) -> dict[str, str]:
-        try:
-            libraries = find_library.find_allocator(allocator).libraries
-        except UsageError as error:
-            pytest.skip(str(error))
+        libraries = MACHINE.find_libraries(allocator)
         preload = ":".join(map(str, [native_library("probe"), *libraries]))
         return {
             "PATH": os.environ["PATH"],

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine import MACHINE
 from programs import LONGEST, Ready, compiled, starting
 
-from dballoc.allocators import find_library
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.trace.compilation.compile_recording import compile_recording
@@ -42,10 +42,7 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Environ:
     """``environ("jemalloc", when="idle", limit=…)``: of a program under the recorder."""
 
     def make(allocator: str = "glibc", when: str = "start", limit: int = 1 << 30) -> dict[str, str]:
-        try:
-            libraries = find_library.find_allocator(allocator).libraries
-        except UsageError as error:
-            pytest.skip(str(error))
+        libraries = MACHINE.find_libraries(allocator)
         return {
             "PATH": os.environ["PATH"],
             "LD_PRELOAD": ":".join(map(str, [native_library("trace"), *libraries])),
@@ -416,7 +413,7 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-fno-builtin",
         "-fsized-deallocation",
     ]
-    subprocess.run(["g++", *flags, "-o", target, source], check=True)
+    MACHINE.compile("g++", target, *flags, source)
     return target
 
 
