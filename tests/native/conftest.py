@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from emulation import find_reason, limited_memory, name_test
+from emulation import find_reason, name_test
+from limited_memory import limited_memory
 from machine import MACHINE
 
 from dballoc.errors import UsageError
@@ -28,7 +29,7 @@ def memory_limit() -> Iterator[None]:
         yield
         return
     try:
-        with limited_memory():
+        with limited_memory(4 << 30):
             yield
     except UsageError as error:
         pytest.fail(f"emulated programs need a memory cgroup: {error}")
