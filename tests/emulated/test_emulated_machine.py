@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from boot_machine import LONGEST, boot_machine
-from limited_memory import limited_memory
 from machine_image import CHECKOUT, make_image
+
+from limited_memory import limited_memory
 
 # Of 64 KiB Debian has no kernel.
 KERNELS = {"linux-image-arm64": 4096, "linux-image-arm64-16k": 16384}
@@ -41,7 +42,7 @@ def results(request: pytest.FixtureRequest, image: Path, tmp_path_factory) -> It
     with limited_memory(4 << 30):
         found = boot_machine(vmlinuz, image, tmp_path_factory.mktemp("console") / "console")
     assert found["page_size"] == KERNELS[request.param]
-    yield found
+    return found
 
 
 def test_explain_accounts_for_its_memory(results: dict[str, Any]) -> None:

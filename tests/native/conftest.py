@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from emulation import find_reason, name_test
-from limited_memory import limited_memory
 from machine import MACHINE
 
 from dballoc.errors import UsageError
+from limited_memory import limited_memory
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

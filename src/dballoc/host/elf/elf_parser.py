@@ -26,8 +26,8 @@ _MOST_HEADERS = 4096
 _MOST_NAME = 256
 # "mov eax, imm32; ret", maybe behind endbr64 (Intel SDM, MOV, RET, ENDBR64).
 _MOV_RET = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
-# "movz w0, imm16", maybe "movk w0, imm16, lsl 16", and "ret", maybe behind "bti c" (Arm ARM C6.2): the
-# number has bits 5 to 20 of an instruction.
+# "movz w0, imm16", maybe "movk w0, imm16, lsl 16", and "ret", maybe behind "bti c" (Arm ARM C6.2):
+# the number has bits 5 to 20 of an instruction.
 _MOVZ, _MOVK, _RET, _BTI_C = 0x52800000, 0x72A00000, 0xD65F03C0, 0xD503245F
 _NUMBER_BITS = 0xFFFF << 5
 _LONGEST_RETURN = 16
