@@ -10,7 +10,7 @@ CHECKOUT = HERE.parents[1]
 # What `dballoc explain` and the heap probe's client import.
 WHEELS = [
     "numpy", "psutil", "pydantic", "PyMySQL[rsa]", "rich", "typer", "pyelftools", "zstandard",
-    "myloginpath", "tomli-w", "jinja2",
+    "myloginpath", "symbolic", "tomli-w", "jinja2",
 ]  # fmt: skip
 # Nothing of it is read there, and all of it would be in memory.
 LEFT_OUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var"]

@@ -148,7 +148,8 @@ def _check_page_size(pid: int) -> None:
     if size not in (None, PAGE):
         raise Failure(
             f"process {pid}: its pages have {size} bytes, and those that dballoc is told of "
-            f"{PAGE}: dballoc runs emulated here; run it with a Python of this machine's own architecture"
+            f"{PAGE}: dballoc runs emulated here; run it with a Python of this machine's own "
+            "architecture"
         )
 
 
