@@ -17,8 +17,6 @@ NOT_EMULATED = {
     "test_heap.py": _OUTSIDE,
     "test_sampled.py": _OUTSIDE,
     "test_spin.py": _TIMES,
-    "test_hardening.py::test_the_same_flags_pass": _HOST,
-    "test_hardening.py::test_what_is_not_is_told": _HOST,
     "test_hardening.py::test_what_it_exports_is_listed": _HOST,
     "test_udf.py::test_what_is_live_is_what_was_asked_for": _OUTSIDE,
     "test_udf.py::test_what_it_does_not_count_is_walked_from_outside": _OUTSIDE,

@@ -32,6 +32,7 @@ class Machine:
     """This machine."""
 
     name = "host"
+    architecture = os.uname().machine
 
     def compile(self, compiler: str, target: Path, *words: object, check: bool = True) -> str:
         """Compile a program or, with ``-shared``, a library; what the compiler complains of."""
@@ -85,7 +86,7 @@ class Emulated(Machine):
     native: Path
     programs: Path
     qemu: Path
-    name = "aarch64"
+    name = architecture = "aarch64"
 
     @property
     def _native(self) -> Path:

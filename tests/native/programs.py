@@ -45,7 +45,7 @@ def compiled(name: str, directory: Path, *flags: object) -> Path:
     return target
 
 
-def probed(directory: Path) -> Path:
+def probed(directory: Path, *flags: object) -> Path:
     """``probed.c``, whose stacks can be walked, and whose calls of malloc are all made."""
     return compiled(
         "probed",
@@ -54,6 +54,7 @@ def probed(directory: Path) -> Path:
         "-fno-omit-frame-pointer",
         "-fno-builtin-malloc",
         "-l:libstdc++.so.6",
+        *flags,
     )
 
 

@@ -36,9 +36,7 @@ HARD = [
     "-Wl,-init,none",
     "-Wl,-fini,none",
 ]
-X86_64 = subprocess.run(
-    ["cc", "-dumpmachine"], capture_output=True, text=True, check=False
-).stdout.startswith("x86_64")
+X86_64 = MACHINE.architecture == "x86_64"
 
 
 def check(*paths: Path) -> "subprocess.CompletedProcess[str]":

@@ -116,6 +116,21 @@ def test_estimates_are_as_near_as_they_say(start: Start, allocator: str) -> None
     assert not found.overwritten
 
 
+# What marks the places that are jumped to, and on aarch64 signs return addresses.
+GUARDS = {"x86_64": "-fcf-protection=full", "aarch64": "-mbranch-protection=standard"}
+
+
+def test_stacks_of_a_program_that_guards_its_returns(
+    environ: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    """Both ways of a walk give the same stacks, so that frame pointers alone are enough later."""
+    with starting() as begin:
+        begin(probed(tmp_path, GUARDS[MACHINE.architecture]), "known", **environ())
+        snapshot = wait_for_probe(tmp_path).snapshot()
+    assert snapshot.complete >= 0.99
+    assert snapshot.by_pointers > 0.9 * (snapshot.by_pointers + snapshot.by_cfi)
+
+
 @pytest.mark.slow
 def test_nineteen_of_twenty_estimates_are_within_two_errors(start: Start) -> None:
     missed = []
