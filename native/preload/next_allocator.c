@@ -55,7 +55,8 @@ static void *early_block(size_t alignment, size_t size)
         alignment = EARLY_HEAD;
     /* Not of the array's start, which a kernel's page may be larger than. */
     const uintptr_t start = (uintptr_t)next_early;
-    const size_t at = (start + early_used + EARLY_HEAD + alignment - 1) / alignment * alignment - start;
+    const size_t at =
+            (start + early_used + EARLY_HEAD + alignment - 1) / alignment * alignment - start;
     if (at > NEXT_EARLY_SIZE || size > NEXT_EARLY_SIZE - at) {
         errno = ENOMEM;
         return NULL;

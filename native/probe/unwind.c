@@ -250,7 +250,8 @@ uint32_t unwind(const uintptr_t *frame, uintptr_t *pcs, bool *truncated)
     _Atomic uint64_t *site = site_of(depth > 0 ? pcs[0] : 0);
     bool complete = depth > 0 && is_start(pcs[depth - 1]);
     const uint64_t known = atomic_load_explicit(site, memory_order_relaxed);
-    if ((complete && known == ((uint64_t)pcs[0] << 1 | 1)) || is_unwinders(return_address_strip(frame[1]))) {
+    if ((complete && known == ((uint64_t)pcs[0] << 1 | 1)) ||
+            is_unwinders(return_address_strip(frame[1]))) {
         atomic_fetch_add_explicit(&unwind_counts.by_pointers, 1, memory_order_relaxed);
     } else {
         depth = by_cfi(pcs, depth, site, &complete);
