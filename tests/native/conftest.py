@@ -3,6 +3,7 @@ preload.
 """
 
 import os
+import resource
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ def memory_limit() -> Iterator[None]:
         yield
         return
     try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # qemu writes cores of its own
         with limited_memory(4 << 30):
             yield
     except UsageError as error:

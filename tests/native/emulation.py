@@ -7,6 +7,7 @@ _TIMES = "it compares times, and emulated ones say nothing of the processor's"
 _SANITIZER = "sanitizers want an address space of their own, which qemu-user does not give"
 _HOST = "it tests a tool on files of this machine's compiler"
 _SWITCH = "qemu-user knows no PR_SET_THP_DISABLE"
+_FILTER = "qemu-user knows no filters of system calls (seccomp)"
 _FORKS = "tcmalloc hangs in forked children by itself, without the probe"
 
 # By file, FILE::TEST or FILE::TEST[CASE].
@@ -27,6 +28,8 @@ NOT_EMULATED = {
     "test_keep_thp.py::test_without_it_the_call_works": _SWITCH,
     "test_keep_thp.py::test_what_was_disabled_before_can_be_enabled_again": _SWITCH,
     "test_probe.py::test_a_storm_of_threads_forks_libraries_and_signals[tcmalloc]": _FORKS,
+    "test_probe_asked.py::test_a_program_that_closes_what_it_inherited_keeps_its_clients[filtered]": _FILTER,
+    "test_probe_asked.py::test_what_cannot_be_asked_says_so[filtered]": _FILTER,
     "test_probe.py::test_the_tables_under_a_sanitizer": _SANITIZER,
     "test_recorder.py::test_its_parts_under_a_sanitizer": _SANITIZER,
     "test_recorder.py::test_all_of_it_under_a_sanitizer": _SANITIZER,

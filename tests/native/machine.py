@@ -33,6 +33,7 @@ class Machine:
 
     name = "host"
     architecture = os.uname().machine
+    root = Path("/")
 
     def compile(self, compiler: str, target: Path, *words: object, check: bool = True) -> str:
         """Compile a program or, with ``-shared``, a library; what the compiler complains of."""
@@ -76,7 +77,7 @@ class Machine:
         return Path(sys.executable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Emulated(Machine):
     """aarch64 under qemu-user. ``root``: Debian's arm64 packages; ``programs``: where launchers of
     the system's programs are; ``qemu``: the emulator.
