@@ -47,11 +47,13 @@ def results(request: pytest.FixtureRequest, image: Path, tmp_path_factory) -> It
 
 def test_explain_accounts_for_its_memory(results: dict[str, Any]) -> None:
     document = results["explain"]
+    print(f"rest {document['rest']} of {document['rss']} bytes, unowned {document['unowned']}")
     assert document["rss"] > 50 << 20
     assert abs(document["rest"]) <= 0.01 * document["rss"]
 
 
 def test_its_stacks_reach_a_threads_start(results: dict[str, Any]) -> None:
+    print(f"{results['complete']:.2%} of {results['samples']} stacks")
     assert results["samples"] > 200
     assert results["complete"] >= 0.99
 

@@ -94,9 +94,14 @@ def test_what_a_program_replaces_is_called_as_without(
     """What breaks by itself may break with the probe too, but does not hang."""
     program, with_probe = programs(letters, how), environ(allocator)
     without = {**with_probe, "LD_PRELOAD": with_probe["LD_PRELOAD"].partition(":")[2]}
-    probed, by_itself = (
-        subprocess.run([program], env=env, capture_output=True, text=True, check=False, timeout=60)
-        for env in (with_probe, without)
+    try:
+        by_itself = subprocess.run(
+            [program], env=without, capture_output=True, text=True, check=False, timeout=20
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{allocator} hangs by itself where these are replaced")
+    probed = subprocess.run(
+        [program], env=with_probe, capture_output=True, text=True, check=False, timeout=60
     )
     if by_itself.returncode == 0:
         assert (probed.returncode, probed.stdout) == (0, by_itself.stdout), probed.stderr
