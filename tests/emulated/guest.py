@@ -18,7 +18,9 @@ from dballoc.profile.heap import probe_client
 SOCKET = "/tmp/mysqld.sock"
 PROBE = "/dballoc/dballoc/_native/libdballoc_probe.so"
 SHIM = "/dballoc/dballoc/_native/libdballoc_keep_thp.so"
-TABLES, ROWS, THREADS = 4, 300, 4
+ROWS, THREADS = 300, 4
+# Debian 12 has them there, and 13 here.
+MESSAGES = next(filter(os.path.exists, ("/usr/share/mariadb", "/usr/share/mysql")))
 
 
 def show(name: str, value: object) -> None:
@@ -32,7 +34,7 @@ def start_server() -> "subprocess.Popen[bytes]":
         "/usr/sbin/mariadbd", "--no-defaults", "--user=root", "--datadir=/data", f"--socket={SOCKET}",
         "--skip-networking", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M",
         "--performance-schema=ON", "--innodb-flush-method=fsync", "--skip-log-bin",
-        "--innodb-use-native-aio=OFF", "--lc-messages-dir=/usr/share/mysql", "--log-error=/tmp/error.log",
+        "--innodb-use-native-aio=OFF", f"--lc-messages-dir={MESSAGES}", "--log-error=/tmp/error.log",
     ]  # fmt: skip
     variables = {**os.environ, "LD_PRELOAD": PROBE, "DBALLOC_PROBE": "16384:/tmp/probe"}
     server = subprocess.Popen(command, env=variables)

@@ -28,7 +28,8 @@ def make_image(packages: Path, native: Path, scratch: Path) -> Path:
         (tree / name).mkdir(exist_ok=True)
     (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n", encoding="utf-8")
     (tree / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
-    install_dballoc(tree / "dballoc", native)
+    [stdlib] = (tree / "usr/lib").glob("python3.*")
+    install_dballoc(tree / "dballoc", native, stdlib.name.removeprefix("python"))
     make_data(tree / "data")
     shutil.copy2(HERE / "guest.py", tree / "guest.py")
     shutil.copy2(HERE / "guest_init.sh", tree / "init")
@@ -36,12 +37,14 @@ def make_image(packages: Path, native: Path, scratch: Path) -> Path:
     return pack(tree, scratch / "image.cpio")
 
 
-def install_dballoc(target: Path, native: Path) -> None:
-    """Put this checkout's package, the native parts for aarch64 and the wheels that it needs there."""
+def install_dballoc(target: Path, native: Path, python: str) -> None:
+    """Put this checkout's package, the native parts for aarch64 and the wheels that it needs there.
+    ``python``: the version of the interpreter, like 3.11.
+    """
     subprocess.run(
         [
             sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            "--target", target, "--only-binary=:all:", "--python-version", "3.11",
+            "--target", target, "--only-binary=:all:", "--python-version", python,
             "--implementation", "cp", "--platform", "manylinux_2_28_aarch64",
             "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_17_aarch64",
             "--constraint", CHECKOUT / "tools/constraints.txt", *WHEELS,

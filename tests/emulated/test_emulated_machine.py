@@ -4,7 +4,6 @@ what explain, verify and profile see of it from outside.
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=KERNELS)
-def results(request: pytest.FixtureRequest, image: Path, tmp_path_factory) -> Iterator[Any]:
+def results(
+    request: pytest.FixtureRequest, image: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Any:
     """What the machine with that kernel has put on its console, by name."""
     kernel = get_packages(f"kernel={request.param}", request.param, "trixie")
     [vmlinuz] = (kernel / "boot").glob("vmlinuz-*")
