@@ -62,7 +62,7 @@ ifneq ($(shell uname -m),aarch64)
 	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup --cross-file tools/aarch64.ini build/aarch64/meson >/dev/null
 	@PATH="$(CURDIR)/$(bin):$$PATH" ninja --quiet -C build/aarch64/meson
 	$(python) tools/aarch64-root programs build/aarch64/root
-	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native $(ARGS)
+	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native tests/emulated $(ARGS)
 endif
 
 fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one

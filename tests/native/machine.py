@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from dballoc.errors import UsageError
 
 VARIABLE = "DBALLOC_TEST_MACHINE"
 HERE = Path(__file__).parent
+# Static: a dynamic one would itself take what is preloaded into programs.
+QEMU = "/usr/bin/qemu-aarch64-static"
 # What `make test-aarch64` has made.
 BUILT = HERE.parents[1] / "build" / "aarch64"
 
@@ -35,13 +37,12 @@ class Machine:
     architecture = os.uname().machine
     root = Path("/")
 
-    def compile(self, compiler: str, target: Path, *words: object, check: bool = True) -> str:
-        """Compile a program or, with ``-shared``, a library; what the compiler complains of."""
+    def compile(self, compiler: str, target: Path, *words: object) -> None:
+        """Compile a program or, with ``-shared``, a library."""
         done = subprocess.run(
             [compiler, "-o", target, *map(str, words)], capture_output=True, text=True, check=False
         )
-        assert not check or done.returncode == 0, done.stderr
-        return done.stderr
+        assert done.returncode == 0, done.stderr
 
     def native_library(self, subject: str) -> Path:
         """A library that the package installs."""
@@ -79,14 +80,13 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Emulated(Machine):
-    """aarch64 under qemu-user. ``root``: Debian's arm64 packages; ``programs``: where launchers of
-    the system's programs are; ``qemu``: the emulator.
+    """aarch64 under qemu-user. ``root``: Debian's arm64 packages; ``native``: where what the package
+    installs was built; ``programs``: where launchers of the system's programs are.
     """
 
     root: Path
     native: Path
     programs: Path
-    qemu: Path
     name = architecture = "aarch64"
 
     @property
@@ -99,7 +99,7 @@ class Emulated(Machine):
         self.programs.mkdir(exist_ok=True)
         target = self.programs / f"launcher.{os.getpid()}"  # other workers make theirs
         flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-static", "-Wall", "-Wextra", "-Werror"]
-        named = [f'-DQEMU="{self.qemu}"', f'-DROOT="{self.root}"']
+        named = [f'-DQEMU="{QEMU}"', f'-DROOT="{self.root}"']
         Machine.compile(self, "cc", target, *flags, *named, HERE / "launcher.c")
         return target
 
@@ -110,14 +110,13 @@ class Emulated(Machine):
         partial.replace(target)
         return target
 
-    def compile(self, compiler: str, target: Path, *words: object, check: bool = True) -> str:
+    def compile(self, compiler: str, target: Path, *words: object) -> None:
         """As of :class:`Machine`, by the cross compiler of the same name."""
         cross = {"cc": "gcc", "c++": "g++", "g++": "g++"}[compiler]
         program = target if "-shared" in words else target.with_name(target.name + ".aarch64")
-        said = super().compile(f"aarch64-linux-gnu-{cross}", program, *words, check=check)
-        if program != target and program.exists():
+        super().compile(f"aarch64-linux-gnu-{cross}", program, *words)
+        if program != target:
             self._launch(target)
-        return said
 
     @cached_property
     def engine(self) -> Path:
@@ -157,12 +156,6 @@ class Emulated(Machine):
         return target
 
 
-@cache
-def find_qemu() -> Path:
-    """The static qemu-user: a dynamic one would itself take what is preloaded into programs."""
-    return Path("/usr/bin/qemu-aarch64-static")
-
-
 def choose_machine() -> Machine:
     """The machine that the environment names."""
     name = os.environ.get(VARIABLE, "host")
@@ -173,7 +166,6 @@ def choose_machine() -> Machine:
         root=BUILT / "root",
         native=BUILT / "meson" / "native",
         programs=BUILT / "programs",
-        qemu=find_qemu(),
     )
 
 
