@@ -20,8 +20,8 @@
  * leaf, and return addresses may be signed, by the program as by us.
  *
  * Reads of the stack are bounded by its end. On glibc a thread's descriptor lies at the top of its
- * own stack (on aarch64, too, with static TLS above it), so all between is mapped. On a foreign stack (a coroutine's, a signal's) every page is
- * asked for first.
+ * own stack (on aarch64 with the static TLS above it), so all between is mapped. On a foreign stack
+ * (a coroutine's, a signal's) every page is asked for first.
  */
 #include "unwind.h"
 
