@@ -41,7 +41,7 @@ SECONDS ?=
 .PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; resumes where it was stopped
 	@$(bin)/dballoc bench
