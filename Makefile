@@ -37,11 +37,11 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo setup test test-all fuzz fuzz-native lint format docs lock clean
-.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz
+.PHONY: help demo setup test test-all test-aarch64 fuzz fuzz-native lint format docs lock clean
+.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; resumes where it was stopped
 	@$(bin)/dballoc bench
@@ -54,6 +54,17 @@ test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tes
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))
+	@$(MAKE) --no-print-directory test-aarch64
+
+# Where this machine is one there is nothing to emulate: the native tests run as they are.
+test-aarch64: packages-aarch64 setup $(stamps)/requirements-dev ## Run what aarch64 may break, on an emulated one
+ifneq ($(shell uname -m),aarch64)
+	@rm -rf build/aarch64/meson
+	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup --cross-file tools/aarch64.ini build/aarch64/meson >/dev/null
+	@PATH="$(CURDIR)/$(bin):$$PATH" ninja --quiet -C build/aarch64/meson
+	$(python) tools/aarch64-root programs build/aarch64/root
+	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native tests/emulated $(ARGS) || [ $$? = 5 ]
+endif
 
 fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one
 	@nice $(python) tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
@@ -103,6 +114,9 @@ packages-lint:
 
 packages-fuzz:
 	@tools/install-packages run fuzz
+
+packages-aarch64:
+	@tools/install-packages run aarch64
 
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

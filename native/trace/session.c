@@ -13,6 +13,7 @@
 #include "buffers.h"
 #include "file.h"
 #include "large.h"
+#include "memory.h"
 #include "next_allocator.h"
 #include "preload.h"
 #include "recorder.h"
@@ -124,7 +125,7 @@ static bool write_head(void)
     add_number("pid", (uint64_t)preload.owner);
     add_text("program", program);
     add_text("allocator", allocator_path());
-    add_number("page_size", (uint64_t)sysconf(_SC_PAGESIZE));
+    add_number("page_size", memory_page_size());
     add_number("from_start", is_from_start);
     add_text("clock", stamp_by_counter ? "counter" : "monotonic");
     add_number("stamp_shift", STAMP_SHIFT);

@@ -18,16 +18,21 @@ _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
 _SHT_DYNSYM = 11
 _NT_GNU_BUILD_ID, _NT_GNU_PROPERTY = 3, 5
-_EM_X86_64, _X86_ISA_1_NEEDED = 62, 0xC0008002
+_X86_ISA_1_NEEDED = 0xC0008002
 _MOST_NOTE = 4096
+_X86_64, _AARCH64 = 62, 183  # e_machine
 # R_X86_64_64, GLOB_DAT, JUMP_SLOT; R_AARCH64_ABS64, GLOB_DAT, JUMP_SLOT.
-_SLOTS = {62: {1, 6, 7}, 183: {257, 1025, 1026}}
+_SLOTS = {_X86_64: {1, 6, 7}, _AARCH64: {257, 1025, 1026}}
 _MOST_RELOCATIONS = 1 << 24
 _MOST_HEADERS = 4096
 _MOST_NAME = 256
 # "mov eax, imm32; ret", maybe behind endbr64 (Intel SDM, MOV, RET, ENDBR64).
-_RETURNS_NUMBER = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
-
+_MOV_RET = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
+# "movz w0, imm16", maybe "movk w0, imm16, lsl 16", and "ret", maybe behind "bti c" (Arm ARM C6.2):
+# the number has bits 5 to 20 of an instruction.
+_MOVZ, _MOVK, _RET, _BTI_C = 0x52800000, 0x72A00000, 0xD65F03C0, 0xD503245F
+_NUMBER_BITS = 0xFFFF << 5
+_LONGEST_RETURN = 16
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -125,8 +130,28 @@ def read_returned_number(fd: int, symbol: str) -> int | None:
     if address is None:
         return None
     offset = file.offset_of(address)
-    code = _RETURNS_NUMBER.match(file.data, offset, offset + 10)
-    return int.from_bytes(code[1], "little") if code else None
+    return parse_returned_number(file.data[offset : offset + _LONGEST_RETURN], file.machine)
+
+
+def parse_returned_number(code: bytes, machine: int) -> int | None:
+    """Parse the code of a function, as ELF's number of the ``machine`` has it: the number that it
+    returns, None if it does anything else. Pure.
+    """
+    if machine == _X86_64:
+        match = _MOV_RET.match(code)
+        return int.from_bytes(match[1], "little") if match else None
+    if machine != _AARCH64:
+        return None
+    words = list(struct.unpack(f"<{len(code) // 4}I", code[: len(code) // 4 * 4]))
+    if words[:1] == [_BTI_C]:
+        del words[0]
+    if _RET not in words:
+        return None
+    instructions = words[: words.index(_RET)]
+    if [word & ~_NUMBER_BITS for word in instructions] not in ([_MOVZ], [_MOVZ, _MOVK]):
+        return None
+    halves = [(word & _NUMBER_BITS) >> 5 for word in instructions]
+    return sum(half << 16 * i for i, half in enumerate(halves))
 
 
 @_raise_parse_errors
@@ -170,7 +195,7 @@ def read_needed_isa(fd: int) -> int:
     (x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED).
     """
     file = _parse(fd)
-    if file.machine != _EM_X86_64:
+    if file.machine != _X86_64:
         return 0
     for kind, value in _iterate_gnu_notes(file, alignment=8):
         if kind != _NT_GNU_PROPERTY:
