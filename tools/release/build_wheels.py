@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the sdist and a wheel for each machine: build_wheels.py DIRECTORY
+"""Build the sdist and a wheel for each machine: build_wheels.py DIRECTORY.
 
 The native parts are compiled by zig, which brings the symbols of old C libraries for every machine,
 from the unpacked sdist, where there is no git. The tools are in an environment of their own

@@ -27,6 +27,7 @@ _MODULES_LEFT_OUT = re.compile(
 )
 # What every Linux with glibc has.
 _OF_THE_C_LIBRARY = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|util|resolv|crypt)\.so)")
+_LIBRARY_PLACES = ("build/ssl/lib", "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 _SCRIPT = """#!/bin/sh
 exec "$(dirname "$(readlink -f "$0")")/python3" -I -B -m dballoc "$@"
 """
@@ -73,7 +74,11 @@ def copy_libraries(root: Path, tree: Path, programs: Iterable[Path]) -> None:
             target = tree / "lib" / name
             if _OF_THE_C_LIBRARY.match(name) or target.exists():
                 continue
-            places = [root / "build/ssl/lib", root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu"]
+            places = [
+                root / "build/ssl/lib",
+                root / "usr/lib/x86_64-linux-gnu",
+                root / "lib/x86_64-linux-gnu",
+            ]
             shutil.copy(next(p / name for p in places if (p / name).exists()), target)
             target.chmod(0o755)
             waiting.append(target)
@@ -106,5 +111,4 @@ def iterate_files(tree: Path) -> Iterator[Path]:
     """Yield all directories and files of a tree, each directory before what is in it, in the same
     order everywhere.
     """
-    for path in sorted(tree.rglob("*"), key=lambda path: path.relative_to(tree).parts):
-        yield path
+    yield from sorted(tree.rglob("*"), key=lambda path: path.relative_to(tree).parts)
