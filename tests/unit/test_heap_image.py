@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +66,7 @@ class Image(Memory):
 
     def span(self, start: int, end: int) -> Span:
         pages = [self._there(page * PAGE) for page in range(start // PAGE, end // PAGE)]
-        return Span.of_pages(start, np.array(pages, bool))
+        return Span.of_pages(start, pages)
 
     def copy_words(self, span: Span, start: int, end: int) -> memoryview:
         found = bytearray(end - start)
