@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.cli import extras
 from dballoc.errors import UsageError
 from dballoc.host import portable
 from dballoc.host.preload import preload_launch
@@ -34,6 +35,7 @@ def test_the_users_own_variables_come_back() -> None:
         "PATH": "/bin",
     }
     assert portable.is_temporary()
+    assert portable.is_bundled()
 
 
 def test_an_installed_one_changes_nothing() -> None:
@@ -41,6 +43,20 @@ def test_an_installed_one_changes_nothing() -> None:
     portable.restore_environment(environ)
     assert environ == {"LD_PRELOAD": "/x.so", "DBALLOC_PORTABLE_OTHER": "1"}
     assert not portable.is_temporary()
+    assert not portable.is_bundled()
+
+
+def test_an_unpacked_one_stays() -> None:
+    portable.restore_environment({"DBALLOC_PORTABLE": ""})
+    assert portable.is_bundled()
+    assert not portable.is_temporary()
+
+
+def test_no_pip_is_advised_where_it_could_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.MODULES, "bench", ("dballoc_no_such_module",))
+    portable.restore_environment({"DBALLOC_PORTABLE": ""})
+    with pytest.raises(UsageError, match=r"on another host.*dballoc\[bench\]"):
+        extras.require_extra("bench", "dballoc bench")
 
 
 def test_no_library_is_preloaded_from_a_directory_that_goes_away() -> None:

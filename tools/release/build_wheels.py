@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -83,15 +82,22 @@ def build_wheel(
     """Build the wheel for a machine from the sdist."""
     with tempfile.TemporaryDirectory(dir=CHECKOUT / "build/release") as scratch:
         place = Path(scratch)
-        with tarfile.open(sdist) as archive:
-            archive.extractall(place, filter="data")
+        subprocess.run(["tar", "-xzf", sdist, "-C", place], check=True)
         [source] = (path for path in place.iterdir() if path.is_dir())
         cross = write_cross_file(python, machine, place)
         environ = {**environ, "_PYTHON_HOST_PLATFORM": f"linux-{machine}"}
         out = place / "out"
-        words = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", source]
-        words += ["--no-deps", "--no-build-isolation", "--wheel-dir", out]
-        subprocess.run([*words, f"-Csetup-args=--cross-file={cross}"], env=environ, check=True)
+        out.mkdir()
+        code = (
+            "import mesonpy, sys; "
+            "mesonpy.build_wheel(sys.argv[1], {'setup-args': ['--cross-file=' + sys.argv[2]]})"
+        )
+        done = subprocess.run(
+            [python, "-c", code, out, cross],
+            cwd=source, env=environ, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            sys.exit(f"build_wheels: {machine} cannot be built\n{done.stdout}{done.stderr}")
         [wheel] = out.iterdir()
         tags = ["--python-tag", "py3", "--abi-tag", "none", "--platform-tag", MACHINES[machine]]
         words = [python, "-m", "wheel", "tags", "--remove", *tags, wheel]

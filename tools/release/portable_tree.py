@@ -29,7 +29,7 @@ _MODULES_LEFT_OUT = re.compile(
 _OF_THE_C_LIBRARY = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|util|resolv|crypt)\.so)")
 _LIBRARY_PLACES = ("build/ssl/lib", "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 _SCRIPT = """#!/bin/sh
-exec "$(dirname "$(readlink -f "$0")")/python3" -I -B -m dballoc "$@"
+DBALLOC_PORTABLE= exec "$(dirname "$(readlink -f "$0")")/python3" -I -B -m dballoc "$@"
 """
 
 
