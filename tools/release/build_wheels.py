@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Build the sdist and a wheel for each machine: build_wheels.py DIRECTORY.
 
-The native parts are compiled by zig, which brings the symbols of old C libraries for every machine,
-from the unpacked sdist, where there is no git. The tools are in an environment of their own
-(build/release/tools); what is built does not depend on the compiler of this machine, nor on the
-time: SOURCE_DATE_EPOCH, else the time of the last commit.
+The native parts are compiled by this machine's gcc and its cross compiler, but against the C
+library of an old system (make-sysroots), from the unpacked sdist, where there is no git. The tools
+are in an environment of their own (build/release/tools). What is built does not depend on the time:
+SOURCE_DATE_EPOCH, else the time of the last commit.
 """
 
 import hashlib
@@ -13,14 +13,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
 TOOLS = CHECKOUT / "build/release/tools"
-# Wheels for every CPython from requires-python on: nothing of ours is linked against Python.
-MACHINES = {"x86_64": "manylinux_2_17_x86_64", "aarch64": "manylinux_2_17_aarch64"}
-GLIBC = "2.17"
+ROOT = CHECKOUT / "build/release/root"
+# For every CPython from requires-python on, as nothing of ours is linked against Python.
+MACHINES = {"x86_64": "manylinux_2_28_x86_64", "aarch64": "manylinux_2_28_aarch64"}
+COMPILERS = {"x86_64": "gcc", "aarch64": "aarch64-linux-gnu-gcc"}
+GLIBC = "2.28"
 
 
 def build_time() -> str:
@@ -55,23 +58,25 @@ def build_sdist(python: Path, directory: Path, environ: dict[str, str]) -> Path:
     return directory / done.stdout.splitlines()[-1]
 
 
-def write_cross_file(python: Path, machine: str, place: Path) -> Path:
-    """Write meson's description of zig as the compiler for a machine, and beside it the library
-    that stands for libgcc_s.so.1: zig would link an unwinder of its own into what asks for it.
-    """
-    zig = [str(python), "-m", "ziglang"]
-    target = ["-target", f"{machine}-linux-gnu.{GLIBC}"]
-    stub = place / "libgcc_s.so.1"
-    words = [*zig, "cc", *target, "-shared", "-nostdlib", "-Wl,-soname,libgcc_s.so.1"]
-    words += [f"-Wl,--version-script={HERE / 'libgcc_s.map'}", "-o", str(stub)]
-    subprocess.run([*words, str(HERE / "libgcc_s.c")], check=True)
-    file = place / "zig.ini"
+def write_cross_file(machine: str, place: Path) -> Path:
+    """Write meson's description of the compiler for a machine with its old C library."""
+    compiler = COMPILERS[machine]
+    root = ROOT / "build" / f"sysroot-{machine}"
+    libraries = f"{root}/usr/lib/{machine}-linux-gnu"
+    words = [compiler, "-print-file-name=include"]
+    own = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    # Debian's compilers look into places outside the sysroot first, and what is newer lies there.
+    c = [compiler, f"--sysroot={root}", "-nostdinc"]
+    for directory in (own, f"{root}/usr/include/{machine}-linux-gnu", f"{root}/usr/include"):
+        c += ["-isystem", directory]
+    c += [f"-B{libraries}", f"-L{libraries}", f"-L{root}/lib/{machine}-linux-gnu"]
+    c += ["-include", str(HERE / "older-symbols.h"), "-fdebug-prefix-map=" + str(place) + "=."]
+    binutils = compiler.removesuffix("gcc")
+    file = place / "cross.ini"
     file.write_text(
-        f"[binaries]\nc = {[*zig, 'cc', *target]}\nar = {[*zig, 'ar']}\nstrip = 'true'\n"
-        f"[built-in options]\nc_link_args = ['{stub}']\nb_pie = false\n"
+        f"[binaries]\nc = {c}\nar = '{binutils}ar'\nstrip = '{binutils}strip'\n"
         f"[host_machine]\nsystem = 'linux'\ncpu_family = '{machine}'\ncpu = '{machine}'\n"
-        "endian = 'little'\n"
-        "[properties]\nneeds_exe_wrapper = true\n"
+        "endian = 'little'\n[properties]\nneeds_exe_wrapper = true\n"
     )
     return file
 
@@ -84,7 +89,7 @@ def build_wheel(
         place = Path(scratch)
         subprocess.run(["tar", "-xzf", sdist, "-C", place], check=True)
         [source] = (path for path in place.iterdir() if path.is_dir())
-        cross = write_cross_file(python, machine, place)
+        cross = write_cross_file(machine, place)
         environ = {**environ, "_PYTHON_HOST_PLATFORM": f"linux-{machine}"}
         out = place / "out"
         out.mkdir()
@@ -106,6 +111,14 @@ def build_wheel(
         return Path(shutil.copy(wheel, directory))
 
 
+def check_hardening(wheel: Path) -> None:
+    """Look at the native parts in a wheel, as make lint does at those that are installed."""
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
+        members = [name for name in archive.namelist() if name.startswith("dballoc/_native/")]
+        paths = [archive.extract(name, scratch) for name in members]
+        subprocess.run([sys.executable, CHECKOUT / "tools/check-hardening", *paths], check=True)
+
+
 def main(directory: Path) -> None:
     """Build all, and check what they hold."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -115,13 +128,14 @@ def main(directory: Path) -> None:
         "HOME": os.environ.get("HOME", "/"),
         "LC_ALL": "C.UTF-8",
         "SOURCE_DATE_EPOCH": build_time(),
-        # One place for all builds: what zig compiled of the C library is taken from there.
-        "ZIG_GLOBAL_CACHE_DIR": str(TOOLS / "zig-cache"),
     }
     sdist = build_sdist(python, directory, environ)
     print(sdist)
     for machine in MACHINES:
-        print(build_wheel(python, sdist, machine, directory, environ), flush=True)
+        wheel = build_wheel(python, sdist, machine, directory, environ)
+        subprocess.run([sys.executable, HERE / "check-symbols", GLIBC, wheel], check=True)
+        check_hardening(wheel)
+        print(wheel, flush=True)
 
 
 if __name__ == "__main__":
