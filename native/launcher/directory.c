@@ -57,11 +57,12 @@ bool directory_open_parent(struct directory *directory)
         return false;
     }
     const size_t room = sizeof directory->parent_path - sizeof directory->name - 1;
-    if (strlen(path) >= room) {
+    const size_t length = strlen(path);
+    if (length >= room) {
         complain("TMPDIR has more than %zu bytes; set it to a shorter path", room);
         return false;
     }
-    strcpy(directory->parent_path, path);
+    memcpy(directory->parent_path, path, length + 1);
     directory->parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory->parent < 0) {
         complain("%s: %s; set TMPDIR to another directory", path, strerror(errno));

@@ -30,14 +30,16 @@ static bool rename_variable(const char *variable)
 
 bool environment_prepare(const char *directory)
 {
-    for (size_t at = 0; environ != NULL && environ[at] != NULL;) {
+    size_t at = 0;
+    while (environ != NULL && environ[at] != NULL) {
         const char *variable = environ[at];
-        if (strncmp(variable, loaders, strlen(loaders)) != 0 || strchr(variable, '=') == NULL)
+        if (strncmp(variable, loaders, strlen(loaders)) != 0 || strchr(variable, '=') == NULL) {
             at++;
-        else if (!rename_variable(variable))
+            continue;
+        }
+        if (!rename_variable(variable))
             return false;
-        else
-            at = 0; /* both calls move the others */
+        at = 0; /* both calls move the others */
     }
     return setenv(MARK, directory, 1) == 0;
 }

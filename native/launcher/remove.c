@@ -40,7 +40,7 @@ static bool empty_directory(int directory, dev_t device, int depth)
         return false;
     bool all = true;
     const struct dirent *entry;
-    while ((entry = readdir(entries)) != NULL) { /* NOLINT(concurrency-mt-unsafe): one thread */
+    while ((entry = readdir(entries)) != NULL) {
         const char *name = entry->d_name;
         struct stat status;
         if (is_self_or_parent(name) || (depth == 0 && strcmp(name, DIRECTORY_MARK) == 0) ||
@@ -75,7 +75,7 @@ static bool is_empty(int directory)
         return false;
     bool empty = true;
     const struct dirent *entry;
-    while (empty && (entry = readdir(entries)) != NULL) /* NOLINT(concurrency-mt-unsafe) */
+    while (empty && (entry = readdir(entries)) != NULL)
         empty = is_self_or_parent(entry->d_name);
     closedir(entries);
     return empty;
@@ -102,7 +102,7 @@ void remove_leftovers(int parent)
     if (entries == NULL)
         return;
     const struct dirent *entry;
-    while ((entry = readdir(entries)) != NULL) { /* NOLINT(concurrency-mt-unsafe): one thread */
+    while ((entry = readdir(entries)) != NULL) {
         if (!directory_is_name(entry->d_name))
             continue;
         const int directory = openat(parent, entry->d_name, open_flags);
