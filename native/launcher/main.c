@@ -32,9 +32,9 @@ enum { BEFORE = sizeof before_arguments / sizeof *before_arguments };
 static void take_standard_streams(void)
 {
     int descriptor;
-    do
+    do {
         descriptor = open("/dev/null", O_RDWR | O_CLOEXEC);
-    while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+    } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
     if (descriptor >= 0)
         close(descriptor);
 }

@@ -114,10 +114,11 @@ static enum outcome unpack_file(
     const size_t padding = (size_t)(-left % BLOCK);
     while (left > 0 && outcome == OUTCOME_OK) {
         const size_t count = left < BUFFER ? (size_t)left : BUFFER;
-        if (!read_bytes(reader, buffer, count))
+        if (!read_bytes(reader, buffer, count)) {
             outcome = OUTCOME_BROKEN;
-        else if (!write_bytes(file, buffer, count))
+        } else if (!write_bytes(file, buffer, count)) {
             outcome = OUTCOME_ERRNO;
+        }
         left -= count;
     }
     if (outcome == OUTCOME_OK && !read_bytes(reader, buffer, padding))
@@ -168,10 +169,11 @@ bool unpack(int directory, const char *path)
     ZSTD_freeDStream(reader.stream);
     if (outcome == OUTCOME_BROKEN)
         complain("this file is damaged; compare it with its SHA256SUMS, and fetch it again");
-    if (outcome == OUTCOME_ERRNO)
-        complain(
-                "cannot unpack into %s: %s; 100 MiB are needed: set TMPDIR to a directory that has "
-                "them",
-                path, strerror(error));
+    if (outcome == OUTCOME_ERRNO) {
+        const unsigned long long size =
+                ZSTD_getFrameContentSize(payload_start, (size_t)(payload_end - payload_start));
+        complain("cannot unpack into %s: %s; set TMPDIR to a directory with %llu MiB to spare",
+                path, strerror(error), (size >> 20) + 1);
+    }
     return outcome == OUTCOME_OK;
 }

@@ -46,9 +46,10 @@ __attribute__((noreturn)) static void watch(const struct directory *directory)
     if (again < 0 || dup2(directory->parent, 0) != 0 || dup2(again, 1) != 1 || chdir("/") != 0)
         _exit(1);
     close_from(FIRST_FREE);
-    while (flock(1, LOCK_EX) != 0)
+    while (flock(1, LOCK_EX) != 0) {
         if (errno != EINTR)
             _exit(1);
+    }
     remove_directory(0, directory->name, 1);
     _exit(0);
 }
@@ -66,9 +67,10 @@ bool watcher_start(const struct directory *directory)
         _exit(watcher < 0 ? errno : 0);
     }
     int status = 0;
-    while (waitpid(between, &status, 0) < 0)
+    while (waitpid(between, &status, 0) < 0) {
         if (errno != EINTR)
             return false;
+    }
     errno = WIFEXITED(status) ? WEXITSTATUS(status) : EAGAIN;
     return errno == 0;
 }

@@ -25,6 +25,4 @@ def describe_readers(ptrace_scope: int) -> str:
             f"only root and {_CAPABILITIES} may look into it, as kernel.yama.ptrace_scope is "
             f"{ptrace_scope}: run this as one of them"
         )
-    return (
-        f"only root, its own user and {_CAPABILITIES} may look into it: run this as one of them"
-    )
+    return f"only root, its own user and {_CAPABILITIES} may look into it: run this as one of them"
