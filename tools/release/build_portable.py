@@ -47,6 +47,8 @@ def install_packages(wheel: Path, library: Path) -> None:
         words += ["--platform", platform]
     words += ["--constraint", CHECKOUT / "tools/constraints.txt"]
     subprocess.run([*words, *wanted.stdout.split()], check=True)
+    # Its program is not needed: the second of pip's calls would complain that there is one already.
+    shutil.rmtree(library / "bin", ignore_errors=True)
     subprocess.run([*words[:-2], "--no-deps", wheel], check=True)
     for pattern in _NOT_NEEDED:
         for path in library.glob(pattern):
@@ -171,7 +173,7 @@ def build_launcher(archive: Path, target: Path) -> None:
     )
     line = f"cd /build/launcher && gcc {_LAUNCHER_FLAGS} "
     line += "-DPAYLOAD='\"payload.tar.zst\"' *.c payload.S -lzstd -o dballoc-portable"
-    environ = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    environ = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     subprocess.run(["chroot", ROOT, "sh", "-euc", line], env=environ, check=True)
     shutil.copy(place / "dballoc-portable", target)
 
