@@ -21,12 +21,15 @@ static bool check_parent(const struct directory *directory)
 {
     const char *path = directory->parent_path;
     struct stat status;
+    struct stat root;
     struct statvfs file_system;
-    if (fstat(directory->parent, &status) != 0 || fstatvfs(directory->parent, &file_system) != 0) {
+    if (fstat(directory->parent, &status) != 0 || stat("/", &root) != 0 ||
+            fstatvfs(directory->parent, &file_system) != 0) {
         complain("%s: %s; set TMPDIR to another directory", path, strerror(errno));
         return false;
     }
-    if (status.st_uid != 0 && status.st_uid != geteuid()) {
+    /* Who owns the root directory may do anything; in a user namespace root has another number. */
+    if (status.st_uid != 0 && status.st_uid != root.st_uid && status.st_uid != geteuid()) {
         complain("%s belongs to another user, who could exchange what is unpacked there; set "
                  "TMPDIR to a directory of your own",
                 path);

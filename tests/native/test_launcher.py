@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -332,3 +333,23 @@ def test_a_signal_reaches_what_runs(launcher: Path, place: Path, number: signal.
     with start_waiting(launcher, place) as process:
         process.send_signal(number)
         assert process.wait(LONGEST) == -number
+
+
+def test_it_runs_in_a_user_namespace(launcher: Path, request: pytest.FixtureRequest) -> None:
+    """/tmp belongs to the machine's root, who has no number there."""
+    open_to_all = Path(tempfile.mkdtemp(prefix="launcher-"))
+    open_to_all.chmod(0o755)
+    request.addfinalizer(lambda: shutil.rmtree(open_to_all))
+    words = ["unshare", "--user", "--map-root-user", shutil.copy(launcher, open_to_all)]
+    as_root = os.geteuid() == 0
+    as_user = {"user": 61001, "group": 61001, "extra_groups": []} if as_root else {}
+    if subprocess.run(["unshare", "--user", "true"], check=False, **as_user).returncode != 0:
+        pytest.skip("this kernel lets nobody make a user namespace")
+    environ = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run(
+        words, env=environ, capture_output=True, text=True, check=False, timeout=LONGEST, **as_user
+    )
+    assert (done.returncode, done.stderr) == (STATUS, "")
+    assert done.stdout.startswith("home /tmp/dballoc-portable-")
+    left = Path(done.stdout.splitlines()[0].removeprefix("home ")).parents[1]
+    wait_until(lambda: not left.exists())
