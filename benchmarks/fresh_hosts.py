@@ -36,6 +36,20 @@ MOMENTS = re.compile(
 )
 
 
+_TOOLS = "for tool in cc gcc clang python3; do command -v $tool || true; done"
+# The package installed, used and removed; what is then there and was not, or the other way.
+_PACKAGE = """
+list() {
+    find / -xdev -not -path '/tmp/*' -not -path '/var/lib/dpkg/*' -not -path '/var/log/*' | sort
+}
+list >/tmp/before
+dpkg --install /tmp/*.deb >/dev/null
+dballoc explain --pid PID --json >/tmp/explained
+dpkg --purge dballoc >/dev/null
+list | diff /tmp/before - || true
+"""
+
+
 def make_root(suite: str, root: Path) -> None:
     """Make a minimal root; one for the wheel has Python, as such a host does."""
     if (root / ".complete").exists():
@@ -75,8 +89,8 @@ def run_inside(root: Path, files: Sequence[Path], line: str) -> tuple[float, str
     seconds and what it printed.
     """
     inner = (
-        'root=$1; line=$2; shift 2; mount --bind /proc "$root/proc"; mount --rbind /sys "$root/sys"; mount -t tmpfs none '
-        '"$root/tmp"; cp -r "$@" "$root/tmp"; date +%s.%N; '
+        'root=$1; line=$2; shift 2; mount --bind /proc "$root/proc"; '
+        'mount --rbind /sys "$root/sys"; mount -t tmpfs none "$root/tmp"; cp -r "$@" "$root/tmp"; date +%s.%N; '
         'chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$line"; '
         "date +%s.%N"
     )
@@ -132,7 +146,7 @@ def measure_suite(suite: str, dist: Path, roots: Path, pid: int) -> None:
     for _ in range(2):  # the first look's session is a new thread of the server's
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     here = json.loads(done.stdout)
-    _, compilers = run_inside(root, [DBALLOC], "command -v cc gcc tcc clang python3 || true")
+    _, compilers = run_inside(root, [DBALLOC], _TOOLS)
     print(f"{suite}: has {' '.join(compilers.split()) or 'no compiler and no Python'}")
     portable = dist / "dballoc-portable"
     for _ in range(3):
@@ -143,6 +157,9 @@ def measure_suite(suite: str, dist: Path, roots: Path, pid: int) -> None:
             f"  portable file: {seconds:.1f} s to the ledger, rss {explanation['rss']}, "
             f"differs in {compare_explanations(here, explanation) or 'moments alone'}"
         )
+    [package] = dist.glob("*.deb")
+    seconds, left = run_inside(root, [package], _PACKAGE.replace("PID", str(pid)))
+    print(f"  package: {seconds:.1f} s, installed, used and removed; left: {left or 'nothing'}")
     if suite not in PYTHONS:
         return
     with tempfile.TemporaryDirectory() as scratch:
