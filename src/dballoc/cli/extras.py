@@ -21,10 +21,6 @@ MODULES = {
 
 def require_extra(extra: str, asker: str) -> None:
     """Raise UsageError if a module of an extra is missing. ``asker``: the command that needs it."""
-    missing = [module for module in MODULES[extra] if find_spec(module) is None]
-    if missing:
+    if any(find_spec(module) is None for module in MODULES[extra]):
         where = "on another host, in an environment of its own, " if portable.is_bundled() else ""
-        raise UsageError(
-            f"{asker} needs more packages ({', '.join(missing)}): "
-            f"{where}pip install 'dballoc[{extra}]'"
-        )
+        raise UsageError(f"{asker} needs more packages: {where}pip install 'dballoc[{extra}]'")

@@ -18,7 +18,9 @@ from typing import Self
 from dballoc.process_memory import pagemap_scan
 from dballoc.process_memory.pagemap_scan import PageCounts
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
-from dballoc.process_memory.resident_span import PAGE, Runs, Span, append_runs, find_runs
+from dballoc.process_memory.resident_span import PAGE as PAGE
+from dballoc.process_memory.resident_span import Runs, append_runs, find_runs
+from dballoc.process_memory.resident_span import Span as Span
 
 # proc_pid_pagemap(5).
 _PRESENT = 1 << 63

@@ -298,6 +298,8 @@ def _read_heap(
     they end, too. ``stop`` is the top chunk (``last``), or the end of the heap, where two fence
     posts stand. InconsistentRead where one does not follow another.
     """
+    if stop % 16:
+        raise InconsistentRead(f"a top chunk at {stop:#x}")
     reading = _HeapReading()
     at = base = limit = start
     window = _LEAST_WINDOW

@@ -10,7 +10,6 @@ functions' addresses, by which they are sorted, counted from the file's base; th
 each name begins (8 bytes each); the names, each ended by a zero.
 """
 
-import mmap
 import os
 import struct
 from array import array
@@ -88,13 +87,14 @@ def make_table(source: int, *more: Any) -> None:
 def read_table(kept: int) -> None:
     """Read a table that :func:`make_table` wrote. Unreadable if it is none."""
     with open(os.dup(kept), "rb") as file:
-        view = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-    magic, count, size = _HEADER.unpack(view[: _HEADER.size].ljust(_HEADER.size))
-    if magic != _MAGIC or len(view) != _HEADER.size + 3 * 8 * count + size:
+        file.seek(0)
+        content = file.read()
+    magic, count, size = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size))
+    if magic != _MAGIC or len(content) != _HEADER.size + 3 * 8 * count + size:
         raise Unreadable("not a table of this version")
     edges = [_HEADER.size + 8 * count * column for column in range(4)]
-    starts, sizes, offsets = (array("Q", view[start : start + 8 * count]) for start in edges[:3])
-    _state["table"] = _Table(starts=starts, sizes=sizes, offsets=offsets, names=view[edges[3] :])
+    starts, sizes, offsets = (array("Q", content[start : start + 8 * count]) for start in edges[:3])
+    _state["table"] = _Table(starts=starts, sizes=sizes, offsets=offsets, names=content[edges[3] :])
 
 
 def look_up(address: int, module: str) -> list[list[Any]]:
