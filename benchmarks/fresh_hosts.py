@@ -90,7 +90,8 @@ def run_inside(root: Path, files: Sequence[Path], line: str) -> tuple[float, str
     """
     inner = (
         'root=$1; line=$2; shift 2; mount --bind /proc "$root/proc"; '
-        'mount --rbind /sys "$root/sys"; mount -t tmpfs none "$root/tmp"; cp -r "$@" "$root/tmp"; date +%s.%N; '
+        'mount --rbind /sys "$root/sys"; mount -t tmpfs none "$root/tmp"; '
+        'cp -r "$@" "$root/tmp"; date +%s.%N; '
         'chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$line"; '
         "date +%s.%N"
     )

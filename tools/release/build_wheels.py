@@ -69,14 +69,7 @@ def write_cross_file(machine: str, place: Path) -> Path:
     c = [compiler, f"--sysroot={root}", "-nostdinc"]
     for directory in (own, f"{root}/usr/include/{machine}-linux-gnu", f"{root}/usr/include"):
         c += ["-isystem", directory]
-    # But for these two, whose older ones have no marks of places to jump to (BTI).
-    start = place / "start"
-    start.mkdir()
-    for name in ("crti.o", "crtn.o"):
-        words = [compiler, f"-print-file-name={name}"]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        shutil.copy(done.stdout.strip(), start)
-    c += [f"-B{start}", f"-B{libraries}", f"-L{libraries}", f"-L{root}/lib/{machine}-linux-gnu"]
+    c += [f"-B{libraries}", f"-L{libraries}", f"-L{root}/lib/{machine}-linux-gnu"]
     c += ["-include", str(HERE / "older-symbols.h"), "-fdebug-prefix-map=" + str(place) + "=."]
     binutils = compiler.removesuffix("gcc")
     file = place / "cross.ini"
@@ -118,15 +111,11 @@ def build_wheel(
         return Path(shutil.copy(wheel, directory))
 
 
-def check_hardening(wheel: Path, machine: str) -> None:
-    """Look at the native parts in a wheel, as make lint does at those that are installed. The
-    program among them, which stands in no server, begins with a file of the old C library, which
-    has no marks for aarch64's BTI.
-    """
-    skipped = "dballoc_replay" if machine == "aarch64" else ""
+def check_hardening(wheel: Path) -> None:
+    """Look at the native parts in a wheel, as make lint does at those that are installed."""
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
         members = [name for name in archive.namelist() if name.startswith("dballoc/_native/")]
-        paths = [archive.extract(name, scratch) for name in members if Path(name).name != skipped]
+        paths = [archive.extract(name, scratch) for name in members]
         subprocess.run([sys.executable, CHECKOUT / "tools/check-hardening", *paths], check=True)
 
 
@@ -145,7 +134,7 @@ def main(directory: Path) -> None:
     for machine in MACHINES:
         wheel = build_wheel(python, sdist, machine, directory, environ)
         subprocess.run([sys.executable, HERE / "check-symbols", GLIBC, wheel], check=True)
-        check_hardening(wheel, machine)
+        check_hardening(wheel)
         print(wheel, flush=True)
 
 
