@@ -138,6 +138,10 @@ def tiny_experiment(fresh_directory: Callable[[], Path]) -> Experiment:
             "noise": {"repeats": 0},
             "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}],
         }
+        if "load" not in changes and "design" not in changes:
+            # 100 transactions a second give figures and leave the CPUs to the other tests. A duet
+            # wants them busy.
+            table["load"] = {"options": {"rate": 100}}
         for key, value in changes.items():
             table[key] = (
                 {**table[key], **value} if isinstance(value, dict) and key in table else value

@@ -92,11 +92,11 @@ def test_halves_are_swapped_and_never_shared(both: Path) -> None:
 def test_what_a_slice_holds(both: Path) -> None:
     found = rows(both, "SELECT slice.* FROM slice JOIN trial USING (trial) WHERE design = 'duet'")
     for r in found:
-        assert r["queries"] / r["events"] == pytest.approx(
-            16, rel=0.03
-        )  # 14 selects, begin, commit
+        # 14 selects, begin, commit; on a busy machine a slice may pass without one
+        assert r["queries"] == pytest.approx(16 * r["events"], rel=0.03)
         assert 0 < r["seconds"] < 3  # of 0.2; a busy machine cuts some short
-        assert 0 < r["cpu"] < 1.2 * r["seconds"], "no more than its half, which is one CPU of two"
+        assert r["cpu"] < 1.2 * r["seconds"], "no more than its half, which is one CPU of two"
+    assert all(sum(r[counted] for r in found) > 0 for counted in ("cpu", "events"))
     trials = rows(both, "SELECT * FROM trial WHERE design = 'duet'")
     assert {r["cpus"] for r in trials} == {format_cpus(frozenset(CPUS))}, (
         "servers start with all CPUs"
