@@ -26,7 +26,15 @@ LAUNCHER = CHECKOUT / "native/launcher"
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)]
 _PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
 # Second copies of compiled modules, tests, and what only compilers read.
-_NOT_NEEDED = ("*.dist-info/direct_url.json", "**/tests", "bin", "**/*.pyi", "**/*.h", "**/*.c")
+_NOT_NEEDED = (
+    "*.dist-info/RECORD",
+    "*.dist-info/direct_url.json",
+    "**/tests",
+    "bin",
+    "**/*.pyi",
+    "**/*.h",
+    "**/*.c",
+)
 _LAUNCHER_FLAGS = (
     "-std=c17 -D_GNU_SOURCE -O2 -g0 -Wall -Wextra -Werror -D_FORTIFY_SOURCE=2 -static-pie -s "
     "-fstack-protector-strong -fstack-clash-protection -fcf-protection=full "
