@@ -37,8 +37,8 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo setup test test-all test-aarch64 fuzz fuzz-native lint format docs lock clean
-.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64
+.PHONY: help demo setup test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
+.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64 packages-release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -92,12 +92,26 @@ docs: setup ## Write the command reference, docs/cli.md, from the commands' own 
 	mkdir -p docs
 	$(cli_reference) docs/cli.md
 
+# What is built for other systems: against the C library of an old one, in a root that only root can make.
+old_root := build/release/root
+dist: packages-release setup ## Build the sdist and the wheels into dist/, with their checksums; as root
+	tools/release/make-root $(old_root)
+	tools/release/make-sysroots $(old_root)
+	@rm -f dist/*.whl dist/*.tar.gz
+	$(python) tools/release/build_wheels.py dist
+	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
+
+portable: dist ## Build dballoc with an interpreter of its own as one file and as a .deb into dist/; as root, 15 minutes at first
+	tools/release/make-python $(old_root)
+	PATH="$(CURDIR)/$(bin):$$PATH" $(python) tools/release/build_portable.py dist/*_x86_64.whl dist
+	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
+
 lock: setup $(stamps)/requirements-dev ## Update every dependency to its newest version, and pin it
 	$(pip) install --upgrade $(foreach group,run dev,--requirement $(stamps)/requirements-$(group).txt)
 	$(python) -m pip freeze --exclude dballoc > tools/constraints.txt
 
 clean: ## Remove everything built and installed here; results stay
-	rm -rf .venv $(stamps) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf --one-file-system .venv $(stamps) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 packages:
@@ -111,6 +125,9 @@ packages-fetch:
 
 packages-lint:
 	@tools/install-packages run lint
+
+packages-release:
+	@tools/install-packages run release
 
 packages-fuzz:
 	@tools/install-packages run fuzz

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../error_text.h"
 #include "buffers.h"
 #include "file.h"
 #include "large.h"
@@ -154,7 +155,7 @@ bool session_open(char why[LONGEST_WHY])
         is_from_start = false; /* of the next one */
         return true;
     }
-    const char *error = file.error != 0 ? strerrordesc_np(file.error) : "the limit is too low";
+    const char *error = file.error != 0 ? error_text(file.error) : "the limit is too low";
     (void)snprintf(why, LONGEST_WHY, "%.400s: %s", file.path,
             error != NULL ? error : "an error without a name");
     atomic_store(&session_status.ended, clock_ns(CLOCK_MONOTONIC));

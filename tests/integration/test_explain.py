@@ -16,6 +16,7 @@ from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.sources import server_memory
 from dballoc.process_memory import innodb_buffer_pool, pagemap_or_smaps, process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.read_rights import describe_readers, read_ptrace_scope
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +210,7 @@ def test_another_user_is_told_so(run_cli: Cli, stock: tuple[int, Path]) -> None:
     )
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr.startswith(
-        f"dballoc: process {stock[0]}: Permission denied; only root and its own user may look into it"
+        f"dballoc: process {stock[0]}: Permission denied; {describe_readers(read_ptrace_scope())}"
     )
     assert done.stderr.count("\n") == 1
 
