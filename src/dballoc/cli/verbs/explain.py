@@ -46,25 +46,19 @@ def explain(
     say what they do and ask first.
     """
     # Here: --help needs none of it.
-    from dballoc.cli.explain_parts.explain_request import (
-        ListenFlags,
-        Outputs,
-        Request,
-        Target,
-        View,
-        Watching,
-    )
+    from dballoc.cli.explain_parts import explain_request as asked
     from dballoc.cli.explain_parts.run_explain import run_explain
 
-    target = Target(
-        pid=pid, socket=socket, service=service, login_path=login_path, without_sql=without_sql
-    )
-    request = Request(
-        target=target,
-        view=View(all_lines=all_lines, sources=sources),
-        outputs=Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
-        watching=Watching(watch=watch, every=every, span=span, cpu=cpu, save_series=save_series),
-        listening=ListenFlags(
+    request = asked.Request(
+        target=asked.Target(
+            pid=pid, socket=socket, service=service, login_path=login_path, without_sql=without_sql
+        ),
+        view=asked.View(all_lines=all_lines, sources=sources),
+        outputs=asked.Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
+        watching=asked.Watching(
+            watch=watch, every=every, span=span, cpu=cpu, save_series=save_series
+        ),
+        listening=asked.ListenFlags(
             listen=listen, tls_cert=tls_cert, tls_key=tls_key, token_file=token_file, run_as=run_as
         ),
         with_checklist=with_checklist,

@@ -146,15 +146,12 @@ def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     """Return the rows of what is on this machine, each with its proof. Each start takes a second or
     two, so notices show the progress.
     """
-    # Here: only --prove starts servers.
-    from dballoc.campaign.preparation import allocator_matrix as proving
-    from dballoc.cli.shared.campaign_display import PlainDisplay
-
     installed = [row for row in rows if row["here"] is not None]
     if not installed:
         raise UsageError(f"--prove: none of these {part} is on this machine; {rows[0]['remedy']}")
-    # Of what starts servers, which the other lists have no use for.
+    # Here: only --prove starts servers.
     from dballoc.campaign.preparation.allocator_matrix import prove_allocators
+    from dballoc.cli.shared.campaign_display import PlainDisplay
 
     display = PlainDisplay(Console(stderr=True))
     if part == "allocators":
