@@ -14,9 +14,9 @@ from harness import A_USER, Cli, StartServer
 
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.sources import server_memory
+from dballoc.host.read_rights import describe_readers, read_ptrace_scope
 from dballoc.process_memory import innodb_buffer_pool, pagemap_or_smaps, process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.host.read_rights import describe_readers, read_ptrace_scope
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from harness import A_USER, Cli, StartServer
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.host.settings import thp
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
+from dballoc.host.settings import thp
 
 pytestmark = pytest.mark.unprivileged
 

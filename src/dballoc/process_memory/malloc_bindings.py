@@ -15,8 +15,8 @@ from dballoc.allocators.proof_of_use import SYMBOLS
 from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import loader
 from dballoc.host.process_maps import MapsLine
-from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 
 class UnreadableProcess(Exception):

@@ -41,12 +41,10 @@ def explain(
     """Say where a live server's memory goes: what it means, what to do, and lines that add up to
     its RSS.
 
-    Without --pid, --socket or --service: the only server that runs here. Nothing is stopped,
-    restarted, enabled or written, except by --install-function, --remove-function and --trim, which
-    say what they do and ask first.
+    Without --pid, --socket or --service: the only server that runs here. Nothing is changed, except
+    by --install-function, --remove-function and --trim, which say what they do and ask first.
     """
-    # Here: --help needs none of it.
-    from dballoc.cli.explain_parts import explain_request as asked
+    from dballoc.cli.explain_parts import explain_request as asked  # here: --help needs none
     from dballoc.cli.explain_parts.run_explain import run_explain
 
     request = asked.Request(
