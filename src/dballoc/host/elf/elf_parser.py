@@ -18,9 +18,9 @@ _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
 _SHT_DYNSYM = 11
 _NT_GNU_BUILD_ID = 3
-_X86_64, _AARCH64 = 62, 183  # e_machine
+_EM_X86_64, _EM_AARCH64 = 62, 183  # e_machine
 # R_X86_64_64, GLOB_DAT, JUMP_SLOT; R_AARCH64_ABS64, GLOB_DAT, JUMP_SLOT.
-_SLOTS = {_X86_64: {1, 6, 7}, _AARCH64: {257, 1025, 1026}}
+_SLOTS = {_EM_X86_64: {1, 6, 7}, _EM_AARCH64: {257, 1025, 1026}}
 _MOST_RELOCATIONS = 1 << 24
 _MOST_HEADERS = 4096
 _MOST_NAME = 256
@@ -135,10 +135,10 @@ def parse_returned_number(code: bytes, machine: int) -> int | None:
     """Parse the code of a function, as ELF's number of the ``machine`` has it: the number that it
     returns, None if it does anything else. Pure.
     """
-    if machine == _X86_64:
+    if machine == _EM_X86_64:
         match = _MOV_RET.match(code)
         return int.from_bytes(match[1], "little") if match else None
-    if machine != _AARCH64:
+    if machine != _EM_AARCH64:
         return None
     words = list(struct.unpack(f"<{len(code) // 4}I", code[: len(code) // 4 * 4]))
     if words[:1] == [_BTI_C]:
