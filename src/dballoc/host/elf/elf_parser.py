@@ -20,9 +20,9 @@ _SHT_DYNSYM = 11
 _NT_GNU_BUILD_ID, _NT_GNU_PROPERTY = 3, 5
 _X86_ISA_1_NEEDED = 0xC0008002
 _MOST_NOTE = 4096
-_X86_64, _AARCH64 = 62, 183  # e_machine
+_EM_X86_64, _EM_AARCH64 = 62, 183  # e_machine
 # R_X86_64_64, GLOB_DAT, JUMP_SLOT; R_AARCH64_ABS64, GLOB_DAT, JUMP_SLOT.
-_SLOTS = {_X86_64: {1, 6, 7}, _AARCH64: {257, 1025, 1026}}
+_SLOTS = {_EM_X86_64: {1, 6, 7}, _EM_AARCH64: {257, 1025, 1026}}
 _MOST_RELOCATIONS = 1 << 24
 _MOST_HEADERS = 4096
 _MOST_NAME = 256
@@ -137,10 +137,10 @@ def parse_returned_number(code: bytes, machine: int) -> int | None:
     """Parse the code of a function, as ELF's number of the ``machine`` has it: the number that it
     returns, None if it does anything else. Pure.
     """
-    if machine == _X86_64:
+    if machine == _EM_X86_64:
         match = _MOV_RET.match(code)
         return int.from_bytes(match[1], "little") if match else None
-    if machine != _AARCH64:
+    if machine != _EM_AARCH64:
         return None
     words = list(struct.unpack(f"<{len(code) // 4}I", code[: len(code) // 4 * 4]))
     if words[:1] == [_BTI_C]:
@@ -195,7 +195,7 @@ def read_needed_isa(fd: int) -> int:
     (x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED).
     """
     file = _parse(fd)
-    if file.machine != _X86_64:
+    if file.machine != _EM_X86_64:
         return 0
     for kind, value in _iterate_gnu_notes(file, alignment=8):
         if kind != _NT_GNU_PROPERTY:
