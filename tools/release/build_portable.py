@@ -25,7 +25,7 @@ LAUNCHER = CHECKOUT / "native/launcher"
 # From which on manylinux wheels are taken; pip does not know that an older one runs on a newer.
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)]
 _PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
-# Second copies of compiled modules, tests, and what only compilers read.
+# What pip notes for itself, programs, tests, and what only compilers read.
 _NOT_NEEDED = (
     "*.dist-info/RECORD",
     "*.dist-info/direct_url.json",
@@ -59,10 +59,11 @@ def install_packages(wheel: Path, library: Path) -> None:
     shutil.rmtree(library / "bin", ignore_errors=True)
     subprocess.run([*words[:-2], "--no-deps", wheel], check=True)
     for pattern in _NOT_NEEDED:
-        for path in library.glob(pattern):
-            if path.name == "tests" and path.parent == library:
-                continue
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for path in sorted(library.glob(pattern)):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def make_tree(wheel: Path, tree: Path) -> list[dict]:
