@@ -18,6 +18,8 @@ NOT_EMULATED = {
     "test_heap.py": _OUTSIDE,
     "test_sampled.py": _OUTSIDE,
     "test_spin.py": _TIMES,
+    "test_probe.py::test_time_in_malloc_is_counted": _TIMES,
+    "test_probe.py::test_time_in_malloc_has_its_callers": _TIMES,
     "test_replay_engine.py::test_the_engine_itself_has_no_heap": _OUTSIDE,
     "test_hardening.py::test_what_it_exports_is_listed": _HOST,
     "test_udf.py::test_what_is_live_is_what_was_asked_for": _OUTSIDE,
