@@ -95,5 +95,5 @@ def make_admission(address: ListenAddress, token: bytes) -> Admission:
     """
     if address.path or not address.is_local:
         return Admission(names=None, token=token)
-    name = address.authority.rpartition(":")[0]
-    return Admission(names=frozenset((*_LOCAL_NAMES, name)), token=token)
+    address_name = address.authority.rpartition(":")[0]
+    return Admission(names=frozenset((*_LOCAL_NAMES, address_name)), token=token)
