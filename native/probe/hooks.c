@@ -122,8 +122,7 @@ SLOW void *slow_realloc(void *block, size_t size)
     if (next_is_early(block))
         return grow_early(block, size);
     call_begin(&call, ALLOCATING, size);
-    const bool was_sampled =
-            block != NULL && filter_hit(block) && live_remove((uintptr_t)block, &old);
+    const bool was_sampled = remove_sampled(block, &old);
     void *moved = next.realloc(block, size);
     if (moved == NULL && size != 0 && was_sampled)
         live_insert(&old);

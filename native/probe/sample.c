@@ -112,6 +112,14 @@ void call_begin(struct call *call, enum operation operation, size_t bytes)
         call->start = clock_ns(CLOCK_MONOTONIC);
 }
 
+/* An early block is a hit too, also where nothing is sampled and there is no table. */
+bool remove_sampled(const void *block, struct live_block *old)
+{
+    return block != NULL && !thread.busy && filter_hit(block) &&
+           atomic_load_explicit(&probe.state, memory_order_relaxed) == RUNNING &&
+           live_remove((uintptr_t)block, old);
+}
+
 void call_free(struct call *call, void *block)
 {
     if (block == NULL) {
@@ -119,9 +127,7 @@ void call_free(struct call *call, void *block)
         return;
     }
     struct live_block old;
-    if (!thread.busy && filter_hit(block) &&
-            atomic_load_explicit(&probe.state, memory_order_relaxed) == RUNNING)
-        (void)live_remove((uintptr_t)block, &old);
+    (void)remove_sampled(block, &old);
     if (call->start != 0) {
         call->bytes = next.malloc_usable_size(block);
         call->start = clock_ns(CLOCK_MONOTONIC);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "live.h"
 #include "thread.h"
 
 enum operation { ALLOCATING, FREEING, OPERATIONS };
@@ -42,6 +43,8 @@ static inline bool free_due(void)
 
 /* All keep errno. */
 void call_begin(struct call *call, enum operation operation, size_t bytes);
+/* Takes a block out of the table of sampled ones; true, and `old`, if it was there. */
+bool remove_sampled(const void *block, struct live_block *old);
 /* Before a block is freed: a sampled one is alive no more. */
 void call_free(struct call *call, void *block);
 /* `frame`: of the function that the program called; `[0]` its caller's frame pointer, `[1]` the

@@ -1,14 +1,27 @@
-// A program for the heap probe to look at: probed MODE. Modes that leave something alive print it
-// and wait on standard input.
-//
-// known    forty call sites; of each what is alive, by malloc_usable_size: lines "site NAME BYTES
-// BLOCKS", then "ready" leak     allocates and frees without end; one call in a hundred, in
-// leaking(), is never freed; "ready" at once family   every function of the family, with what its
-// manual promises storm    256 threads that come and go, destructors of thread-specific data, fork,
-// dlopen, a timer's signals, all at once threads  the same without fork, for a malloc that hangs in
-// the children of a process with threads (tbbmalloc does) fork     children that free and allocate,
-// and one that goes on as its parent sized    two call sites whose blocks go by C23's free_sized and
-// free_aligned_sized, but for the last 1,000 of each; lines "site …" and "ready" as of known
+/* A program for the heap probe to look at: probed MODE. Modes that leave something alive print it
+ * and wait on standard input.
+ *
+ * known: forty call sites; of each what is alive, by malloc_usable_size: lines
+ * "site NAME BYTES BLOCKS", then "ready".
+ *
+ * leak: allocates and frees without end; one call in a hundred, in leaking(), is never freed;
+ * "ready" at once.
+ *
+ * family: every function of the family, with what its manual promises.
+ *
+ * counters: blocks all over 512 MiB of addresses.
+ *
+ * storm: 256 threads that come and go, destructors of thread-specific data, fork, dlopen, a timer's
+ * signals, all at once.
+ *
+ * threads: the same without fork, for a malloc that hangs in the children of a process with threads
+ * (tbbmalloc does).
+ *
+ * fork: children that free and allocate, and one that goes on as its parent.
+ *
+ * sized: two call sites whose blocks go by C23's free_sized and free_aligned_sized, but for the
+ * last 1,000 of each; lines "site …" and "ready" as of known.
+ */
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -19,6 +32,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -272,6 +286,27 @@ static void family(void)
     free(realloc(from_constructor, 2000));
 }
 
+/* A block that grows, and one that is freed, in every 256 bytes of 512 MiB: some fall on each of
+ * the probe's 2^20 counters. Their pages are given back on the way. */
+static void every_counter(void)
+{
+    enum { SIZE = 240, GROWN = 248, BATCH = 4096, ROUNDS = 1 << 21 };
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    uintptr_t from = ((uintptr_t)malloc(SIZE) / page + 1) * page;
+    for (int i = 1; i <= ROUNDS; i++) {
+        char *block = malloc(SIZE);
+        CHECK(block != NULL);
+        free(block);
+        block = malloc(SIZE);
+        const uintptr_t to = (uintptr_t)realloc(block, GROWN) / page * page;
+        if (i % BATCH == 0 && to > from) {
+            CHECK(madvise((void *)from, to - from, MADV_DONTNEED) == 0);
+            from = to;
+        }
+    }
+}
+
 static pthread_key_t key;
 static volatile sig_atomic_t alarms;
 static bool may_fork;
@@ -407,6 +442,8 @@ int main(int count, char **words)
         sized_frees();
     } else if (strcmp(mode, "family") == 0) {
         family();
+    } else if (strcmp(mode, "counters") == 0) {
+        every_counter();
     } else if (strcmp(mode, "storm") == 0 || strcmp(mode, "threads") == 0) {
         may_fork = strcmp(mode, "storm") == 0;
         storm();

@@ -399,6 +399,20 @@ def test_a_wrong_request_is_one_line(
     )
 
 
+@pytest.mark.parametrize("request_", [None, ""])
+def test_where_nothing_is_sampled_no_block_is_looked_up(
+    program: Path, environ: Callable[..., dict[str, str]], request_: str | None
+) -> None:
+    """Early blocks are hits of the filter. A block that shares a counter with one was looked up in
+    a table that was never made.
+    """
+    env = {**environ(), probe_client.VARIABLE: request_ or ""}
+    if request_ is None:
+        del env[probe_client.VARIABLE]
+    done = subprocess.run([program, "counters"], env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_tables_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
