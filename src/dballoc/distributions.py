@@ -2,7 +2,10 @@
 
 ``scipy.special`` is imported by the first call: it takes longer to load than all else that a verb
 needs before its first line. (``scipy.stats`` has the same functions and takes two seconds.)
+:func:`find_t_quantile` needs no scipy, for verbs that run where it is not installed.
 """
+
+import math
 
 
 def compute_t_quantile(freedom: float, probability: float) -> float:
@@ -30,3 +33,31 @@ def compute_noncentrality(freedom: float, probability: float, value: float) -> f
     from scipy.special import nctdtrinc
 
     return float(nctdtrinc(freedom, probability, value))
+
+
+def find_t_quantile(freedom: int, probability: float) -> float:
+    """Return what :func:`compute_t_quantile` returns, for whole degrees of freedom and a
+    probability of 0.5 or more: in plain Python, where scipy may be missing.
+    """
+    # Student's t is sqrt(freedom) * tan(angle), and its distribution rises with the angle.
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        if (1 + _compute_t_within(freedom, middle)) / 2 < probability:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _compute_t_within(freedom: int, angle: float) -> float:
+    """Return the probability that Student's t is within ±sqrt(freedom) * tan(angle): Abramowitz and
+    Stegun, Handbook of Mathematical Functions, 26.7.3 (odd degrees of freedom) and 26.7.4 (even).
+    """
+    cosine, is_odd = math.cos(angle), freedom % 2
+    term, total = (cosine, 0.0) if is_odd else (1.0, 0.0)
+    for power in range(is_odd, freedom - 1, 2):
+        total += term
+        term *= cosine * cosine * (power + 1) / (power + 2)
+    if not is_odd:
+        return math.sin(angle) * total
+    return 2 / math.pi * (angle + math.sin(angle) * total)

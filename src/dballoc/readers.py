@@ -16,9 +16,10 @@ import tomllib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 MIB = 2**20
 # Bytes of files that people write by hand, and of those in a results directory beside the database.
@@ -213,7 +214,7 @@ def reason(error: Exception) -> str:
     return " ".join(reason.split())
 
 
-def first_complaint(error: ValidationError) -> str:
+def first_complaint(error: "ValidationError") -> str:
     """Return the place and reason of the first value that a model refuses; without the value, which
     may be long.
     """

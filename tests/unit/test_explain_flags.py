@@ -33,6 +33,9 @@ NOWHERE = Path("/nowhere/x")
         ({"account": "app", "pid": 1}, "--account only goes with --procedure"),
         ({"watch": True, "with_checklist": True}, "--procedure does not go with --watch"),
         ({"saved": NOWHERE, "with_checklist": True}, "--procedure does not go with --from"),
+        ({"all_lines": True, "as_json": True}, "--all is about the table of one snapshot: leave"),
+        ({"sources": True, "watch": True}, "leave out --watch"),
+        ({"trim": True, "all_lines": True}, "it goes with --yes and with the flags"),
         ({"trim": True, "event": "x"}, "it goes with --yes and with the flags"),
     ],
 )

@@ -19,7 +19,7 @@ from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.output import openmetrics, page, saved_snapshots
+from dballoc.explain.output import load_snapshots, openmetrics, page, saved_snapshots
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.watch import Pace, compute_pause, thin_series, watch
 
@@ -89,7 +89,7 @@ def test_no_share_in_the_sentence_is_more_than_all(before: Explanation, after: E
 @given(found=LOOKS)
 def test_a_saved_look_reads_back(tmp_path: Path, name: str, found: Explanation) -> None:
     saved_snapshots.save_snapshot(found, tmp_path / name)
-    assert saved_snapshots.load_series(tmp_path / name) == [found]
+    assert load_snapshots.load_series(tmp_path / name) == [found]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
@@ -97,11 +97,11 @@ def test_a_series_reads_back_without_what_a_kill_cut_off(tmp_path: Path, name: s
     looks = [look(taken=1e9 + i) for i in range(3)]
     for i, found in enumerate(looks):
         saved_snapshots.append_snapshot(found, tmp_path / name, first=i == 0)
-    assert saved_snapshots.load_series(tmp_path / name) == looks
+    assert load_snapshots.load_series(tmp_path / name) == looks
     if name.endswith("l"):
         whole = (tmp_path / name).read_text()
         (tmp_path / name).write_text(whole[:-100])
-        assert saved_snapshots.load_series(tmp_path / name) == looks[:2]
+        assert load_snapshots.load_series(tmp_path / name) == looks[:2]
 
 
 GOOD = saved_snapshots.make_document(look())
@@ -128,7 +128,7 @@ GOOD = saved_snapshots.make_document(look())
 def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UsageError) as refused:
-        saved_snapshots.load_series(tmp_path / "x")
+        load_snapshots.load_series(tmp_path / "x")
     assert says in str(refused.value)
     assert str(tmp_path / "x") in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -136,10 +136,10 @@ def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, says: str) -> No
 
 def test_no_file_and_a_broken_gzip_are_one_line_too(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
-        saved_snapshots.load_series(tmp_path / "none")
+        load_snapshots.load_series(tmp_path / "none")
     (tmp_path / "x.gz").write_bytes(gzip.compress(json.dumps(GOOD).encode())[:-20])
     with pytest.raises(UsageError, match=r"x\.gz: "):
-        saved_snapshots.load_series(tmp_path / "x.gz")
+        load_snapshots.load_series(tmp_path / "x.gz")
     with pytest.raises(Failure, match="No such file"):
         saved_snapshots.save_snapshot(look(), tmp_path / "none" / "x")
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +66,7 @@ class Image(Memory):
 
     def span(self, start: int, end: int) -> Span:
         pages = [self._there(page * PAGE) for page in range(start // PAGE, end // PAGE)]
-        return Span.of_pages(start, np.array(pages, bool))
+        return Span.of_pages(start, pages)
 
     def copy_words(self, span: Span, start: int, end: int) -> memoryview:
         found = bytearray(end - start)
@@ -303,6 +302,17 @@ def test_a_top_chunk_before_the_first(layout: Layout) -> None:
     assert "the top chunk lies before the first" in found.trouble[0]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
+@pytest.mark.parametrize("beside", range(1, 16))
+def test_a_top_chunk_beside_a_chunk(layout: Layout, beside: int) -> None:
+    """Where no chunk can begin: neither read for ever, nor taken for the heap's end."""
+    image = sound(layout)
+    [top] = image.words(ARENA + 0x30 + layout.top)
+    image.put(ARENA + 0x30 + layout.top, top + beside)
+    check(found := read(image), image)
+    assert f"a top chunk at {top + beside:#x}" in found.trouble[0]
+
+
 def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
     def fast(image: Image, layout: Layout) -> None:
         if layout.fast is not None:
@@ -341,3 +351,49 @@ def test_a_mapping_of_no_size_is_none() -> None:
         glibc_heap.walk_heap(image, glibc_heap.split_off_heaps(image, empty), LIBC, {DATA}).arenas
         == []
     )
+
+
+def count_resident(image: Image, start: int, end: int) -> int:
+    """Page by page, as slowly as can be."""
+    first = start // PAGE * PAGE
+    return sum(
+        min(end, page + PAGE) - max(start, page)
+        for page in range(first, end, PAGE)
+        if page not in image.absent
+    )
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(2, 1500).map(lambda n: 16 * n), st.booleans()), max_size=12),
+    st.frozensets(st.integers(0, PAGES[BRK] - 1)),
+    st.sampled_from([1, 2, 1 << 16]),
+)
+def test_a_heap_with_holes_is_what_its_chunks_are(
+    chunks: list[tuple[int, bool]], holes: frozenset[int], batch: int
+) -> None:
+    """Holes are where no chunk has its header, as malloc leaves them."""
+    image, at, before, rows = Image(), BRK, 1, []
+    for size, used in chunks:
+        if at + size + 16 > BRK + PAGES[BRK] * PAGE:
+            break
+        image.put(at + 8, size | before)
+        rows.append((at, size, used))
+        at, before = at + size, int(used)
+    image.put(at + 8, 1024 | before)
+    headers = {start // PAGE for start, *_ in rows} | {at // PAGE}
+    image.absent = frozenset(
+        BRK + PAGE * hole for hole in holes if BRK // PAGE + hole not in headers
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(glibc_heap, "_BATCH", batch)
+        span = image.span(BRK, BRK + PAGES[BRK] * PAGE)
+        reading, end = glibc_heap._read_heap(image, span, BRK, at, last=True)
+    assert (end, reading.chunks, reading.incomplete) == (at, len(rows), False)
+    for is_used, size, resident in (
+        (True, reading.live, reading.live_resident),
+        (False, reading.free, reading.free_resident),
+    ):
+        alike = [(start, length) for start, length, used in rows if used == is_used]
+        assert size == sum(length for _, length in alike)
+        assert resident == sum(count_resident(image, a, a + length) for a, length in alike)

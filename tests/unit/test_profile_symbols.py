@@ -66,6 +66,21 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "symbols"
 
 
+PARSERS = ["symbol_tables", "plain_symbol_tables"]
+
+
+@pytest.fixture(params=PARSERS)
+def parser_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of what reads symbol tables, in the place of the one that is chosen here."""
+    monkeypatch.setattr(symbols, "_PARSER", request.param)
+    monkeypatch.setattr(symbols, "_FORMAT", request.param)
+    name: str = request.param
+    return name
+
+
+both_parsers = pytest.mark.usefixtures("parser_name")
+
+
 def functions(library: Path) -> dict[str, tuple[int, int]]:
     """Demangled name -> address and size."""
     lines = subprocess.run(
@@ -100,6 +115,7 @@ def stripped(library: Path, target: Path, *options: str) -> Path:
     return target
 
 
+@both_parsers
 def test_every_function_has_its_name(library: Path) -> None:
     found = Symbols()
     maps = mapped(str(library))
@@ -111,6 +127,7 @@ def test_every_function_has_its_name(library: Path) -> None:
     assert not found.notes
 
 
+@both_parsers
 def test_beyond_a_function_there_is_no_name(library: Path) -> None:
     address, size = functions(library)["entry"]
     end = address + size
@@ -143,6 +160,7 @@ def test_addresses_of_no_file() -> None:
     ]
 
 
+@both_parsers
 def test_a_stripped_library_names_what_it_exports_and_says_so(
     library: Path, tmp_path: Path
 ) -> None:
@@ -162,7 +180,7 @@ def test_a_stripped_library_names_what_it_exports_and_says_so(
     "way", ["by build-id", "by debug link, beside it", "by debug link, below /usr/lib/debug"]
 )
 def test_debug_information_elsewhere_brings_the_rest(
-    library: Path, tmp_path: Path, way: str
+    library: Path, tmp_path: Path, way: str, parser_name: str
 ) -> None:
     root = tmp_path / "root"
     bare = stripped(library, root / "opt/libshop.so")
@@ -183,7 +201,8 @@ def test_debug_information_elsewhere_brings_the_rest(
     maps = mapped("/opt/libshop.so", BUILD_ID)
     assert found.resolve(maps, BASE + hidden) == (Frame("shop::hidden(int)", "libshop.so"),)
     assert not found.notes
-    assert Symbols(root, lines=True).resolve(maps, BASE + hidden)[0].file.endswith("shop.cc")
+    if parser_name == "symbol_tables":
+        assert Symbols(root, lines=True).resolve(maps, BASE + hidden)[0].file.endswith("shop.cc")
 
 
 def test_debug_information_of_another_build_is_not_used(library: Path, tmp_path: Path) -> None:
@@ -265,6 +284,7 @@ def test_a_deleted_file_is_read_where_it_is_still_mapped(library: Path, tmp_path
     assert not found.notes
 
 
+@both_parsers
 def test_the_table_is_kept_and_a_broken_one_made_anew(
     library: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,12 +301,14 @@ def test_the_table_is_kept_and_a_broken_one_made_anew(
     assert kept.stat().st_size > 100
 
 
+@both_parsers
 def test_names_need_no_cache(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", "/proc/nowhere")
     address, _ = functions(library)["entry"]
     assert Symbols().resolve(mapped(str(library)), BASE + address)[0].function == "entry"
 
 
+@both_parsers
 def test_a_program_that_is_not_loaded_at_zero(tmp_path: Path) -> None:
     if not shutil.which("cc"):
         pytest.skip("needs a C compiler: apt-get install gcc")
@@ -299,6 +321,7 @@ def test_a_program_that_is_not_loaded_at_zero(tmp_path: Path) -> None:
     assert Symbols().resolve(maps, 0x401FF0)[0].function == "p+0x401ff0"
 
 
+@both_parsers
 def test_a_relinked_copy_has_the_build_id_but_not_the_addresses(tmp_path: Path) -> None:
     """patchelf puts a segment in front of a program that is not position-independent; the cache
     serves both.
@@ -327,10 +350,10 @@ def test_a_relinked_copy_has_the_build_id_but_not_the_addresses(tmp_path: Path) 
             assert Symbols().resolve(maps, address)[0].function == name
 
 
-@pytest.fixture(scope="module")
-def parser() -> Iterator[Sandbox]:
+@pytest.fixture(scope="module", params=PARSERS)
+def parser(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """One child for all broken files: a new one takes a tenth of a second."""
-    made = Sandbox("dballoc.profile.symbols.symbol_tables")
+    made = Sandbox(f"dballoc.profile.symbols.{request.param}")
     yield made
     made.close()
 
@@ -359,6 +382,7 @@ def test_a_broken_file_has_no_names_or_some(
                 pass
 
 
+@both_parsers
 def test_a_file_that_ends_its_parser_has_no_names(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,3 +395,30 @@ def test_a_file_that_ends_its_parser_has_no_names(
     module.parser.close()
     assert not found.resolve(maps, BASE + address + 1)[0].named
     assert "its symbols cannot be read" in found.notes[0]
+
+
+def test_both_readers_give_the_same_names() -> None:
+    """Of a library with many names for one address: what is captured where symbolic is missing must
+    not differ from what is captured elsewhere.
+    """
+    path = next(Path("/usr/lib").glob("*/libstdc++.so.6"), None)
+    if path is None:
+        pytest.skip("needs libstdc++: apt-get install libstdc++6")
+    answers = []
+    with path.open("rb") as file:
+        for name in PARSERS:
+            reader = Sandbox(f"dballoc.profile.symbols.{name}")
+            described = debug_files.describe_file(reader, file.fileno())
+            reader.call("make_table", [file.fileno()], False, described.names)
+            addresses = [address for _, _, address in described.segments[1:2]]
+            answers.append(
+                [
+                    [found[0] for found in reader.call("look_up", [], address + at, path.name)]
+                    for address in addresses
+                    for at in range(0x10000, 0x30000, 64)
+                ]
+            )
+            reader.close()
+    by_symbolic, plainly = answers
+    assert by_symbolic == plainly
+    assert sum(map(bool, plainly)) > 500

@@ -14,7 +14,7 @@ from dballoc.cli.shared.safe_output import Console, clean
 from dballoc.errors import UsageError
 from dballoc.explain.checklist.section import Bytes, Section, format_cell
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.output import page, saved_snapshots
+from dballoc.explain.output import load_snapshots, page, saved_snapshots
 from dballoc.process_memory.process_usage import ProcessUsage
 
 MIB = 1 << 20
@@ -40,7 +40,7 @@ def explained() -> Explanation:
 
 def test_a_saved_checklist_is_read_back(tmp_path: Path) -> None:
     saved_snapshots.save_snapshot(explained(), tmp_path / "x.json")
-    [found] = saved_snapshots.load_series(tmp_path / "x.json")
+    [found] = load_snapshots.load_series(tmp_path / "x.json")
     assert found.sections == SECTIONS
     assert isinstance(found.sections[0].rows[0][1], Bytes)
     assert not isinstance(found.sections[0].rows[1][1], Bytes)
@@ -61,7 +61,7 @@ def test_a_damaged_checklist_is_refused(tmp_path: Path, change: Any, says: str) 
     change(document["procedure"][0])
     (tmp_path / "x.json").write_text(json.dumps(document))
     with pytest.raises(UsageError, match=says) as refused:
-        saved_snapshots.load_series(tmp_path / "x.json")
+        load_snapshots.load_series(tmp_path / "x.json")
     assert "\n" not in str(refused.value)
 
 

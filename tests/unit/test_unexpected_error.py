@@ -26,7 +26,7 @@ def verb(word: str = "") -> None:
     password = "hunter2"
     {body}
 somewhere.verb = verb
-verb_list.VERBS["break"] = ("doctor", "verb")
+verb_list.VERBS["break"] = verb_list.Verb(module="doctor", name="verb", summary="")
 sys.argv = ["dballoc", "break", "--word", "correct-horse"]
 main.main()
 """

@@ -3,13 +3,13 @@
 import io
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import typer
 
 from dballoc.cli import unexpected_error
 from dballoc.cli.shared.safe_output import Console, safe
-from dballoc.cli.verb_list import VERBS, application
+from dballoc.cli.verb_list import VERBS, application, make_listing
 from dballoc.errors import Failure, UsageError
 
 # Typer's own errors about words of the command line. It has no public name for their base class.
@@ -22,7 +22,7 @@ def main() -> None:
     """
     _print_anything()
     try:
-        status = application(_choose_verbs(sys.argv[1:]))(standalone_mode=False)
+        status = _choose_application(sys.argv[1:])(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where what goes wrong with it is still one line
         sys.exit(status)
@@ -47,14 +47,12 @@ def main() -> None:
         sys.exit(1)
 
 
-def _choose_verbs(words: Sequence[str]) -> Collection[str]:
-    """Return the verbs that a command line needs: the one that it calls, none to print the version,
-    and all to list them, or to say which one was meant.
+def _choose_application(words: Sequence[str]) -> typer.Typer:
+    """Make what a command line needs: the verb that it calls, or the list of all, which says which
+    one was meant, too.
     """
     first = words[0] if words else ""
-    if first in VERBS:
-        return (first,)
-    return () if first == "--version" else VERBS
+    return application((first,)) if first in VERBS else make_listing()
 
 
 def _print_anything() -> None:

@@ -1,38 +1,139 @@
-"""List the verbs of ``dballoc``, and make an application of those that are called. Importing all of
-them takes seconds, most of it for polars, scipy and numpy, which a verb like ``verify`` does not
-need.
+"""List the verbs of ``dballoc``, and make an application of the one that is called. Nothing of the
+others is imported: all of them take seconds, and some need packages that may not be installed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import typer
 
 import dballoc
+from dballoc.cli.extras import require_extra
 
-# For each verb: its module in ``verbs/``, or in the room that is named, and the name of its
-# function or application there.
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb: its module in ``verbs/``, or in the room that is named, and the ``name`` of its
+    function or application there; ``extra``: what of pyproject.toml's optional dependencies it
+    needs, if any; ``summary``: its line in the list of all.
+    """
+
+    module: str
+    name: str
+    summary: str
+    extra: str | None = None
+
+
 VERBS = {
-    "aa": ("aa", "aa"),
-    "bench": ("bench", "bench"),
-    "combine": ("results_verbs.combine", "combine"),
-    "compare": ("results_verbs.compare", "compare"),
-    "deploy": ("results_verbs.deploy", "deploy"),
-    "doctor": ("doctor", "doctor"),
-    "exec": ("exec_", "exec_"),
-    "explain": ("explain", "explain"),
-    "fetch": ("fetch", "fetch"),
-    "fit": ("search_verbs.fit", "fit"),
-    "import": ("results_verbs.import_", "import_"),
-    "list": ("list_", "list_"),
-    "profile": ("profile_verbs.app", "app"),
-    "record": ("record", "record"),
-    "replay": ("replay", "replay"),
-    "report": ("results_verbs.report", "report"),
-    "trace": ("trace_verbs.app", "app"),
-    "tune": ("search_verbs.tune", "tune"),
-    "verify": ("verify", "verify"),
+    "aa": Verb(
+        module="aa",
+        name="aa",
+        extra="bench",
+        summary="Compare a malloc with itself: how small a difference shows here.",
+    ),
+    "bench": Verb(
+        module="bench",
+        name="bench",
+        extra="bench",
+        summary="Compare mallocs under a real server and load.",
+    ),
+    "combine": Verb(
+        module="results_verbs.combine",
+        name="combine",
+        extra="report",
+        summary="Combine campaigns of several hosts.",
+    ),
+    "compare": Verb(
+        module="results_verbs.compare",
+        name="compare",
+        extra="report",
+        summary="Compare two campaigns; a gate for CI.",
+    ),
+    "deploy": Verb(
+        module="results_verbs.deploy",
+        name="deploy",
+        extra="report",
+        summary="Print how to run your own server with a variant.",
+    ),
+    "doctor": Verb(
+        module="doctor",
+        name="doctor",
+        summary="Say what is missing or wrong on this host.",
+    ),
+    "exec": Verb(
+        module="exec_",
+        name="exec_",
+        summary="Run a program under the heap probe, or the recorder.",
+    ),
+    "explain": Verb(
+        module="explain",
+        name="explain",
+        summary="Say where a live server's memory goes, and what to do.",
+    ),
+    "fetch": Verb(
+        module="fetch",
+        name="fetch",
+        extra="bench",
+        summary="Bring servers and mallocs into a private store.",
+    ),
+    "fit": Verb(
+        module="search_verbs.fit",
+        name="fit",
+        extra="bench",
+        summary="Find the largest cache that survives a memory limit.",
+    ),
+    "import": Verb(
+        module="results_verbs.import_",
+        name="import_",
+        extra="report",
+        summary="Bring in results that were made elsewhere.",
+    ),
+    "list": Verb(
+        module="list_",
+        name="list_",
+        summary="List what an experiment can name, and what is here.",
+    ),
+    "profile": Verb(
+        module="profile_verbs.app",
+        name="app",
+        summary="Which code allocates, grows, or waits inside malloc?",
+    ),
+    "record": Verb(
+        module="record",
+        name="record",
+        summary="Record every allocation of a program.",
+    ),
+    "replay": Verb(
+        module="replay",
+        name="replay",
+        extra="bench",
+        summary="Replay a recorded trace on every malloc.",
+    ),
+    "report": Verb(
+        module="results_verbs.report",
+        name="report",
+        extra="report",
+        summary="Write the report of a results directory.",
+    ),
+    "trace": Verb(
+        module="trace_verbs.app",
+        name="app",
+        extra="bench",
+        summary="A process's recorded allocations: compile, look, cut.",
+    ),
+    "tune": Verb(
+        module="search_verbs.tune",
+        name="tune",
+        extra="tune",
+        summary="Search the settings of mallocs for a workload.",
+    ),
+    "verify": Verb(
+        module="verify",
+        name="verify",
+        summary="Say which malloc a running server really uses.",
+    ),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {
     "exec": {"allow_interspersed_args": False}
@@ -40,20 +141,42 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def application(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """Make a command line of these verbs."""
+    """Make a command line of these verbs. UsageError if one needs packages that are missing."""
+    app = _make_empty_application()
+    for name in verbs:
+        verb = VERBS[name]
+        if verb.extra:
+            require_extra(verb.extra, f"dballoc {name}")
+        place = verb.module if "." in verb.module else f"verbs.{verb.module}"
+        command = getattr(import_module(f"dballoc.cli.{place}"), verb.name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, context_settings=_SETTINGS.get(name))(command)
+    return app
+
+
+def make_listing() -> typer.Typer:
+    """Make a command line that lists all verbs and the version, and runs none."""
+    app = _make_empty_application()
+    for name, verb in VERBS.items():
+        app.command(name, help=verb.summary)(_make_entry())
+    return app
+
+
+def _make_entry() -> Callable[[], None]:
+    def entry() -> None:
+        """Stand in the list of verbs for one of them."""
+
+    return entry
+
+
+def _make_empty_application() -> typer.Typer:
     app = typer.Typer(
         name="dballoc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
         help="Which malloc should my MySQL-family server run on, and where does its memory go?",
     )  # fmt: skip
     app.callback()(_root)
-    for verb in verbs:
-        module, name = VERBS[verb]
-        place = module if "." in module else f"verbs.{module}"
-        command = getattr(import_module(f"dballoc.cli.{place}"), name)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=verb)
-        else:
-            app.command(verb, context_settings=_SETTINGS.get(verb))(command)
     return app
 
 

@@ -1,9 +1,6 @@
 """Parse and format durations and sizes as people write them: ``"10s"``, ``"2m"``, ``"256M"``."""
 
 import re
-from typing import Annotated
-
-from pydantic import BeforeValidator, PlainSerializer
 
 # Ten years, and the address space of 57 bits: anything larger is a slip.
 _LONGEST, _LARGEST = 10 * 365 * 86400.0, 2**57
@@ -82,15 +79,3 @@ def parse_huge_page_size(text: str) -> str:
             f"{HUGE_PAGE_SIZES[0]} to {HUGE_PAGE_SIZES[-1]}"
         )
     return size
-
-
-Duration = Annotated[
-    float,
-    BeforeValidator(parse_duration),
-    PlainSerializer(format_duration, return_type=str),
-]
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    PlainSerializer(format_size, return_type=str),
-]

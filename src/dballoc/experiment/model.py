@@ -14,8 +14,9 @@ from pydantic import (
 )
 
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.durations_and_sizes import Duration, Size, parse_huge_page_size
+from dballoc.experiment.durations_and_sizes import parse_huge_page_size
 from dballoc.experiment.post import Post
+from dballoc.experiment.quantity_fields import Duration, Size
 
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[

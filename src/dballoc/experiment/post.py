@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dballoc.experiment.durations_and_sizes import Duration, Size
+from dballoc.experiment.quantity_fields import Duration, Size
 
 Topic = Literal[
     "allocator",

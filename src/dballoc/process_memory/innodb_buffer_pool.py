@@ -8,12 +8,11 @@ size (fil0types.h, "FIL_PAGE_"): checksum, page number, previous, next, LSN (8 b
 bytes), flush LSN (8 bytes), tablespace; all of them big-endian.
 """
 
+import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
-
-import numpy as np
+from itertools import accumulate, pairwise
 
 from dballoc.process_memory.pagemap_scan import PageCounts
 from dballoc.process_memory.smaps import Mapping
@@ -82,14 +81,8 @@ def _find_pools(mapping: Mapping, read_header: ReadHeader) -> list[tuple[int, in
     ]
     if len(samples) < _WINDOW:
         return []
-    window, pages = np.ones(_WINDOW), [is_page_header(header) for _, header in samples]
-    inside = np.convolve(pages, window, "same") * 2 > np.convolve(
-        np.ones(len(samples)), window, "same"
-    )
     runs: list[list[int]] = []
-    for first, stop in (
-        np.flatnonzero(np.diff(inside, prepend=False, append=False)).reshape(-1, 2).tolist()
-    ):
+    for first, stop in _find_majorities([is_page_header(header) for _, header in samples]):
         if runs and first - runs[-1][1] <= _count_descriptor_places(stop - first, step):
             runs[-1][1] = stop
         else:
@@ -106,6 +99,18 @@ def _find_pools(mapping: Mapping, read_header: ReadHeader) -> list[tuple[int, in
         for first, stop in runs
     ]
     return [(start, end) for start, end in pools if end - start >= _LEAST]
+
+
+def _find_majorities(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Yield (first, behind) of each run of places with more flags set than not among the
+    :data:`_WINDOW` places around it.
+    """
+    before = list(accumulate(flags, initial=0))
+    edges = [
+        (max(0, i - _WINDOW // 2), min(len(flags), i + _WINDOW // 2 + 1)) for i in range(len(flags))
+    ]
+    inside = bytes(2 * (before[end] - before[start]) > end - start for start, end in edges)
+    yield from (match.span() for match in re.finditer(rb"\x01+", inside))
 
 
 def _count_descriptor_places(pages: int, step: int) -> float:

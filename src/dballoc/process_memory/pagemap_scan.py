@@ -7,13 +7,14 @@ it is told to.
 
 import fcntl
 import struct
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from dballoc.process_memory.resident_span import Runs
 
 _ARGUMENT = struct.Struct("<12Q")
+_REGION = struct.Struct("<3Q")  # struct page_region: start, end, categories
 _WALK_END = 4 * 8
 _SCAN = 3 << 30 | _ARGUMENT.size << 16 | ord("f") << 8 | 16  # _IOWR('f', 16, struct pm_scan_arg)
 _PRESENT, _SWAPPED, _ZERO, _HUGE = 1 << 3, 1 << 4, 1 << 5, 1 << 6
@@ -48,17 +49,17 @@ def count_pages(pagemap: int, start: int, end: int) -> PageCounts:
         any_of=_PRESENT | _SWAPPED,
         returned=_PRESENT | _SWAPPED | _ZERO | _HUGE,
     ):
-        sizes = (regions[:, 1] - regions[:, 0]).astype(np.int64)
-        categories = regions[:, 2].astype(np.int64)
-        present = (categories & (_PRESENT | _ZERO)) == _PRESENT
-        resident += int(sizes[present].sum())
-        huge += int(sizes[present & (categories & _HUGE != 0)].sum())
-        swap += int(sizes[categories & _SWAPPED != 0].sum())
+        for first, behind, categories in zip(*[iter(regions)] * 3, strict=True):
+            size = behind - first
+            if categories & (_PRESENT | _ZERO) == _PRESENT:
+                resident += size
+                huge += size if categories & _HUGE else 0
+            swap += size if categories & _SWAPPED else 0
     return PageCounts(resident, huge, swap)
 
 
-def iterate_resident_runs(pagemap: int, start: int, end: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the runs of resident pages by address, some at a time: a row (start, end) for each.
+def iterate_resident_runs(pagemap: int, start: int, end: int) -> Iterator[Runs]:
+    """Yield the runs of resident pages by address, some at a time.
 
     The first run of one call of the kernel may touch the last run of the call before. ``pagemap``
     and OSError: as for :func:`count_pages`.
@@ -66,17 +67,18 @@ def iterate_resident_runs(pagemap: int, start: int, end: int) -> Iterator[NDArra
     for regions in _scan(
         pagemap, start, end, required=_PRESENT | _ZERO, any_of=0, returned=_PRESENT
     ):
-        yield regions[:, :2].astype(np.int64)
+        yield Runs(regions[::3], regions[1::3])
 
 
 def _scan(
     pagemap: int, start: int, end: int, *, required: int, any_of: int, returned: int
-) -> Iterator[NDArray[np.uint64]]:
-    """Yield rows (start, end, categories) of the pages that have all categories ``required`` (but
-    not :data:`_ZERO`, which in it stands for pages that are not of zeros) and one ``any_of`` (0:
-    any page will do). ``returned``: the categories in the rows.
+) -> Iterator["array[int]"]:
+    """Yield start, end and categories, one behind the other, of the ranges of pages that have all
+    categories ``required`` (but not :data:`_ZERO`, which in it stands for pages that are not of
+    zeros) and one ``any_of`` (0: any page will do). ``returned``: the categories that are told.
     """
-    regions = np.zeros((_REGIONS, 3), np.uint64)
+    regions = array("Q", bytes(_REGION.size * _REGIONS))
+    address, _ = regions.buffer_info()
     while start < end:
         # The fields of struct pm_scan_arg, in its order.
         fields = {
@@ -85,7 +87,7 @@ def _scan(
             "start": start,
             "end": min(end, start + _STEP),
             "walk_end": 0,
-            "vec": regions.ctypes.data,
+            "vec": address,
             "vec_len": _REGIONS,
             "max_pages": _MOST_PAGES,
             "category_inverted": required & _ZERO,
@@ -94,5 +96,5 @@ def _scan(
             "return_mask": returned,
         }
         argument = bytearray(_ARGUMENT.pack(*fields.values()))
-        yield regions[: fcntl.ioctl(pagemap, _SCAN, argument, True)]
+        yield regions[: 3 * fcntl.ioctl(pagemap, _SCAN, argument, True)]
         (start,) = struct.unpack_from("<Q", argument, _WALK_END)

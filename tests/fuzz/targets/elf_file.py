@@ -4,17 +4,24 @@ import contextlib
 import os
 import re
 import shutil
+import struct
 import sys
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 
 from dballoc.host.elf import elf_parser
-from dballoc.profile.symbols import elf_notes
+from dballoc.profile.symbols import elf_notes, plain_symbol_tables
 
-OF = ("dballoc.host.elf.elf_parser", "dballoc.profile.symbols.elf_notes")
+OF = (
+    "dballoc.host.elf.elf_parser",
+    "dballoc.profile.symbols.elf_notes",
+    "dballoc.profile.symbols.plain_symbol_tables",
+)
 PRIVILEGED = False  # root hands it to a child without rights
 
+# A kept table of one function of 16 bytes.
+_KEPT_TABLE = struct.pack("<8s5Q", b"dballoc1", 1, 5, 0x1000, 16, 0) + b"main\0"
 _SYMBOLS = ("malloc", "free", "calloc", "_Znwm")
 
 
@@ -23,7 +30,7 @@ def seeds() -> list[bytes]:
         Path(os.path.realpath(shutil.which("true") or sys.executable)),
         *Path("/usr/lib").glob("*/libdl.so.2"),
     ]
-    return [path.read_bytes() for path in files]
+    return [*(path.read_bytes() for path in files), _KEPT_TABLE]
 
 
 def fuzz(data: bytes) -> None:
@@ -46,5 +53,13 @@ def fuzz(data: bytes) -> None:
             assert alignment is None or 1 < alignment < 1 << 64
         with contextlib.suppress(elf_notes.Unreadable, ELFError):
             elf_notes.read_image(fd)
+        with contextlib.suppress(elf_notes.Unreadable):
+            plain_symbol_tables.make_table(fd, False, (0, 0))
+            for address in (0, 0x1000, 0x2345, 2**64 - 1):
+                names = [name for name, *_ in plain_symbol_tables.look_up(address, "libc.so.6")]
+                assert all(names)
+        with contextlib.suppress(elf_notes.Unreadable):
+            plain_symbol_tables.read_table(fd)
+            plain_symbol_tables.look_up(0x1000, "libc.so.6")
     finally:
         os.close(fd)

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from dballoc.errors import UsageError
-from dballoc.explain.output import page, saved_snapshots
+from dballoc.explain.output import load_snapshots, page
 from targets import explain_snapshot
 
 OF = ("dballoc.explain.output.page", "dballoc.explain.output.charts")
@@ -17,7 +17,7 @@ def fuzz(data: bytes) -> None:
         path = Path(home) / ("a.json.gz" if data[:2] == b"\x1f\x8b" else "a.json")
         path.write_bytes(data)
         try:
-            series = saved_snapshots.load_series(path)
+            series = load_snapshots.load_series(path)
         except UsageError:
             return
     page.render_page(series).encode()

@@ -13,15 +13,16 @@ from example_explanations import look
 from rich.console import Console
 
 from dballoc.cli.explain_parts import ledger_table
+from dballoc.cli.explain_parts.explain_request import View
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.checklist.section import Bytes, Section
 from dballoc.explain.difference import compare_explanations
-from dballoc.explain.output import openmetrics, saved_snapshots
+from dballoc.explain.output import load_snapshots, openmetrics, saved_snapshots
 from dballoc.process_memory.process_usage import ProcessUsage
 
 OF = (
-    "dballoc.explain.output.saved_snapshots",
+    "dballoc.explain.output.load_snapshots",
     "dballoc.explain.checklist.section",
     "dballoc.readers",
 )
@@ -56,13 +57,14 @@ def fuzz(data: bytes) -> None:
         path = Path(home) / ("a.json.gz" if data[:2] == b"\x1f\x8b" else "a.json")
         path.write_bytes(data)
         try:
-            series = saved_snapshots.load_series(path)
+            series = load_snapshots.load_series(path)
         except UsageError as error:
             assert "\n" not in str(error), error
             return
     last = explanation.judge_series(series) if len(series) > 1 else series[-1]
     said = io.StringIO()
-    ledger_table.print_explanation(Console(file=said), last)
+    for view in (View(), View(all_lines=True, sources=True)):
+        ledger_table.print_explanation(Console(file=said), last, view)
     ledger_table.print_difference(Console(file=said), compare_explanations(series[0], last))
     said.write(
         openmetrics.render_openmetrics(last)

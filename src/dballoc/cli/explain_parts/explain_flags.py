@@ -29,6 +29,17 @@ Account = Annotated[
         help="With --procedure: the same of this account alone, USER or USER@HOST.",
     ),
 ]
+All = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Show the lines under 1 % of RSS too, the users of each, and all of what the "
+        "configuration allows.",
+    ),
+]
+Sources = Annotated[
+    bool, typer.Option("--sources", help="Add each line's size, and where its figure is from.")
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")
 ]

@@ -34,6 +34,21 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
+class View:
+    """How much of the ledger is shown. ``all_lines``: the small ones too; ``sources``: of each line
+    its size, and where its figure is from.
+    """
+
+    all_lines: bool = False
+    sources: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The first flag that was given, empty for none."""
+        return "--all" if self.all_lines else "--sources" if self.sources else ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outputs:
     """What is printed, and the files that are written."""
 
@@ -66,6 +81,7 @@ class Request:
     """
 
     target: Target
+    view: View
     outputs: Outputs
     watching: Watching
     with_checklist: bool
@@ -90,7 +106,7 @@ def choose_change(request: Request, changes: dict[Change, bool]) -> Change | Non
     outputs, watching = request.outputs, request.watching
     other_flags = (
         *(request.target.without_sql, request.with_checklist, request.saved, request.diff),
-        *(request.event, request.account),
+        *(request.event, request.account, request.view.flag),
         *(outputs.as_json, outputs.as_metrics, outputs.html, outputs.save),
         *(watching.watch, watching.span, watching.save_series),
     )
@@ -121,6 +137,16 @@ def refuse_conflicts(request: Request) -> None:
         raise UsageError(
             "--watch does not go with --json or --openmetrics; --save-series FILE saves every "
             "snapshot as JSON"
+        )
+    tableless = {
+        "--json": outputs.as_json,
+        "--openmetrics": outputs.as_metrics,
+        "--watch": watching.watch,
+        "--diff": request.diff,
+    }
+    if request.view.flag and (other := next((f for f, value in tableless.items() if value), "")):
+        raise UsageError(
+            f"{request.view.flag} is about the table of one snapshot: leave out {other}"
         )
     for flag, value in (("--for", watching.span), ("--save-series", watching.save_series)):
         if value and not watching.watch:

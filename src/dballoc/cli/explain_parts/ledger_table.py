@@ -3,6 +3,7 @@ allows.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
@@ -10,13 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts import checklist_output
+from dballoc.cli.explain_parts.explain_request import View
+from dballoc.cli.explain_parts.fold_lines import SMALL, fold_small_lines
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.difference import Difference
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.verdict import Level, Verdict
 from dballoc.explain.vsz_and_cpu import compute_cpu_share, describe_vsz_and_cpu
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
+
+if TYPE_CHECKING:
+    from dballoc.explain.difference import Difference
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "problem": ("✗", "red"),
@@ -25,9 +30,14 @@ _MARKS: dict[Level, tuple[str, str]] = {
     "fine": ("✓", "green"),
 }
 
+# As much as 80 columns leave beside the figures, and enough for any owner's name on one line.
+_SOURCES_WIDTH = 46
 
-def print_explanation(console: Console, explanation: Explanation) -> None:
-    """Print its answer, verdicts, ledger, bounds, notes and checklist."""
+
+def print_explanation(console: Console, explanation: Explanation, view: View) -> None:
+    """Print its answer, verdicts, ledger, bounds, notes and checklist: one screen, if there is not
+    much to say.
+    """
     ledger = explanation.ledger
     console.print(
         Text(
@@ -44,9 +54,12 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
     console.print()
     print_verdicts(console, explanation.verdicts)
     console.print()
-    _print_ledger(console, ledger)
-    if explanation.bounds:
+    _print_ledger(console, ledger, view)
+    if explanation.bounds and view.all_lines:
         _print_bounds(console, explanation.bounds, explanation.verdict, explanation.reach)
+    elif explanation.bounds:
+        reach = _format_mib(explanation.reach or 0)
+        console.print(f"by its settings RSS can still grow to {reach}: {explanation.verdict}")
     for note in ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
     checklist_output.print_sections(console, explanation.sections)
@@ -72,29 +85,8 @@ def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
             console.print(Padding(row, (0, 0, 0, 4), expand=False))
 
 
-def _print_ledger(console: Console, ledger: Ledger) -> None:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("owner", "resident, MiB", "of RSS", "size, MiB", "source"):
-        table.add_column(
-            heading, justify="right" if "MiB" in heading or heading == "of RSS" else "left"
-        )
-    for line in ledger.lines:
-        source = f"{line.source}: {line.note}" if line.note else line.source
-        table.add_row(
-            line.owner,
-            *_format_cells(line.resident, ledger.rss),
-            mebibytes(line.size),
-            Text(source, style="dim"),
-        )
-        for user, size in line.parts:
-            table.add_row(
-                Text(f"  {user}", style="dim"), "", "", Text(mebibytes(size), style="dim"), ""
-            )
-    table.add_row(
-        "rest: pages that no class claims", *_format_cells(ledger.rest, ledger.rss), "", ""
-    )
-    table.add_row(Text("sum", style="bold"), *_format_cells(ledger.rss, ledger.rss), "", "")
-    console.print(table)
+def _print_ledger(console: Console, ledger: Ledger, view: View) -> None:
+    console.print(_make_ledger_table(ledger, view))
     console.print()
     unowned, share = _format_cells(ledger.unowned, ledger.rss)
     console.print(
@@ -106,6 +98,39 @@ def _print_ledger(console: Console, ledger: Ledger) -> None:
     within = [f"{name} {_format_mib(size)}" for name, size in ledger.within.items() if size]
     if within:
         console.print(f"within RSS, whatever the line: {', '.join(within)}")
+
+
+def _make_ledger_table(ledger: Ledger, view: View) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    if view.sources:
+        table.add_column("owner", width=_SOURCES_WIDTH)  # below its name, where the figure is from
+    else:
+        table.add_column("owner", no_wrap=True)
+    for heading in ("resident, MiB", "of RSS", *(["size, MiB"] if view.sources else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    folded = fold_small_lines(ledger.lines, ledger.rss, view.all_lines)
+    for line in folded.lines:
+        table.add_row(
+            line.owner, *_format_cells(line.resident, ledger.rss), *_format_sizes(view, line.size)
+        )
+        if view.all_lines:
+            for user, size in line.parts:
+                table.add_row(Text(f"  {user}: {_format_mib(size)}", style="dim"))
+        if view.sources:
+            source = f"{line.source}: {line.note}" if line.note else line.source
+            table.add_row(Padding(Text(source, style="dim"), (0, 0, 0, 2)))
+    if folded.count:
+        table.add_row(
+            f"{folded.count} lines under {percent(SMALL, 0)}; --all shows them",
+            *_format_cells(folded.resident, ledger.rss),
+        )
+    table.add_row("rest: pages that no class claims", *_format_cells(ledger.rest, ledger.rss))
+    table.add_row(Text("sum", style="bold"), *_format_cells(ledger.rss, ledger.rss))
+    return table
+
+
+def _format_sizes(view: View, size: int) -> list[str]:
+    return [mebibytes(size)] if view.sources else []
 
 
 def _print_bounds(console: Console, bounds: Bounds, verdict: str | None, reach: int | None) -> None:
@@ -140,7 +165,7 @@ def _format_cells(size: int, rss: int) -> tuple[str, str]:
     return mebibytes(size), f"{size / rss:.1%}"
 
 
-def print_difference(console: Console, difference: Difference) -> None:
+def print_difference(console: Console, difference: "Difference") -> None:
     """Print what grew between two snapshots; lines that did not change are left out."""
     console.print(Text(difference.sentence, style="bold"))
     console.print()

@@ -11,10 +11,9 @@ their mean up to 1.5 times as large; the interval is widened by the root of that
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-import numpy as np
-
-from dballoc.distributions import compute_t_quantile
+from dballoc.distributions import find_t_quantile
 
 _CORRELATED = math.sqrt(1.5)
 _LEVEL = 0.95
@@ -58,21 +57,38 @@ def estimate_growth(
         return None
 
     pieces = min(stretches, count // 2 if count >= 8 else count)
-    mean_times = np.array(
-        [part.mean() for part in np.array_split(np.asarray(times, float) - times[0], pieces)]
-    )
-    means = np.array([part.mean() for part in np.array_split(np.asarray(values, float), pieces)])
-    rates = np.diff(means) / np.diff(mean_times)
-    rate, half = float(rates.mean()), len(rates) // 2
-    error = float(rates.std(ddof=1)) / math.sqrt(len(rates)) * _CORRELATED
-    half_width = compute_t_quantile(len(rates) - 1, (1 + _LEVEL) / 2) * error
+    mean_times = _average_pieces([time - times[0] for time in times], pieces)
+    means = _average_pieces(values, pieces)
+    rates = [
+        (later - earlier) / (end - start)
+        for (earlier, later), (start, end) in zip(
+            pairwise(means), pairwise(mean_times), strict=True
+        )
+    ]
+    rate, half = _average(rates), len(rates) // 2
+    variance = math.fsum((each - rate) ** 2 for each in rates) / (len(rates) - 1)
+    error = math.sqrt(variance / len(rates)) * _CORRELATED
+    half_width = find_t_quantile(len(rates) - 1, (1 + _LEVEL) / 2) * error
     return Growth(
         rate=rate,
         low=rate - half_width,
         high=rate + half_width,
-        early=float(rates[: len(rates) - half].mean()),
-        late=float(rates[-half:].mean()),
+        early=_average(rates[: len(rates) - half]),
+        late=_average(rates[-half:]),
         change=float(values[-1] - values[0]),
         seconds=float(times[-1] - times[0]),
         snapshots=count,
     )
+
+
+def _average(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _average_pieces(values: Sequence[float], pieces: int) -> list[float]:
+    """Return the means of so many pieces of a series, the first ones longer by one where they
+    cannot be equally long.
+    """
+    length, longer = divmod(len(values), pieces)
+    edges = [piece * length + min(piece, longer) for piece in range(pieces + 1)]
+    return [_average(values[start:end]) for start, end in pairwise(edges)]

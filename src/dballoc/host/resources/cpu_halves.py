@@ -4,11 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
-from dballoc.experiment.model import Cpu
 from dballoc.host.resources import cpus
+
+if TYPE_CHECKING:
+    from dballoc.experiment.model import Cpu
 
 Halves = tuple[frozenset[int], frozenset[int]]
 
@@ -24,7 +27,7 @@ class Core:
     kind: int
 
 
-def choose_halves(cpu: Cpu) -> Halves:
+def choose_halves(cpu: "Cpu") -> Halves:
     """Choose two halves of the CPUs that the experiment's [cpu] allows. UsageError if there are no
     two like halves.
     """

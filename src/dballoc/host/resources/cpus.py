@@ -2,10 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
-from dballoc.experiment.model import Cpu
+
+if TYPE_CHECKING:
+    from dballoc.experiment.model import Cpu
 
 SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -23,7 +26,7 @@ def list_siblings(cpu: int) -> frozenset[int]:
         return frozenset({cpu})
 
 
-def choose_cpus(cpu: Cpu) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+def choose_cpus(cpu: "Cpu") -> tuple[frozenset[int] | None, frozenset[int] | None]:
     """Choose the CPUs of server and client; None means all. UsageError if a CPU of the experiment
     is not available.
     """

@@ -25,10 +25,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
+from dballoc.process_memory.heaps.glibc_chunks import (
+    BrokenChunk,
+    ChunkRun,
+    follow_chunks,
+    may_be_links,
+    sum_overlaps,
+)
 from dballoc.process_memory.heaps.heap_walk import Block
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import Work
@@ -47,7 +51,8 @@ _CACHES = (
     ((_TCACHE,), 2 + _TCACHE_BINS // 4, _TCACHE_BINS),
     (_TCACHE_SLOTS, 2 + _TCACHE_LISTS // 4, _TCACHE_LISTS),
 )
-_GATHERED = 4096
+# The lengths of those chunks in words.
+_CACHE_LENGTHS = frozenset(size >> 3 for sizes, *_ in _CACHES for size in sizes)
 
 # By default malloc gives blocks from this size on a mapping of their own (M_MMAP_THRESHOLD,
 # mallopt(3)).
@@ -87,28 +92,6 @@ class InconsistentRead(Exception):
     """What was read contradicts itself: it changed meanwhile, or it is not what we take it for."""
 
 
-class _LimitReached(Exception):
-    """There are more chunks than one snapshot reads; what was read is good."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chunks:
-    """Consecutive chunks: their addresses and sizes; ``used``: whether each is in use; ``words``:
-    the memory that they lie in, from ``base`` on.
-    """
-
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    used: NDArray[np.bool_]
-    base: int
-    words: NDArray[np.uint64]
-
-    @property
-    def end(self) -> int:
-        """The address behind the last one."""
-        return int(self.starts[-1] + self.sizes[-1])
-
-
 def find_main_arena(
     memory: Memory,
     layout: Layout,
@@ -119,32 +102,22 @@ def find_main_arena(
     """Return the address of the main arena, None if there is none: in libc's writable ``data`` the
     malloc_state whose ``next`` leads to another arena, or to itself with its top in the heap.
     """
-    arena_addresses = np.array(sorted(addresses), np.uint64)
+    arenas = frozenset(addresses)
     remaining = memory.budget.remaining(Work.DATA)
     for mapping in data:
         size = min(mapping.size, remaining)
         remaining -= size
         span = memory.span(mapping.start, mapping.start + size)
-        words = np.frombuffer(
-            memory.copy_words(span, mapping.start, mapping.start + size), np.uint64
-        )
-        count = len(words) - layout.size // 8
-        if count <= 0:
-            continue
-        top, following, system = (
-            words[at // 8 :][:count] for at in (layout.top, layout.next, layout.system)
-        )
-        leads_to_arena = np.isin(following, arena_addresses)
-        leads_to_itself = following == mapping.start + 8 * np.arange(count, dtype=np.uint64)
-        if heap is not None:
-            leads_to_itself &= (top >= heap.start) & (top < heap.end)
-        else:
-            leads_to_itself[:] = False
-        plausible = (
-            (top % 16 == 0) & (top > 0) & (system > 0) & (system < 1 << 47) & (system % PAGE == 0)
-        )
-        if len(places := np.flatnonzero((leads_to_arena | leads_to_itself) & plausible)):
-            return mapping.start + 8 * int(places[0])
+        words = memory.copy_words(span, mapping.start, mapping.start + size)
+        for place in range(len(words) - layout.size // 8):
+            following = words[place + layout.next // 8]
+            at = mapping.start + 8 * place
+            if following != at and following not in arenas:
+                continue
+            top, system = words[place + layout.top // 8], words[place + layout.system // 8]
+            leads_on = following in arenas or (heap is not None and heap.start <= top < heap.end)
+            if leads_on and top and top % 16 == 0 and 0 < system < 1 << 47 and not system % PAGE:
+                return at
     if data and not remaining:
         memory.budget.note_limit(Work.DATA)
     return None
@@ -321,119 +294,93 @@ class _HeapReading:
 def _read_heap(
     memory: Memory, span: Span, start: int, stop: int, last: bool
 ) -> tuple[_HeapReading, int]:
-    """Read the chunks of a heap as :func:`_walk_chunks` yields them; and where they end."""
-    reading, end = _HeapReading(), start
-    try:
-        for chunks in _walk_chunks(memory, span, start, stop, last):
-            _add_chunks(reading, memory, span, chunks)
-            end = chunks.end
-    except _LimitReached:
-        reading.incomplete = True
-    return reading, end
-
-
-def _walk_chunks(
-    memory: Memory, span: Span, start: int, stop: int, last: bool
-) -> Iterator[_Chunks]:
-    """Yield the chunks from ``start`` to ``stop``, some at a time. ``stop`` is the top chunk
-    (``last``), or the end of the heap, where two fence posts stand. _LimitReached where one
-    snapshot reads no more of them, InconsistentRead where one does not follow another.
+    """Read the chunks from ``start`` to ``stop``, as many as one snapshot may read; return where
+    they end, too. ``stop`` is the top chunk (``last``), or the end of the heap, where two fence
+    posts stand. InconsistentRead where one does not follow another.
     """
-    starts: list[int] = []
-    sizes: list[int] = []
+    if stop % 16:
+        raise InconsistentRead(f"a top chunk at {stop:#x}")
+    reading = _HeapReading()
     at = base = limit = start
     window = _LEAST_WINDOW
-    words = memoryview(b"").cast("Q")
+    words: Sequence[int] = ()
     if at < stop and not memory.budget.remaining(Work.CHUNKS):
         memory.budget.note_limit(Work.CHUNKS)
-        raise _LimitReached
+        reading.incomplete = True
+        return reading, at
     while at < stop:
         if at + 16 > limit:
-            if memory.budget.out_of_time:
-                raise _LimitReached
             # After a huge chunk the window is small again: little of such chunks is needed.
             window = min(2 * window, _WINDOW) if at - limit < _LEAST_WINDOW else _LEAST_WINDOW
-            after = min(at + window, -(-(stop + 16) // PAGE) * PAGE)
-            next_words = memory.copy_words(span, at, after)
-            if starts:
-                yield _make_chunks(starts, sizes, next_words[1], base, words)
-                if not memory.budget.spend(Work.CHUNKS, len(starts)):
-                    raise _LimitReached
-                starts, sizes = [], []
-            base, limit, words = at, after, next_words
-        size = words[(at - base >> 3) + 1]
-        length = size & ~_FLAGS
-        if not last and length <= 16:
-            break  # a fence post
-        if length < 32 or length & 15 or at + length > stop:
-            raise InconsistentRead(f"a chunk of {length} bytes at {at:#x}")
-        if len(starts) == _BATCH:
-            yield _make_chunks(starts, sizes, size, base, words)
-            if not memory.budget.spend(Work.CHUNKS, len(starts)) or memory.budget.out_of_time:
-                raise _LimitReached
-            starts, sizes = [], []
-        starts.append(at)
-        sizes.append(size)
-        at += length
-    if starts:
-        memory.budget.spend(Work.CHUNKS, len(starts))
-        # The word that says whether the last chunk is in use stands behind it.
-        next_size = memory.copy_words(span, at + 8, at + 16)[0] if at + 16 <= span.end else _IN_USE
-        yield _make_chunks(starts, sizes, next_size, base, words)
-
-
-def _make_chunks(
-    starts: list[int], sizes: list[int], next_size: int, base: int, words: memoryview
-) -> _Chunks:
-    """Make consecutive chunks of their addresses and size words; ``next_size``: the size word of
-    the chunk behind the last one.
-    """
-    flagged = np.array([*sizes, next_size], np.uint64)
-    return _Chunks(
-        starts=np.array(starts, np.int64),
-        sizes=(flagged[:-1] & ~np.uint64(_FLAGS)).astype(np.int64),
-        used=(flagged[1:] & np.uint64(_IN_USE)) != 0,
-        base=base,
-        words=np.frombuffer(words, np.uint64),
-    )
-
-
-def _add_chunks(reading: _HeapReading, memory: Memory, span: Span, chunks: _Chunks) -> None:
-    ends = chunks.starts + chunks.sizes
-    used, free = chunks.used, ~chunks.used
-    reading.chunks += len(chunks.starts)
-    reading.live_chunks += int(used.sum())
-    reading.live += int(chunks.sizes[used].sum())
-    reading.live_resident += span.sum_resident(chunks.starts[used], ends[used])
-    reading.free += int(chunks.sizes[free].sum())
-    reading.free_resident += span.sum_resident(chunks.starts[free], ends[free])
-    for candidates, (sizes, first, count) in zip(reading.caches, _CACHES, strict=True):
-        if not memory.budget.remaining(Work.CACHES):
+            base, limit = at, min(at + window, -(-(stop + 16) // PAGE) * PAGE)
+            words = memory.copy_words(span, base, limit)
+        try:
+            run = follow_chunks(
+                words,
+                at - base >> 3,
+                stop - base >> 3,
+                most=_BATCH,
+                lengths=_CACHE_LENGTHS,
+                fence=not last,
+            )
+        except BrokenChunk as error:
+            raise InconsistentRead(
+                f"a chunk of {error.size} bytes at {base + 8 * error.at:#x}"
+            ) from None
+        at = base + 8 * run.end
+        _add_chunks(reading, memory, span, run, base, words)
+        if not memory.budget.spend(Work.CHUNKS, run.count) or memory.budget.out_of_time:
+            reading.incomplete = at < stop and not run.fenced
             break
-        for address in _find_cache_candidates(
-            chunks, chunks.starts[used & np.isin(chunks.sizes, sizes)], first, count
-        ):
-            if not memory.budget.spend(Work.CACHES):
-                break
-            candidates.append(address)
+        if run.fenced:
+            break
+    return reading, at
 
 
-def _find_cache_candidates(
-    chunks: _Chunks, starts: NDArray[np.int64], first: int, count: int
-) -> list[int]:
-    """Return those of the chunks that may be a thread's cache: its ``count`` links, from the word
-    ``first`` on, are plausible addresses, and not all are 0.
-    """
-    at = (starts - chunks.base) // 8 + first
-    is_readable = (at >= 0) & (at + count <= len(chunks.words))
-    # A chunk that reaches beyond the words cannot be judged here: it stays a candidate.
-    candidates = starts[~is_readable].tolist()
-    readable, at = starts[is_readable], at[is_readable]
-    for i in range(0, len(readable), _GATHERED):
-        links = chunks.words[at[i : i + _GATHERED, None] + np.arange(count)]
-        plausible = (links % 16 == 0).all(axis=1) & links.any(axis=1)
-        candidates += readable[i : i + _GATHERED][plausible].tolist()
-    return sorted(candidates)
+def _add_chunks(
+    reading: _HeapReading,
+    memory: Memory,
+    span: Span,
+    run: ChunkRun,
+    base: int,
+    words: Sequence[int],
+) -> None:
+    """Add a run of chunks within ``words``, which begin at the address ``base``."""
+    if not run.count:
+        return
+    end = base + 8 * run.end
+    # The word that says whether the last chunk is in use stands behind it.
+    next_size = memory.copy_words(span, end + 8, end + 16)[0] if end + 16 <= span.end else _IN_USE
+    free_starts = [base + 8 * at for at in run.free_starts]
+    free_ends = [base + 8 * at for at in run.free_ends]
+    if not next_size & _IN_USE:
+        free_starts.append(base + 8 * run.last)
+        free_ends.append(end)
+    first = base + 8 * run.first
+    free = sum(free_ends) - sum(free_starts)
+    reading.chunks += run.count
+    reading.live_chunks += run.count - len(free_starts)
+    reading.live += end - first - free
+    reading.free += free
+    gaps = span.iterate_gaps(first, end)
+    free_resident = free - sum_overlaps(free_starts, free_ends, gaps)
+    reading.free_resident += free_resident
+    reading.live_resident += span.count_resident(first, end) - free_resident
+    if run.sized and run.sized[-1] == run.last and not next_size & _IN_USE:
+        run.sized.pop()
+    _add_cache_candidates(reading, memory, run.sized, base, words)
+
+
+def _add_cache_candidates(
+    reading: _HeapReading, memory: Memory, sized: Iterable[int], base: int, words: Sequence[int]
+) -> None:
+    """Add those of the chunks, by their first word, that may be a thread's cache."""
+    for at in sized:
+        for candidates, (sizes, first, count) in zip(reading.caches, _CACHES, strict=True):
+            if words[at + 1] & ~_FLAGS in sizes and may_be_links(words, at + first, count):
+                if not memory.budget.spend(Work.CACHES):
+                    return
+                candidates.append(base + 8 * at)
 
 
 def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
@@ -571,7 +518,7 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
     blocks: list[Block] = []
     behind = mapping.start
     pages_read = 0
-    for run_start, run_end in _iterate_runs(span):
+    for run_start, run_end in zip(span.starts, span.ends, strict=True):
         at = max(run_start, behind)
         while at < run_end:
             pages_read += 1
@@ -607,12 +554,6 @@ def _begins_with_block(memory: Memory, mapping: Mapping) -> bool:
     except OSError:
         return False
     return size & _FLAGS == _MAPPED and not before
-
-
-def _iterate_runs(span: Span) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each run of a span; only some are Python objects at a time."""
-    for i in range(0, len(span.runs), _BATCH):
-        yield from span.runs[i : i + _BATCH].tolist()
 
 
 def walk_heap(

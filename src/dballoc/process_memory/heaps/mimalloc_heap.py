@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-import numpy as np
-
 from dballoc.process_memory.heaps.allocator_statistics import (
     HELD,
     LIVE_LARGE,
@@ -129,10 +127,9 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
         count += 1
         span = memory.span(at, at + segment.slices * SLICE)
         metadata += span.count_resident(at, at + segment.info * SLICE)
-        starts = at + SLICE * np.array([page.first for page in segment.pages], np.int64)
-        sizes = SLICE * np.array([page.slices for page in segment.pages], np.int64)
-        residents = span.count_resident_each(starts, starts + sizes).tolist()
-        for page, start, resident in zip(segment.pages, starts.tolist(), residents, strict=True):
+        for page in segment.pages:
+            start = at + SLICE * page.first
+            resident = span.count_resident(start, start + SLICE * page.slices)
             # Blocks that are free now have been touched as much as those in use.
             alive = (
                 min(page.used * page.block, resident * page.used // page.capacity)

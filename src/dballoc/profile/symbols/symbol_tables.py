@@ -7,8 +7,6 @@ was not written for hostile files. So this module's functions are called through
 
 import mmap
 import os
-import zlib
-from dataclasses import asdict
 from typing import Any
 
 from cffi import FFI
@@ -17,6 +15,12 @@ from symbolic.exceptions import SymbolicError
 from symbolic.symcache import SymCache
 
 from dballoc.profile.symbols import cpp_names, elf_notes
+from dballoc.profile.symbols.mapped_file import (
+    LONGEST_NAME,
+    compute_checksum,
+    describe,
+    format_name,
+)
 
 # What symbolic raises for a broken file: its own errors, or StopIteration for an empty archive.
 _BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
@@ -25,9 +29,6 @@ _BROKEN = (SymbolicError, StopIteration, LookupError, OSError, ValueError)
 # calls of other libraries (.plt), or functions whose symbols were stripped.
 _SIZELESS = ("_init", "_fini")
 
-# Characters of a name before and after demangling: templates make names long, hostile names grow
-# without bounds.
-_LONGEST_SYMBOL, _LONGEST_NAME = 8192, 4096
 _MOST_INLINED = 64
 
 # The table of this child's file, and what it is read from.
@@ -36,21 +37,6 @@ _state: dict[str, Any] = {}
 # While there is still a file system.
 _ffi = FFI()
 cpp_names.load_demangler()
-
-
-def describe(fd: int) -> dict[str, Any]:
-    """Return a file's description of itself: the fields of
-    :class:`dballoc.profile.symbols.elf_notes.Image`.
-    """
-    return asdict(elf_notes.read_image(fd))
-
-
-def compute_checksum(fd: int) -> int:
-    """Compute the CRC-32 of a file's bytes, by which a debug link names it."""
-    checksum, at = 0, 0
-    while piece := os.pread(fd, 1 << 20, at):
-        checksum, at = zlib.crc32(piece, checksum), at + len(piece)
-    return checksum
 
 
 def make_table(source: int, *more: Any) -> None:
@@ -103,20 +89,13 @@ def look_up(address: int, module: str) -> list[list[Any]]:
         return []
     return [
         [
-            _format_name(location.symbol, module),
-            (location.full_path or "")[:_LONGEST_NAME],
+            format_name(location.symbol, module),
+            (location.full_path or "")[:LONGEST_NAME],
             location.line,
         ]
         for location in locations
         if location.symbol and location.symbol not in _SIZELESS
     ]
-
-
-def _format_name(symbol: str, module: str) -> str:
-    if len(symbol) > _LONGEST_SYMBOL:
-        return symbol[:_LONGEST_NAME] + "…"
-    name = cpp_names.demangle(cpp_names.unify_alias(symbol, module))
-    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
 
 
 SANDBOXED = {

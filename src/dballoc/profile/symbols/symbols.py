@@ -1,10 +1,11 @@
 """Names for the addresses of a process, found from outside in the files that it has mapped.
 
 The files may be hostile: they are opened inside the process's root, and read by a child without
-rights (:mod:`dballoc.profile.symbols.symbol_tables`). A file's symbol table is converted once to
-symbolic's lookup format, and kept below dballoc's cache. Debug information is used only if lines
-are asked for: with it MySQL 8.0.33 takes 16 s of CPU and 700 MB, without it 0.4 s and 110 MB, and
-the names are the same except for inlined functions, which perf is told to leave out too.
+rights (:mod:`dballoc.profile.symbols.symbol_tables`, or where the library symbolic is not installed
+:mod:`dballoc.profile.symbols.plain_symbol_tables`). A file's symbol table is converted once to a
+format that is quick to look up, and kept below dballoc's cache. Debug information is used only if
+lines are asked for: with it MySQL 8.0.33 takes 16 s of CPU and 700 MB, without it 0.4 s and 110 MB,
+and the names are the same except for inlined functions, which perf is told to leave out too.
 """
 
 import os
@@ -13,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -24,8 +26,12 @@ from dballoc.profile.symbols import debug_files
 from dballoc.profile.symbols.debug_files import OpenFile
 from dballoc.profile.symbols.elf_notes import Image
 
-# The format of symbolic's tables; those of another version in the cache are not read.
-_FORMAT = metadata.version("symbolic")
+# What reads symbol tables, and the format of the tables in the cache: the library symbolic of this
+# version, or our own reader where that is not installed.
+if find_spec("symbolic") is not None:
+    _PARSER, _FORMAT = "symbol_tables", metadata.version("symbolic")
+else:
+    _PARSER, _FORMAT = "plain_symbol_tables", "plain"
 
 # What /proc/PID/maps appends to the path of a file that was removed or replaced.
 _DELETED = " (deleted)"
@@ -145,7 +151,7 @@ class Symbols:
         return self._modules[key]
 
     def _open_module(self, mapped: Mapped) -> _Module | None:
-        parser = Sandbox("dballoc.profile.symbols.symbol_tables")
+        parser = Sandbox(f"dballoc.profile.symbols.{_PARSER}")
         file = self._open_mapped_file(mapped, parser)
         if file is None:
             parser.close()

