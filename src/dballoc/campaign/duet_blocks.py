@@ -55,6 +55,7 @@ class DuetBlocks:
         self._slices = Slices(0, 0, 0)
         self._overheads: list[float] = []
         self.planned_seconds = planned_seconds
+        self.has_pilot = needs_pilot(session.setting)
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Pairing]:
         """Return the pairings of a block in their order."""
@@ -90,12 +91,20 @@ class DuetBlocks:
 
     # -- the choice of slices ---------------------------------------------------------------------
 
+    def use_slices(self, slices: Slices) -> None:
+        """Run blocks with these slices, which were chosen without a pilot on this host."""
+        self._slices = slices
+        self.has_pilot = False
+
     def choose_slices(self) -> None:
-        """Take slices and pairs from the experiment; else from the pilot, which is run once, and
-        recorded as facts. NotCpuBound if the pilot finds that the duet cannot compare servers.
+        """Keep slices that were chosen elsewhere. Else take slices and pairs from the experiment;
+        else from the pilot, which is run once, and recorded as facts. NotCpuBound if the pilot
+        finds that the duet cannot compare servers.
         """
+        if self._slices.pairs:
+            return
         duet = self._experiment.duet
-        if not needs_pilot(self._setting):
+        if not self.has_pilot:
             assert duet.slice and duet.pairs
             self._slices = Slices(duet.slice, duet.pairs, choose_discard(self._setting, 0.0))
             return

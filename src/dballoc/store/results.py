@@ -16,6 +16,9 @@ from dballoc.store.open_database import FILE, FORMAT
 KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
 TUNE = campaign_facts.TUNE
 
+# The kind of fault of a trial whose host was lost while it ran.
+HOST_LOST = "host lost"
+
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
 
@@ -300,6 +303,35 @@ class Results:
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""
         self._run_transaction(lambda: _insert(self._db, "block", [row]))
+
+    def add_host(self, row: Row) -> None:
+        """Write a host, unless it is there."""
+        if not self._query("SELECT 1 FROM host WHERE host = ?", (row["host"],)):
+            self._run_transaction(lambda: _insert(self._db, "host", [row]))
+
+    def add_placement(self, row: Row) -> None:
+        """Write which host an attempt at a block is on, when the block is given to it."""
+        place = (row["design"], row["block"], row["attempt"])
+        sql = "SELECT 1 FROM placement WHERE design = ? AND block = ? AND attempt = ?"
+        if not self._query(sql, place):
+            self._run_transaction(lambda: _insert(self._db, "placement", [row]))
+
+    def list_placements(self) -> list[sqlite3.Row]:
+        """Return which host each attempt at a block was given to."""
+        return self._query("SELECT * FROM placement ORDER BY design, block, attempt")
+
+    def list_lost_attempts(self, design: str, block: int) -> set[int]:
+        """Return the attempts at a block whose host was lost during a trial."""
+        sql = "SELECT DISTINCT attempt FROM trial WHERE design = ? AND block = ? AND fault = ?"
+        return {row[0] for row in self._query(sql, (design, block, HOST_LOST))}
+
+    def probes_of_host(self, host: str) -> list[float]:
+        """Return every reading of the fixed probe on a host so far, seconds."""
+        sql = (
+            "SELECT probe_before, probe_after FROM block JOIN placement USING "
+            "(design, block, attempt) WHERE host = ?"
+        )
+        return [probe for row in self._query(sql, (host,)) for probe in row]
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         try:
