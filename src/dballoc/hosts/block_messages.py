@@ -1,16 +1,17 @@
-"""What a host answers while it runs a block: one message a line, JSON. Everything in it is checked:
-a host may be wrong or hostile, and its rows go into the results database by the names that it gives.
+"""What a host answers while it runs a block: one message a line, JSON. Everything in it is checked,
+because a host may be wrong or hostile, and its rows go into the results database by its own names.
 """
 
 import base64
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dballoc import readers
 from dballoc.store import column_types
+from dballoc.store.results import TrialRecord
 
 # The most bytes of a line: of a trial with a sample a second for a day.
 LONGEST_LINE = 64 * readers.MIB
@@ -19,9 +20,9 @@ FILE_PIECE = readers.MIB
 MOST_FILE_BYTES = 256 * readers.MIB
 _MOST_ROWS = 1_000_000
 
-_FILE_NAME = re.compile(
-    r"[A-Za-z0-9_][A-Za-z0-9._+=@:-]{0,120}(/[A-Za-z0-9_][A-Za-z0-9._+=@:-]{0,120}){0,3}"
-)
+# No part begins with a dot, so none leads out of the trial's directory.
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._+=@:-]{0,120}"
+_FILE_NAME = re.compile(rf"{_PART}(/{_PART}){{0,3}}")
 # The tables of TrialRecord's fields.
 RECORD_TABLES = {
     "trial": "trial",
@@ -171,14 +172,11 @@ def _check_rows(table: str, rows: list[_Row], columns: Mapping[str, Mapping[str,
         column_types.check_values((row[name] for row in rows), kinds[name], name)
 
 
-def make_record_rows(record: Any) -> dict[str, list[_Row]]:
-    """Return a :class:`dballoc.store.results.TrialRecord` as a message has it."""
+def make_record_rows(record: TrialRecord) -> dict[str, list[_Row]]:
+    """Return a trial's record as a message has it."""
     rows = {
         field: [dict(row) for row in getattr(record, field)]
         for field in RECORD_TABLES
         if field != "trial"
     }
-    return {
-        "trial": [dict(record.trial)],
-        **{field: value for field, value in rows.items() if value},
-    }
+    return {"trial": [dict(record.trial)], **{name: some for name, some in rows.items() if some}}

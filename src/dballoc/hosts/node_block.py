@@ -2,8 +2,8 @@
 
 The request is read from the descriptor ``FD``; standard input is the lease (a byte at least every
 few seconds, see :mod:`dballoc.host.guardian.guardian`); messages go to standard output
-(:mod:`dballoc.hosts.block_messages`). Nothing of Ray is in this process, so servers and the guardian
-are what they are in a local campaign.
+(:mod:`dballoc.hosts.block_messages`). Nothing of Ray is in this process, so servers and the
+guardian are what they are in a local campaign.
 """
 
 import base64
@@ -138,6 +138,8 @@ def run_block(request: BlockRequest, stream: MessageStream) -> None:
     }
     if difference := find_difference(request.variants, rows):
         raise UsageError(f"{difference}; hosts of a campaign must have the same")
+    # Another number: standard input of the guardian is something else.
+    lease = os.dup(_LEASE)
     out = Path(tempfile.mkdtemp(prefix="dballoc-block-"))
     try:
         run_in_session(
@@ -145,7 +147,7 @@ def run_block(request: BlockRequest, stream: MessageStream) -> None:
             out,
             _SentNotices(stream),
             lambda session: _run_trials(session, request, stream),
-            lease=Lease(_LEASE, request.lease),
+            lease=Lease(lease, request.lease),
         )
     finally:
         remove_directory(out)
@@ -174,7 +176,7 @@ def _run_trials(
         stream.send(TrialStarted(position=trial.position))
         meter.cpu_seconds += blocks.run_trial(trial)  # type: ignore[arg-type]
     row = meter.make_row(setting.experiment.noise, request.earlier_probes)
-    stream.send(BlockFinished(row=row))
+    stream.send(BlockFinished(row=dict(row)))
 
 
 def main() -> int:

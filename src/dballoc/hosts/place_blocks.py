@@ -1,8 +1,8 @@
 """Which block is given to which host. Pure.
 
 Blocks go out in the campaign's order, as many at once as there are hosts. None goes out beyond the
-next look of its design: a verdict at a look rests on that many blocks, neither fewer nor more. Hosts
-that share a kernel share its settings and its CPUs, so one of them runs a block at a time.
+next look of its design: a verdict at a look rests on that many blocks, neither fewer nor more.
+Hosts that share a kernel share its settings and its CPUs, so one of them runs a block at a time.
 """
 
 from collections.abc import Collection, Iterable, Mapping

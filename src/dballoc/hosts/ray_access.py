@@ -1,4 +1,4 @@
-"""Who may join a Ray cluster: token authentication, or the loopback alone. Pure but for one stat."""
+"""Who may join a Ray cluster: whoever has the token, or on the loopback alone, everybody."""
 
 import ipaddress
 import os

@@ -58,7 +58,7 @@ class _Task:
 
 @contextlib.contextmanager
 def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
-    """Connect to a cluster, and leave it. UsageError if it cannot be reached, or may not be used."""
+    """Join a cluster, and leave it. UsageError if it cannot be reached, or may not be used."""
     ray_access.check_access(address, os.environ)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
@@ -90,12 +90,16 @@ class RayExecutor:
         self._tasks: dict[str, _Task] = {}
         self._nodes: dict[str, str] = {}
         self._described: dict[str, HostDescription | None] = {}
-        self._actor = ray.remote(ray_node.BlockProcess)
+        self._actor: Any = ray.remote(ray_node.BlockProcess)
 
     def list_hosts(self) -> list[Host]:
         """Return the nodes that are alive, have the resource, and have this version of dballoc."""
         alive = [
-            node for node in ray.nodes() if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
+            node
+            for node in _list_nodes()
+            if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
+            for node in _list_nodes()
+            if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
         ]
         self._describe([str(node["NodeID"]) for node in alive])
         described = [
@@ -122,7 +126,7 @@ class RayExecutor:
     def _describe(self, nodes: list[str]) -> None:
         """Ask nodes that were not asked yet what they are."""
         describe = ray.remote(ray_node.describe_host)
-        asked = {
+        answers = {
             node: describe.options(
                 num_cpus=0,
                 max_retries=0,
@@ -131,7 +135,7 @@ class RayExecutor:
             for node in nodes
             if node not in self._described
         }
-        for node, answer in asked.items():
+        for node, answer in answers.items():
             try:
                 text = ray.get(answer, timeout=_DESCRIBE)
                 description = HostDescription.model_validate(readers.document(text))
@@ -204,7 +208,7 @@ class RayExecutor:
 
     def _is_node_alive(self, host: str) -> bool:
         node = self._tasks[host].node
-        return any(n["Alive"] for n in ray.nodes() if n["NodeID"] == node)
+        return any(n["Alive"] for n in _list_nodes() if n["NodeID"] == node)
 
     def _renew_leases(self) -> None:
         now = time.monotonic()
@@ -230,3 +234,9 @@ class RayExecutor:
         """Let go of all blocks."""
         for host in list(self._tasks):
             self.end_block(host)
+
+
+def _list_nodes() -> list[dict[str, Any]]:
+    """Return what Ray knows of every node."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return nodes

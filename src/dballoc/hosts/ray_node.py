@@ -1,5 +1,5 @@
-"""What Ray runs on a host: it starts the block's own process, hands on what that says, and keeps its
-lease alive as long as the driver is heard. It decides nothing, and imports little.
+"""What Ray runs on a host: it starts the block's own process, hands on what that says, and keeps
+its lease alive as long as the driver is heard. It decides nothing, and imports little.
 """
 
 import os
@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 # Bytes: as dballoc.hosts.block_messages has it, whose import takes a second.
 _LONGEST_LINE = 64 * 2**20
@@ -76,7 +76,7 @@ def _write_request(descriptor: int, request: bytes) -> None:
         pass  # the process has ended; its end is reported
 
 
-def _read_lines(file: BinaryIO) -> Iterator[bytes]:
+def _read_lines(file: IO[bytes]) -> Iterator[bytes]:
     while line := file.readline(_LONGEST_LINE + 1):
         yield line
 

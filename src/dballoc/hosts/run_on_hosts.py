@@ -253,7 +253,7 @@ class DriverLoop:
         setting = self._campaign.setting
         slices = None
         if key.design == "duet":
-            chosen = choose_slices(setting)  # type: ignore[arg-type]
+            chosen = choose_slices(setting)
             slices = ChosenSlices(
                 seconds=chosen.seconds, pairs=chosen.pairs, discard=chosen.discard
             )
