@@ -5,8 +5,8 @@ repeats nothing: what becomes of a lost block is the campaign's decision.
 import contextlib
 import json
 import os
+import socket
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +67,7 @@ def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
             namespace="dballoc",
             log_to_driver=False,
             configure_logging=False,
-            include_dashboard=False,
+            **_name_own_address(address),
         )
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(
@@ -102,25 +102,19 @@ class RayExecutor:
             if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
         ]
         self._describe([str(node["NodeID"]) for node in alive])
-        described = [
-            (node, description)
-            for node in alive
-            if (description := self._described.get(str(node["NodeID"])))
-        ]
-        names = Counter(str(d.environment.get("host")) for _, d in described)
         hosts = []
-        for node, description in described:
-            name = str(description.environment.get("host"))
-            if names[name] > 1:
-                name = f"{name} ({node['NodeManagerAddress']})"
-            self._nodes[name] = str(node["NodeID"])
-            hosts.append(
-                Host(
-                    name=name,
-                    kernel=description.kernel,
-                    environment=json.dumps(description.environment),
+        for node in alive:
+            if description := self._described.get(str(node["NodeID"])):
+                # Both: several nodes may have one name, and a name must not change when one comes.
+                name = f"{description.environment.get('host')} ({node['NodeManagerAddress']})"
+                self._nodes[name] = str(node["NodeID"])
+                hosts.append(
+                    Host(
+                        name=name,
+                        kernel=description.kernel,
+                        environment=json.dumps(description.environment),
+                    )
                 )
-            )
         return hosts
 
     def _describe(self, nodes: list[str]) -> None:
@@ -240,3 +234,19 @@ def _list_nodes() -> list[dict[str, Any]]:
     """Return what Ray knows of every node."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return nodes
+
+
+def _name_own_address(address: str) -> dict[str, str]:
+    """Return the argument that tells Ray this node's address: the one from which the head is
+    reached. Ray guesses by a route to the internet, which closed networks have not. Empty on the
+    loopback, which Ray names otherwise.
+    """
+    host, port = ray_access.find_host(address), int(address.rpartition(":")[2])
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # sends nothing
+            own_address = str(probe.getsockname()[0])
+    except OSError:
+        return {}
+    return {} if ray_access.is_loopback(own_address) else {"_node_ip_address": own_address}

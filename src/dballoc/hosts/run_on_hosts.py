@@ -72,14 +72,14 @@ def refuse_unsuitable(experiment: Experiment) -> None:
             raise UsageError(f"--ray: {words} cannot be sent to other hosts; leave it out")
 
 
-def make_kind(executor: Executor) -> CampaignKind:
-    """Return the kind of campaign whose blocks an executor runs."""
+def make_kind(executor: Executor, clock: Callable[[], float] = time.monotonic) -> CampaignKind:
+    """Return the kind of campaign whose blocks an executor runs. ``clock``: that of the hosts."""
     return CampaignKind(
         name=None,
         estimate=estimate_duration,
         make_facts=make_block_facts,
         prepare_blocks=_prepare_blocks,
-        run_blocks=lambda campaign, planned: DriverLoop(campaign, planned, executor).run(),
+        run_blocks=lambda campaign, planned: DriverLoop(campaign, planned, executor, clock).run(),
         runs_here=False,
     )
 
@@ -123,7 +123,7 @@ class DriverLoop:
         campaign: CampaignRun,
         planned: dict[str, int],
         executor: Executor,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._campaign = campaign
         self._planned = planned
