@@ -37,11 +37,11 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo setup test test-all fuzz fuzz-native lint format docs lock clean
-.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz
+.PHONY: help demo setup test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
+.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64 packages-release
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; resumes where it was stopped
 	@$(bin)/dballoc bench
@@ -54,6 +54,17 @@ test: packages-test setup $(stamps)/requirements-dev ## Run all but the slow tes
 
 test-all: packages-test packages-fetch setup $(stamps)/requirements-dev ## Run all tests, the slow ones included
 	$(call run-tests,(slow or not slow))
+	@$(MAKE) --no-print-directory test-aarch64
+
+# Where this machine is one there is nothing to emulate: the native tests run as they are.
+test-aarch64: packages-aarch64 setup $(stamps)/requirements-dev ## Run what aarch64 may break, on an emulated one
+ifneq ($(shell uname -m),aarch64)
+	@rm -rf build/aarch64/meson
+	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup --cross-file tools/aarch64.ini build/aarch64/meson >/dev/null
+	@PATH="$(CURDIR)/$(bin):$$PATH" ninja --quiet -C build/aarch64/meson
+	$(python) tools/aarch64-root programs build/aarch64/root
+	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native tests/emulated $(ARGS) || [ $$? = 5 ]
+endif
 
 fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one
 	@nice $(python) tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
@@ -81,12 +92,26 @@ docs: setup ## Write the command reference, docs/cli.md, from the commands' own 
 	mkdir -p docs
 	$(cli_reference) docs/cli.md
 
+# What is built for other systems: against the C library of an old one, in a root that only root can make.
+old_root := build/release/root
+dist: packages-release setup ## Build the sdist and the wheels into dist/, with their checksums; as root
+	tools/release/make-root $(old_root)
+	tools/release/make-sysroots $(old_root)
+	@rm -f dist/*.whl dist/*.tar.gz
+	$(python) tools/release/build_wheels.py dist
+	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
+
+portable: dist ## Build dballoc with an interpreter of its own as one file and as a .deb into dist/; as root, 15 minutes at first
+	tools/release/make-python $(old_root)
+	PATH="$(CURDIR)/$(bin):$$PATH" $(python) tools/release/build_portable.py dist/*_x86_64.whl dist
+	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
+
 lock: setup $(stamps)/requirements-dev ## Update every dependency to its newest version, and pin it
 	$(pip) install --upgrade $(foreach group,run dev,--requirement $(stamps)/requirements-$(group).txt)
 	$(python) -m pip freeze --exclude dballoc > tools/constraints.txt
 
 clean: ## Remove everything built and installed here; results stay
-	rm -rf .venv $(stamps) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf --one-file-system .venv $(stamps) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 packages:
@@ -101,8 +126,14 @@ packages-fetch:
 packages-lint:
 	@tools/install-packages run lint
 
+packages-release:
+	@tools/install-packages run release
+
 packages-fuzz:
 	@tools/install-packages run fuzz
+
+packages-aarch64:
+	@tools/install-packages run aarch64
 
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -24,6 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../error_text.h"
 #include "client.h"
 #include "clock.h"
 #include "message.h"
@@ -83,7 +84,7 @@ static bool listen_there(struct descriptor *listener)
         return false;
     }
     if (!take_listener(listener)) {
-        const char *error = strerrordesc_np(errno);
+        const char *error = error_text(errno);
         (void)snprintf(why, sizeof why, "%s: %s", address.sun_path,
                 error != NULL ? error : "unknown error");
         message_write(why, "dballoc cannot talk to it: let the program's user write there");

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "preload.h"
 
@@ -21,4 +22,9 @@ void *memory_map(size_t size)
     (void)madvise(memory, size, MADV_NOHUGEPAGE);
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, size, preload_name);
     return memory;
+}
+
+size_t memory_page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
 }

@@ -8,4 +8,7 @@
  */
 void *memory_map(size_t size);
 
+/* The kernel's, in bytes: on aarch64 4, 16 or 64 KiB. */
+size_t memory_page_size(void);
+
 #endif

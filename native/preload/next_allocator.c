@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "image.h"
+#include "memory.h"
 #include "message.h"
 #include "preload.h"
 
@@ -52,7 +53,10 @@ static void *early_block(size_t alignment, size_t size)
 {
     if (alignment < EARLY_HEAD)
         alignment = EARLY_HEAD;
-    const size_t at = (early_used + EARLY_HEAD + alignment - 1) / alignment * alignment;
+    /* Not of the array's start, which a kernel's page may be larger than. */
+    const uintptr_t start = (uintptr_t)next_early;
+    const size_t at =
+            (start + early_used + EARLY_HEAD + alignment - 1) / alignment * alignment - start;
     if (at > NEXT_EARLY_SIZE || size > NEXT_EARLY_SIZE - at) {
         errno = ENOMEM;
         return NULL;
@@ -310,8 +314,8 @@ static size_t product(size_t count, size_t size)
 #define EARLY_ALIGNMENT_calloc 1
 #define EARLY_ALIGNMENT_memalign alignment
 #define EARLY_ALIGNMENT_aligned_alloc alignment
-#define EARLY_ALIGNMENT_valloc 4096
-#define EARLY_ALIGNMENT_pvalloc 4096
+#define EARLY_ALIGNMENT_valloc memory_page_size()
+#define EARLY_ALIGNMENT_pvalloc memory_page_size()
 ALLOCATING_FUNCTIONS(FIRST)
 #undef FIRST
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../error_text.h"
 #include "descriptors.h"
 #include "message.h"
 #include "preload.h"
@@ -26,7 +27,7 @@ void at_exit_begin(void)
 static void complain(const char *path)
 {
     char why[256];
-    const char *error = strerrordesc_np(errno);
+    const char *error = error_text(errno);
     (void)snprintf(why, sizeof why, "%.180s: %s", path, error != NULL ? error : "unknown error");
     message_write(why, "no snapshot is written: let the program's user write there");
 }

@@ -15,9 +15,13 @@
  * a walk from there would wait for that lock for ever, so it goes by frame pointers alone. And only
  * libgcc's own will do: a program that links another unwinder would have us call that.
  *
+ * A frame record is two words, on x86-64 (rbp: caller's rbp, return address) as on aarch64 (x29:
+ * caller's x29, x30; AAPCS64, "The Frame Pointer"). There a leaf has none, but who calls malloc is no
+ * leaf, and return addresses may be signed, by the program as by us.
+ *
  * Reads of the stack are bounded by its end. On glibc a thread's descriptor lies at the top of its
- * own stack, so all between is mapped. On a foreign stack (a coroutine's, a signal's) every page is
- * asked for first.
+ * own stack (on aarch64 with the static TLS above it), so all between is mapped. On a foreign stack
+ * (a coroutine's, a signal's) every page is asked for first.
  */
 #include "unwind.h"
 
@@ -33,12 +37,13 @@
 #include <unwind.h>
 
 #include "image.h"
+#include "return_address.h"
 #include "stacks.h"
 
 enum {
     SITES = 1 << 14,
     STARTS = 64,
-    PAGE = 4096,
+    PAGE = 4096, /* the smallest that a kernel has: larger ones are asked for piece by piece */
     MOST_PAGES = 4096,
     LONGEST_FRAME = 8 << 20,
     BEYOND_START = 3
@@ -140,10 +145,11 @@ static uint32_t by_pointers(struct thread *mine, const uintptr_t *frame, uintptr
     extend(mine, at);
     while (depth < STACK_DEPTH) {
         const uintptr_t *const words = (const uintptr_t *)at;
-        if (words[1] == 0)
+        const uintptr_t pc = return_address_strip(words[1]);
+        if (pc == 0)
             break;
-        if (depth != 0 || !is_own(words[1]))
-            pcs[depth++] = words[1];
+        if (depth != 0 || !is_own(pc))
+            pcs[depth++] = pc;
         const uintptr_t up = words[0];
         if (up <= at || up - at > LONGEST_FRAME || up % sizeof(uintptr_t) != 0)
             break;
@@ -244,7 +250,8 @@ uint32_t unwind(const uintptr_t *frame, uintptr_t *pcs, bool *truncated)
     _Atomic uint64_t *site = site_of(depth > 0 ? pcs[0] : 0);
     bool complete = depth > 0 && is_start(pcs[depth - 1]);
     const uint64_t known = atomic_load_explicit(site, memory_order_relaxed);
-    if ((complete && known == ((uint64_t)pcs[0] << 1 | 1)) || is_unwinders(frame[1])) {
+    if ((complete && known == ((uint64_t)pcs[0] << 1 | 1)) ||
+            is_unwinders(return_address_strip(frame[1]))) {
         atomic_fetch_add_explicit(&unwind_counts.by_pointers, 1, memory_order_relaxed);
     } else {
         depth = by_cfi(pcs, depth, site, &complete);

@@ -33,6 +33,9 @@ static uintptr_t spin(uint32_t slot)
     for (int i = 0; i < SPINS && block == SLOT_EMPTY; i++) {
 #if defined __x86_64__
         __builtin_ia32_pause();
+#elif defined __aarch64__
+        /* As pause waits: yield does not, on processors with one thread a core. */
+        __asm__ volatile("isb" : : : "memory");
 #endif
         block = atomic_load_explicit(&shared_slots[slot], memory_order_acquire);
     }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../error_text.h"
 #include "memory.h"
 #include "options.h"
 #include "report.h"
@@ -34,7 +35,7 @@ void plan_open(const char *path)
     int file = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0)
-        refuse("plan %.200s: %s", path, strerrordesc_np(errno));
+        refuse("plan %.200s: %s", path, error_text(errno));
     uint64_t bytes = (uint64_t)status.st_size;
     if (!S_ISREG(status.st_mode) || bytes < sizeof *plan.header)
         refuse("plan %.200s: it is too short to be one", path);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../error_text.h"
 #include "clocks.h"
 #include "curve.h"
 #include "figures.h"
@@ -83,7 +84,7 @@ void fail(int error, const char *format, ...)
     va_start(values, format);
     add_list(format, values);
     va_end(values);
-    add(": %s\n", strerrordesc_np(error));
+    add(": %s\n", error_text(error));
     flush(STDERR_FILENO);
     _exit(STATUS_FAILED);
 }

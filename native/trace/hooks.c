@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "large.h"
+#include "memory.h"
 #include "next_allocator.h"
 #include "recorder.h"
 #include "sites.h"
@@ -40,8 +41,8 @@ static inline size_t product(size_t count, size_t size)
 #define ALIGNMENT_calloc 0
 #define ALIGNMENT_memalign alignment
 #define ALIGNMENT_aligned_alloc alignment
-#define ALIGNMENT_valloc 4096
-#define ALIGNMENT_pvalloc 4096
+#define ALIGNMENT_valloc memory_page_size()
+#define ALIGNMENT_pvalloc memory_page_size()
 #define ALIGNMENT__Znwm 0
 #define ALIGNMENT__Znam 0
 #define ALIGNMENT__ZnwmRKSt9nothrow_t 0

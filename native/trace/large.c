@@ -1,8 +1,8 @@
 #include "large.h"
 
 #include <string.h>
-#include <unistd.h>
 
+#include "memory.h"
 #include "next_allocator.h"
 #include "recorder.h"
 #include "sites.h"
@@ -15,7 +15,7 @@ void *large_allocate(size_t size, size_t alignment, uintptr_t place, uint32_t *s
         return NULL;
     bool is_first = false;
     *site = sites_number(place, size, &is_first);
-    if (alignment > 4096)
+    if (alignment > memory_page_size())
         return NULL;
     return touches_allocate(&self->random, size, *site, is_first);
 }

@@ -10,9 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../error_text.h"
 #include "buffers.h"
 #include "file.h"
 #include "large.h"
+#include "memory.h"
 #include "next_allocator.h"
 #include "preload.h"
 #include "recorder.h"
@@ -124,7 +126,7 @@ static bool write_head(void)
     add_number("pid", (uint64_t)preload.owner);
     add_text("program", program);
     add_text("allocator", allocator_path());
-    add_number("page_size", (uint64_t)sysconf(_SC_PAGESIZE));
+    add_number("page_size", memory_page_size());
     add_number("from_start", is_from_start);
     add_text("clock", stamp_by_counter ? "counter" : "monotonic");
     add_number("stamp_shift", STAMP_SHIFT);
@@ -153,7 +155,7 @@ bool session_open(char why[LONGEST_WHY])
         is_from_start = false; /* of the next one */
         return true;
     }
-    const char *error = file.error != 0 ? strerrordesc_np(file.error) : "the limit is too low";
+    const char *error = file.error != 0 ? error_text(file.error) : "the limit is too low";
     (void)snprintf(why, LONGEST_WHY, "%.400s: %s", file.path,
             error != NULL ? error : "an error without a name");
     atomic_store(&session_status.ended, clock_ns(CLOCK_MONOTONIC));

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
+#include "memory.h"
 #include "preload.h"
 
 #ifndef PR_SET_VMA
@@ -28,14 +28,9 @@ static uint32_t hash(uintptr_t address)
     return (uint32_t)((uint64_t)(address >> 12) * 0x9E3779B97F4A7C15U >> 40);
 }
 
-static size_t page_size(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static size_t mapped(size_t size)
 {
-    const size_t page = page_size();
+    const size_t page = memory_page_size();
     return (size + page - 1) / page * page;
 }
 
@@ -131,7 +126,7 @@ bool touches_free(const void *block)
 size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUCHES_RUNS])
 {
     unsigned char present[PIECE];
-    const size_t page = page_size();
+    const size_t page = memory_page_size();
     const size_t pages = (size + page - 1) / page;
     size_t count = 0;
     bool in_run = false;
@@ -190,5 +185,5 @@ uint64_t touches_resident(void)
         for (size_t i = 0; i < count; i++)
             pages += runs[i].touched;
     }
-    return pages * page_size();
+    return pages * memory_page_size();
 }

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 32 };
+enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 32, SMALLEST_PAGE = 4096 };
 
 /* A block of ours. */
 struct touched_block {
@@ -24,10 +24,11 @@ struct touched_block {
 /* A block for a call from that site, zeroed; NULL if this one is the malloc's. */
 void *touches_allocate(uint64_t *random, size_t size, uint32_t site, bool is_first);
 
-/* Whether a block may be one of ours: all of those begin a page. Also of NULL. */
+/* Whether a block may be one of ours: all of those begin a page, which on some kernels is larger than
+ * the smallest. Also of NULL. */
 static inline bool touches_may_be(const void *block)
 {
-    return ((uintptr_t)block & 4095) == 0;
+    return ((uintptr_t)block & (SMALLEST_PAGE - 1)) == 0;
 }
 
 /* Whether it is one of ours, and which. */

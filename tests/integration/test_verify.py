@@ -12,6 +12,7 @@ from harness import A_USER, Cli, StartServer
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
+from dballoc.host.read_rights import describe_readers, read_ptrace_scope
 from dballoc.host.settings import thp
 
 pytestmark = pytest.mark.unprivileged
@@ -129,5 +130,5 @@ def test_a_server_of_another_user(run_cli: Cli, stock: int, needs_root: None) ->
     )
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr == (
-        f"dballoc: process {stock}: Permission denied; only root and its own user may look into it: run this as one of them\n"
+        f"dballoc: process {stock}: Permission denied; {describe_readers(read_ptrace_scope())}\n"
     )

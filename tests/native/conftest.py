@@ -3,28 +3,45 @@ preload.
 """
 
 import os
-import shutil
+import resource
 import subprocess
-import sys
-from collections.abc import Callable
-from importlib.resources import files
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from emulation import find_reason, name_test
+from machine import MACHINE
+
+from dballoc.errors import UsageError
+from limited_memory import limited_memory
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot be emulated, with the reason, where the machine is."""
+    for item in items:
+        if MACHINE.name != "host" and (reason := find_reason(name_test(item.nodeid))):
+            item.add_marker(pytest.mark.skip(reason=f"not under qemu-user: {reason}"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def memory_limit() -> Iterator[None]:
+    """Emulated programs have a limit of memory, or do not run at all."""
+    if MACHINE.name == "host":
+        yield
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # qemu writes cores of its own
+        with limited_memory(4 << 30):
+            yield
+    except UsageError as error:
+        pytest.fail(f"emulated programs need a memory cgroup: {error}")
 
 
 @pytest.fixture(scope="session")
 def native_library() -> Callable[[str], Path]:
     """Find a library that the package installs, by its subject: ``native_library("keep_thp")``."""
 
-    def find(subject: str) -> Path:
-        path = Path(str(files("dballoc") / "_native" / f"libdballoc_{subject}.so"))
-        assert path.exists(), (
-            f"{path} is not there: the tests run on the installed package (make setup)"
-        )
-        return path
-
-    return find
+    return MACHINE.native_library
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +49,6 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Compile a test-only preload from a source beside this file: ``preload("pad")``. Readable by
     every user.
     """
-    compiler = shutil.which("cc")
-    assert compiler, "no cc on the PATH; install it: apt-get install gcc libc6-dev"
     directory = tmp_path_factory.mktemp("preload")
     # Servers run as another user, who must be able to pass through.
     for part in (directory, *directory.parents):
@@ -53,9 +68,7 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
                 "-fPIC",
                 "-shared",
             ]
-            subprocess.run(
-                [compiler, *flags, "-o", library, Path(__file__).with_name(f"{name}.c")], check=True
-            )
+            MACHINE.compile("cc", library, *flags, Path(__file__).with_name(f"{name}.c"))
         return library
 
     return build
@@ -69,7 +82,7 @@ def under() -> Callable[[Path, str], str]:
 
     def run(library: Path, code: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", code],
+            [MACHINE.python, "-I", "-S", "-c", code],
             env={**os.environ, "LD_PRELOAD": os.fspath(library)},
             capture_output=True,
             text=True,

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine import MACHINE
+
 from dballoc.errors import Failure, UsageError
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.probe_client import Probe
@@ -39,11 +41,11 @@ def compiled(name: str, directory: Path, *flags: object) -> Path:
     """``NAME.c`` as a program in that directory."""
     target = directory / name
     usual = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run(["cc", *usual, "-o", target, HERE / f"{name}.c", *map(str, flags)], check=True)
+    MACHINE.compile("cc", target, *usual, HERE / f"{name}.c", *flags)
     return target
 
 
-def probed(directory: Path) -> Path:
+def probed(directory: Path, *flags: object) -> Path:
     """``probed.c``, whose stacks can be walked, and whose calls of malloc are all made."""
     return compiled(
         "probed",
@@ -52,6 +54,7 @@ def probed(directory: Path) -> Path:
         "-fno-omit-frame-pointer",
         "-fno-builtin-malloc",
         "-l:libstdc++.so.6",
+        *flags,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine import MACHINE
 
 from dballoc.profile.heap import probe_client
 
@@ -35,9 +36,7 @@ HARD = [
     "-Wl,-init,none",
     "-Wl,-fini,none",
 ]
-X86_64 = subprocess.run(
-    ["cc", "-dumpmachine"], capture_output=True, text=True, check=False
-).stdout.startswith("x86_64")
+X86_64 = MACHINE.architecture == "x86_64"
 
 
 def check(*paths: Path) -> "subprocess.CompletedProcess[str]":
@@ -117,7 +116,7 @@ def test_nothing_of_it_is_too_early(native_library: Callable[[str], Path], tmp_p
     program's.
     """
     (tmp_path / "early.c").write_text(EARLY)
-    subprocess.run(["cc", "-O1", "-o", tmp_path / "early", tmp_path / "early.c"], check=True)
+    MACHINE.compile("cc", tmp_path / "early", "-O1", tmp_path / "early.c")
     preload = ":".join(str(native_library(subject)) for subject in ("keep_thp", "probe"))
     for environ in (
         {},

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from machine import MACHINE
 from programs import probed, starting, wait_for_probe
 
-from dballoc.allocators import find_library
-from dballoc.errors import UsageError
 from dballoc.profile.heap import heap_profile, malloc_latency, probe_client
 from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot
@@ -56,10 +55,7 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Callable[.
     """``environ("jemalloc", interval)``: of a program under the probe over that allocator."""
 
     def made(allocator: str = "glibc", interval: int = 4096) -> dict[str, str]:
-        try:
-            libraries = find_library.find_allocator(allocator).libraries
-        except UsageError as error:
-            pytest.skip(str(error))
+        libraries = MACHINE.find_libraries(allocator)
         preload = ":".join(map(str, [native_library("probe"), *libraries]))
         return {
             "PATH": os.environ["PATH"],
@@ -118,6 +114,21 @@ def test_estimates_are_as_near_as_they_say(start: Start, allocator: str) -> None
     assert found.complete >= 0.99
     assert not found.lost_blocks
     assert not found.overwritten
+
+
+# What marks the places that are jumped to, and on aarch64 signs return addresses.
+GUARDS = {"x86_64": "-fcf-protection=full", "aarch64": "-mbranch-protection=standard"}
+
+
+def test_stacks_of_a_program_that_guards_its_returns(
+    environ: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    """Both ways of a walk give the same stacks, so that frame pointers alone are enough later."""
+    with starting() as begin:
+        begin(probed(tmp_path, GUARDS[MACHINE.architecture]), "known", **environ())
+        snapshot = wait_for_probe(tmp_path).snapshot()
+    assert snapshot.complete >= 0.99
+    assert snapshot.by_pointers > 0.9 * (snapshot.by_pointers + snapshot.by_cfi)
 
 
 @pytest.mark.slow
@@ -450,7 +461,7 @@ def test_a_malloc_is_asked_of_its_own_blocks_alone(
     libraries = f"{native_library('probe')}:{preload('strict')}"
     for _ in range(10):
         done = subprocess.run(
-            ["/usr/bin/env"],
+            [MACHINE.find_program("/usr/bin/env")],
             stdout=subprocess.DEVNULL,
             env={"LD_PRELOAD": libraries, probe_client.VARIABLE: "1024:/tmp"},
             check=False,

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine import MACHINE
 from programs import LONGEST, Ready, compiled, starting
 
-from dballoc.allocators import find_library
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.trace.compilation.compile_recording import compile_recording
+from dballoc.trace.compilation.match_blocks import AddressUses, match_blocks
 from dballoc.trace.model import NONE, EventKind, Recording
 from dballoc.trace.recorder import recorder_client
 from dballoc.trace.recorder.recorder_client import Recorder
@@ -42,10 +43,7 @@ def environ(native_library: Callable[[str], Path], tmp_path: Path) -> Environ:
     """``environ("jemalloc", when="idle", limit=…)``: of a program under the recorder."""
 
     def make(allocator: str = "glibc", when: str = "start", limit: int = 1 << 30) -> dict[str, str]:
-        try:
-            libraries = find_library.find_allocator(allocator).libraries
-        except UsageError as error:
-            pytest.skip(str(error))
+        libraries = MACHINE.find_libraries(allocator)
         return {
             "PATH": os.environ["PATH"],
             "LD_PRELOAD": ":".join(map(str, [native_library("trace"), *libraries])),
@@ -83,29 +81,39 @@ def parse_blocks(lines: list[str]) -> dict[int, int]:
 
 
 def replay_live(recording: Recording, began_late: bool = False) -> dict[int, int]:
-    """Sizes by address of what is alive at the end; at equal times frees come first. The test fails
-    if an address is handed out twice, or one is freed that is not alive, unless it may have been
-    allocated before.
+    """Sizes by address of what is alive at the end. The test fails if an address is handed out
+    twice, or one is freed that is not alive, unless it may have been allocated before.
     """
-    rows = []
-    for thread in recording.threads:
+    rows: dict[bool, list[tuple[int, int, int, int, int]]] = {False: [], True: []}
+    call = 0
+    for index, thread in enumerate(recording.threads):
         frees = np.isin(thread.kind, _FREES)
         for i in range(len(thread.kind)):
+            call += 1
             address, size = int(thread.address[i]), int(thread.size[i])
-            if frees[i]:
-                rows.append((int(thread.before[i]), 0, address, 0))
-                continue
-            if thread.old[i]:
-                rows.append((int(thread.before[i]), 0, int(thread.old[i]), 0))
-            rows.append((int(thread.after[i]), 1, address, size))
-    live: dict[int, int] = {}
-    for _, is_allocation, address, size in sorted(rows, key=lambda row: row[:2]):
-        if is_allocation:
-            assert address not in live
-            live[address] = size
-        elif address in live or not began_late:
-            del live[address]
-    return live
+            released = address if frees[i] else int(thread.old[i])
+            if released:
+                rows[True].append((released, int(thread.before[i]), call, index, 0))
+            if not frees[i]:
+                rows[False].append((address, int(thread.after[i]), call, index, size))
+    allocated = np.array(rows[False], np.uint64).reshape(-1, 5)
+    matches = match_blocks(make_uses(allocated), make_uses(np.array(rows[True], np.uint64)))
+    assert len(matches.missed) == 0
+    assert began_late or (matches.unknown, matches.double) == (0, 0)
+    is_alive = np.ones(len(allocated), bool)
+    is_alive[matches.allocation_of[matches.allocation_of != NONE]] = False
+    return {int(row[0]): int(row[4]) for row in allocated[is_alive]}
+
+
+def make_uses(rows: np.ndarray) -> AddressUses:
+    """Rows of address, time, call and thread as match_blocks takes them."""
+    address, time_, call, thread = rows.reshape(-1, 5).T[:4]
+    return AddressUses(
+        address=address,
+        time=time_.astype(np.int64),
+        call=call.astype(np.int64),
+        thread=thread.astype(np.int32),
+    )
 
 
 def check_blocks(recording: Recording, lines: list[str]) -> None:
@@ -416,7 +424,7 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-fno-builtin",
         "-fsized-deallocation",
     ]
-    subprocess.run(["g++", *flags, "-o", target, source], check=True)
+    MACHINE.compile("g++", target, *flags, source)
     return target
 
 

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine import MACHINE
 
-from dballoc.allocators.find_library import find_allocator
-from dballoc.errors import UsageError
 from dballoc.trace.model import NONE, EventKind, Trace
-from dballoc.trace.replay import plan_layout, run_replay
+from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.plan_file import write_plan
 from example_traces import make_trace
 
@@ -30,15 +29,12 @@ LONGEST = 120
 
 
 def preload_of(name: str) -> str:
-    try:
-        return ":".join(map(str, find_allocator(name).libraries))
-    except UsageError as lacking:
-        pytest.skip(str(lacking))
+    return ":".join(map(str, MACHINE.find_libraries(name)))
 
 
 def run(plan: Path, *options: str, engine: Path | None = None, **env: str) -> Any:
     return subprocess.run(
-        [engine or run_replay.find_engine(), *options, plan],
+        [engine or MACHINE.engine, *options, plan],
         env={"PATH": os.environ["PATH"], **env},
         capture_output=True,
         text=True,
@@ -146,9 +142,7 @@ def test_the_heap_is_what_was_touched(example: tuple[Trace, Path]) -> None:
 
 
 def test_the_engine_itself_has_no_heap() -> None:
-    done = subprocess.run(
-        [run_replay.find_engine(), "--own"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([MACHINE.engine, "--own"], capture_output=True, text=True, check=True)
     assert 0 < json.loads(done.stdout)["own"] < 400_000
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine import MACHINE
 from programs import probed, starting
 
-from dballoc.allocators import find_library
-from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.process_memory.heaps.allocator_statistics import HELD, LIVE_ALL, LIVE_SMALL
 from dballoc.profile.heap import probe_client
@@ -22,11 +21,7 @@ pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
 def test_what_is_alive_and_whose(
     native_library: Callable[[str], Path], tmp_path: Path, allocator: str
 ) -> None:
-    try:
-        libraries = find_library.find_allocator(allocator).libraries
-    except UsageError as error:
-        pytest.skip(str(error))
-    preload = ":".join(map(str, [native_library("probe"), *libraries]))
+    preload = ":".join(map(str, [native_library("probe"), *MACHINE.find_libraries(allocator)]))
     program = probed(tmp_path)
     with starting() as start:
         running = start(

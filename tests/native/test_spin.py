@@ -3,11 +3,11 @@
 import re
 import statistics
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine import MACHINE
 
 pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
 
@@ -19,7 +19,7 @@ WORK = 'import time; one = b"x"\nfor i in range(300_000): one * 1000\nprint(time
 def run(library: Path, rounds: int) -> tuple[float, float]:
     """(CPU seconds of the process, CPU seconds that the preload says it added)."""
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", WORK],
+        [MACHINE.python, "-I", "-S", "-c", WORK],
         env={"LD_PRELOAD": str(library), "DBALLOC_SPIN": str(rounds)},
         capture_output=True,
         text=True,

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine import MACHINE
 from programs import compiled, starting
 
-from dballoc.allocators import find_library
-from dballoc.errors import UsageError
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import UNACCOUNTED
 from dballoc.explain.sources import allocator_statistics
@@ -43,10 +42,7 @@ def run(program: Path, native_library: Callable[[str], Path]) -> Iterator[Callab
     with starting() as start:
 
         def ran(allocator: str, *names: str) -> Ran:
-            try:
-                preload = ":".join(map(str, find_library.find_allocator(allocator).libraries))
-            except UsageError as error:
-                pytest.skip(str(error))
+            preload = ":".join(map(str, MACHINE.find_libraries(allocator)))
             running = start(program, native_library("udf"), *names, LD_PRELOAD=preload)
             return int(running.said[0]), running.said[1:], running.pid
 

@@ -6,13 +6,18 @@ import json
 import re
 import shlex
 import sqlite3
+import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from example_results import facts, variant
 
+from dballoc.allocators import host_requirements
+from dballoc.allocators.host_requirements import Host
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import quoting
@@ -164,7 +169,8 @@ def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, fam
         db.close()
     found = build_deployment(load_campaign(directory), name, directory)
     text = render(found, FORMS, {}, directory)
-    for heading in ("== systemd ==", "== mysqld_safe ==", "== container ==", "== verify =="):
+    headings = ("systemd", "mysqld_safe", "container", "docker compose", "StatefulSet", "verify")
+    for heading in (f"== {name} ==" for name in headings):
         assert heading in text
     assert "/lib/x86_64-linux-gnu" not in text.replace("/usr/lib/x86_64-linux-gnu", "")
     for value in found.environment.values():
@@ -214,6 +220,79 @@ def test_container(of: Callable[[str], Deployment], directory: Path) -> None:
     assert '    value: "narenas:2,background_thread:true"' in text
     text = render(of("own"), ["container"], {}, directory)
     assert "COPY libmy.so /opt/my malloc/libmy.so" in text
+
+
+def read_yaml(text: str, begin: str, end: str = "") -> Any:
+    """The YAML between a line and an empty line of a text, each indented by two blanks."""
+    block = text[text.index(begin) :]
+    block = block[: block.index(end)] if end else block.partition("\n\n")[0]
+    return yaml.safe_load(textwrap.dedent(block))
+
+
+@pytest.mark.parametrize(
+    "name", [v["name"] for v in VARIANTS if v["name"] not in ("libc", "glibc", "calm", "old")]
+)
+def test_yaml_of_pods_means_what_the_variant_takes(
+    of: Callable[[str], Deployment], directory: Path, name: str
+) -> None:
+    wanted = of(name).environment
+
+    def environment(rows: list[dict[str, str]]) -> dict[str, str]:
+        return {row["name"]: row["value"] for row in rows}
+
+    text = render(of(name), ["statefulset"], {}, directory)
+    [container] = read_yaml(text, "  spec:")["spec"]["template"]["spec"]["containers"]
+    assert environment(container["env"]) == wanted
+    command = next(line for line in text.splitlines() if "kubectl set env" in line)
+    assert shlex.split(command)[5:] == [f"{k}={v}" for k, v in wanted.items()]
+    text = render(of(name), ["compose"], {}, directory)
+    assert read_yaml(text, "  services:")["services"]["db"]["environment"] == wanted
+    text = render(of(name), ["mariadb-operator"], {}, directory)
+    assert environment(read_yaml(text, "  apiVersion:")["spec"]["env"]) == wanted
+    text = render(of(name), ["percona-operator"], {}, directory)
+    server = read_yaml(text[text.index("Percona Server for MySQL") :], "  spec:")
+    assert environment(server["spec"]["mysql"]["env"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "secret"),
+    [
+        ("jemalloc", "jemalloc", None),
+        ("je-tuned", "jemalloc", {"MALLOC_CONF": "narenas:2,background_thread:true"}),
+        ("arena1", "", {"MALLOC_ARENA_MAX": "1"}),
+        ("glibc", "", None),
+        ("tbb", None, {"LD_PRELOAD"}),
+    ],
+)
+def test_percona_operators_field(
+    of: Callable[[str], Deployment], directory: Path, name: str, field: str | None, secret: Any
+) -> None:
+    text = render(of(name), ["percona-operator"], {}, directory)
+    cluster = read_yaml(text, "  spec:")["spec"]["pxc"] or {}
+    assert cluster.get("mysqlAllocator") == field
+    assert cluster.get("envVarsSecret") == (None if secret is None else "malloc")
+    if secret is not None:
+        data = read_yaml(text, "  apiVersion:")["stringData"]
+        assert data == secret if isinstance(secret, dict) else data.keys() == secret
+    assert "They run Percona's builds of MySQL" in text  # it was measured under MariaDB
+
+
+def test_a_pod_is_verified_from_within(of: Callable[[str], Deployment], directory: Path) -> None:
+    for form in ("statefulset", "percona-operator", "mariadb-operator"):
+        text = render(of("jemalloc"), [form], {}, directory)  # type: ignore[list-item]
+        assert "kubectl debug" in text
+        assert "--target=CONTAINER" in text
+    assert "kubectl" not in render(of("jemalloc"), ["systemd", "compose"], {}, directory)
+
+
+def test_dollars_of_values_are_kept_from_compose_and_kubernetes(
+    of: Callable[[str], Deployment], directory: Path
+) -> None:
+    deployment = replace(of("arena1"), settings={"A": "$HOME$(B)"})
+    text = render(deployment, ["compose"], {}, directory)
+    assert 'A: "$$HOME$$(B)"' in text
+    text = render(deployment, ["statefulset"], {}, directory)
+    assert 'value: "$HOME$$(B)"' in text
 
 
 def test_plain_glibc_says_what_to_remove(of: Callable[[str], Deployment], directory: Path) -> None:
@@ -271,6 +350,17 @@ def test_a_library_that_is_not_here_is_said(
     text = render(of("jemalloc"), FORMS, {path: True}, directory)
     assert f"! Not on this machine: {path}: apt-get install libjemalloc2" in text
     assert "Not on this machine" not in render(of("jemalloc"), FORMS, {path: False}, directory)
+
+
+def test_a_machine_that_it_does_not_run_on_is_said(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verb.deploy(directory, "google", "systemd")
+    assert "Not on this machine: LD_PRELOAD" not in capsys.readouterr().out
+    host = Host(page_size=4096, kernel="6.19.2")
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    verb.deploy(directory, "google", "systemd")
+    assert "! Not on this machine: LD_PRELOAD=" in capsys.readouterr().out
 
 
 def test_the_verb(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,22 @@ def test_only_what_is_missing_keeps_bench_from_running(state: str, can: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("machine", "state", "words"),
+    [
+        ("x86_64", "ok", "x86_64, pages of 16K"),
+        ("aarch64", "note", "aarch64, pages of 16K: dballoc was tried there in emulation alone"),
+        ("riscv64", "warn", "knows the processes of x86-64 and aarch64 alone"),
+    ],
+)
+def test_no_architecture_is_promised_that_was_not_tried(
+    machine: str, state: str, words: str
+) -> None:
+    found = kernel.check_architecture(machine, 16384)
+    assert found.state == state
+    assert words in found.text
+
+
+@pytest.mark.parametrize(
     ("kernel_mode", "refusal", "state", "words", "remedy"),
     [
         (True, "", "ok", "counted in user mode and in the kernel", ""),

@@ -9,10 +9,11 @@ import pytest
 from example_explanations import look
 
 from dballoc.cli.verbs.explain import explain
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.explain.output import saved_snapshots
 
 NOWHERE = Path("/nowhere/x")
+LISTEN = "127.0.0.1:9109"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,18 @@ NOWHERE = Path("/nowhere/x")
         ({"sources": True, "watch": True}, "leave out --watch"),
         ({"trim": True, "all_lines": True}, "it goes with --yes and with the flags"),
         ({"trim": True, "event": "x"}, "it goes with --yes and with the flags"),
+        ({"listen": "0.0.0.0:9109"}, "everybody on the network could read it"),
+        ({"listen": "here"}, "not an IP address with a port"),
+        ({"listen": LISTEN, "run_as": "no-such-user"}, "there is no such user"),
+        ({"listen": LISTEN, "run_as": "root"}, "name another user"),
+        ({"listen": LISTEN, "as_json": True}, "leave out --json"),
+        ({"listen": LISTEN, "watch": True}, "leave out --watch"),
+        ({"listen": LISTEN, "token_file": NOWHERE}, "--token-file /nowhere/x"),
+        ({"listen": LISTEN, "tls_cert": NOWHERE, "tls_key": NOWHERE}, "No such file"),
+        ({"listen": LISTEN, "every": "5"}, "--every: '5' is not a duration"),
+        ({"listen": LISTEN, "span": "5s"}, "--for only goes with --watch"),
+        ({"tls_cert": NOWHERE}, "--tls-cert only goes with --listen"),
+        ({"run_as": "nobody", "trim": True}, "with no others"),
     ],
 )
 def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:
@@ -44,6 +57,11 @@ def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:
         explain(**flags)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_process_that_is_not_there_is_not_served() -> None:
+    with pytest.raises(Failure, match="process 4194300 has ended"):
+        explain(listen=LISTEN, pid=4194300)
 
 
 def test_a_saved_look_is_printed_as_a_live_one(

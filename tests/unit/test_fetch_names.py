@@ -90,3 +90,22 @@ def test_what_does_not_move_is_pinned(each: fetch_sources.Source) -> None:
 
 def test_a_suite_moves() -> None:
     assert all(s.row["moves"] for s in fetch_sources.list_all_sources() if s.client == "debian")
+
+
+def test_what_is_for_another_machine_is_refused_before_the_download() -> None:
+    source = fetch_sources.Source(
+        name="mysql", version="8.0.33", row={"from": "maven", "machine": "x86_64"}
+    )
+    fetch_one.check_machine(source, "x86_64")
+    with pytest.raises(UsageError, match="the download is for x86_64, and this machine is aarch64"):
+        fetch_one.check_machine(source, "aarch64")
+    fetch_one.check_machine(
+        fetch_sources.Source(name="mysql", version="1", row={"from": "debian"}), "aarch64"
+    )
+
+
+def test_a_download_of_one_machine_says_which() -> None:
+    rows = [row for versions in catalogue.sources().values() for row in versions.values()]
+    of_one = [row for row in rows if row["from"] in ("maven", "pypi")]
+    assert of_one
+    assert {row["machine"] for row in of_one} == {"x86_64"}

@@ -2,7 +2,10 @@
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,11 @@ from dballoc.allocators import host_requirements, proof_of_use, version_ranges
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.host_requirements import Host
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
+from dballoc.cli.verbs import exec_ as exec_verb
+from dballoc.cli.verbs import verify as verify_verb
 from dballoc.errors import UsageError
 from dballoc.host.elf import elf_parser
+from dballoc.process_memory import host_obstacles, identify_malloc
 from dballoc.servers.build import Build
 
 KIB = 1024
@@ -52,10 +58,10 @@ def test_a_page_size_that_an_allocator_does_not_run_with(
 
 def test_alignment_is_read_from_the_file(c_library: Callable[..., Path], tmp_path: Path) -> None:
     library = c_library("aligned", "int one(void) { return 1; }")
-    [alignment] = malloc_on_this_host.read_alignments([library]).values()
+    [alignment] = host_obstacles.read_alignments([library]).values()
     assert alignment >= os.sysconf("SC_PAGE_SIZE")
     (tmp_path / "text").write_text("no library")
-    assert malloc_on_this_host.read_alignments([tmp_path / "text", tmp_path / "none"]) == {}
+    assert host_obstacles.read_alignments([tmp_path / "text", tmp_path / "none"]) == {}
 
 
 @pytest.mark.parametrize(("alignments", "least"), [([0x10000, 0x1000], 0x1000), ([0, 1], None)])
@@ -86,13 +92,13 @@ def test_a_variant_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyP
     with pytest.raises(
         UsageError, match=r"^variant 'h': GrapheneOS .* this kernel's are of 64 KiB"
     ):
-        malloc_on_this_host.check_page_size("variant 'h'", hardened, hardened.libraries)
+        malloc_on_this_host.check_libraries("variant 'h'", hardened, hardened.libraries)
     # By its path alone it is known by the file's name.
     by_path = Allocator(
         name="libmine.so", libraries=(Path("/opt/libhardened_malloc-light.so"),), version=""
     )
     with pytest.raises(UsageError, match=r"^variant 'h': GrapheneOS "):
-        malloc_on_this_host.check_page_size("variant 'h'", by_path, by_path.libraries)
+        malloc_on_this_host.check_libraries("variant 'h'", by_path, by_path.libraries)
 
 
 # A server as it ends under a jemalloc that was built for smaller pages.
@@ -118,6 +124,110 @@ def test_jemallocs_last_words_are_explained(monkeypatch: pytest.MonkeyPatch) -> 
         "<jemalloc>: Unsupported system page size; it was built for smaller pages than this kernel's, which are of 64 KiB; "
         "dballoc fetch jemalloc@5.3.1 builds one on this machine, or build yours with ./configure --with-lg-page=16"
     )
+
+
+# -- CPUs
+
+
+V2 = frozenset("fpu sse2 cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3".split())
+
+
+@pytest.mark.parametrize(
+    ("bits", "flags", "missing"),
+    [
+        (0b11, V2, None),
+        (0b111, V2, "x86-64-v3, and this one lacks abm, avx, avx2, "),
+        (0b10, V2 - {"popcnt"}, "x86-64-v2, and this one lacks popcnt: the loader refuses it"),
+        (0b1000, V2, "x86-64-v4"),
+        (0, V2, None),
+        (1 << 31, V2, None),
+        (0b111, frozenset(), None),  # nobody knows what this CPU can do
+    ],
+)
+def test_a_cpu_that_a_library_is_not_built_for(
+    bits: int, flags: frozenset[str], missing: str | None
+) -> None:
+    reason = host_requirements.find_cpu_obstacle({LIBRARY: bits}, flags)
+    assert (reason is None) == (missing is None)
+    if missing and reason:
+        assert f"preload {LIBRARY}: built for CPUs of {missing}" in reason
+        assert "-march=x86-64" in reason
+
+
+def test_what_a_file_needs_of_the_cpu_is_read_from_it(c_library: Callable[..., Path]) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the note is x86-64's")
+    plain = c_library("plain", "int one(void) { return 1; }")
+    newer = plain.with_name("newer.so")
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-Wl,-z,x86-64-v3", "-o", newer, "-x", "c", "-"],
+        input="int one(void) { return 1; }",
+        text=True,
+        check=True,
+    )
+    old = Host(page_size=os.sysconf("SC_PAGE_SIZE"), kernel="6.1.0", cpu_flags=V2)
+    assert host_obstacles.find_library_obstacle({}, [plain], old) is None
+    assert "x86-64-v3" in (host_obstacles.find_library_obstacle({}, [newer], old) or "")
+
+
+def test_flags_of_cpuinfo() -> None:
+    text = "processor\t: 0\nmodel name\t: flags: none\nflags\t\t: fpu sse2\n\nflags\t: x\n"
+    assert host_requirements.parse_cpu_flags(text) == {"fpu", "sse2"}
+    assert host_requirements.parse_cpu_flags("Features\t: fp asimd\n") == frozenset()
+
+
+# -- a program with a preload, before it starts
+
+
+@pytest.mark.parametrize(
+    ("environment", "host", "words"),
+    [
+        ({"LD_PRELOAD": "/a/libjemalloc.so.2:libgoogle_tcmalloc.so"}, Host(page_size=4096, kernel="6.19.0"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
+         Host(page_size=4096, kernel="6.19.0"),
+         "LD_PRELOAD=libgoogle_tcmalloc.so: with rseq of its own, .* set GLIBC_TUNABLES=glibc.pthread.rseq=1"),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, Host(page_size=4096, kernel="6.18.0"), None),
+        ({"LD_PRELOAD": "/none/libhardened_malloc-light.so"}, Host(page_size=65536, kernel="6.1"), "runs with pages of 4 KiB alone"),
+        ({}, Host(page_size=65536, kernel="6.19.0"), None),
+    ],
+)  # fmt: skip
+def test_a_preload_that_does_not_run_here(
+    environment: dict[str, str], host: Host, words: str | None
+) -> None:
+    obstacle = host_obstacles.find_preload_obstacle(environment, host)
+    assert (obstacle is None) == (words is None)
+    if words:
+        assert re.search(words, obstacle or "")
+
+
+def test_exec_refuses_before_the_program_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libhardened_malloc-light.so")
+    host = Host(page_size=64 * KIB, kernel="6.12.0")
+    monkeypatch.setattr(host_requirements, "read_host", lambda: host)
+    with pytest.raises(UsageError, match="runs with pages of 4 KiB alone"):
+        exec_verb.exec_([shutil.which("true")], exec_verb.ProbeKind.HEAP, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_verify_warns_of_a_malloc_that_will_crash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = identify_malloc.identify_malloc_in_use(os.getpid())
+    monkeypatch.setattr(
+        identify_malloc,
+        "identify_malloc_in_use",
+        lambda pid: replace(own, name="google-tcmalloc", version="2025-06-16"),
+    )
+    environment = b"GLIBC_TUNABLES=glibc.pthread.rseq=0\0"
+    monkeypatch.setattr(verify_verb.readers, "of_process", lambda path: environment)
+    for kernel in ("6.18.1", "6.19.1"):
+        host = Host(page_size=4 * KIB, kernel=kernel)
+        monkeypatch.setattr(host_requirements, "read_host", lambda host=host: host)
+        verify_verb.verify(os.getpid())
+        warned = "warning:  with rseq of its own" in capsys.readouterr().out
+        assert warned == (kernel == "6.19.1")
 
 
 # -- restartable sequences

@@ -87,7 +87,7 @@ def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
     assert len(found) == int(kernels.split()[0])
     assert sum(mapping.path.count("VmRSS") for mapping in found) == 1
     assert memory_marks.take_mark(hostile).mappings == len(found)
-    assert watch._read_start_time(hostile).isdigit()
+    assert watch.read_start_time(hostile).isdigit()
     assert process_limits.read_limits(hostile).cpus > 0
     thp.describe_process_mode(hostile)
     loader.find_main_program(hostile)

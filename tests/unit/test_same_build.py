@@ -127,3 +127,26 @@ def test_a_number_is_read_from_code_that_returns_it_alone(
         assert elf_parser.read_returned_number(file.fileno(), "none") is None
     assert library_version._format_mimalloc_version(20309) == "2.3.9"
     assert library_version._format_mimalloc_version(209) == "2.0.9"
+
+
+@pytest.mark.parametrize(
+    ("machine", "code", "number"),
+    [
+        (62, "b8554f0000 c3", 20309),
+        (62, "f30f1efa b8554f0000 c3", 20309),  # behind endbr64
+        (62, "8d4701 c3", None),  # n + 1
+        (183, "a0ea8952 c0035fd6", 20309),  # mov w0, #20309
+        (183, "5f2403d5 a0ea8952 c0035fd6", 20309),  # behind bti c
+        (183, "20008052 2000a072 c0035fd6", 1 << 16 | 1),  # movz, movk lsl 16
+        (183, "2000a072 c0035fd6", None),  # movk alone keeps what was there
+        (183, "00040011 c0035fd6", None),  # n + 1
+        (183, "a1ea8952 c0035fd6", None),  # into w1
+        (183, "a0ea8952", None),  # and goes on
+        (183, "", None),
+        (243, "a0ea8952 c0035fd6", None),
+    ],
+)
+def test_a_number_is_read_from_the_code_of_each_machine(
+    machine: int, code: str, number: int | None
+) -> None:
+    assert elf_parser.parse_returned_number(bytes.fromhex(code), machine) == number

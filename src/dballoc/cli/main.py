@@ -11,6 +11,7 @@ from dballoc.cli import unexpected_error
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.verb_list import VERBS, application, make_listing
 from dballoc.errors import Failure, UsageError
+from dballoc.host import portable
 
 # Typer's own errors about words of the command line. It has no public name for their base class.
 _WordError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -21,6 +22,7 @@ def main() -> None:
     for a failure or an error of dballoc's own, 130 after Ctrl-C.
     """
     _print_anything()
+    portable.restore_environment(os.environ)
     try:
         status = _choose_application(sys.argv[1:])(standalone_mode=False)
         if sys.stdout is not None:

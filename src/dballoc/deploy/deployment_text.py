@@ -5,21 +5,38 @@ import shlex
 from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import jinja2
 
 from dballoc.deploy import quoting
 from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
 
-Form = Literal["systemd", "mysqld_safe", "container"]
-FORMS: tuple[Form, ...] = ("systemd", "mysqld_safe", "container")
+Form = Literal[
+    "systemd",
+    "mysqld_safe",
+    "container",
+    "compose",
+    "statefulset",
+    "percona-operator",
+    "mariadb-operator",
+]
+FORMS: tuple[Form, ...] = get_args(Form)
+# What is printed unless a form is named, and those that run the server in a pod.
+DEFAULT_FORMS: tuple[Form, ...] = ("systemd", "mysqld_safe", "container")
+POD_FORMS: tuple[Form, ...] = ("statefulset", "percona-operator", "mariadb-operator")
 
 
 def render(
-    deployment: Deployment, forms: Collection[Form], missing: Mapping[str, bool], directory: Path
+    deployment: Deployment,
+    forms: Collection[Form],
+    missing: Mapping[str, bool],
+    directory: Path,
+    obstacle: str | None = None,
 ) -> str:
-    """Return the text. ``missing``: by library, whether this machine lacks it."""
+    """Return the text. ``missing``: by library, whether this machine lacks it; ``obstacle``: why
+    the variant would not run on this machine.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_read_template),
         trim_blocks=True,
@@ -43,7 +60,9 @@ def render(
         "r": deployment,
         "directory": directory,
         "lacking": [p for p, lacks in missing.items() if lacks],
+        "obstacle": obstacle,
         "forms": forms,
+        "in_pod": any(form in forms for form in POD_FORMS),
         "unit": "mariadb" if deployment.family == "mariadb" else "mysql",
         "directories": SAFE_DIRECTORIES,
         "steering": list(dict.fromkeys([*STEERING, *deployment.environment])),

@@ -1,5 +1,6 @@
 """All checks, in the order in which they are shown."""
 
+import os
 import tomllib
 
 from dballoc import catalogue
@@ -20,6 +21,7 @@ from dballoc.experiment import experiment_file
 def examine() -> list[Finding]:
     """Run all checks; takes some seconds, one of which measures the load of the machine."""
     return [
+        kernel.check_architecture(os.uname().machine, os.sysconf("SC_PAGE_SIZE")),
         software.check_python(),
         software.check_sysbench(),
         *software.check_servers(),

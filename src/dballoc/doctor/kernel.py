@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Experiment
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
@@ -16,6 +17,17 @@ from dballoc.servers.private.command_line import open_files
 
 # What a large experiment opens: for the warning.
 _CLIENTS, _TABLES = 256, 8
+
+
+def check_architecture(machine: str, page_size: int) -> Finding:
+    """Check whether dballoc knows a ``machine``, as uname(2) names it. ``page_size``: bytes."""
+    name = "architecture"
+    text = f"{machine}, pages of {format_size(page_size)}"
+    if machine == "x86_64":
+        return Finding(name, "ok", text)
+    if machine == "aarch64":
+        return Finding(name, "note", f"{text}: dballoc was tried there in emulation alone")
+    return Finding(name, "warn", f"{text}: dballoc knows the processes of x86-64 and aarch64 alone")
 
 
 def check_huge_pages() -> Finding:

@@ -29,10 +29,10 @@ from dballoc.explain.sources import (
 )
 from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.explain.verdicts import thp_waste, verdicts
-from dballoc.explain.verdicts.evidence import Evidence, gather_evidence
+from dballoc.explain.verdicts.evidence import Evidence, Surroundings, gather_evidence
 from dballoc.explain.verdicts.verdict import Moment, Verdict
 from dballoc.host import process_root
-from dballoc.host.resources import process_limits
+from dballoc.host.resources import cgroup_memory, process_limits
 from dballoc.process_memory import malloc_bindings, process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ProbeEstimate, ask_no_probe
@@ -136,9 +136,8 @@ def explain(
     sampled, sample_notes = _ask_probe(snapshot, sample)
     attributed = build_ledger(snapshot, labels, answers.statistics, sampled)
     attributed.notes.extend([*answers.notes, *sample_notes, *_list_namespace_notes(pid)])
-    room = AvailableMemory(
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _read_memory_limit(pid)
-    )
+    surroundings = _read_surroundings(pid)
+    room = _measure_room(surroundings)
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
     sections = (
         [
@@ -162,7 +161,9 @@ def explain(
                 ),
                 seconds=snapshot.seconds,
                 timestamp=snapshot.taken_at,
-                evidence=gather_evidence(snapshot, labels, huge, limits_of_verdicts()),
+                evidence=gather_evidence(
+                    snapshot, labels, huge, limits_of_verdicts(), surroundings
+                ),
                 sections=sections,
                 reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
                 within=answers.statistics.took if answers.statistics else 0.0,
@@ -266,8 +267,20 @@ def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
         return None, [f"the loadable function cannot be called: {error.args[-1]}"]
 
 
-def _read_memory_limit(pid: int) -> int | None:
+def _measure_room(surroundings: Surroundings) -> AvailableMemory:
+    return AvailableMemory(
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        surroundings.cpus.memory if surroundings.cpus else None,
+    )
+
+
+def _read_surroundings(pid: int) -> Surroundings:
     try:
-        return process_limits.read_limits(pid).memory
+        cpus = process_limits.read_limits(pid)
     except OSError:
-        return None
+        cpus = None
+    return Surroundings(
+        cgroup=cgroup_memory.read_cgroup_memory(pid),
+        cpus=cpus,
+        online_cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
+    )

@@ -61,17 +61,17 @@ def watch(
     Failure when the process ends, or another one has its PID.
     """
     series: list[Explanation] = []
-    born, began = _read_start_time(pid), time.monotonic()
+    born, began = read_start_time(pid), time.monotonic()
     while True:
         started, cpu = time.monotonic(), time.process_time()
         try:
             reading = explanation.explain(pid, credentials, sample=sample)
         except Failure:
-            _read_start_time(pid)  # raises a plainer message if the process has ended
+            read_start_time(pid)  # raises a plainer message if the process has ended
             if series and _is_ending(pid):
                 raise Failure(f"process {pid} has ended") from None
             raise
-        if _read_start_time(pid) != born:
+        if read_start_time(pid) != born:
             raise Failure(f"process {pid} has ended, and another process has its PID")
         cost = time.process_time() - cpu + reading.within
         series = thin_series([*series, reading])
@@ -88,7 +88,7 @@ def thin_series(series: list[Explanation], most: int = _MOST) -> list[Explanatio
     return series if len(series) <= most else [*series[:-1:2], series[-1]]
 
 
-def _read_start_time(pid: int) -> str:
+def read_start_time(pid: int) -> str:
     """Return field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it identifies a
     process. Failure if it has ended.
     """

@@ -39,6 +39,7 @@ def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
     """
     if entry := _find_fetched(source):
         return entry, False
+    check_machine(source, os.uname().machine)
     store = directories.make_store()
     with _lock_store(store, progress):
         if entry := _find_fetched(source):
@@ -83,6 +84,17 @@ def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
     entry = _find_fetched(source)
     assert entry
     return entry, True
+
+
+def check_machine(source: Source, machine: str) -> None:
+    """UsageError if a source is for another machine than this one, as uname(2) names both."""
+    only = source.row.get("machine", machine)
+    if only != machine:
+        raise UsageError(
+            f"{source.reference}: the download is for {only}, and this machine is {machine}; "
+            f"dballoc list {source.kind}s shows what else can be fetched, or give an archive of "
+            "your own: --from FILE|URL --sha256 HASH"
+        )
 
 
 def _find_fetched(source: Source) -> FetchedEntry | None:

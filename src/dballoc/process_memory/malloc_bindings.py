@@ -15,6 +15,7 @@ from dballoc.allocators.proof_of_use import SYMBOLS
 from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import loader
 from dballoc.host.process_maps import MapsLine
+from dballoc.host.read_rights import describe_readers, read_ptrace_scope
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 
@@ -27,10 +28,7 @@ class UnreadableProcess(Exception):
 def describe_read_error(pid: int, error: OSError) -> str:
     """Return why a process could not be read, and what to do, in one line."""
     if isinstance(error, PermissionError):
-        return (
-            f"process {pid}: {error.strerror}; only root and its own user may look into it: run "
-            "this as one of them"
-        )
+        return f"process {pid}: {error.strerror}; {describe_readers(read_ptrace_scope())}"
     if not Path(f"/proc/{pid}").exists():
         return f"process {pid}: No such process"
     if isinstance(error, FileNotFoundError | ProcessLookupError):

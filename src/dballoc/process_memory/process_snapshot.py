@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root, page_size, process_root
 from dballoc.host.resources import process_limits
 from dballoc.process_memory import (
     bss,
@@ -23,7 +23,7 @@ from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
 from dballoc.process_memory.heaps.heap_walk import Block, HeapWalk
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
-from dballoc.process_memory.memory_reader import Memory
+from dballoc.process_memory.memory_reader import PAGE, Memory
 from dballoc.process_memory.process_usage import ProcessUsage
 from dballoc.process_memory.read_limits import ReadBudget
 from dballoc.process_memory.smaps import Mapping
@@ -108,6 +108,7 @@ def take_process_snapshot(pid: int) -> ProcessSnapshot:
     began, budget = time.monotonic(), ReadBudget()
     try:
         malloc = identify_malloc.identify_malloc_in_use(pid)
+        _check_page_size(pid)
         mappings = pagemap_or_smaps.read_mappings(pid, budget)
         if not mappings:
             raise Failure(f"process {pid} has ended")
@@ -137,6 +138,19 @@ def take_process_snapshot(pid: int) -> ProcessSnapshot:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
+
+
+def _check_page_size(pid: int) -> None:
+    """Failure if a process's pages are not of the size that we count in: we run emulated then.
+    OSError if the process is gone.
+    """
+    size = page_size.read_page_size(pid)
+    if size not in (None, PAGE):
+        raise Failure(
+            f"process {pid}: its pages have {size} bytes, and those that dballoc is told of "
+            f"{PAGE}: dballoc runs emulated here; run it with a Python of this machine's own "
+            "architecture"
+        )
 
 
 def _read_heap(

@@ -51,6 +51,8 @@ def fuzz(data: bytes) -> None:
         with contextlib.suppress(elf_parser.ParseError):
             alignment = elf_parser.read_segment_alignment(fd)
             assert alignment is None or 1 < alignment < 1 << 64
+        with contextlib.suppress(elf_parser.ParseError):
+            assert 0 <= elf_parser.read_needed_isa(fd) < 1 << 32
         with contextlib.suppress(elf_notes.Unreadable, ELFError):
             elf_notes.read_image(fd)
         with contextlib.suppress(elf_notes.Unreadable):

@@ -1,16 +1,20 @@
-"""/proc/PID/stat, status, cgroup, uid_map, net/unix, environ and cmdline: the process chooses its
+"""/proc/PID/stat, status, cgroup, uid_map, net/unix, environ, cmdline and auxv: the process chooses its
 name and its arguments.
 """
 
-from dballoc.host import process_root
+import struct
+
+from dballoc.host import page_size, process_root
 from dballoc.host.process_environment import parse_environment
-from dballoc.host.resources import process_limits
+from dballoc.host.resources import cgroup_memory, cgroup_tree
 from dballoc.measure import process_sampler
 
 OF = (
     "dballoc.measure.process_sampler",
     "dballoc.host.process_root",
-    "dballoc.host.resources.process_limits",
+    "dballoc.host.page_size",
+    "dballoc.host.resources.cgroup_memory",
+    "dballoc.host.resources.cgroup_tree",
     "dballoc.host.process_environment",
 )
 PRIVILEGED = True
@@ -38,6 +42,7 @@ def seeds() -> list[bytes]:
         _UNIX,
         _CGROUP,
         b"         0       1000          1\n",
+        struct.pack("=6Q", 16, 7, 6, 65536, 0, 0),
         b"A=1\0LD_PRELOAD=/a.so:/b.so\0MALLOC_CONF=x\0",
     ]
 
@@ -47,6 +52,9 @@ def fuzz(data: bytes) -> None:
     process_sampler._parse_sizes(data)
     process_sampler._parse_switches(data)
     process_root.map_uid(text, 1000)
+    page_size.parse_page_size(data)
     process_root.parse_listening_sockets(text, {"27653"})
-    process_limits._parse_groups(text)
+    cgroup_tree.parse_groups(text)
+    cgroup_tree.parse_flat_keyed(text)
+    cgroup_memory.parse_pressure(text)
     parse_environment(data, "replace")

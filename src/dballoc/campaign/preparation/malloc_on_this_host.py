@@ -2,7 +2,6 @@
 server's C library there.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,41 +11,18 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, reported_tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.errors import UsageError
-from dballoc.host import open_in_process_root
-from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
-from dballoc.process_memory import identify_malloc
+from dballoc.process_memory import host_obstacles, identify_malloc
 
 
-def check_page_size(where: str, allocator: Allocator, libraries: Iterable[Path]) -> None:
+def check_libraries(where: str, allocator: Allocator, libraries: Iterable[Path]) -> None:
     """UsageError that begins with ``where`` if the allocator, or one of the libraries that are
-    preloaded for a variant, does not run with this kernel's page size.
+    preloaded for a variant, does not run with this kernel's page size, or on this CPU.
     """
-    obstacle = host_requirements.find_page_obstacle(
-        find_entry(allocator), read_alignments(libraries), host_requirements.read_host().page_size
+    obstacle = host_obstacles.find_library_obstacle(
+        find_entry(allocator), libraries, host_requirements.read_host()
     )
     if obstacle:
         raise UsageError(f"{where}: {obstacle}")
-
-
-def read_alignments(libraries: Iterable[Path]) -> dict[Path, int]:
-    """Read what each library's segments are aligned to, in bytes; a library that cannot be read is
-    left out.
-    """
-    alignments = {}
-    for library in libraries:
-        try:
-            fd = open_in_process_root.open_file(Path("/"), os.path.realpath(library))
-        except OSError:
-            continue
-        try:
-            alignment = ELF_PARSER.call("read_segment_alignment", [fd])
-        except SandboxError:
-            continue
-        finally:
-            os.close(fd)
-        if alignment is not None:
-            alignments[library] = alignment
-    return alignments
 
 
 def set_rseq(

@@ -60,7 +60,7 @@ def prove_malloc(
             )
     if variant.tunables and not allocator.entry["tunables"]:
         raise UsageError(f"{where}: tunables: {allocator.entry['title']} has no settings")
-    malloc_on_this_host.check_page_size(where, allocator, (*before, *allocator.libraries))
+    malloc_on_this_host.check_libraries(where, allocator, (*before, *allocator.libraries))
     command = [os.fspath(malloc.build.executable)]
     settings = _check_settings(where, command, allocator, variant, before)
     env = server_environment.build_environment(

@@ -71,7 +71,10 @@ Watch = Annotated[
     bool, typer.Option("--watch", help="Take snapshots again and again; q or Ctrl-C ends it.")
 ]
 Every = Annotated[
-    str, typer.Option(metavar="TIME", help="With --watch: time between snapshots, but see --cpu.")
+    str,
+    typer.Option(
+        metavar="TIME", help="With --watch or --listen: time between snapshots, but see --cpu."
+    ),
 ]
 For = Annotated[
     str | None,
@@ -81,7 +84,7 @@ Cpu = Annotated[
     float,
     typer.Option(
         metavar="PERCENT",
-        help="With --watch: the most of one CPU that snapshots may use.",
+        help="With --watch or --listen: the most of one CPU that snapshots may use.",
         min=0.01,
         max=100,
     ),
@@ -89,6 +92,35 @@ Cpu = Annotated[
 SaveSeries = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="With --watch: save every snapshot, a line of JSON each."),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Serve OpenMetrics for Prometheus at ADDRESS: 127.0.0.1:9109, or unix:/PATH. Another "
+        "address than loopback needs the next three.",
+    ),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --listen: certificate, for HTTPS.")
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --listen: its private key.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="With --listen: a file with the token that a scraper must send."
+    ),
+]
+RunAs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="USER",
+        help="With --listen, as root: become USER, and keep only the rights to read processes. "
+        "[default: nobody]",
+        show_default=False,
+    ),
 ]
 InstallFunction = Annotated[
     bool,

@@ -75,6 +75,27 @@ class Watching:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListenFlags:
+    """``--listen`` and the flags that need it, as they were written."""
+
+    listen: str | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    token_file: Path | None
+    run_as: str | None
+
+    @property
+    def secondary(self) -> dict[str, Path | str | None]:
+        """The flags that need ``--listen``."""
+        return {
+            "--tls-cert": self.tls_cert,
+            "--tls-key": self.tls_key,
+            "--token-file": self.token_file,
+            "--run-as": self.run_as,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """All of the command line but the changes to the server. ``event`` and ``account`` narrow the
     checklist; ``saved`` and ``diff``: files of snapshots.
@@ -84,6 +105,7 @@ class Request:
     view: View
     outputs: Outputs
     watching: Watching
+    listening: ListenFlags
     with_checklist: bool
     event: str | None
     account: str | None
@@ -109,6 +131,7 @@ def choose_change(request: Request, changes: dict[Change, bool]) -> Change | Non
         *(request.event, request.account, request.view.flag),
         *(outputs.as_json, outputs.as_metrics, outputs.html, outputs.save),
         *(watching.watch, watching.span, watching.save_series),
+        *(request.listening.listen, *request.listening.secondary.values()),
     )
     if len(wanted) > 1 or (wanted and any(other_flags)):
         raise UsageError(
@@ -160,6 +183,28 @@ def refuse_conflicts(request: Request) -> None:
         )
     if request.diff and (outputs.html or outputs.save):
         raise UsageError("--diff does not go with --html or --save; use --json")
+    _refuse_listen_conflicts(request)
+
+
+def _refuse_listen_conflicts(request: Request) -> None:
+    outputs, listening = request.outputs, request.listening
+    if listening.listen is None:
+        for flag, value in listening.secondary.items():
+            if value is not None:
+                raise UsageError(f"{flag} only goes with --listen")
+        return
+    others = {
+        "--watch": request.watching.watch,
+        "--procedure": request.with_checklist,
+        "--from": request.saved,
+        "--diff": request.diff,
+        "--json": outputs.as_json,
+        "--openmetrics": outputs.as_metrics,
+        "--html": outputs.html,
+        "--save": outputs.save,
+    }
+    if chosen := [flag for flag, value in others.items() if value]:
+        raise UsageError(f"--listen serves one form to a scraper: leave out {chosen[0]}")
 
 
 def _parse_time(text: str, flag: str) -> float:

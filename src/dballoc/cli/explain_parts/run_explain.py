@@ -50,7 +50,11 @@ def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, ye
     refuse_conflicts(request)
     if request.outputs.html:
         require_extra("report", "dballoc explain --html")
-    if request.diff:
+    if request.listening.listen is not None:
+        from dballoc.cli.explain_parts import serve_metrics
+
+        serve_metrics.serve_metrics(request, request.listening.listen, _sample_heap)
+    elif request.diff:
         _print_difference(request.diff, request.outputs.as_json)
     elif series := _load_series(request.saved) if request.saved else _read_server(request):
         _output(series, request)

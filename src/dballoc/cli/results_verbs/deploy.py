@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from dballoc.allocators import host_requirements
 from dballoc.cli.shared.safe_output import say
-from dballoc.deploy.deployment_text import FORMS, Form
+from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.errors import UsageError
+from dballoc.process_memory import host_obstacles
 
 
 def deploy(
@@ -21,11 +23,12 @@ def deploy(
         ),
     ] = None,
     form: Annotated[
-        Form | None, typer.Option(help="Print only this form; default: all three.")
+        Form | None,
+        typer.Option(help="Print only this form; default: systemd, mysqld_safe and container."),
     ] = None,
 ) -> None:
-    """Print how to run your own server with a variant: for systemd, mysqld_safe and containers,
-    with the traps of each.
+    """Print how to run your own server with a variant: for systemd, mysqld_safe, containers and
+    pods, with the traps of each.
 
     Nothing is changed.
     """
@@ -35,11 +38,12 @@ def deploy(
     directory, variant = _find_campaign(directory, variant)
     deployed = deployment.build_deployment(load_unimported_campaign(directory), variant, directory)
     missing = {path: not Path(path).exists() for path in deployed.libraries}
-    say(
-        deployment_text.render(
-            deployed, (form,) if form else FORMS, missing, directory
-        ).removesuffix("\n")
+    obstacle = host_obstacles.find_preload_obstacle(
+        deployed.environment, host_requirements.read_host()
     )
+    forms = (form,) if form else DEFAULT_FORMS
+    text = deployment_text.render(deployed, forms, missing, directory, obstacle)
+    say(text.removesuffix("\n"))
 
 
 def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:

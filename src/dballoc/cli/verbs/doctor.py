@@ -2,15 +2,16 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.shared.safe_output import Console, clean, say
-from dballoc.doctor.examine import can_bench, examine
-from dballoc.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from dballoc.doctor.finding import Finding
 
 _STYLES = {"ok": "green", "note": "dim", "warn": "yellow", "missing": "bold red"}
 
@@ -24,6 +25,8 @@ def doctor(
     suffer. missing: bench cannot run. The exit status is 1 if something is missing, else 0. It
     changes nothing but one thing: it restores a host setting that a killed run left switched.
     """
+    from dballoc.doctor.examine import can_bench, examine  # here: --help needs nothing of it
+
     findings = clean(examine())
     console = Console()
     if as_json:
@@ -37,7 +40,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _table(findings: list[Finding]) -> Table:
+def _table(findings: "list[Finding]") -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(3):
         table.add_column(overflow="fold")

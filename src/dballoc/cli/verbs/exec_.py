@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from dballoc.allocators import host_requirements
 from dballoc.cli.shared.size_and_duration_flags import size
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_launch import Launch
+from dballoc.process_memory import host_obstacles
 from dballoc.profile.heap import probe_client, probe_launch
 from dballoc.trace.recorder import recorder_launch
 
@@ -90,6 +92,8 @@ def exec_(
     LD_PRELOAD is set for this program alone: the probe first, then what it was set to before. The
     program replaces dballoc and keeps its PID.
     """
+    if obstacle := host_obstacles.find_preload_obstacle(os.environ, host_requirements.read_host()):
+        raise UsageError(obstacle)
     if probe is ProbeKind.HEAP:
         if limit is not None:
             raise UsageError("--limit only goes with --probe trace")

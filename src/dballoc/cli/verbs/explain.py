@@ -28,6 +28,11 @@ def explain(
     span: flags.For = None,
     cpu: flags.Cpu = 1.0,
     save_series: flags.SaveSeries = None,
+    listen: flags.Listen = None,
+    tls_cert: flags.TlsCert = None,
+    tls_key: flags.TlsKey = None,
+    token_file: flags.TokenFile = None,
+    run_as: flags.RunAs = None,
     install: flags.InstallFunction = False,
     remove: flags.RemoveFunction = False,
     trim: flags.Trim = False,
@@ -36,28 +41,24 @@ def explain(
     """Say where a live server's memory goes: what it means, what to do, and lines that add up to
     its RSS.
 
-    Without --pid, --socket or --service: the only server that runs here. Nothing is stopped,
-    restarted, enabled or written, except by --install-function, --remove-function and --trim, which
-    say what they do and ask first.
+    Without --pid, --socket or --service: the only server that runs here. Nothing is changed, except
+    by --install-function, --remove-function and --trim, which say what they do and ask first.
     """
-    # Here: --help needs none of it.
-    from dballoc.cli.explain_parts.explain_request import (
-        Outputs,
-        Request,
-        Target,
-        View,
-        Watching,
-    )
+    from dballoc.cli.explain_parts import explain_request as asked  # here: --help needs none
     from dballoc.cli.explain_parts.run_explain import run_explain
 
-    target = Target(
-        pid=pid, socket=socket, service=service, login_path=login_path, without_sql=without_sql
-    )
-    request = Request(
-        target=target,
-        view=View(all_lines=all_lines, sources=sources),
-        outputs=Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
-        watching=Watching(watch=watch, every=every, span=span, cpu=cpu, save_series=save_series),
+    request = asked.Request(
+        target=asked.Target(
+            pid=pid, socket=socket, service=service, login_path=login_path, without_sql=without_sql
+        ),
+        view=asked.View(all_lines=all_lines, sources=sources),
+        outputs=asked.Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
+        watching=asked.Watching(
+            watch=watch, every=every, span=span, cpu=cpu, save_series=save_series
+        ),
+        listening=asked.ListenFlags(
+            listen=listen, tls_cert=tls_cert, tls_key=tls_key, token_file=token_file, run_as=run_as
+        ),
         with_checklist=with_checklist,
         event=event,
         account=account,

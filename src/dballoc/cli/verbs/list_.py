@@ -10,9 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.campaign.preparation import allocator_matrix as proving
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.doctor import inventory
 from dballoc.doctor.inventory import (
@@ -151,18 +149,18 @@ def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     installed = [row for row in rows if row["here"] is not None]
     if not installed:
         raise UsageError(f"--prove: none of these {part} is on this machine; {rows[0]['remedy']}")
+    # Here: only --prove starts servers.
+    from dballoc.campaign.preparation.allocator_matrix import prove_allocators
+    from dballoc.cli.shared.campaign_display import PlainDisplay
+
     display = PlainDisplay(Console(stderr=True))
     if part == "allocators":
-        proofs = list(proving.prove_allocators(server, [row["name"] for row in installed], display))
+        proofs = list(prove_allocators(server, [row["name"] for row in installed], display))
     else:
         servers = [
             server.model_copy(update={"use": row["name"], "basedir": None}) for row in installed
         ]
-        proofs = [
-            proof
-            for each in servers
-            for proof in proving.prove_allocators(each, [BUILTIN], display)
-        ]
+        proofs = [proof for each in servers for proof in prove_allocators(each, [BUILTIN], display)]
     for row, proof in zip(installed, proofs, strict=True):
         row |= (
             {"version": proof.allocator_version or row["version"]} if part == "allocators" else {}

@@ -13,7 +13,6 @@ from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import find_server
 from dballoc.profile.amounts import format_amount
 from dballoc.trace.recorder import recorder_client, recorder_launch
 from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
@@ -85,6 +84,8 @@ def _find_recorder(
     is no such recorder.
     """
     if out_dir is None:
+        from dballoc.explain import find_server  # here: what talks to servers takes a while to load
+
         server = find_server.find_server_pid(pid, socket, service)
         return recorder_client.find_recorder_of_process(server)
     if any(option is not None for option in (pid, socket, service)):

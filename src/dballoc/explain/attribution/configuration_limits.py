@@ -50,9 +50,13 @@ class Bounds:
     @property
     def working(self) -> int:
         """All connections at once with one of each buffer, within the limits in force."""
+        return self.compute_working(self.connections)
+
+    def compute_working(self, connections: int) -> int:
+        """Return the same of so many connections."""
         wanted = self.connection + self.statement
         per_connection = wanted if self.each is None else min(wanted, self.each)
-        total = self.connections * per_connection
+        total = connections * per_connection
         return total if self.all is None else min(total, self.all)
 
     def compute_reach(self, rss: int, filled: int, connected: int) -> int:

@@ -17,6 +17,9 @@ from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMappi
 
 _CHUNK = "innodb_buffer_pool_chunk_size"
 
+# Behind a cache's name: what MariaDB has of it beside its pages.
+LINKS = ", links and hash"
+
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash
 # and its links. The smaller the blocks, the more of these: 1 KiB of the key cache, 8 KiB of Aria's.
 _SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
@@ -139,7 +142,7 @@ def add_cache_links(labels: ServerMemory, blocks_known: bool) -> list[OwnerMemor
     """
     links = [
         OwnerMemory(
-            owner=f"{owner}, links and hash",
+            owner=f"{owner}{LINKS}",
             bytes=int(configured * (1 - _SHARES[owner])),
             source="by its size",
             single_block=blocks_known,

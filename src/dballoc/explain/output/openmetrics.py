@@ -6,12 +6,17 @@ too.
 
 from collections.abc import Mapping, Sequence
 
+from dballoc import catalogue
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.explain.verdicts.safe_pool import estimate_safe_pool
 from dballoc.process_memory.process_usage import ProcessUsage
 
 Sample = tuple[Mapping[str, str], float]
+# Owners that have a series each: a server that is well has about thirty.
+_MOST_OWNERS, _OTHERS = 150, "all others"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
@@ -30,6 +35,9 @@ def render_openmetrics(explanation: Explanation) -> str:
             *_format_ledger(ledger),
             *(_format_usage(explanation.usage) if explanation.usage else []),
             _format_room(explanation.room),
+            *_format_cgroup(explanation.evidence),
+            *_format_arenas(explanation.evidence),
+            *_format_safe_pool(explanation),
             *(_format_bounds(explanation.bounds) if explanation.bounds else []),
             *_format_snapshot(explanation),
             "# EOF\n",
@@ -38,10 +46,7 @@ def render_openmetrics(explanation: Explanation) -> str:
 
 
 def _format_ledger(ledger: Ledger) -> list[str]:
-    memory: dict[tuple[str, str], int] = {}
-    for line in ledger.lines:
-        key = line.group, str(line.owner)
-        memory[key] = memory.get(key, 0) + line.resident
+    memory = _sum_owners(ledger)
     return [
         _format_bytes("dballoc_rss", "Resident: the sum of memory and rest.", [({}, ledger.rss)]),
         _format_bytes(
@@ -67,6 +72,24 @@ def _format_ledger(ledger: Ledger) -> list[str]:
     ]
 
 
+def _sum_owners(ledger: Ledger) -> dict[tuple[str, str], int]:
+    """Return resident bytes by group and owner; of a server that names very many, the smaller ones
+    together, for each is a series in the scraper's database.
+    """
+    memory: dict[tuple[str, str], int] = {}
+    for line in ledger.lines:
+        key = line.group, str(line.owner)
+        memory[key] = memory.get(key, 0) + line.resident
+    if len(memory) <= _MOST_OWNERS:
+        return memory
+    named = set(sorted(memory, key=lambda key: -memory[key])[:_MOST_OWNERS])
+    bounded: dict[tuple[str, str], int] = {}
+    for (group, owner), size in memory.items():
+        key = group, owner if (group, owner) in named else _OTHERS
+        bounded[key] = bounded.get(key, 0) + size
+    return bounded
+
+
 def _format_usage(usage: ProcessUsage) -> list[str]:
     return [
         _format_bytes("dballoc_vsz", "Address space.", [({}, usage.vsz)]),
@@ -75,19 +98,19 @@ def _format_usage(usage: ProcessUsage) -> list[str]:
             "Address space that is accessible to nobody; part of dballoc_vsz.",
             [({}, usage.reserved)],
         ),
-        _format_counter(
+        format_counter(
             "dballoc_cpu",
             "seconds",
             "CPU time since the process started, the kernel's included.",
-            usage.cpu_seconds,
+            [({}, usage.cpu_seconds)],
         ),
-        _format_gauge(
+        format_gauge(
             "dballoc_cpu",
             "ratio",
             "CPU time per second since the process started, 1 = one CPU: ps's %CPU.",
             [({}, usage.cpu_share)],
         ),
-        _format_gauge(
+        format_gauge(
             "dballoc_running",
             "seconds",
             "How long the process has been running.",
@@ -107,6 +130,83 @@ def _format_room(room: AvailableMemory) -> str:
     )
 
 
+def _format_cgroup(evidence: Evidence) -> list[str]:
+    cgroup = evidence.cgroup
+    if cgroup is None:
+        return []
+    sizes = {
+        "working_set": cgroup.working_set,
+        "charged": cgroup.charged,
+        "inactive_file": cgroup.inactive_file,
+        **({"limit": cgroup.limit} if cgroup.limit is not None else {}),
+        **({"high": cgroup.high} if cgroup.high is not None else {}),
+    }
+    return [
+        _format_bytes(
+            "dballoc_cgroup",
+            "Memory of the narrowest cgroup above the server; working_set as the kubelet counts "
+            "it; limit and high only where there are such.",
+            [({"of": name}, size) for name, size in sizes.items()],
+        ),
+        format_counter(
+            "dballoc_cgroup_events",
+            "",
+            "How often that cgroup met high or max, and oom_kill ended a process of it.",
+            [
+                ({"event": event}, cgroup.events[event])
+                for event in ("high", "max", "oom", "oom_kill")
+                if event in cgroup.events
+            ],
+        ),
+        format_gauge(
+            "dballoc_cgroup_pressure",
+            "ratio",
+            "Share of the time in which some, or all (full), of its tasks waited for memory.",
+            [
+                ({"kind": kind, "window": window}, value / 100)
+                for (kind, _, window), value in (
+                    (name.partition(" "), value) for name, value in cgroup.pressure.items()
+                )
+            ],
+        ),
+    ]
+
+
+def _format_arenas(evidence: Evidence) -> list[str]:
+    families = []
+    if evidence.arenas:
+        families.append(
+            format_gauge("dballoc_arenas", "", "Arenas of glibc's malloc.", [({}, evidence.arenas)])
+        )
+    if evidence.cpus:
+        counts: list[Sample] = [
+            ({"of": "machine"}, evidence.online_cpus),
+            ({"of": "server"}, evidence.cpus.cpu_count),
+        ]
+        families.append(
+            format_gauge(
+                "dballoc_cpus", "", "CPUs that are online, and that the server may use.", counts
+            )
+        )
+    return families
+
+
+def _format_safe_pool(explanation: Explanation) -> list[str]:
+    limits = catalogue.verdicts()
+    safe = estimate_safe_pool(explanation.evidence, explanation.bounds, limits)
+    if safe is None:
+        return []
+    sizes = {"safe": safe.pool, "configured": safe.configured, "filled": safe.filled}
+    return [
+        _format_bytes(
+            "dballoc_pool",
+            "InnoDB's buffer pool: as configured, filled, and an estimate of the largest that is "
+            "safe under the cgroup's limit.",
+            [({"of": name}, size) for name, size in sizes.items()],
+        )
+    ]
+
+
 def _format_bounds(bounds: Bounds) -> list[str]:
     sizes = {
         "once": bounds.once,
@@ -121,7 +221,7 @@ def _format_bounds(bounds: Bounds) -> list[str]:
             "What the configuration allows, whatever is used.",
             [({"bound": bound}, size) for bound, size in sizes.items()],
         ),
-        _format_gauge(
+        format_gauge(
             "dballoc_connections_max",
             "",
             "Connections that the bounds are computed for.",
@@ -132,19 +232,19 @@ def _format_bounds(bounds: Bounds) -> list[str]:
 
 def _format_snapshot(explanation: Explanation) -> list[str]:
     return [
-        _format_gauge(
+        format_gauge(
             "dballoc_verdict",
             "",
             "1 for each verdict of this snapshot.",
             [({"key": v.key, "level": v.level}, 1) for v in explanation.verdicts],
         ),
-        _format_gauge(
+        format_gauge(
             "dballoc_taken_timestamp",
             "seconds",
             "When the snapshot was taken.",
             [({}, explanation.timestamp)],
         ),
-        _format_gauge(
+        format_gauge(
             "dballoc_look",
             "seconds",
             "How long reading the process from outside took.",
@@ -154,10 +254,11 @@ def _format_snapshot(explanation: Explanation) -> list[str]:
 
 
 def _format_bytes(name: str, description: str, samples: Sequence[Sample]) -> str:
-    return _format_gauge(name, "bytes", description, samples)
+    return format_gauge(name, "bytes", description, samples)
 
 
-def _format_gauge(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
+def format_gauge(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
+    """Return a metric family of gauges; ``name`` without its ``unit``, which may be empty."""
     name = f"{name}_{unit}" if unit else name
     lines = [
         f"# TYPE {name} gauge",
@@ -168,12 +269,16 @@ def _format_gauge(name: str, unit: str, description: str, samples: Sequence[Samp
     return "\n".join(lines) + "\n"
 
 
-def _format_counter(name: str, unit: str, description: str, value: float) -> str:
-    name = f"{name}_{unit}"
-    return (
-        f"# TYPE {name} counter\n# UNIT {name} {unit}\n"
-        f"# HELP {name} {description.translate(_ESCAPES)}\n{name}_total {value!r}\n"
-    )
+def format_counter(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
+    """Return a metric family of counters; ``name`` without its ``unit`` and ``_total``."""
+    name = f"{name}_{unit}" if unit else name
+    lines = [
+        f"# TYPE {name} counter",
+        *([f"# UNIT {name} {unit}"] if unit else []),
+        f"# HELP {name} {description.translate(_ESCAPES)}",
+        *(f"{name}_total{_format_labels(labels)} {value!r}" for labels, value in samples),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _format_info(name: str, description: str, labels: Mapping[str, str]) -> str:

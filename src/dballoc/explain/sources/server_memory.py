@@ -110,9 +110,9 @@ class ServerMemory:
 
     ``heap``: what lies in malloc's memory; ``tables``: sizes of performance_schema's own tables;
     ``mapped_caches``: bytes of the caches that the server maps itself, by owner; ``variables`` and
-    ``status``: by name in lower case; ``sessions``: (user, connections, bytes); ``filled``: bytes
-    of ``mapped_caches`` that are in use; ``counted``: (blocks, bytes) of each memory instrument,
-    empty unless enough of them are on.
+    ``status``: by name in lower case; ``sessions``: (user, connections, bytes);
+    ``largest_session``: bytes of one; ``filled``: bytes of ``mapped_caches`` that are in use;
+    ``counted``: (blocks, bytes) of each memory instrument, empty unless enough of them are on.
     """
 
     version: str
@@ -122,6 +122,7 @@ class ServerMemory:
     variables: dict[str, str]
     status: dict[str, str]
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
+    largest_session: int = 0
     notes: list[str] = field(default_factory=list)
     filled: dict[str, int] = field(default_factory=dict)
     counted: Counted = field(default_factory=dict)
@@ -176,6 +177,7 @@ def query_server_memory(cursor: Cursor) -> ServerMemory:
         variables=variables,
         status=status,
         sessions=total_by_user(sessions),
+        largest_session=max((size for *_, size in sessions), default=0),
         notes=[*schema_notes, *session_notes, *instrument_notes],
         filled=compute_filled_bytes(variables, status, counted),
         counted=counted,

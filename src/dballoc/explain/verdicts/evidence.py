@@ -2,12 +2,14 @@
 time of the snapshot. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dballoc.explain.sources.server_memory import ServerMemory, is_number
 from dballoc.explain.verdicts.thp_waste import HugePageSample
+from dballoc.host.resources.cgroup_memory import CgroupMemory
+from dballoc.host.resources.process_limits import Limits
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # The variables and status of the server that verdicts need, beside the caches' (verdicts.toml).
@@ -19,6 +21,11 @@ _VARIABLES = (
     "innodb_buffer_pool_pages_free",
     "prepared_stmt_count",
     "max_prepared_stmt_count",
+    "max_used_connections",
+    "innodb_buffer_pool_chunk_size",
+    "performance_schema_digests_size",
+    "performance_schema_max_table_instances",
+    "open_tables",
     "wait_timeout",
     "performance_schema",
     "threads_connected",
@@ -30,8 +37,10 @@ _CACHE_KEYS = ("setting", "unused", "block", "requests")
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """``malloc``: its name in the catalogue; ``arenas``: how many glibc has; ``worst``: bytes that
-    one of them holds free at most; ``sessions``: (user, connections, bytes); ``figures``: the
-    server's variables and status by name. All may be missing.
+    one of them holds free at most; ``settings``: its own, as (variable, value) of the environment;
+    ``sessions``: (user, connections, bytes), ``largest_session``: bytes of one; ``figures``: the
+    server's variables and status by name; ``cgroup``: the narrowest one's memory; ``cpus``: what
+    the server may use of the machine's ``online_cpus``. All may be missing.
     """
 
     malloc: str | None = None
@@ -40,13 +49,22 @@ class Evidence:
     huge: HugePageSample | None = None
     thp: str = ""
     mariadb: bool = False
+    settings: list[tuple[str, str]] = field(default_factory=list)
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
+    largest_session: int = 0
     figures: dict[str, int] = field(default_factory=dict)
+    cgroup: CgroupMemory | None = None
+    cpus: Limits | None = None
+    online_cpus: int = 0
 
     @property
     def connections(self) -> int:
         """How many there are in ``sessions``."""
         return sum(n for _, n, _ in self.sessions)
+
+    def sets_any(self, names: Sequence[str]) -> bool:
+        """Whether one of these stands in the malloc's settings, written as ``VARIABLE=value``."""
+        return any(name in f"{key}={value}" for name in names for key, value in self.settings)
 
     @property
     def sessions_bytes(self) -> int:
@@ -54,14 +72,24 @@ class Evidence:
         return sum(size for *_, size in self.sessions)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What the host gives a server: the fields are those of :class:`Evidence`."""
+
+    cgroup: CgroupMemory | None = None
+    cpus: Limits | None = None
+    online_cpus: int = 0
+
+
 def gather_evidence(
     snapshot: ProcessSnapshot,
     labels: ServerMemory | None,
     huge: HugePageSample | None,
     limits: Mapping[str, Any],
+    surroundings: Surroundings,
 ) -> Evidence:
-    """Gather it from a snapshot, the server's own labels and a sample of its huge pages.
-    ``limits``: :func:`dballoc.catalogue.verdicts`.
+    """Gather it from a snapshot, the server's own labels, a sample of its huge pages and what is
+    around it. ``limits``: :func:`dballoc.catalogue.verdicts`.
     """
     free_by_arena = snapshot.heap.free_by_arena if snapshot.heap else []
     return Evidence(
@@ -71,8 +99,13 @@ def gather_evidence(
         huge=huge,
         thp=snapshot.malloc.thp,
         mariadb=labels.mariadb if labels else False,
+        settings=list(snapshot.malloc.settings.items()),
         sessions=labels.sessions if labels else [],
+        largest_session=labels.largest_session if labels else 0,
         figures=_select_figures(labels, limits) if labels else {},
+        cgroup=surroundings.cgroup,
+        cpus=surroundings.cpus,
+        online_cpus=surroundings.online_cpus,
     )
 
 

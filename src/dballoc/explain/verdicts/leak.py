@@ -24,7 +24,7 @@ def judge_growth(case: Case) -> Verdict:
             level="open",
             headline=f"{snapshots} cannot tell whether memory grows or leaks",
             evidence=[],
-            remedies=["dballoc explain --watch --for 10m"],
+            remedies=["dballoc explain --watch --for 10m; it costs 1 % of a CPU at most"],
         )
     evidence = [f"RSS {_format_rate(growth)}"]
     if growth.change > 0 and (largest := _describe_largest_rise(case.series)):
@@ -45,7 +45,7 @@ def judge_growth(case: Case) -> Verdict:
             level="fine",
             headline=f"No growth shown: at most {most} a minute",
             evidence=evidence,
-            remedies=["watch for longer to narrow it down"],
+            remedies=["watch for longer to narrow it down; it costs 1 % of a CPU at most"],
         )
     verb = "Growing" if growth.grows else "Shrinking"
     return Verdict(
@@ -85,7 +85,7 @@ def judge_leak(case: Case) -> Verdict | None:
             headline="Unlabelled heap grows, but ever slower: something fills, or the server warms "
             "up",
             evidence=evidence,
-            remedies=["watch for longer"],
+            remedies=["watch for longer; it costs 1 % of a CPU at most"],
         )
     if connections and connections.grows:
         evidence.append(
@@ -97,7 +97,10 @@ def judge_leak(case: Case) -> Verdict | None:
             level="open",
             headline="Unlabelled heap grows with the number of connections",
             evidence=evidence,
-            remedies=["watch at a steady number of connections; a pool of connections bounds it"],
+            remedies=[
+                "watch at a steady number of connections; a pool of connections bounds it, and "
+                "it costs waiting in the application when all of them are busy"
+            ],
         )
     evidence.append("it does not slow down, and the number of connections does not rise")
     if case.evidence.sessions and case.evidence.connections == 0:
@@ -110,9 +113,10 @@ def judge_leak(case: Case) -> Verdict | None:
         evidence=evidence,
         remedies=[
             "find the code: start the server under dballoc exec --probe heap, then dballoc profile "
-            "heap",
+            "heap; it costs a restart, and a look-up in a table at each free",
             "name more of it: performance_schema=ON, performance_schema_instrument='memory/%=ON' "
-            "at start",
+            "at start; it costs a restart, performance_schema's own memory, and some CPU at each "
+            "allocation",
         ],
     )
 
@@ -176,16 +180,24 @@ def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str
         most = now.figures.get("max_prepared_stmt_count", 0)
         remedies.append(
             f"close prepared statements: {statements:,} are open; max_prepared_stmt_count (now "
-            f"{most:,}) limits them"
+            f"{most:,}) limits them, and it costs an error for each one beyond"
         )
-    cap = "max_session_mem_used=256M" if now.mariadb else "connection_memory_limit=268435456"
-    return [
-        *remedies,
-        "find what the biggest keep (user variables, prepared statements, temporary tables); "
-        f"{cap} limits each",
-        "have the pooler reset or renew its connections (COM_RESET_CONNECTION); wait_timeout=600 "
-        "ends idle ones",
-    ]
+    # Beyond what the largest session has: a limit below would end what runs today.
+    step = parse_size(limits["cap"])
+    cap = max(1, -(-int(now.largest_session * (1 + limits["used_margin"])) // step)) * step
+    variable = "max_session_mem_used" if now.mariadb else "connection_memory_limit"
+    remedies.append(
+        f"find what the biggest keep (user variables, prepared statements, temporary tables); "
+        f"{variable}={cap} limits each, and it costs an error for a statement that needs more"
+    )
+    patience = limits["wait_timeout"]
+    if now.figures.get("wait_timeout", patience + 1) > patience:
+        remedies.append(
+            "have the pooler reset or renew its connections (COM_RESET_CONNECTION); "
+            f"wait_timeout={patience} ends idle ones, and it costs a reconnection in applications "
+            "that keep them"
+        )
+    return remedies
 
 
 def _format_rate(growth: Growth) -> str:

@@ -9,12 +9,14 @@ bounded.
 import random
 from dataclasses import dataclass
 
+from dballoc.host.settings import thp
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import PAGE, Memory
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.process_memory.smaps import Mapping
 
-SIZE = 2 << 20
+# Where the kernel does not say: that with pages of 4 KiB.
+_USUAL_SIZE = 2 << 20
 _KINDS = (Kind.HEAP, Kind.MALLOC, Kind.REST, Kind.STACK, Kind.OLD_STACK)
 
 # So many small pages give the share to ±2 % (standard error) and take a few ms.
@@ -45,11 +47,12 @@ def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
     mappings = [mapping for mapping in snapshot.mappings_of(*_KINDS) if mapping.huge]
     if not mappings:
         return None
+    size = thp.read_mapped_size() or _USUAL_SIZE
     with Memory(snapshot.pid, snapshot.budget) as memory:
-        candidates = [address for m in mappings for address in _find_huge_pages(memory, m)]
+        candidates = [address for m in mappings for address in _find_huge_pages(memory, m, size)]
         draw = random.Random(0)
         addresses = [
-            draw.choice(candidates) + PAGE * draw.randrange(SIZE // PAGE)
+            draw.choice(candidates) + PAGE * draw.randrange(size // PAGE)
             for _ in range(_READ if candidates else 0)
         ]
         pages = [page for address in sorted(addresses) if (page := memory.page(address))]
@@ -58,9 +61,9 @@ def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
     )
 
 
-def _find_huge_pages(memory: Memory, mapping: Mapping) -> list[int]:
-    """Return the addresses in it where huge pages may lie: 2 MiB that are all resident."""
-    first, end = -(-mapping.start // SIZE) * SIZE, mapping.end // SIZE * SIZE
+def _find_huge_pages(memory: Memory, mapping: Mapping, size: int) -> list[int]:
+    """Return the addresses in it where huge pages of ``size`` bytes may lie: all resident."""
+    first, end = -(-mapping.start // size) * size, mapping.end // size * size
     if end <= first:
         return []
-    return list(memory.span(first, end).multiples(SIZE, fully_resident=True))
+    return list(memory.span(first, end).multiples(size, fully_resident=True))

@@ -9,6 +9,9 @@ from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.sources.server_memory import POOL, SCHEMA
+from dballoc.explain.verdicts.arenas import judge_arenas
+from dballoc.explain.verdicts.caches import judge_caches
+from dballoc.explain.verdicts.cgroup_limit import judge_limit
 from dballoc.explain.verdicts.leak import judge_growth, judge_leak, judge_sessions
 from dballoc.explain.verdicts.verdict import (
     Case,
@@ -18,10 +21,9 @@ from dballoc.explain.verdicts.verdict import (
     sum_owned,
     sum_unlabelled,
 )
-from dballoc.numbers import count, listing, number, percent, with_unit
+from dballoc.numbers import count, listing, percent, with_unit
+from dballoc.process_memory.heaps.allocator_statistics import HELD
 from dballoc.process_memory.mapping_kind import Kind
-
-HELD = "free but held"
 
 
 def judge_moments(
@@ -83,11 +85,11 @@ def _judge_held(case: Case) -> Verdict | None:
     evidence = [f"free but held {with_unit(held)} of {with_unit(heap)} of heap"]
     if now.arenas:
         evidence.append(f"{count(now.arenas, 'arena')}; the worst holds {with_unit(now.worst)}")
-    remedies = case.limits["remedies"]
-    advice = [remedies[now.malloc]] if now.malloc in remedies else []
-    advice.append(
-        "try it first: dballoc bench --like PID --allocators glibc,jemalloc,tcmalloc,mimalloc"
-    )
+    advice = [
+        *_list_settings(case, "remedies"),
+        "try it first: dballoc bench --like PID --allocators glibc,jemalloc,tcmalloc,mimalloc; it "
+        "costs this server nothing if it runs on another host",
+    ]
     return Verdict(
         key="fragmentation",
         level="problem",
@@ -96,6 +98,14 @@ def _judge_held(case: Case) -> Verdict | None:
         evidence=evidence,
         remedies=advice,
     )
+
+
+def _list_settings(case: Case, table: str) -> list[str]:
+    """Return what a table of remedies has for this malloc, unless somebody has set that already."""
+    remedy = case.limits[table].get(case.evidence.malloc)
+    if remedy is None or case.evidence.sets_any(remedy["names"]):
+        return []
+    return [f"{remedy['do']}; it costs {remedy['costs']}"]
 
 
 def _judge_unknown_malloc(case: Case) -> Verdict | None:
@@ -115,7 +125,7 @@ def _judge_unknown_malloc(case: Case) -> Verdict | None:
         evidence=[f"{percent(size / case.rss, 0)} of RSS"],
         remedies=[
             "its own statistics tell them apart: load the function with dballoc explain "
-            "--install-function"
+            "--install-function; it costs a library more in the server until --remove-function"
         ],
     )
 
@@ -131,55 +141,18 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
         f"of {huge.read} small pages in them, {percent(huge.share, 0)} were never written",
         *([f"THP of this process: {case.evidence.thp}"] if case.evidence.thp else []),
     ]
-    remedy = case.limits["remedies_huge"].get(case.evidence.malloc)
-    remedies = [
-        *([remedy] if remedy else []),
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart the server",
-    ]
+    remedies = _list_settings(case, "remedies_huge")
+    if case.evidence.thp.startswith("always"):
+        remedies.append(
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart the server; "
+            "it costs every process of this host its huge pages that does not ask for them"
+        )
     return Verdict(
         key="thp",
         level="problem",
         headline=f"THP bloat: about {with_unit(waste)} of huge pages hold nothing",
         evidence=evidence,
         remedies=remedies,
-    )
-
-
-def _judge_caches(case: Case) -> Verdict | None:
-    """Return the verdict on the largest of the caches that are not InnoDB's."""
-    judged = [v for cache in case.limits["caches"] if (v := _judge_cache(case, cache))]
-    return max(judged, key=lambda v: v[0])[1] if judged else None
-
-
-def _judge_cache(case: Case, cache: Mapping[str, str]) -> tuple[int, Verdict] | None:
-    """Return the resident bytes of a cache and the verdict on it; None if it is small."""
-    figures, limits = case.evidence.figures, case.limits["cache"]
-    size, configured = sum_owned(case.ledger, cache["owner"]), figures.get(cache["setting"], 0)
-    if not case.exceeds(size, "cache"):
-        return None
-    unused = figures.get(cache["unused"], 0) * (
-        figures.get(cache["block"], 0) if "block" in cache else 1
-    )
-    requests = figures.get(cache["requests"], 0) / max(1, figures.get("uptime", 0))
-    idle, empty = requests < limits["idle"], unused >= limits["unused"] * configured
-    evidence = [
-        f"{with_unit(size)} resident ({percent(size / case.rss, 0)} of RSS), "
-        f"{cache['setting']}={with_unit(configured)}",
-        f"{percent(min(1.0, unused / configured) if configured else 0.0, 0)} of it unused",
-        f"{number(requests)} requests a second since the start",
-        f"it serves only {cache['of']}",
-    ]
-    headline = f"The {cache['owner']} has {with_unit(size)}, {percent(size / case.rss, 0)} of RSS"
-    if not (idle or empty):
-        return size, Verdict(key="cache", level="notice", headline=headline, evidence=evidence)
-    fault = "hardly anybody uses it" if idle else "most of it is unused"
-    remedy = f"SET GLOBAL {cache['setting']} = {parse_size(cache['small'])}; and in my.cnf"
-    return size, Verdict(
-        key="cache",
-        level="problem",
-        headline=f"{headline}, and {fault}",
-        evidence=evidence,
-        remedies=[remedy],
     )
 
 
@@ -194,10 +167,26 @@ def _judge_schema(case: Case) -> Verdict | None:
         headline=f"{SCHEMA} has {with_unit(size)}, {percent(size / case.rss, 0)} of RSS",
         evidence=["Memory_used and its own memory summaries leave this out, or hide it in one row"],
         remedies=[
-            "if nobody reads it: performance_schema=OFF (restart)",
-            "else fewer rows: performance_schema_digests_size=1000, "
-            "performance_schema_max_table_instances=500 (restart)",
+            "if nobody reads it: performance_schema=OFF; it costs a restart, and all statistics of "
+            "statements, waits and memory",
+            _advise_fewer_rows(case.evidence.figures),
         ],
+    )
+
+
+def _advise_fewer_rows(figures: Mapping[str, int]) -> str:
+    """Return how to find sizes that are not below what is in use: how many statements have a digest
+    only the server knows.
+    """
+    tables, digests = (
+        f"{name} (now {figures[name]:,})" if name in figures else name
+        for name in ("performance_schema_max_table_instances", "performance_schema_digests_size")
+    )
+    opened = f" (now {figures['open_tables']:,})" if "open_tables" in figures else ""
+    return (
+        f"else fewer rows, but more than are used: {tables} above Open_tables{opened}, {digests} "
+        "above the number of rows of performance_schema.events_statements_summary_by_digest; it "
+        "costs a restart, and what does not fit any more is only counted as lost"
     )
 
 
@@ -209,7 +198,10 @@ def _judge_unowned(case: Case) -> Verdict | None:
     remedies = (
         []
         if "SQL" in case.ledger.tiers
-        else ["let dballoc log in to the server: ~/.my.cnf or --login-path"]
+        else [
+            "let dballoc log in to the server: ~/.my.cnf or --login-path; it costs one connection "
+            "for the time of a look"
+        ]
     )
     return Verdict(
         key="unowned",
@@ -219,18 +211,21 @@ def _judge_unowned(case: Case) -> Verdict | None:
         remedies=[
             *remedies,
             "instruments from the start: performance_schema=ON, "
-            "performance_schema_instrument='memory/%=ON'",
+            "performance_schema_instrument='memory/%=ON'; it costs a restart, performance_schema's "
+            "own memory, and some CPU at each allocation",
         ],
     )
 
 
 # Each returns a verdict, or None if there is nothing to say.
 _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
+    judge_limit,
     judge_leak,
     judge_sessions,
     _judge_held,
+    judge_arenas,
     _judge_huge_pages,
-    _judge_caches,
+    judge_caches,
     _judge_pool,
     _judge_schema,
     _judge_unowned,

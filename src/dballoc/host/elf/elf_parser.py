@@ -17,15 +17,22 @@ from typing import ParamSpec, TypeVar
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
 _SHT_DYNSYM = 11
-_NT_GNU_BUILD_ID = 3
+_NT_GNU_BUILD_ID, _NT_GNU_PROPERTY = 3, 5
+_X86_ISA_1_NEEDED = 0xC0008002
+_MOST_NOTE = 4096
+_EM_X86_64, _EM_AARCH64 = 62, 183  # e_machine
 # R_X86_64_64, GLOB_DAT, JUMP_SLOT; R_AARCH64_ABS64, GLOB_DAT, JUMP_SLOT.
-_SLOTS = {62: {1, 6, 7}, 183: {257, 1025, 1026}}
+_SLOTS = {_EM_X86_64: {1, 6, 7}, _EM_AARCH64: {257, 1025, 1026}}
 _MOST_RELOCATIONS = 1 << 24
 _MOST_HEADERS = 4096
 _MOST_NAME = 256
 # "mov eax, imm32; ret", maybe behind endbr64 (Intel SDM, MOV, RET, ENDBR64).
-_RETURNS_NUMBER = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
-
+_MOV_RET = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
+# "movz w0, imm16", maybe "movk w0, imm16, lsl 16", and "ret", maybe behind "bti c" (Arm ARM C6.2):
+# the number has bits 5 to 20 of an instruction.
+_MOVZ, _MOVK, _RET, _BTI_C = 0x52800000, 0x72A00000, 0xD65F03C0, 0xD503245F
+_NUMBER_BITS = 0xFFFF << 5
+_LONGEST_RETURN = 16
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -123,8 +130,28 @@ def read_returned_number(fd: int, symbol: str) -> int | None:
     if address is None:
         return None
     offset = file.offset_of(address)
-    code = _RETURNS_NUMBER.match(file.data, offset, offset + 10)
-    return int.from_bytes(code[1], "little") if code else None
+    return parse_returned_number(file.data[offset : offset + _LONGEST_RETURN], file.machine)
+
+
+def parse_returned_number(code: bytes, machine: int) -> int | None:
+    """Parse the code of a function, as ELF's number of the ``machine`` has it: the number that it
+    returns, None if it does anything else. Pure.
+    """
+    if machine == _EM_X86_64:
+        match = _MOV_RET.match(code)
+        return int.from_bytes(match[1], "little") if match else None
+    if machine != _EM_AARCH64:
+        return None
+    words = list(struct.unpack(f"<{len(code) // 4}I", code[: len(code) // 4 * 4]))
+    if words[:1] == [_BTI_C]:
+        del words[0]
+    if _RET not in words:
+        return None
+    instructions = words[: words.index(_RET)]
+    if [word & ~_NUMBER_BITS for word in instructions] not in ([_MOVZ], [_MOVZ, _MOVK]):
+        return None
+    halves = [(word & _NUMBER_BITS) >> 5 for word in instructions]
+    return sum(half << 16 * i for i, half in enumerate(halves))
 
 
 @_raise_parse_errors
@@ -156,16 +183,43 @@ def list_texts(fd: int, pattern: str, most: int) -> list[str]:
 @_raise_parse_errors
 def read_build_id(fd: int) -> str:
     """Read the build-id that the linker wrote, in hexadecimal; empty if there is none."""
+    for kind, value in _iterate_gnu_notes(_parse(fd), alignment=4):
+        if kind == _NT_GNU_BUILD_ID:
+            return value[:64].hex()
+    return ""
+
+
+@_raise_parse_errors
+def read_needed_isa(fd: int) -> int:
+    """Read the bits of the x86-64 levels that a file needs of the CPU; 0 where it names none
+    (x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED).
+    """
     file = _parse(fd)
+    if file.machine != _EM_X86_64:
+        return 0
+    for kind, value in _iterate_gnu_notes(file, alignment=8):
+        if kind != _NT_GNU_PROPERTY:
+            continue
+        offset = 0
+        while offset + 8 <= len(value):
+            name, size = struct.unpack_from("<II", value, offset)
+            if name == _X86_ISA_1_NEEDED and size == 4 and offset + 12 <= len(value):
+                bits: int = struct.unpack_from("<I", value, offset + 8)[0]
+                return bits
+            offset += 8 + -(-size // 8) * 8
+    return 0
+
+
+def _iterate_gnu_notes(file: _File, alignment: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (type, value) of the GNU notes of segments that are aligned so (elf(5), notes)."""
     for _, size, offset in file.notes:
         end = min(offset + size, len(file.data))
         while offset + 12 <= end:
             name_size, value_size, kind = struct.unpack_from("<III", file.data, offset)
             value = offset + 12 + -(-name_size // 4) * 4
-            if kind == _NT_GNU_BUILD_ID and file.data[offset + 12 : offset + 16] == b"GNU\0":
-                return file.data[value : value + min(value_size, 64)].hex()
-            offset = value + -(-value_size // 4) * 4
-    return ""
+            if file.data[offset + 12 : offset + 16] == b"GNU\0":
+                yield kind, file.data[value : value + min(value_size, _MOST_NOTE)]
+            offset = value + -(-value_size // alignment) * alignment
 
 
 @_raise_parse_errors
@@ -264,6 +318,7 @@ SANDBOXED = {
         find_text,
         list_texts,
         read_build_id,
+        read_needed_isa,
         read_segment_alignment,
     )
 }

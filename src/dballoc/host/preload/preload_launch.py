@@ -15,6 +15,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
+from dballoc.host import portable
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_exports import find_exported_address
 from dballoc.host.preload.preload_socket import PreloadKind
@@ -32,7 +33,15 @@ class Launch:
 
 
 def find_library(kind: PreloadKind) -> Path:
-    """Return the preload's library. UsageError if the native parts are not built."""
+    """Return the preload's library. UsageError if the native parts are not built, or would not stay
+    as long as a program.
+    """
+    if portable.is_temporary():
+        raise UsageError(
+            f"the {kind.noun} must stay as long as the program runs, and what this file unpacks "
+            "does not; run: dballoc-portable --unpack-to /opt/dballoc, and from then on "
+            "/opt/dballoc/bin/dballoc"
+        )
     path = Path(str(files("dballoc") / "_native" / kind.library))
     if not path.exists():
         raise UsageError(f"the {kind.noun} is not built; run make setup")

@@ -118,14 +118,22 @@ def list_unusual_sizes(host: Settings) -> dict[str, str]:
     }
 
 
-def _find_file_of_mapped_size() -> str:
-    """Return the switch of the size that an entry of the page table maps at once, 2 MiB on x86."""
+def read_mapped_size() -> int | None:
+    """Read the bytes of the huge pages that an entry of the page table maps at once: 2 MiB with
+    pages of 4 KiB, 32 and 512 MiB with those of 16 and 64 KiB. None if the kernel has none.
+    """
     directory = os.path.dirname(HOST_SETTINGS[SETTING].path)
     try:
-        size = int(readers.text_of_process(f"{directory}/hpage_pmd_size"))
+        size = readers.text_of_process(f"{directory}/hpage_pmd_size")
+        return int(size) or None
     except (OSError, ValueError):
-        return ""
-    return f"{directory}/hugepages-{size // 1024}kB/enabled"
+        return None
+
+
+def _find_file_of_mapped_size() -> str:
+    """Return the switch of :func:`read_mapped_size`; empty if there is none."""
+    directory, size = os.path.dirname(HOST_SETTINGS[SETTING].path), read_mapped_size()
+    return f"{directory}/hugepages-{size // 1024}kB/enabled" if size else ""
 
 
 def describe_host(host: Settings) -> str:

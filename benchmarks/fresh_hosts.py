@@ -1,0 +1,198 @@
+"""How soon a bare host explains a running server: by the portable file, and by the wheel.
+
+    fresh_hosts.py DIST ROOTS [SUITE…]
+
+DIST is what `make dist` and `make portable` built; ROOTS keeps a minimal root of each suite
+(debootstrap), made if it is not there. Each suite by default: bullseye, which has no Python, and
+bookworm and trixie, where the wheel is installed too. A private MariaDB runs on this machine; the
+roots see it, as they share its processes, but have no network and a fresh /tmp. Printed: seconds
+from the start of the command to the ledger, three times by the portable file, once by the wheel
+with its installation; whether there was a compiler; and in what the JSON of wheel and portable file
+differs from this checkout's, beside what changes from look to look. Needs root, and ten minutes for
+new roots.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+DBALLOC = CHECKOUT / ".venv/bin/dballoc"
+# The Python of each suite; bullseye's is too old for the wheel.
+PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}
+SUITES = ("bullseye", "bookworm", "trixie")
+# What a look measures of a moment, and texts that say it.
+MOMENTS = re.compile(
+    r"\.(answer|taken|seconds|rss|rest|unowned|resident|size|note|worst|reach|uptime|cpu_share|"
+    r"running_seconds|cpu_seconds|reserved|aria_pagecache_\w+|charged to its cgroup.*)$"
+)
+
+
+_TOOLS = "for tool in cc gcc clang python3; do command -v $tool || true; done"
+# The package installed, used and removed; what is then there and was not, or the other way.
+_PACKAGE = """
+list() {
+    find / -xdev -not -path '/tmp/*' -not -path '/var/lib/dpkg/*' -not -path '/var/log/*' | sort
+}
+list >/tmp/before
+dpkg --install /tmp/*.deb >/dev/null
+dballoc explain --pid PID --json >/tmp/explained
+dpkg --purge dballoc >/dev/null
+list | diff /tmp/before - || true
+"""
+
+
+def make_root(suite: str, root: Path) -> None:
+    """Make a minimal root; one for the wheel has Python, as such a host does."""
+    if (root / ".complete").exists():
+        return
+    python = "--include=python3,python3-venv" if suite in PYTHONS else "--exclude=python3"
+    words = ["debootstrap", "--variant=minbase", python, suite, root]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    (root / ".complete").touch()
+
+
+def start_server(place: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a MariaDB as its own user, and return it when it answers."""
+    place.chmod(0o755)
+    data, sockets = place / "data", place / "run"
+    as_user = {"user": 61001, "group": 61001, "extra_groups": []}
+    for directory in (data, sockets):
+        directory.mkdir()
+        os.chown(directory, 61001, 61001)
+    words = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
+    words += ["--auth-root-authentication-method=normal"]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, **as_user)
+    words = ["mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={sockets}/s"]
+    words += [f"--pid-file={sockets}/p", "--skip-networking", "--innodb-buffer-pool-size=32M"]
+    with (place / "log").open("wb") as log:
+        environ = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        server = subprocess.Popen(words, stdout=log, stderr=log, env=environ, **as_user)
+    deadline = time.monotonic() + 120
+    while not (sockets / "s").exists():
+        if server.poll() is not None or time.monotonic() > deadline:
+            sys.exit((place / "log").read_text())
+        time.sleep(0.1)
+    return server, server.pid
+
+
+def run_inside(root: Path, files: Sequence[Path], line: str) -> tuple[float, str]:
+    """Run a line of shell in a root without network, with these files in a fresh /tmp; return its
+    seconds and what it printed.
+    """
+    inner = (
+        'root=$1; line=$2; shift 2; mount --bind /proc "$root/proc"; '
+        'mount --rbind /sys "$root/sys"; mount -t tmpfs none "$root/tmp"; '
+        'cp -r "$@" "$root/tmp"; date +%s.%N; '
+        'chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$line"; '
+        "date +%s.%N"
+    )
+    words = ["unshare", "--mount", "--net", "sh", "-euc", inner, "sh", root, line, *files]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{root.name}: {done.stdout}{done.stderr}")
+    start, _, rest = done.stdout.partition("\n")
+    text, _, end = rest.rstrip("\n").rpartition("\n")
+    return float(end) - float(start), text
+
+
+def download_wheels(dist: Path, python: str, place: Path) -> Path:
+    """Return a directory with the wheel and all that it depends on: what a host without network is
+    given.
+    """
+    [wheel] = dist.glob("*_x86_64.whl")
+    words = [CHECKOUT / ".venv/bin/python", "-m", "pip", "--quiet", "download", "--dest", place]
+    words += ["--only-binary", ":all:", "--python-version", python, "--implementation", "cp"]
+    for platform in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
+        words += ["--platform", platform]
+    words += ["--constraint", CHECKOUT / "tools/constraints.txt", wheel]
+    subprocess.run(words, check=True)
+    return place
+
+
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each leaf of a JSON document."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from flatten(inner, f"{path}.{key}")
+    else:
+        yield path, value
+
+
+def compare_explanations(one: dict, other: dict) -> list[str]:
+    """Return the paths of what differs, and is no figure of a moment."""
+    left, right = dict(flatten(one)), dict(flatten(other))
+    return [
+        f"{path}: {left.get(path)!r} {right.get(path)!r}"
+        for path in sorted(left.keys() | right.keys())
+        if (path in left) != (path in right)
+        or (left[path] != right[path] and not MOMENTS.search(path))
+    ]
+
+
+def measure_suite(suite: str, dist: Path, roots: Path, pid: int) -> None:
+    """Print a suite's figures."""
+    root = roots / suite
+    make_root(suite, root)
+    words = [DBALLOC, "explain", "--pid", str(pid), "--json"]
+    for _ in range(2):  # the first look's session is a new thread of the server's
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    here = json.loads(done.stdout)
+    _, compilers = run_inside(root, [DBALLOC], _TOOLS)
+    print(f"{suite}: has {' '.join(compilers.split()) or 'no compiler and no Python'}")
+    portable = dist / "dballoc-portable"
+    for _ in range(3):
+        line = f"cd /tmp && ./dballoc-portable explain --pid {pid} --json"
+        seconds, text = run_inside(root, [portable], line)
+        explanation = json.loads(text)
+        print(
+            f"  portable file: {seconds:.1f} s to the ledger, rss {explanation['rss']}, "
+            f"differs in {compare_explanations(here, explanation) or 'moments alone'}"
+        )
+    [package] = dist.glob("*.deb")
+    seconds, left = run_inside(root, [package], _PACKAGE.replace("PID", str(pid)))
+    print(f"  package: {seconds:.1f} s, installed, used and removed; left: {left or 'nothing'}")
+    if suite not in PYTHONS:
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        wheels = download_wheels(dist, PYTHONS[suite], Path(scratch) / "wheels")
+        line = (
+            "cd /tmp && python3 -m venv v && v/bin/pip -q install --no-index --find-links wheels "
+            f"dballoc && v/bin/dballoc explain --pid {pid} --json"
+        )
+        seconds, text = run_inside(root, [wheels], line)
+        print(
+            f"  wheel: {seconds:.1f} s from the installation to the ledger, "
+            f"differs in {compare_explanations(here, json.loads(text)) or 'moments alone'}",
+            flush=True,
+        )
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure each suite."""
+    if len(words) < 2 or os.geteuid() != 0:
+        sys.exit(f"{__doc__}\nRun it as root.")
+    dist, roots = Path(words[0]).absolute(), Path(words[1]).absolute()
+    roots.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="fresh-hosts-"))
+    server, pid = start_server(place)
+    try:
+        for suite in words[2:] or SUITES:
+            measure_suite(suite, dist, roots, pid)
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

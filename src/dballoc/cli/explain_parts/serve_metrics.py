@@ -1,0 +1,65 @@
+"""``dballoc explain --listen``: metrics for a scraper, until a signal ends it."""
+
+import dataclasses
+import os
+import sys
+
+from dballoc.cli.explain_parts.explain_request import Request, Target
+from dballoc.cli.shared.safe_output import safe
+from dballoc.explain import explanation, find_server
+from dballoc.explain.explanation import Explanation
+from dballoc.explain.exporter.listen_address import parse_listen_address
+from dballoc.explain.exporter.look_cache import LookCache
+from dballoc.explain.exporter.run_exporter import (
+    DEFAULT_USER,
+    Listening,
+    check_listening,
+    run_exporter,
+)
+from dballoc.explain.watch import read_start_time
+from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
+from dballoc.servers.running import credentials
+from dballoc.servers.running.credentials import Credentials
+
+
+def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
+    """Serve at ``address`` what ``request`` names. UsageError if it cannot begin."""
+    flags = request.listening
+    listening = Listening(
+        address=parse_listen_address(address),
+        tls_cert=flags.tls_cert,
+        tls_key=flags.tls_key,
+        token_file=flags.token_file,
+        run_as=flags.run_as or DEFAULT_USER,
+    )
+    check_listening(listening)
+    pace = request.watching.parse_pace()
+    login = _find_login(request.target, listening.run_as)
+    if (pid := request.target.pid) is not None:
+        read_start_time(pid)  # a wrong PID stays wrong; any other server may come
+
+    def look(pid: int) -> Explanation:
+        return explanation.explain(pid, login, sample=sample)
+
+    cache = LookCache(lambda: _find_pid(request.target), look, pace, _say)
+    run_exporter(listening, cache, _say)
+
+
+def _find_pid(target: Target) -> int:
+    return find_server.find_server_pid(target.pid, target.socket, target.service)
+
+
+def _find_login(target: Target, run_as: str) -> Credentials | None:
+    """Return the credentials, read before this process becomes another user. Without a password
+    it is the server that asks the kernel who connects (unix_socket, auth_socket): that user.
+    """
+    if target.without_sql:
+        return None
+    login = credentials.find(target.login_path)
+    if os.geteuid() == 0 and login.password is None and login.user == "root":
+        return dataclasses.replace(login, user=run_as)
+    return login
+
+
+def _say(line: str) -> None:
+    print(f"dballoc: {safe(line)}", file=sys.stderr, flush=True)

@@ -1,0 +1,108 @@
+"""The last look at a server, taken anew when it is asked for, but no more often than its cost
+allows.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dballoc.errors import Failure, UsageError
+from dballoc.explain import explanation
+from dballoc.explain.explanation import Explanation
+from dballoc.explain.watch import Pace, compute_pause, read_start_time, thin_series
+
+# How many are kept for the verdicts on growth; some tens of KB each.
+_MOST_LOOKS = 256
+
+# Takes a look at the process with this PID.
+Look = Callable[[int], Explanation]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedLook:
+    """``explanation``: None where there is no server to look at, for the ``reason``; ``age``:
+    seconds since it was taken; ``cost``: seconds of CPU that it took, and ``pause``: seconds until
+    the next one, at the least; ``looks`` and ``failures``: how many so far.
+    """
+
+    explanation: Explanation | None
+    reason: str
+    age: float
+    cost: float
+    pause: float
+    looks: int
+    failures: int
+
+
+class LookCache:
+    """``find_pid`` is asked before every look, so that a server that was restarted is found again;
+    ``look`` takes it; ``say`` is told, in a line, when there is no server any more, and when there
+    is one again. The verdicts of a look are those over all looks since the server started.
+    """
+
+    def __init__(
+        self, find_pid: Callable[[], int], look: Look, pace: Pace, say: Callable[[str], None]
+    ) -> None:
+        self._find_pid, self._look, self._pace, self._say = find_pid, look, pace, say
+        self._lock = threading.Lock()
+        self._process = (0, "")
+        self._series: list[Explanation] = []
+        self._explanation: Explanation | None = None
+        self._reason = "not looked yet"
+        self._taken = -float("inf")
+        self._cost = self._pause = 0.0
+        self._looks = self._failures = 0
+
+    def serve(self) -> ServedLook:
+        """Return the last look, or a new one if it is time for that. Who asks meanwhile waits."""
+        with self._lock:
+            if time.monotonic() - self._taken >= self._pause:
+                self._take()
+            return ServedLook(
+                explanation=self._explanation,
+                reason=self._reason,
+                age=time.monotonic() - self._taken,
+                cost=self._cost,
+                pause=self._pause,
+                looks=self._looks,
+                failures=self._failures,
+            )
+
+    def _take(self) -> None:
+        began, cpu, within = time.monotonic(), time.process_time(), 0.0
+        try:
+            reading = self._explain()
+            within = reading.within
+            self._series = thin_series([*self._series, reading], _MOST_LOOKS)
+            self._explanation = explanation.judge_series(self._series)
+            self._looks += 1
+            if self._reason:
+                self._say(f"looking at process {self._process[0]}")
+            self._reason = ""
+        except (Failure, UsageError) as error:
+            self._forget(str(error))
+        except Exception:
+            self._forget("the look failed")
+            raise
+        finally:
+            # Of a look that fails, too: it must not be tried more often than one that does not.
+            self._cost = time.process_time() - cpu + within
+            self._pause = compute_pause(self._pace.every, self._cost, self._pace.share)
+            self._taken = began
+
+    def _forget(self, reason: str) -> None:
+        if reason != self._reason:
+            self._say(f"nothing to look at: {reason}")
+        self._explanation, self._reason, self._series = None, reason, []
+        self._failures += 1
+
+    def _explain(self) -> Explanation:
+        pid = self._find_pid()
+        process = pid, read_start_time(pid)
+        if process != self._process:
+            self._process, self._series = process, []
+        reading = self._look(pid)
+        if read_start_time(pid) != process[1]:
+            raise Failure(f"process {pid} has ended, and another process has its PID")
+        return reading

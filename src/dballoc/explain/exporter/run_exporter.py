@@ -1,0 +1,157 @@
+"""Serve a live server's memory until a signal ends it: open what needs rights, give them up, and
+answer.
+"""
+
+import os
+import pwd
+import signal
+import ssl
+import stat
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.explain.exporter import http_server, metrics_text
+from dballoc.explain.exporter.http_server import Service
+from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
+from dballoc.explain.exporter.look_cache import LookCache
+from dballoc.host.unprivileged import keep_capabilities
+
+DEFAULT_USER = "nobody"
+# A token is guessed by whoever can reach the port.
+_SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
+# What a look needs of root's rights: to read another user's process, and the files that it names
+# where only that user may pass.
+_NEEDED = (keep_capabilities.CAP_SYS_PTRACE, keep_capabilities.CAP_DAC_READ_SEARCH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Where and as whom to serve; files: None where there are none."""
+
+    address: ListenAddress
+    tls_cert: Path | None
+    tls_key: Path | None
+    token_file: Path | None
+    run_as: str
+
+
+def check_listening(listening: Listening) -> None:
+    """UsageError in one line for an address that is not safe to serve at."""
+    if (listening.tls_cert is None) != (listening.tls_key is None):
+        raise UsageError("give --tls-cert and --tls-key together")
+    address = listening.address
+    if address.path and listening.tls_cert:
+        raise UsageError("--tls-cert goes with an IP address: a Unix socket needs no TLS")
+    if not address.is_local and not (listening.tls_cert and listening.token_file):
+        raise UsageError(
+            f"--listen {address.authority}: everybody on the network could read it: give "
+            "--tls-cert, --tls-key and --token-file too, or listen on 127.0.0.1"
+        )
+
+
+def run_exporter(listening: Listening, cache: LookCache, say: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. ``say``: prints a line. UsageError if it cannot begin."""
+    token = _read_token(listening.token_file) if listening.token_file else b""
+    service = Service(
+        admission=make_admission(listening.address, token),
+        render=lambda: metrics_text.render_metrics(cache.serve()),
+        content_type=metrics_text.CONTENT_TYPE,
+        complain=say,
+        tls=_load_tls(listening),
+    )
+    user = _find_user(listening.run_as)
+    ended = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: ended.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    server = http_server.open_server(listening.address, service)
+    try:
+        rights = _give_up_rights(user)
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="accept")
+        thread.start()
+        try:
+            say(f"{_describe_place(listening)}; {rights}")
+            ended.wait()
+        finally:
+            server.end()
+            thread.join()
+    finally:
+        server.server_close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _describe_place(listening: Listening) -> str:
+    address = listening.address
+    if address.path:
+        return f"GET /metrics on unix:{address.path}"
+    return f"{'https' if listening.tls_cert else 'http'}://{address.authority}/metrics"
+
+
+def _find_user(name: str) -> pwd.struct_passwd:
+    try:
+        user = pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        raise UsageError(f"--run-as {name!a:.80}: there is no such user on this host") from None
+    if user.pw_uid == 0:
+        raise UsageError("--run-as root: it gives up root's rights; name another user")
+    return user
+
+
+def _give_up_rights(user: pwd.struct_passwd) -> str:
+    """Become the user, where this is root, and return in words what is left."""
+    is_root = os.geteuid() == 0
+    try:
+        kept = keep_capabilities.keep_capabilities(user.pw_uid, user.pw_gid, _NEEDED)
+    except OSError as error:
+        raise UsageError(
+            f"--run-as {user.pw_name}: rights cannot be given up here: {error.strerror or error}; "
+            "start it as that user, with CAP_SYS_PTRACE alone"
+        ) from None
+    name = user.pw_name if is_root else f"user {os.geteuid()}"
+    rights = " and ".join(keep_capabilities.NAMES[number] for number in kept)
+    return f"as {name}, with {rights or 'no rights'} and no way to more"
+
+
+def _read_token(path: Path) -> bytes:
+    """Read the token that a scraper must send. UsageError if others can read it too, or if it can
+    be guessed.
+    """
+    try:
+        if not readers.regular(path):
+            raise readers.Unfit("No such file")
+        token = readers.content(path, _LONGEST_TOKEN).strip()
+        mode = path.stat().st_mode
+    except (readers.Unfit, OSError) as error:
+        raise UsageError(f"--token-file {path}: {error}") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"--token-file {path}: others may read it; chmod 600 {path}")
+    printable = token.isascii() and token.decode("ascii", "replace").isprintable()
+    if len(token) < _SHORTEST_TOKEN or not printable or b" " in token:
+        raise UsageError(
+            f"--token-file {path}: a token is {_SHORTEST_TOKEN} or more letters, digits and signs "
+            "on one line; openssl rand -hex 32 makes one"
+        )
+    return token
+
+
+def _load_tls(listening: Listening) -> ssl.SSLContext | None:
+    if not (listening.tls_cert and listening.tls_key):
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Without a terminal to ask on, a key with a passphrase is refused instead of waited for.
+        context.load_cert_chain(listening.tls_cert, listening.tls_key, password="")
+    except (OSError, ValueError) as error:
+        reason = readers.reason(error)
+        raise UsageError(
+            f"--tls-cert {listening.tls_cert}, --tls-key {listening.tls_key}: {reason}; give a "
+            "certificate and its own key as PEM, the key without a passphrase"
+        ) from None
+    return context

@@ -1,0 +1,86 @@
+"""The largest InnoDB buffer pool that is safe under a memory limit: an estimate, from what lies
+beside the pool now. Pure; shares: ``[safe_pool]`` of verdicts.toml.
+
+    safe pool = limit − beside − sessions − margin
+
+``beside``: the cgroup's working set without the pool's pages; ``sessions``: what connections would
+have more if all that were ever connected at once used one buffer of each kind; ``margin``: a share
+of the limit, for page cache and fragments. What a pool has more than the one that was measured
+brings its own descriptors, latches and hash (``overhead``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dballoc.explain.attribution.configuration_limits import Bounds
+from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.numbers import count, with_unit
+
+# A pool is resized by whole chunks; where the server does not tell theirs (MariaDB from 10.11.12
+# on), by whole mebibytes.
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SafePool:
+    """Bytes. ``pool``: the estimate, 0 if nothing is left for one; ``configured`` and ``filled``:
+    the pool as it is; ``limit``, ``beside``, ``sessions`` and ``margin``: its parts;
+    ``connections``: of how many the sessions are, the most at once since the start.
+    """
+
+    pool: int
+    configured: int
+    filled: int
+    limit: int
+    beside: int
+    sessions: int
+    margin: int
+    connections: int
+
+    @property
+    def needed_limit(self) -> int:
+        """The limit under which the pool as it is configured would be safe."""
+        rest = self.beside + self.sessions + self.configured
+        return rest * self.limit // (self.limit - self.margin)
+
+    def describe(self) -> str:
+        """Return the estimate with its parts, in words."""
+        peak = count(self.connections, "connection")
+        return (
+            f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: limit "
+            f"{with_unit(self.limit)} − {with_unit(self.beside)} beside the pool now − "
+            f"{with_unit(self.sessions)} more for {peak} at work − margin {with_unit(self.margin)})"
+        )
+
+
+def estimate_safe_pool(
+    evidence: Evidence, bounds: Bounds | None, limits: Mapping[str, Any]
+) -> SafePool | None:
+    """Estimate it; None without a limit, or without InnoDB's figures. ``limits``: verdicts.toml."""
+    cgroup, figures, shares = evidence.cgroup, evidence.figures, limits["safe_pool"]
+    configured = figures.get("innodb_buffer_pool_size", 0)
+    if cgroup is None or cgroup.bound is None or not configured or bounds is None:
+        return None
+    page = figures.get("innodb_page_size", 0)
+    total, free = (figures.get(f"innodb_buffer_pool_pages_{of}", 0) for of in ("total", "free"))
+    filled = page * max(0, total - free)
+    beside = max(0, cgroup.working_set - filled)
+    peak = max(figures.get("max_used_connections", 0), figures.get("threads_connected", 0))
+    in_use = figures.get("threads_connected", 0) * bounds.connection
+    sessions = max(0, bounds.compute_working(peak) - in_use)
+    margin = int(shares["margin"] * cgroup.bound)
+    spare = cgroup.bound - beside - sessions - margin
+    if spare > configured:
+        spare = configured + int((spare - configured) / (1 + shares["overhead"]))
+    chunk = figures.get("innodb_buffer_pool_chunk_size", 0) or _CHUNK
+    return SafePool(
+        pool=max(0, spare) // chunk * chunk,
+        configured=configured,
+        filled=filled,
+        limit=cgroup.bound,
+        beside=beside,
+        sessions=sessions,
+        margin=margin,
+        connections=peak,
+    )

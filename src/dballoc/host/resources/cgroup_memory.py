@@ -1,0 +1,124 @@
+"""Read the memory of a process's control group as those count it who end processes for it: the
+limit, the working set, how often the limit was met, and how long tasks waited for memory.
+
+Formats: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst, and
+Documentation/accounting/psi.rst.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.host.resources import cgroup_tree, process_limits
+from dballoc.host.resources.cgroup_tree import Group
+
+# The lines of memory.pressure, and the fields of each, that are read: percent of the time.
+_PER_CENT = re.compile(r"[0-9]{1,8}\.[0-9]{1,4}")
+_PRESSURES, _WINDOWS = ("some", "full"), ("avg10", "avg60", "avg300")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CgroupMemory:
+    """The memory of a group, in bytes. ``name``: its path as it is seen from here; ``limit``: the
+    OOM killer comes there, ``high``: tasks are slowed down there, None without;
+    ``charged``: all of it, page cache included; ``inactive_file``: page cache that was not used
+    lately, which the kernel takes back before anything else; ``events``: how often ``high`` and
+    ``max`` were met, ``oom_kill`` ended a process; ``pressure``: per cent of the time in which
+    ``some`` or all (``full``) tasks waited for memory, like ``full avg60``; empty where the kernel
+    does not say (v1).
+    """
+
+    name: str
+    limit: int | None
+    high: int | None
+    charged: int
+    inactive_file: int
+    events: dict[str, int] = field(default_factory=dict)
+    pressure: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def working_set(self) -> int:
+        """What cannot be taken back at once, as the kubelet counts it: it evicts pods by this."""
+        return max(0, self.charged - self.inactive_file)
+
+    @property
+    def bound(self) -> int | None:
+        """The lower of limit and high."""
+        return min((x for x in (self.limit, self.high) if x is not None), default=None)
+
+
+def read_cgroup_memory(
+    pid: int, proc: Path = cgroup_tree.PROC, root: Path = cgroup_tree.ROOT
+) -> CgroupMemory | None:
+    """Read it of that group of the process, or above it, which has the least left to its limit;
+    without any limit, of the process's own. None if no group is visible, or the process is gone.
+    """
+    try:
+        groups = cgroup_tree.list_groups(pid, "memory", proc, root)
+    except OSError:
+        return None
+    return choose_narrowest([memory for group in groups if (memory := _read_group(group))])
+
+
+def choose_narrowest(groups: Sequence[CgroupMemory]) -> CgroupMemory | None:
+    """Return the group with the least left to its bound, the first without any; None of none.
+    Pure.
+    """
+
+    def count_left(group: CgroupMemory) -> float:
+        return math.inf if group.bound is None else group.bound - group.working_set
+
+    return min(groups, key=count_left, default=None)
+
+
+def _read_group(group: Group) -> CgroupMemory | None:
+    """Read one group; None where it counts no memory, as the root of v2."""
+    charged = group.read_number("memory.current")
+    statistics = cgroup_tree.parse_flat_keyed(group.read("memory.stat"))
+    if charged is not None:
+        return CgroupMemory(
+            name=str(group.path),
+            limit=process_limits.read_memory_limit(group),
+            high=group.read_number("memory.high"),
+            charged=charged,
+            inactive_file=statistics.get("inactive_file", 0),
+            events=cgroup_tree.parse_flat_keyed(group.read("memory.events")),
+            pressure=parse_pressure(group.read("memory.pressure")),
+        )
+    charged = group.read_number("memory.usage_in_bytes")
+    if charged is None:
+        return None
+    kills = cgroup_tree.parse_flat_keyed(group.read("memory.oom_control")).get("oom_kill")
+    return CgroupMemory(
+        name=str(group.path),
+        limit=process_limits.read_memory_limit(group),
+        high=None,
+        charged=charged,
+        inactive_file=statistics.get("total_inactive_file", 0),
+        events={
+            "max": group.read_number("memory.failcnt") or 0,
+            **({"oom_kill": kills} if kills is not None else {}),
+        },
+    )
+
+
+def parse_pressure(text: str) -> dict[str, float]:
+    """Parse memory.pressure: ``full avg60`` -> per cent of the time. Pure."""
+    values = {}
+    for line in readers.rows(text):
+        kind, *fields = line.split(" ")
+        if kind not in _PRESSURES:
+            continue
+        for name, _, number in (item.partition("=") for item in fields):
+            integer, _, fraction = number.partition(".")
+            if (
+                name in _WINDOWS
+                and integer.isdecimal()
+                and fraction.isdecimal()
+                and len(number) < 12
+            ):
+                values[f"{kind} {name}"] = float(number)
+    return values

@@ -1,0 +1,108 @@
+"""Find the control groups of a process, and read their files: v1, v2, and a container's own view
+where its groups are not visible from here (cgroups(7), cgroup_namespaces(7)).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.host import open_in_process_root
+
+PROC = Path("/proc")
+ROOT = Path("/sys/fs/cgroup")
+
+# The largest file that is read, memory.stat, has about 2 KB.
+_MOST_BYTES = 64 << 10
+# No path of the kernel's has more groups above each other.
+_MOST_GROUPS = 64
+_MOST_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of one controller. ``path``: its directory; ``inside``: the root of a process that
+    ``path`` lies in, None for a directory of ours.
+    """
+
+    path: Path
+    inside: Path | None = None
+
+    def read(self, name: str) -> str:
+        """Return the text of one of its files; empty where there is no such file."""
+        try:
+            if self.inside is None:
+                return self.path.joinpath(name).read_text().strip()
+            path = str(self.path / name)
+            data = open_in_process_root.read_file(self.inside, path, _MOST_BYTES)
+            return data.decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def read_number(self, name: str) -> int | None:
+        """Return a file's number; None without one, as where it says ``max``."""
+        return parse_number(self.read(name))
+
+
+def list_groups(pid: int, controller: str, proc: Path = PROC, root: Path = ROOT) -> list[Group]:
+    """List a process's group of a controller and those above it, as far as they are visible.
+
+    A process in a cgroup namespace beside ours (another container of the pod) has none that is;
+    then the root of its own view, if it says that the process is in there. OSError if the process
+    is gone.
+    """
+    paths = parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
+    groups = [Group(path) for path in iterate_groups(paths, controller, root)]
+    path = Path(paths.get(controller, paths.get("", "/")))
+    if ".." not in path.parts:
+        return groups[:_MOST_GROUPS]
+    top = ROOT / controller if controller in paths else ROOT
+    group = Group(top, proc / str(pid) / "root")
+    return [group] if str(pid) in group.read("cgroup.procs").split() else []
+
+
+def parse_groups(text: str) -> dict[str, str]:
+    """Parse /proc/PID/cgroup: controller (an empty name for v2) -> the group's path."""
+    paths = {}
+    for line in readers.rows(text):
+        number, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if number.isdecimal() and colon:
+            paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
+
+
+def iterate_groups(groups: dict[str, str], controller: str, root: Path) -> Iterator[Path]:
+    """Yield the directories of a controller's group and of those above it, as far as they are
+    visible from here.
+    """
+    if controller in groups:
+        top, path = root / controller, groups[controller]
+    elif "" in groups:
+        top, path = (
+            (root if (root / "cgroup.controllers").exists() else root / "unified"),
+            groups[""],
+        )
+    else:
+        return
+    group = top / path.lstrip("/")
+    while ".." not in group.parts and group.is_relative_to(top):
+        if group.is_dir():
+            yield group
+        group = group.parent
+
+
+def parse_number(text: str) -> int | None:
+    """Return a number of the kernel's, None for anything else. Pure."""
+    fits = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if fits else None
+
+
+def parse_flat_keyed(text: str) -> dict[str, int]:
+    """Parse lines of a name and a number, as memory.stat and memory.events have them. Pure."""
+    values = {}
+    for line in readers.rows(text):
+        name, _, number = line.partition(" ")
+        if (value := parse_number(number)) is not None:
+            values[name] = value
+    return values

@@ -1,0 +1,90 @@
+"""Whether the mallocs that a program is given run on this host, before it starts: page size, CPU,
+and who registers rseq. What an allocator requires is in the catalogue and in its own file.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dballoc import catalogue
+from dballoc.allocators import host_requirements
+from dballoc.allocators.host_requirements import Host
+from dballoc.host import open_in_process_root
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.process_memory import identify_malloc
+
+
+def find_library_obstacle(
+    entry: Mapping[str, Any], libraries: Iterable[Path], host: Host
+) -> str | None:
+    """Return why an allocator, or one of the libraries that are preloaded, does not run on this
+    host, and what to do; None if nothing speaks against it.
+    """
+    libraries = list(libraries)
+    obstacle = host_requirements.find_page_obstacle(
+        entry, read_alignments(libraries), host.page_size
+    )
+    if obstacle:
+        return obstacle
+    needed = _ask_parser("read_needed_isa", libraries)
+    return host_requirements.find_cpu_obstacle(needed, host.cpu_flags)
+
+
+def find_preload_obstacle(environment: Mapping[str, str], host: Host) -> str | None:
+    """Return why a program with this environment would not run, or crash, under the mallocs that
+    its LD_PRELOAD names; None if nothing speaks against it.
+    """
+    libraries = [Path(word) for word in environment.get("LD_PRELOAD", "").replace(":", " ").split()]
+    for library in libraries:
+        name = identify_malloc.find_catalogue_name(library.name)
+        entry = catalogue.allocators()[name] if name else {}
+        files = [library] if library.is_absolute() else []
+        if obstacle := find_library_obstacle(entry, files, host):
+            return obstacle
+        if obstacle := find_rseq_obstacle(entry, "", environment, host):
+            return f"LD_PRELOAD={library}: {obstacle}"
+    return None
+
+
+def find_rseq_obstacle(
+    entry: Mapping[str, Any], version: str, environment: Mapping[str, str], host: Host
+) -> str | None:
+    """Return why a malloc would crash on this kernel with the environment's value of
+    glibc.pthread.rseq, and which one to set; None if it would not.
+    """
+    row = host_requirements.find_rseq_row(entry, version, host.kernel)
+    wanted = host_requirements.find_rseq_setting(environment)
+    # glibc registers rseq by itself, since 2.35.
+    if row is None or not row["must"] or (wanted or "1") == row["value"]:
+        return None
+    return (
+        f"{row['why']}; set GLIBC_TUNABLES={host_requirements.RSEQ}={row['value']}, or boot "
+        "another kernel"
+    )
+
+
+def read_alignments(libraries: Iterable[Path]) -> dict[Path, int]:
+    """Read what each library's segments are aligned to, in bytes; a library that cannot be read is
+    left out.
+    """
+    return _ask_parser("read_segment_alignment", libraries)
+
+
+def _ask_parser(function: str, libraries: Iterable[Path]) -> dict[Path, int]:
+    """Return what the sandboxed parser reads of each library that can be read."""
+    values = {}
+    for library in libraries:
+        try:
+            fd = open_in_process_root.open_file(Path("/"), os.path.realpath(library))
+        except OSError:
+            continue
+        try:
+            value = ELF_PARSER.call(function, [fd])
+        except SandboxError:
+            continue
+        finally:
+            os.close(fd)
+        if value is not None:
+            values[library] = value
+    return values

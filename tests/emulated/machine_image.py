@@ -1,0 +1,82 @@
+"""The file system of an emulated machine, in the form that a kernel unpacks into its memory (cpio)."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parents[1]
+# What `dballoc explain` and the heap probe's client import.
+WHEELS = [
+    "numpy", "psutil", "pydantic", "PyMySQL[rsa]", "rich", "typer", "pyelftools", "zstandard",
+    "myloginpath", "symbolic", "tomli-w", "jinja2",
+]  # fmt: skip
+# Nothing of it is read there, and all of it would be in memory.
+LEFT_OUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var"]
+
+
+def make_image(packages: Path, native: Path, scratch: Path) -> Path:
+    """Make the image from Debian's ``packages`` for it, the ``native`` parts for it, and this
+    checkout; its path.
+    """
+    tree = scratch / "tree"
+    subprocess.run(["cp", "--archive", "--link", packages, tree], check=True)
+    for name in LEFT_OUT:
+        shutil.rmtree(tree / name, ignore_errors=True)
+    for name in ("proc", "sys", "dev", "tmp", "run", "root", "etc"):
+        (tree / name).mkdir(exist_ok=True)
+    (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n", encoding="utf-8")
+    (tree / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
+    [stdlib] = (tree / "usr/lib").glob("python3.*")
+    install_dballoc(tree / "dballoc", native, stdlib.name.removeprefix("python"))
+    make_data(tree / "data")
+    shutil.copy2(HERE / "guest.py", tree / "guest.py")
+    shutil.copy2(HERE / "guest_init.sh", tree / "init")
+    (tree / "init").chmod(0o755)
+    return pack(tree, scratch / "image.cpio")
+
+
+def install_dballoc(target: Path, native: Path, python: str) -> None:
+    """Put this checkout's package, the native parts for aarch64 and the wheels that it needs there.
+    ``python``: the version of the interpreter, like 3.11.
+    """
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+            "--target", target, "--only-binary=:all:", "--python-version", python,
+            "--implementation", "cp", "--platform", "manylinux_2_28_aarch64",
+            "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_17_aarch64",
+            "--constraint", CHECKOUT / "tools/constraints.txt", *WHEELS,
+        ],
+        check=True,
+    )  # fmt: skip
+    shutil.copytree(
+        CHECKOUT / "src/dballoc", target / "dballoc", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (target / "dballoc/_native").mkdir()
+    for path in (*native.glob("*.so"), native / "dballoc_replay"):
+        shutil.copy2(path, target / "dballoc/_native")
+
+
+def make_data(target: Path) -> None:
+    """Make a data directory with this machine's server: its files are the same on aarch64."""
+    subprocess.run(
+        [
+            "mariadb-install-db", "--no-defaults", f"--datadir={target}", "--user=root",
+            "--auth-root-authentication-method=normal", "--skip-test-db",
+            "--innodb-log-file-size=8M",
+        ],
+        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def pack(tree: Path, target: Path) -> Path:
+    """Pack a tree into a cpio archive of the kind that kernels read; its path."""
+    names = subprocess.run(["find", ".", "-print0"], cwd=tree, check=True, capture_output=True)
+    with target.open("wb") as archive:
+        subprocess.run(
+            ["cpio", "--null", "--create", "--format=newc", "--quiet"],
+            cwd=tree, input=names.stdout, stdout=archive, check=True,
+        )  # fmt: skip
+    return target

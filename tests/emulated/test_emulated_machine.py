@@ -1,0 +1,77 @@
+"""dballoc on a whole emulated aarch64: a kernel of Debian's, a real MariaDB under the heap probe, and
+what explain, verify and profile see of it from outside.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from boot_machine import LONGEST, boot_machine
+from machine_image import CHECKOUT, make_image
+
+from limited_memory import limited_memory
+
+# Of 64 KiB Debian has no kernel.
+KERNELS = {"linux-image-arm64": 4096, "linux-image-arm64-16k": 16384}
+BUILT = CHECKOUT / "build" / "aarch64"
+
+pytestmark = pytest.mark.timeout(LONGEST + 300)
+
+
+def get_packages(purpose: str, name: str, *suite: str) -> Path:
+    """Debian's packages for a purpose, unpacked."""
+    command = [CHECKOUT / "tools/aarch64-root", purpose, BUILT / name, *suite]
+    subprocess.run([sys.executable, *command], check=True)
+    return BUILT / name
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    packages = get_packages("machine", "machine")
+    return make_image(packages, BUILT / "meson/native", tmp_path_factory.mktemp("machine"))
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def results(
+    request: pytest.FixtureRequest, image: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Any:
+    """What the machine with that kernel has put on its console, by name."""
+    kernel = get_packages(f"kernel={request.param}", request.param, "trixie")
+    [vmlinuz] = (kernel / "boot").glob("vmlinuz-*")
+    with limited_memory(4 << 30):
+        found = boot_machine(vmlinuz, image, tmp_path_factory.mktemp("console") / "console")
+    assert found["page_size"] == KERNELS[request.param]
+    return found
+
+
+def test_explain_accounts_for_its_memory(results: dict[str, Any]) -> None:
+    document = results["explain"]
+    print(f"rest {document['rest']} of {document['rss']} bytes, unowned {document['unowned']}")
+    assert document["rss"] > 50 << 20
+    assert abs(document["rest"]) <= 0.01 * document["rss"]
+
+
+def test_its_stacks_reach_a_threads_start(results: dict[str, Any]) -> None:
+    print(f"{results['complete']:.2%} of {results['samples']} stacks")
+    assert results["samples"] > 200
+    assert results["complete"] >= 0.99
+
+
+def test_its_malloc_is_known(results: dict[str, Any]) -> None:
+    assert "uses glibc malloc" in results["verify"]
+
+
+def test_its_waits_are_seen(results: dict[str, Any]) -> None:
+    assert "futex" in results["waits"] or "lock" in results["waits"]
+
+
+def test_the_shim_swallows_the_switch(results: dict[str, Any]) -> None:
+    """qemu-user cannot tell: see tests/native/emulation.py."""
+    without, beneath = results["thp"].values()
+    assert (without, beneath) == ([0, 1], [0, 0])
+
+
+def test_the_server_ends_as_it_should(results: dict[str, Any]) -> None:
+    assert results["end"] == 0

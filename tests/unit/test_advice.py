@@ -1,0 +1,219 @@
+"""Advice that does no harm: nothing is advised that is below what is in use, nothing that is set
+already, and everything says what it costs.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from example_explanations import FIGURES, KEYS, MIB, judged, look
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.catalogue import verdicts as limits
+from dballoc.explain.attribution.ledger_line import LIVE
+from dballoc.explain.sources.server_memory import ARIA, SCHEMA
+from dballoc.explain.verdicts.thp_waste import HugePageSample
+from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.host.resources.cgroup_memory import CgroupMemory
+from dballoc.host.resources.process_limits import Limits
+from dballoc.process_memory.heaps.allocator_statistics import HELD
+from dballoc.process_memory.mapping_kind import Kind
+
+QUERIES = "query cache"
+HUGE = HugePageSample(300 * MIB, 1024, 614)
+KILLED = CgroupMemory(
+    name="/a",
+    limit=1024 * MIB,
+    high=None,
+    charged=990 * MIB,
+    inactive_file=0,
+    events={"oom_kill": 1},
+)
+CACHE_FIGURES = {
+    KEYS: ("key_buffer_size", "key_blocks_unused", "key_cache_block_size", 1024, "key_read_requests"),
+    ARIA: ("aria_pagecache_buffer_size", "aria_pagecache_blocks_unused", "aria_block_size", 8192, "aria_pagecache_read_requests"),
+    QUERIES: ("query_cache_size", "qcache_free_memory", "", 1, "qcache_hits"),
+}  # fmt: skip
+USABLE = {KEYS: 0.82, ARIA: 0.955, QUERIES: 1.0}
+
+
+def verdict_on_cache(
+    owner: str, configured: int, used: int, requests: int, uptime: int = 86400
+) -> Verdict | None:
+    """What is said of a cache with ``used`` of its ``configured`` bytes in use."""
+    setting, unused, block, size, asked = CACHE_FIGURES[owner]
+    figures = {
+        **{name: value for name, value in FIGURES.items() if not name.startswith("key_")},
+        setting: configured,
+        unused: int((configured - used) * USABLE[owner]) // size,
+        asked: requests * uptime,
+        "uptime": uptime,
+        **({block: size} if block else {}),
+    }
+    resident = configured / MIB
+    found = look({owner: resident, Kind.POOL: 100}, figures=figures).verdicts
+    return next((v for v in found if v.key == "cache"), None)
+
+
+@pytest.mark.parametrize("owner", [KEYS, ARIA, QUERIES])
+@given(
+    configured=st.integers(32, 4096), used=st.floats(0, 1), requests=st.sampled_from([0, 5, 20_000])
+)
+def test_no_cache_is_made_smaller_than_what_it_has_in_use(
+    owner: str, configured: int, used: float, requests: int
+) -> None:
+    size, in_use = configured * MIB, int(configured * MIB * used)
+    verdict = verdict_on_cache(owner, size, in_use, requests)
+    assert verdict
+    for remedy in verdict.remedies:
+        if advised := re.search(r"= (\d+)", remedy):
+            assert in_use * 1.2 <= int(advised[1]) < size
+            # A variable that cannot be set while the server runs is not set so.
+            assert ("SET GLOBAL" in remedy) == (owner != ARIA)
+
+
+def test_the_key_cache_that_was_seen() -> None:
+    """64 MiB in use and 16,449 requests a second, of 1 GiB: links and hash alone had 187 MiB."""
+    verdict = verdict_on_cache(KEYS, 1024 * MIB, 64 * MIB, 16_449)
+    assert verdict
+    [remedy] = verdict.remedies
+    assert remedy.startswith(
+        "SET GLOBAL key_buffer_size = 84934656; and in my.cnf: 64.0 MiB are in use"
+    )
+    assert 81 * MIB == 84934656
+    assert "it costs a cold cache" in remedy
+
+
+def test_a_cache_that_is_full_is_not_made_smaller_however_idle() -> None:
+    verdict = verdict_on_cache(KEYS, 128 * MIB, 128 * MIB, 0)
+    assert verdict
+    assert "hardly anybody uses it" in verdict.headline
+    assert not any("SET GLOBAL" in remedy for remedy in verdict.remedies)
+
+
+def test_a_server_that_has_just_started_is_not_judged_by_its_empty_caches() -> None:
+    verdict = verdict_on_cache(KEYS, 1024 * MIB, 0, 0, uptime=600)
+    assert verdict
+    assert (verdict.level, verdict.remedies) == ("notice", [])
+    assert "too early" in verdict.evidence[-1]
+
+
+@given(largest=st.integers(0, 1 << 34))
+def test_no_session_is_limited_below_the_largest(largest: int) -> None:
+    for mariadb in (True, False):
+        found = look(
+            {"sessions": 400},
+            sessions=[("app", 2, 400 * MIB)],
+            largest_session=largest,
+            mariadb=mariadb,
+        ).verdicts
+        [verdict] = [v for v in found if v.key == "sessions"]
+        [size] = re.findall(
+            r"(?:max_session_mem_used|connection_memory_limit)=(\d+)", " ".join(verdict.remedies)
+        )
+        assert int(size) >= max(256 * MIB, 1.49 * largest)
+
+
+def test_a_time_out_that_is_short_is_not_made_longer() -> None:
+    def remedies(timeout: int) -> str:
+        found = look(
+            {"sessions": 400},
+            sessions=[("app", 2, 400 * MIB)],
+            figures={**FIGURES, "wait_timeout": timeout},
+        ).verdicts
+        return " ".join(r for v in found if v.key == "sessions" for r in v.remedies)
+
+    assert "wait_timeout=600" in remedies(28800)
+    assert "wait_timeout" not in remedies(60)
+
+
+@pytest.mark.parametrize(
+    ("malloc", "setting"),
+    [
+        ("glibc", ("MALLOC_ARENA_MAX", "2")),
+        ("jemalloc", ("MALLOC_CONF", "narenas:4,dirty_decay_ms:0")),
+        ("tcmalloc", ("TCMALLOC_RELEASE_RATE", "10")),
+        ("mimalloc", ("MIMALLOC_PURGE_DELAY", "0")),
+        ("scudo", ("SCUDO_OPTIONS", "release_to_os_interval_ms=100")),
+    ],
+)
+def test_what_is_set_already_is_not_advised(malloc: str, setting: tuple[str, str]) -> None:
+    def remedies(**more: Any) -> list[str]:
+        found = look({HELD: 400}, malloc=malloc, **more).verdicts
+        return [r for v in found if v.key == "fragmentation" for r in v.remedies]
+
+    assert len(remedies()) == 2
+    assert len(remedies(settings=[setting])) == 1
+
+
+def test_the_host_is_only_changed_where_that_changes_something() -> None:
+    def remedies(thp: str) -> str:
+        found = look(huge=HUGE, thp=thp).verdicts
+        return " ".join(r for v in found if v.key == "thp" for r in v.remedies)
+
+    assert "echo madvise" in remedies("always")
+    assert "echo madvise" not in remedies("madvise")
+
+
+def test_performance_schemas_rows_are_compared_with_those_in_use() -> None:
+    figures = {**FIGURES, "performance_schema_max_table_instances": 12_500, "open_tables": 2_000}
+    [verdict] = [
+        v for v in look({SCHEMA: 300}, figures=figures).verdicts if v.key == "performance_schema"
+    ]
+    fewer = verdict.remedies[1]
+    assert (
+        "performance_schema_max_table_instances (now 12,500) above Open_tables (now 2,000)" in fewer
+    )
+    assert "=500" not in fewer
+
+
+def every_verdict() -> list[Verdict]:
+    """At least one of each key, with advice where it has any."""
+    growing = [look({LIVE: 40 + 5 * i}, taken=1e9 + 10 * i) for i in range(40)]
+    slower = [look({LIVE: 200 - 160 * 0.97**i}, taken=1e9 + 10 * i) for i in range(60)]
+    connecting = [
+        look({LIVE: 40 + i}, taken=1e9 + 10 * i, sessions=[("app", 10 + i, MIB)]) for i in range(40)
+    ]
+    pool = {"innodb_buffer_pool_size": 800 * MIB}
+    looks = [
+        look(),
+        look({HELD: 400}),
+        *(look({HELD: 400}, malloc=name) for name in limits()["remedies"]),
+        *(look(huge=HUGE, malloc=name, thp="always") for name in limits()["remedies_huge"]),
+        look({"sessions": 400}, sessions=[("app", 2, 400 * MIB)], figures={**FIGURES, "prepared_stmt_count": 9000}),
+        look({SCHEMA: 300}),
+        look({LIVE: 600}),
+        look({LIVE: 0, HELD: 0, Kind.MALLOC: 900}, malloc="jemalloc"),
+        look(cgroup=KILLED),
+        look(cgroup=KILLED, figures=FIGURES | pool),
+        look(cgroup=replace(KILLED, charged=400 * MIB), figures=FIGURES | pool | {"innodb_buffer_pool_pages_free": 51_000}),
+        look(online_cpus=64, cpus=Limits(64, 2.0, None)),
+        look(online_cpus=64, cpus=Limits(64, 2.0, None), malloc="jemalloc"),
+    ]  # fmt: skip
+    found = [v for reading in looks for v in reading.verdicts]
+    for series in (growing, slower, connecting):
+        found += judged(series)
+    caches = [(KEYS, 0), (KEYS, 900), (ARIA, 10), (QUERIES, 10)]
+    found += [
+        v for owner, used in caches if (v := verdict_on_cache(owner, 1024 * MIB, used * MIB, 0))
+    ]
+    return found
+
+
+def test_all_advice_says_what_it_costs() -> None:
+    found = every_verdict()
+    silent = [
+        (v.key, remedy)
+        for v in found
+        for remedy in v.remedies
+        # What the pool may still take is no advice: nothing is to be done.
+        if "costs" not in remedy and v.key != "pool"
+    ]
+    assert silent == []
+    # Every rule that can advise is among them.
+    assert {v.key for v in found if v.remedies} >= {
+        "arenas", "cache", "fragmentation", "growth", "leak", "limit", "own_books",
+        "performance_schema", "sessions", "thp", "unowned",
+    }  # fmt: skip
