@@ -33,6 +33,8 @@ _TABLES = (
     "replay_point",
     "replay_mark",
     "replay_latency",
+    "host",
+    "placement",
 )
 
 
@@ -69,6 +71,8 @@ class Campaign:
     replay_point: pl.DataFrame
     replay_mark: pl.DataFrame
     replay_latency: pl.DataFrame
+    host: pl.DataFrame
+    placement: pl.DataFrame
 
     @property
     def is_replay(self) -> bool:
