@@ -29,9 +29,9 @@ class LostHosts:
 def count_lost_hosts(campaign: Campaign) -> list[LostHosts]:
     """Return the variants with lost hosts, the one with most first.
 
-    Given all losses, a variant's number of them is binomial with its share of the trials, if losses
-    do not depend on variants; the variants share :data:`ERROR` evenly (Bonferroni). Of a duet, whose
-    two servers are lost together, the partner counts, because the baseline is in all of them.
+    Given all losses, a variant's number of them is binomial with its share of the trials, if
+    losses do not depend on variants; the variants share :data:`ERROR` evenly (Bonferroni). In a
+    duet, whose two servers are lost together, the partner counts, as the baseline is in all.
     """
     trials = pl.concat([campaign.trial, campaign.duet], how="diagonal").filter(
         (pl.col("design") == "solo") | (pl.col("role") != "A1")
