@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -132,3 +133,11 @@ def test_the_driver_is_killed_and_the_same_command_resumes(
     assert done.status == 0, done.text
     check_campaign(out, 3, 3)
     assert len(rows(out, "SELECT 1 FROM trial")) >= before
+    doctor = run_cli(
+        "doctor", "--ray", cluster.address, "--json",
+        env=cluster.environment, prefix=tuple(cluster.inside(0)),
+    )  # fmt: skip
+    document = json.loads(doctor.stdout)
+    assert len(document["hosts"]) == 3, doctor.text
+    assert not document["no answer"]
+    assert any("share a kernel" in sentence for sentence in document["differences"])

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -31,6 +31,7 @@ SERVER = "dballoc_server"
 _RENEW_EVERY = 5.0
 _SILENCE = LEASE + 15.0
 _DESCRIBE = 60.0
+_EXAMINE = 180.0
 _LONGEST_DESCRIPTION = readers.MIB
 
 
@@ -42,6 +43,27 @@ class HostDescription(BaseModel):
     dballoc: str = Field(max_length=100)
     kernel: str = Field(max_length=100)
     environment: dict[str, Any]
+
+
+class HostFinding(BaseModel):
+    """A finding of a host's doctor."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str = Field(max_length=1000)
+    state: Literal["ok", "note", "warn", "missing"]
+    text: str = Field(max_length=10_000)
+    remedy: str = Field(max_length=10_000)
+
+
+class HostExamination(BaseModel):
+    """What a host's doctor says; ``ahead``: seconds by which its clock is ahead of ours."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    findings: list[HostFinding] = Field(max_length=1000)
+    time: float
+    ahead: float
 
 
 @dataclass(kw_only=True)
@@ -143,6 +165,28 @@ class RayExecutor:
             else:
                 self._described[node] = description
 
+    def examine_hosts(self) -> dict[str, HostExamination | str]:
+        """Ask the hosts of :meth:`list_hosts` for their doctor; by name, or why one is silent."""
+        examine = ray.remote(ray_node.examine_host)
+        answers = {
+            name: examine.options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            ).remote()
+            for name, node in self._nodes.items()
+        }
+        examined: dict[str, HostExamination | str] = {}
+        for name, answer in answers.items():
+            try:
+                document = readers.document(ray.get(answer, timeout=_EXAMINE))
+                examined[name] = HostExamination.model_validate(
+                    document | {"ahead": document["time"] - time.time()}
+                )
+            except (RayError, readers.Unfit, ValidationError, TypeError, KeyError) as error:
+                examined[name] = readers.reason(error)
+        return examined
+
     def start_block(self, host: Host, request: BlockRequest) -> None:
         """Start the block's process on a node."""
         node = self._nodes[host.name]
@@ -236,7 +280,7 @@ def _list_nodes() -> list[dict[str, Any]]:
     return nodes
 
 
-def _name_own_address(address: str) -> dict[str, str]:
+def _name_own_address(address: str) -> dict[str, Any]:
     """Return the argument that tells Ray this node's address: the one from which the head is
     reached. Ray guesses by a route to the internet, which closed networks have not. Empty on the
     loopback, which Ray names otherwise.

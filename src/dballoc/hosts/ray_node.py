@@ -2,11 +2,13 @@
 its lease alive as long as the driver is heard. It decides nothing, and imports little.
 """
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -14,6 +16,8 @@ from typing import IO
 # Bytes: as dballoc.hosts.block_messages has it, whose import takes a second.
 _LONGEST_LINE = 64 * 2**20
 _LOG_TAIL = 4000
+# Seconds.
+_EXAMINE = 120.0
 _SERVER_OOM_SCORE = "0"
 
 
@@ -90,17 +94,13 @@ def _reset_oom_score(pid: int) -> None:
 
 
 def _make_ended(status: int, log: bytes) -> bytes:
-    # Here, because pydantic's import would make every actor start a second later.
-    import json
-
     text = log.decode("utf-8", errors="replace")
     return json.dumps({"kind": "ended", "status": status, "log": text}).encode() + b"\n"
 
 
 def describe_host() -> bytes:
     """Return what a host is, as JSON: dballoc's version, its kernel's boot ID, the environment."""
-    import json
-
+    # Here, because an actor that runs a block needs none of it.
     import dballoc
     from dballoc.host.machine_description import describe_machine
 
@@ -111,3 +111,17 @@ def describe_host() -> bytes:
             "environment": describe_machine(),
         }
     ).encode()
+
+
+def examine_host() -> bytes:
+    """Return what ``dballoc doctor`` says of a host, and the time there, as JSON."""
+    doctor = subprocess.run(
+        [sys.executable, "-m", "dballoc", "doctor", "--json"],
+        env=make_environment(dict(os.environ)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_EXAMINE,
+        check=False,
+    )
+    findings = json.loads(doctor.stdout) if doctor.stdout else []
+    return json.dumps({"findings": findings, "time": time.time()}).encode()
