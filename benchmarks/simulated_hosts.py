@@ -33,7 +33,7 @@ from dballoc.analysis.campaign_tables import load_campaign  # noqa: E402
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline  # noqa: E402
 from dballoc.experiment.model import Experiment  # noqa: E402
 from dballoc.experiment.schedule import Slot  # noqa: E402
-from dballoc.store.results import TrialRecord  # noqa: E402
+from dballoc.store.results import Results, TrialRecord  # noqa: E402
 
 # True ratios to the baseline, and the standard deviations of ln: of hosts, and of starts.
 TRUTH = {"glibc": 1.0, "jemalloc": 0.97, "tuned": 1.0}
@@ -99,12 +99,14 @@ def measure_cost(hosts: int, blocks: int, lost: float) -> None:
         began = time.process_time()
         ending, path = simulated_hosts.run(make_experiment(blocks), cluster, place / "r")
         cpu = time.process_time() - began - cluster.own_cpu
-        counted = Counter(outcome for outcome in load_campaign(path).trial["outcome"])
+        results = Results.open(path, read_only=True)
+        good_trials = results.good_trials()
+        results.close()
     finally:
         shutil.rmtree(place)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     share = cluster.busy / (cluster.now * len(cluster.names))
-    print(f"{ending.blocks['solo']} blocks ({ending.why}), {counted['ok']} good trials,", end=" ")
+    print(f"{ending.blocks['solo']} blocks ({ending.why}), {good_trials} good trials,", end=" ")
     print(f"{len(cluster.names) - len(cluster.alive)} of {hosts} hosts lost")
     print(f"driver: {cpu:.0f} s of CPU in {cluster.now:.0f} s: {cpu / cluster.now:.2%} of one core")
     print(f"largest RSS, the simulation's own included: {rss:.0f} MiB")

@@ -211,7 +211,7 @@ class CampaignRun:
         )
         if isinstance(duet := self.blocks.get("duet"), DuetBlocks):
             try:
-                duet.choose_slices()
+                duet.choose_slices(self.results)
             except NotCpuBound as error:
                 self._drop_duet(error)
 
@@ -243,7 +243,7 @@ class CampaignRun:
     def declare_procedures(self) -> dict[str, Procedure]:
         """Return each design's procedure after the blocks that are in the database."""
         return baseline_comparison.declare_procedures(
-            campaign_tables.load_campaign(self.session.directory.path)
+            campaign_tables.load_campaign(self.session.directory.path, series=False)
         )
 
     # -- the blocks -------------------------------------------------------------------------------
@@ -301,15 +301,21 @@ class CampaignRun:
             self.observer.block_started(design, number, attempt, planned[design], seconds_left)
             row = self._run_block(design, number, attempt)
             self.history.add(row)
-            rest = self._estimate_rest_seconds(planned) + self.estimate_block_seconds(design)
-            again = (
-                self.history.needs_repeat(design, number, attempt)
-                and rest * _MARGIN <= self.find_budget_left()
-            )
+            again = self.is_repeated(design, number, attempt, planned)
             self.observer.block_finished(design, number, row["disturbed"], again)
             if not again:
                 return True
             attempt += 1
+
+    def is_repeated(self, design: str, number: int, attempt: int, planned: dict[str, int]) -> bool:
+        """Whether a finished attempt at a block is repeated: it was disturbed, and the budget has
+        room for a repeat beside all that is planned.
+        """
+        rest = self._estimate_rest_seconds(planned) + self.estimate_block_seconds(design)
+        return (
+            self.history.needs_repeat(design, number, attempt)
+            and rest * _MARGIN <= self.find_budget_left()
+        )
 
     def list_cut(self, design: str, number: int) -> set[int]:
         """Return the attempts at a block that were cut: some of their trials were run, not all, or
@@ -369,7 +375,7 @@ class CampaignRun:
         """Whether this number of blocks is a look at which more blocks could only repeat the
         verdicts.
         """
-        campaign = campaign_tables.load_campaign(self.session.directory.path)
+        campaign = campaign_tables.load_campaign(self.session.directory.path, series=False)
         procedure = baseline_comparison.declare_procedures(campaign)[design]
         if number not in procedure.spending:
             return False

@@ -7,6 +7,7 @@ guardian are what they are in a local campaign.
 """
 
 import base64
+import contextlib
 import os
 import stat
 import sys
@@ -50,7 +51,7 @@ from dballoc.hosts.block_request import (
     find_difference,
     select_common_columns,
 )
-from dballoc.store.results import Results, TrialRecord
+from dballoc.store.results import TrialRecord
 
 _LEASE = 0
 
@@ -67,8 +68,8 @@ class MessageStream:
         self._file.flush()
 
 
-class _SentTrials(Results):
-    """Stands for the results database: what a trial stores is sent to the driver, which stores it.
+class _SentTrials:
+    """Where finished trials go here: they are sent to the driver, which stores them.
     ``trials``: the directory with a directory of raw files for each trial.
     """
 
@@ -191,12 +192,13 @@ def main() -> int:
             raise readers.Unfit("the request is too large")
         run_block(BlockRequest.parse(text), stream)
     except (UsageError, Failure, readers.Unfit) as error:
-        stream.send(Refused(text=str(error)))
+        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
+            stream.send(Refused(text=str(error)))
         return 1
     except Interrupted:
         return 130
     except BrokenPipeError:
-        return 1  # the driver is gone, and the guardian has cleaned up
+        return 1
     return 0
 
 

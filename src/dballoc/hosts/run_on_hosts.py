@@ -138,6 +138,8 @@ class DriverLoop:
         self._columns = read_columns(self._results)
         self._load = HostLoad()
         self._running: dict[str, BlockUnderWay] = {}
+        # Blocks that are not repeated, whether the budget or the number of repeats forbids it.
+        self._kept: dict[str, set[int]] = {design: set() for design in planned}
         self._hosts: list[Host] = []
         self._hosts_read = -_HOSTS_EVERY
         self._host_seen = clock()
@@ -194,10 +196,7 @@ class DriverLoop:
             self._campaign.began = time.monotonic() - self._results.spent() / kernels
 
     def _choose_block(self) -> tuple[str, int] | None:
-        history = self._campaign.history
-        complete = {
-            design: history.list_complete_blocks(design) for design in self._campaign.designs
-        }
+        complete = {design: self._list_complete(design) for design in self._campaign.designs}
         limits = {
             design: place_blocks.find_limit(
                 place_blocks.count_complete_prefix(complete[design]),
@@ -209,6 +208,9 @@ class DriverLoop:
         }
         running = {(b.key.design, b.key.number) for b in self._running.values()}
         return place_blocks.choose_block(self._order, limits, complete, running)
+
+    def _list_complete(self, design: str) -> set[int]:
+        return self._campaign.history.list_complete_blocks(design) | self._kept[design]
 
     def _check_patience(self, now: float) -> None:
         """Raise Failure when nothing runs and no host has been usable for too long."""
@@ -346,7 +348,9 @@ class DriverLoop:
         campaign.history.add(row)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
         self._let_go(block)
-        again = campaign.history.needs_repeat(key.design, key.number, key.attempt)
+        again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
+        if not again:
+            self._kept[key.design].add(key.number)
         self._observer.block_finished(key.design, key.number, row["disturbed"], again)  # type: ignore[arg-type]
         if not again and campaign.is_open(key.design):
             self._judge(key.design)
@@ -354,8 +358,10 @@ class DriverLoop:
     def _judge(self, design: str) -> None:
         """End a design that is decided at the look that its complete blocks have reached."""
         campaign = self._campaign
-        number = place_blocks.count_complete_prefix(campaign.history.list_complete_blocks(design))
+        number = place_blocks.count_complete_prefix(self._list_complete(design))
         attempted = len(campaign.history.list_attempted_blocks(design))
+        if attempted == 1:
+            number = 1  # whichever block it was: can a duet compare these servers at all?
         if number == attempted and (number == 1 or number in self._looks[design]):
             campaign.end_if_decided(design, number, self._planned[design])
 

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
@@ -51,6 +51,18 @@ class TrialRecord:
     replay_points: list[Row] = field(default_factory=list)
     replay_marks: list[Row] = field(default_factory=list)
     replay_latencies: list[Row] = field(default_factory=list)
+
+
+class TrialStore(Protocol):
+    """What finished trials are handed to: the database, or what sends them to it."""
+
+    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
+        """Take a finished solo trial."""
+
+    def add_duet(
+        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
+    ) -> None:
+        """Take both finished trials of a duet, the baseline's first."""
 
 
 class Results:
