@@ -78,7 +78,8 @@ def make_example_record(experiment: Experiment, slot: Slot, host: str) -> TrialR
 @dataclass(kw_only=True)
 class SimulatedHosts:
     """An executor. ``lose``: whether a host is lost in a trial, by its variant; ``record``: what a
-    trial measures; ``kernels``: how many kernels the hosts have, or one each.
+    trial measures; ``kernels``: how many kernels the hosts have, or one each;
+    ``disturbed``: why every block is.
     """
 
     names: list[str]
@@ -86,6 +87,7 @@ class SimulatedHosts:
     lose: Callable[[random.Random, str], bool] = lambda draw, variant: False
     record: MakeRecord = make_example_record
     kernels: int | None = None
+    disturbed: str | None = None
     now: float = 0.0
     alive: set[str] = field(default_factory=set)
     started: list[tuple[str, str, int, int]] = field(default_factory=list)
@@ -137,7 +139,7 @@ class SimulatedHosts:
             rows = make_record_rows(self.record(experiment, slot, host.name))
             message = TrialFinished(position=slot.position, records=[rows])
             self._answer(at, host.name, encode_message(message))
-        row = example_results.block_row(request.block) | {"disturbed": None}
+        row = example_results.block_row(request.block) | {"disturbed": self.disturbed}
         del row["block"], row["attempt"]
         self._answer(at, host.name, encode_message(BlockFinished(row=row)))
 

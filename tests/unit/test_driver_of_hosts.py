@@ -15,6 +15,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
+from dballoc.hosts.block_messages import Ended, encode_message
 from dballoc.hosts.executor import Line
 
 MakeExperiment = Callable[..., Experiment]
@@ -183,3 +184,34 @@ def test_a_host_that_answers_nonsense_runs_nothing_more(
     check_complete(path, chosen, 3)
     assert [name for name, *_ in hosts.started].count("a") == 1
     assert any("answer cannot be used" in text for text in notices.texts)
+
+
+def test_a_host_whose_blocks_always_end_early_runs_nothing_more(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=6)
+    hosts = SimulatedHosts(names=["a", "b"])
+    start = hosts.start_block
+
+    def start_or_crash(host: Any, request: Any) -> None:
+        start(host, request)
+        if host.name == "a":
+            hosts.events = [e for e in hosts.events if e[2].host != "a"]
+            line = encode_message(Ended(status=-9, log="Killed"))
+            hosts._push(hosts.now, Line(host="a", line=line))
+
+    hosts.start_block = start_or_crash  # type: ignore[method-assign]
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 6)
+    assert [name for name, *_ in hosts.started].count("a") == 3
+
+
+def test_a_disturbed_block_is_repeated_whole_and_only_so_often(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=4, noise={"repeats": 2})
+    hosts = SimulatedHosts(names=["a", "b"], disturbed="others")
+    simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    attempts = query(tmp_path / "r", "SELECT block, attempt FROM block")
+    assert len(attempts) == 6
+    assert {block for block, _ in attempts} == {1, 2, 3, 4}

@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dballoc
 from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.hosts import ray_access, ray_node
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.executor import Event, HostLost, Line
@@ -275,8 +275,14 @@ class RayExecutor:
 
 
 def _list_nodes() -> list[dict[str, Any]]:
-    """Return what Ray knows of every node."""
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    """Return what Ray knows of every node. Failure if its head does not answer."""
+    try:
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    except (RayError, RuntimeError, OSError) as error:
+        raise Failure(
+            f"--ray: Ray's head does not answer: {readers.reason(error)}; finished trials are kept; "
+            "start Ray again, and run the same command to resume"
+        ) from None
     return nodes
 
 

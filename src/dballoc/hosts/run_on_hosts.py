@@ -3,6 +3,7 @@ the one store as they end, and looks are judged here.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import dballoc
@@ -56,6 +57,8 @@ _ENDING = 15.0
 # Seconds between two looks at what has come, and at which hosts there are.
 _POLL = 1.0
 _HOSTS_EVERY = 10.0
+# Blocks in succession that a host may lose while it lives itself.
+_MOST_FAILURES = 3
 # Seconds without any host after which the driver gives up; what is finished is kept.
 _PATIENCE = 120.0
 
@@ -143,6 +146,7 @@ class DriverLoop:
         self._hosts: list[Host] = []
         self._hosts_read = -_HOSTS_EVERY
         self._host_seen = clock()
+        self._failures: Counter[str] = Counter()
         self._looks = {
             design: sorted(procedure.spending)
             for design, procedure in campaign.declare_procedures().items()
@@ -152,6 +156,10 @@ class DriverLoop:
         """Run all blocks. Interrupted when the user asks; Failure when no host is left."""
         stop = self._campaign.session.stop
         stop.in_trial = True
+        self._read_hosts()
+        # The budget is time on the clock, and hosts spent it together.
+        spent = self._results.spent() / self._campaign.hosts_at_once
+        self._campaign.began = time.monotonic() - spent
         try:
             while True:
                 self._give_out_blocks()
@@ -190,10 +198,7 @@ class DriverLoop:
         self._hosts = self._executor.list_hosts()
         usable = [host for host in self._hosts if host.name not in self._load.refused]
         kernels = len({host.kernel for host in usable})
-        if kernels and kernels != self._campaign.hosts_at_once:
-            self._campaign.hosts_at_once = kernels
-            # The budget is time on the clock, and hosts spend it together.
-            self._campaign.began = time.monotonic() - self._results.spent() / kernels
+        self._campaign.hosts_at_once = max(1, kernels)
 
     def _choose_block(self) -> tuple[str, int] | None:
         complete = {design: self._list_complete(design) for design in self._campaign.designs}
@@ -232,13 +237,9 @@ class DriverLoop:
         campaign = self._campaign
         attempt = campaign.history.choose_attempt(design, number, campaign.list_cut(design, number))
         assert attempt is not None
-        placed = {
-            row["attempt"]
-            for row in self._results.list_placements()
-            if row["design"] == design and row["block"] == number
-        }
         # An attempt that was lost before its first trial has no trial in the store.
-        attempt = max([attempt, *(a + 1 for a in placed)])
+        placed = self._results.list_placed_attempts(design, number)
+        attempt = max([attempt, *(number_placed + 1 for number_placed in placed)])
         key = BlockKey(design=design, number=number, attempt=attempt)
         trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
         self._results.add_host(
@@ -348,6 +349,7 @@ class DriverLoop:
         campaign.history.add(row)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
         self._let_go(block)
+        self._failures[block.host.name] = 0
         again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
         if not again:
             self._kept[key.design].add(key.number)
@@ -372,6 +374,9 @@ class DriverLoop:
         self._load.lost.setdefault(name, set()).add((key.design, key.number))
         # What is out of reach ends by itself, and until then nothing else is measured beside it.
         wait = _ENDING if is_alive else LEASE + _ENDING
+        self._failures[name] += is_alive
+        if self._failures[name] >= _MOST_FAILURES:
+            self._load.refused[name] = reason
         self._load.free_at[block.host.kernel] = self._clock() + wait
         if not is_alive:
             self._hosts = [host for host in self._hosts if host.name != name]

@@ -328,9 +328,10 @@ class Results:
         if not self._query(sql, place):
             self._run_transaction(lambda: _insert(self._db, "placement", [row]))
 
-    def list_placements(self) -> list[sqlite3.Row]:
-        """Return which host each attempt at a block was given to."""
-        return self._query("SELECT * FROM placement ORDER BY design, block, attempt")
+    def list_placed_attempts(self, design: str, block: int) -> set[int]:
+        """Return the attempts at a block that were given to a host."""
+        sql = "SELECT attempt FROM placement WHERE design = ? AND block = ?"
+        return {row[0] for row in self._query(sql, (design, block))}
 
     def list_lost_attempts(self, design: str, block: int) -> set[int]:
         """Return the attempts at a block whose host was lost during a trial."""
