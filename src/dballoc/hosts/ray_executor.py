@@ -120,8 +120,6 @@ class RayExecutor:
             node
             for node in _list_nodes()
             if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
-            for node in _list_nodes()
-            if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
         ]
         self._describe([str(node["NodeID"]) for node in alive])
         hosts = []
@@ -280,8 +278,8 @@ def _list_nodes() -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     except (RayError, RuntimeError, OSError) as error:
         raise Failure(
-            f"--ray: Ray's head does not answer: {readers.reason(error)}; finished trials are kept; "
-            "start Ray again, and run the same command to resume"
+            f"--ray: Ray's head does not answer: {readers.reason(error)}; finished trials are "
+            "kept; start Ray again, and run the same command to resume"
         ) from None
     return nodes
 
