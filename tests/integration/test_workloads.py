@@ -410,6 +410,7 @@ def test_the_load_is_measured(
         warm=["point-query_range=100"],
         sequence=sequence,
         threads=[3],
+        load={"options": {}},  # as fast as it goes: a load lasts until all rows are there
         time={"warmup": "1s"},
         variant=GLIBC,
         data={"tables": 2, "rows": 20_000, **clients},
