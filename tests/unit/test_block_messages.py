@@ -131,6 +131,16 @@ def test_bytes_are_a_message_or_unfit(data: bytes) -> None:
             records=[{"trial": [{"outcome": "ok"}], "marks": [{"step": 1}, {"t": 1.0}]}],
         ),
         make_line(kind="block", row={"design": "solo", "evil": 1}),
+        make_line(kind="block", row={"started": 1.0}),
+        *(
+            make_line(kind="trial", position=1, records=[{"trial": [{"outcome": "ok", name: 1}]}])
+            for name in ("trial", "block", "variant", "role", "directory", "workload")
+        ),
+        make_line(
+            kind="trial",
+            position=1,
+            records=[{"trial": [{"outcome": "ok"}], "steps": [{"trial": 7, "step": 1}]}],
+        ),
         b'{"kind":"block","row":{"steal":NaN}}',
     ],
 )

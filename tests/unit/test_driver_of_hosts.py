@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import example_results
 import pytest
 import simulated_hosts
 from simulated_hosts import SimulatedHosts
@@ -15,10 +16,23 @@ from dballoc.campaign.observer import Observer
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
-from dballoc.hosts.block_messages import Ended, encode_message
+from dballoc.hosts.block_messages import (
+    BlockFinished,
+    Ended,
+    FilePiece,
+    TrialFinished,
+    TrialStarted,
+    encode_message,
+)
 from dballoc.hosts.executor import Line
 
 MakeExperiment = Callable[..., Experiment]
+
+BLOCK_ROW = {
+    name: value
+    for name, value in example_results.block_row(1).items()
+    if name not in ("block", "attempt")
+}
 
 
 def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -165,10 +179,51 @@ def test_the_same_command_resumes_after_the_driver_was_lost(
     check_complete(path, chosen, 5)
 
 
+PIECES = [
+    FilePiece(position=1, name=name, data="YQ==") for name in ("server.log", "server.log/more")
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([b'{"kind": "trial", "position": 1}\n'], "not a message"),
+        ([encode_message(TrialStarted(position=99))], "began a trial 99"),
+        ([encode_message(TrialFinished(position=1, records=[{"trial": [{}]}]))], "not under way"),
+        ([encode_message(BlockFinished(row=BLOCK_ROW))], "before all its trials"),
+        (
+            [
+                encode_message(TrialStarted(position=1)),
+                encode_message(
+                    TrialFinished(position=1, records=[{"trial": [{"outcome": "splendid"}]}])
+                ),
+            ],
+            "rows are none",
+        ),
+        *(
+            (
+                [
+                    encode_message(TrialStarted(position=1)),
+                    encode_message(TrialFinished(position=1, records=[rows])),
+                ],
+                reason,
+            )
+            for rows, reason in (
+                ({"trial": [{"proof": "{"}]}, "proof: not JSON"),
+                ({"trial": [{}], "steps": [{"kind": "idle", "workload": "x"}]}, "no workload of"),
+                ({"trial": [{}], "steps": [{"kind": "level", "threads": 99}]}, "a level that"),
+            )
+        ),
+        (
+            [encode_message(TrialStarted(position=1)), *map(encode_message, PIECES)],
+            "a file and a directory of one name",
+        ),
+    ],
+)
 def test_a_host_that_answers_nonsense_runs_nothing_more(
-    experiment: MakeExperiment, tmp_path: Path
+    experiment: MakeExperiment, tmp_path: Path, lines: list[bytes], reason: str
 ) -> None:
-    chosen = experiment(design="solo", blocks=3)
+    chosen = experiment(design="solo", blocks=2)
     hosts = SimulatedHosts(names=["a", "b"])
     start = hosts.start_block
 
@@ -176,14 +231,15 @@ def test_a_host_that_answers_nonsense_runs_nothing_more(
         start(host, request)
         if host.name == "a":
             hosts.events = [e for e in hosts.events if e[2].host != "a"]
-            hosts._push(hosts.now, Line(host="a", line=b'{"kind": "trial", "position": 1}\n'))
+            for line in lines:
+                hosts._push(hosts.now, Line(host="a", line=line))
 
     hosts.start_block = start_or_lie  # type: ignore[method-assign]
     notices = Notices()
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
-    check_complete(path, chosen, 3)
+    check_complete(path, chosen, 2)
     assert [name for name, *_ in hosts.started].count("a") == 1
-    assert any("answer cannot be used" in text for text in notices.texts)
+    assert any("answer cannot be used" in t and reason in t for t in notices.texts), notices.texts
 
 
 def test_a_host_whose_blocks_always_end_early_runs_nothing_more(

@@ -18,7 +18,13 @@ LONGEST_LINE = 64 * readers.MIB
 # Bytes of a file that go into one message, and the most of all files of a trial.
 FILE_PIECE = readers.MIB
 MOST_FILE_BYTES = 256 * readers.MIB
+MOST_FILES = 10_000
 _MOST_ROWS = 1_000_000
+# Which trial or block rows are of is the driver's to say.
+_TRIAL_PLACE = frozenset(
+    "trial design block attempt position variant role level workload directory".split()
+)
+_BLOCK_PLACE = frozenset({"design", "block", "attempt"})
 
 # No part begins with a dot, so none leads out of the trial's directory.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._+=@:-]{0,120}"
@@ -143,6 +149,8 @@ def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Mess
                 _check_record(record, columns)
         case BlockFinished():
             _check_rows("block", [message.row], columns)
+            if message.row.keys() != columns["block"].keys() - _BLOCK_PLACE:
+                raise readers.Unfit("a block's row has not the columns that it should have")
     return message
 
 
@@ -164,8 +172,8 @@ def _check_rows(table: str, rows: list[_Row], columns: Mapping[str, Mapping[str,
     kinds = columns[table]
     names = rows[0].keys()
     for name in names:
-        if name not in kinds:
-            raise readers.Unfit(f"table {table} has no column {readers.shown(name)}")
+        if name not in kinds or name in (_TRIAL_PLACE if table == "trial" else {"trial"}):
+            raise readers.Unfit(f"rows of table {table} have no column {readers.shown(name)}")
     if any(row.keys() != names for row in rows):
         raise readers.Unfit(f"rows of table {table} differ in their columns")
     for name in names:

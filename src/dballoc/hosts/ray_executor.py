@@ -24,6 +24,7 @@ from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.place_blocks import Host
 from dballoc.hosts.run_on_hosts import LEASE
+from dballoc.store import campaign_facts
 
 SERVER = "dballoc_server"
 # Seconds: between renewals of a lease; without an answer to one, after which a host is lost, which
@@ -153,6 +154,10 @@ class RayExecutor:
             try:
                 text = ray.get(answer, timeout=_DESCRIBE)
                 description = HostDescription.model_validate(readers.document(text))
+                # As the results database has it, which must stay readable.
+                campaign_facts.check_environment(
+                    json.dumps(description.environment), "its environment"
+                )
                 if description.dballoc != dballoc.__version__:
                     raise readers.Unfit(
                         f"it has dballoc {description.dballoc}, the driver {dballoc.__version__}"

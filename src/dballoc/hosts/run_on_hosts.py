@@ -135,9 +135,7 @@ class DriverLoop:
         self._results = campaign.results
         self._observer = campaign.observer
         self._order = interleave_blocks(planned)
-        self._store = AnswerStore(
-            self._results, campaign.session.directory, campaign.experiment.baseline
-        )
+        self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
         self._columns = read_columns(self._results)
         self._load = HostLoad()
         self._running: dict[str, BlockUnderWay] = {}
@@ -345,7 +343,7 @@ class DriverLoop:
             "block": key.number,
             "attempt": key.attempt,
         }
-        self._results.add_block(row)
+        self._store.add_block(row)
         campaign.history.add(row)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
         self._let_go(block)

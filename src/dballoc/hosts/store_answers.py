@@ -2,6 +2,7 @@
 was under way when its host was lost.
 """
 
+import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,17 @@ from typing import Any
 from dballoc import readers
 from dballoc.campaign.results_directory import Directory
 from dballoc.campaign.trials.server_in_trial import make_blank_trial_row
+from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.hosts.block_messages import MOST_FILE_BYTES, FilePiece, TrialFinished
+from dballoc.hosts.block_messages import (
+    MOST_FILE_BYTES,
+    MOST_FILES,
+    RECORD_TABLES,
+    FilePiece,
+    TrialFinished,
+)
 from dballoc.hosts.place_blocks import BlockKey, Host
+from dballoc.store import campaign_facts
 from dballoc.store.results import HOST_LOST, Results, TrialRecord
 
 
@@ -31,6 +40,7 @@ class BlockUnderWay:
     started: float = 0.0
     finished: set[int] = field(default_factory=set)
     file_bytes: int = 0
+    files: set[str] = field(default_factory=set)
     directory: Path | None = None
 
     def begin_trial(self, position: int) -> Slot | Pairing:
@@ -40,6 +50,7 @@ class BlockUnderWay:
             raise readers.Unfit(f"it began a trial {position} that its block has not")
         self.position, self.started = position, time.time()
         self.file_bytes, self.directory = 0, None
+        self.files = set()
         return trial
 
     @property
@@ -56,12 +67,12 @@ class BlockUnderWay:
 
 
 class AnswerStore:
-    """Writes what hosts answer. ``baseline``: that of duets."""
+    """Writes what hosts answer."""
 
-    def __init__(self, results: Results, directory: Directory, baseline: str) -> None:
+    def __init__(self, results: Results, directory: Directory, experiment: Experiment) -> None:
         self._results = results
         self._directory = directory
-        self._baseline = baseline
+        self._experiment = experiment
 
     def add_file(self, block: BlockUnderWay, piece: FilePiece) -> None:
         """Append a piece to a raw file of the trial under way. Unfit for what is not of it, or too
@@ -74,10 +85,18 @@ class AnswerStore:
             raise readers.Unfit("it sent more files of a trial than there can be")
         if block.directory is None:
             block.directory = self._directory.make_trial_directory(trial.label)
+        block.files.add(piece.name)
+        if len(block.files) > MOST_FILES:
+            raise readers.Unfit("it sent more files of a trial than there can be")
         path = block.directory / piece.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(data)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            raise readers.Unfit(
+                f"{piece.name}: it sent a file and a directory of one name"
+            ) from None
 
     def add_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
         """Store the trial under way. Unfit if it is another, or has not as many records as its
@@ -93,6 +112,8 @@ class AnswerStore:
         ]
         if len(records) != (2 if isinstance(trial, Pairing) else 1):
             raise readers.Unfit(f"it sent {len(records)} records of a trial")
+        for record in records:
+            _check_record(record, self._experiment)
         if block.directory is None:
             self._directory.make_trial_directory(trial.label)
         self._write(trial, records)
@@ -118,17 +139,40 @@ class AnswerStore:
         block.position = None
         return trial
 
+    def add_block(self, row: Mapping[str, Any]) -> None:
+        """Store a finished block. Unfit if its row is none."""
+        try:
+            self._results.add_block(row)
+        except sqlite3.IntegrityError as error:
+            raise readers.Unfit(f"a block's row is none: {error}") from None
+
     def _write(self, trial: Slot | Pairing, records: list[TrialRecord]) -> None:
-        if isinstance(trial, Pairing):
-            self._results.add_duet(trial, self._baseline, (records[0], records[1]))
-        else:
-            self._results.add_trial(trial, records[0])
+        """Store a trial. Unfit if the database does not take its rows."""
+        try:
+            if isinstance(trial, Pairing):
+                self._results.add_duet(trial, self._experiment.baseline, (records[0], records[1]))
+            else:
+                self._results.add_trial(trial, records[0])
+        except sqlite3.IntegrityError as error:
+            raise readers.Unfit(f"a trial's rows are none: {error}") from None
+
+
+def _check_record(record: TrialRecord, experiment: Experiment) -> None:
+    """Check what would make the results unreadable later: names that the experiment has not, and
+    JSON that is none. Unfit for the first.
+    """
+    if (proof := record.trial.get("proof")) is not None:
+        campaign_facts.check_json(proof, campaign_facts.PROOF, "proof")
+    for row in (*record.steps, *record.slices, *record.slice_counters):
+        if row.get("workload") not in (None, *experiment.loads):
+            raise readers.Unfit("it loaded what is no workload of the experiment")
+    for row in record.steps:
+        if row.get("kind") == "level" and row.get("threads") not in experiment.threads:
+            raise readers.Unfit("it loaded a level that the experiment has not")
 
 
 def read_columns(results: Results) -> dict[str, dict[str, str]]:
     """Return the types of the columns of all tables that answers may fill, by name."""
-    from dballoc.hosts.block_messages import RECORD_TABLES
-
     return {table: results.columns(table) for table in {*RECORD_TABLES.values(), "block"}}
 
 
