@@ -18,6 +18,7 @@ _LONGEST_LINE = 64 * 2**20
 _LOG_TAIL = 4000
 # Seconds.
 _EXAMINE = 120.0
+_PATIENCE = 60.0
 _SERVER_OOM_SCORE = "0"
 
 
@@ -32,8 +33,8 @@ class BlockProcess:
         """Let the host go on for another while."""
         try:
             os.write(self._lease, b".")
-        except BlockingIOError:
-            pass  # nobody has read yet: it is far from running out
+        except (BlockingIOError, BrokenPipeError):
+            pass  # nobody has read yet, and it is far from running out; or all has ended
 
     def run_block(self, request: bytes) -> Iterator[bytes]:
         """Run a block; yields the lines that its process says, and at the end one of our own if it
@@ -58,9 +59,13 @@ class BlockProcess:
             try:
                 yield from _read_lines(process.stdout)
             finally:
-                os.close(self._lease)
                 process.stdout.close()
-            status = process.wait()
+            # The lease stays open: a renewal may be under way, and its number must stay its own.
+            try:
+                status = process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = process.wait()
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL))
             yield _make_ended(status, log.read(_LOG_TAIL))
 
