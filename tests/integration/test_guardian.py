@@ -503,6 +503,9 @@ if os.fork() == 0:
         time.sleep(1000)
     os._exit(0)
 os.wait()
+# Whoever ends takes its daemon along, perhaps before that has written.
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 if sys.argv[2] == "stay":
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(1000)
