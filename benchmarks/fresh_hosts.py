@@ -32,7 +32,8 @@ SUITES = ("bullseye", "bookworm", "trixie")
 # What a look measures of a moment, and texts that say it.
 MOMENTS = re.compile(
     r"\.(answer|taken|seconds|rss|rest|unowned|resident|size|note|worst|reach|uptime|cpu_share|"
-    r"running_seconds|cpu_seconds|reserved|aria_pagecache_\w+|charged to its cgroup.*)$"
+    r"running_seconds|cpu_seconds|reserved|aria_pagecache_\w+|charged to its cgroup.*|"
+    r"charged|inactive_file|evidence\.\d+)$"
 )
 
 

@@ -94,8 +94,10 @@ def test_what_a_servers_threads_wait_for(run_cli: Cli, server: int, out: Path) -
     facts = found["facts"]
     assert 100 <= int(facts["stacks"]) <= 2_000
     assert int(facts["switches"]) >= int(facts["stacks"])
-    # All waits together last as long as the threads did not run, at most.
-    assert 0 < found["waits"]["waited"] < 1.5 * found["seconds"] * int(facts["threads"])
+    # All waits together last as long as the threads did not run, at most; what is scaled from some
+    # hundred stacks may be more, as few waits are long.
+    assert 0 < float(facts["seconds waited"]) < 1.1 * found["seconds"] * int(facts["threads"])
+    assert found["waits"]["waited"] > 0
     names = {Path(file).name for file in found["files"]}
     assert {"contention.html", "contention.profile.json.gz"} <= names
     kept = load_profile(out / "contention.profile.json.gz")

@@ -2,7 +2,7 @@
 one that qemu-user emulates, with programs of the cross compiler and Debian's arm64 libraries
 (``make test-aarch64``).
 
-A program for aarch64 is ``NAME.aarch64``; ``NAME`` is a static launcher (launcher.c) that runs it
+A program for aarch64 is ``NAME.aarch64``; ``NAME`` is a static launcher (run_under_qemu.c) that runs it
 under qemu, with the same process ID, arguments and environment. So a test starts, preloads into and
 ends either in the same way.
 """
@@ -100,7 +100,7 @@ class Emulated(Machine):
         target = self.programs / f"launcher.{os.getpid()}"  # other workers make theirs
         flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-static", "-Wall", "-Wextra", "-Werror"]
         named = [f'-DQEMU="{QEMU}"', f'-DROOT="{self.root}"']
-        Machine.compile(self, "cc", target, *flags, *named, HERE / "launcher.c")
+        Machine.compile(self, "cc", target, *flags, *named, HERE / "run_under_qemu.c")
         return target
 
     def _launch(self, target: Path) -> Path:

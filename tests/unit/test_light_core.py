@@ -118,11 +118,20 @@ def test_a_process_is_explained_and_verified_without_them(
     assert "glibc" in light("verify", pid).stdout
 
 
-def test_an_option_without_its_extra_is_refused_before_anything_is_read(light: Light) -> None:
-    result = light("explain", "--pid", "1", "--html", "x.html")
+@pytest.mark.parametrize(
+    ("words", "command", "extra"),
+    [
+        (("explain", "--pid", "1", "--html", "x.html"), "explain --html", "report"),
+        (("list", "allocators", "--prove"), "list --prove", "bench"),
+    ],
+)
+def test_an_option_without_its_extra_is_refused_before_anything_is_read(
+    light: Light, words: tuple[str, ...], command: str, extra: str
+) -> None:
+    result = light(*words)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
-        "dballoc: dballoc explain --html needs more packages: pip install 'dballoc[report]'\n"
+        f"dballoc: dballoc {command} needs more packages: pip install 'dballoc[{extra}]'\n"
     )
 
 

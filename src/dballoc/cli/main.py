@@ -3,7 +3,8 @@
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import typer
 
@@ -24,7 +25,9 @@ def main() -> None:
     _print_anything()
     portable.restore_environment(os.environ)
     try:
-        status = _choose_application(sys.argv[1:])(standalone_mode=False)
+        with _one_thread_for_numpy():
+            verb = _choose_application(sys.argv[1:])
+        status = verb(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where what goes wrong with it is still one line
         sys.exit(status)
@@ -47,6 +50,23 @@ def main() -> None:
             _give_up_printing()
         _complain(unexpected_error.words(error))
         sys.exit(1)
+
+
+@contextmanager
+def _one_thread_for_numpy() -> Iterator[None]:
+    """Keep numpy, while it is imported, from starting a thread for each CPU: OpenBLAS does so by
+    itself, they spin beside the servers that are measured, and nothing here multiplies matrices.
+    Programs that dballoc starts see the environment as it was.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _choose_application(words: Sequence[str]) -> typer.Typer:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli.extras import require_extra
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.doctor import inventory
@@ -146,6 +147,7 @@ def _proved(part: str, rows: Sequence[Row], server: Server) -> Sequence[Row]:
     """Return the rows of what is on this machine, each with its proof. Each start takes a second or
     two, so notices show the progress.
     """
+    require_extra("bench", "dballoc list --prove")
     installed = [row for row in rows if row["here"] is not None]
     if not installed:
         raise UsageError(f"--prove: none of these {part} is on this machine; {rows[0]['remedy']}")

@@ -259,24 +259,24 @@ def _format_bytes(name: str, description: str, samples: Sequence[Sample]) -> str
 
 def format_gauge(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
     """Return a metric family of gauges; ``name`` without its ``unit``, which may be empty."""
-    name = f"{name}_{unit}" if unit else name
-    lines = [
-        f"# TYPE {name} gauge",
-        *([f"# UNIT {name} {unit}"] if unit else []),
-        f"# HELP {name} {description.translate(_ESCAPES)}",
-        *(f"{name}{_format_labels(labels)} {value!r}" for labels, value in samples),
-    ]
-    return "\n".join(lines) + "\n"
+    return _format_family("gauge", "", name, unit, description, samples)
 
 
 def format_counter(name: str, unit: str, description: str, samples: Sequence[Sample]) -> str:
     """Return a metric family of counters; ``name`` without its ``unit`` and ``_total``."""
+    return _format_family("counter", "_total", name, unit, description, samples)
+
+
+def _format_family(
+    kind: str, suffix: str, name: str, unit: str, description: str, samples: Sequence[Sample]
+) -> str:
+    """Return a family whose samples' names end with ``suffix``."""
     name = f"{name}_{unit}" if unit else name
     lines = [
-        f"# TYPE {name} counter",
+        f"# TYPE {name} {kind}",
         *([f"# UNIT {name} {unit}"] if unit else []),
         f"# HELP {name} {description.translate(_ESCAPES)}",
-        *(f"{name}_total{_format_labels(labels)} {value!r}" for labels, value in samples),
+        *(f"{name}{suffix}{_format_labels(labels)} {value!r}" for labels, value in samples),
     ]
     return "\n".join(lines) + "\n"
 

@@ -113,12 +113,6 @@ def parse_pressure(text: str) -> dict[str, float]:
         if kind not in _PRESSURES:
             continue
         for name, _, number in (item.partition("=") for item in fields):
-            integer, _, fraction = number.partition(".")
-            if (
-                name in _WINDOWS
-                and integer.isdecimal()
-                and fraction.isdecimal()
-                and len(number) < 12
-            ):
+            if name in _WINDOWS and _PER_CENT.fullmatch(number):
                 values[f"{kind} {name}"] = float(number)
     return values

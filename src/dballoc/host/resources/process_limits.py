@@ -9,10 +9,7 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.host.resources import cgroup_tree
-from dballoc.host.resources.cgroup_tree import Group
-
-PROC = Path("/proc")
-ROOT = Path("/sys/fs/cgroup")
+from dballoc.host.resources.cgroup_tree import PROC, ROOT, Group
 
 
 @dataclass(frozen=True)
@@ -56,31 +53,32 @@ def read_memory_usage(pid: int, proc: Path = PROC, root: Path = ROOT) -> int | N
     """Read the bytes charged to the process's own memory cgroup, page cache included; None if that
     cgroup is not visible.
     """
-    try:
-        groups = cgroup_tree.parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
-    except OSError:
-        return None
-    path = groups.get("memory", groups.get("", ""))
-    group = next(cgroup_tree.iterate_groups(groups, "memory", root), None)
-    if group is None or not group.as_posix().endswith(path.rstrip("/")):
+    group, name = _find_memory_group(pid, proc, root)
+    if group is None or not group.path.as_posix().endswith(name.rstrip("/")):
         return None  # only a group above it is visible from here
-    text = _read_text(group / "memory.current") or _read_text(group / "memory.usage_in_bytes")
-    return int(text) if text.isdigit() else None
+    charged = group.read_number("memory.current")
+    return group.read_number("memory.usage_in_bytes") if charged is None else charged
 
 
 def read_lazily_freed_bytes(pid: int, proc: Path = PROC, root: Path = ROOT) -> int:
     """Read the bytes that the process's cgroup has lazily freed (MADV_FREE) since it was made; 0
     where it does not count them (v1).
     """
+    group, _ = _find_memory_group(pid, proc, root)
+    statistics = cgroup_tree.parse_flat_keyed(group.read("memory.stat")) if group else {}
+    return statistics.get("pglazyfree", 0) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _find_memory_group(pid: int, proc: Path, root: Path) -> tuple[Group | None, str]:
+    """Return the lowest memory cgroup of a process that is visible from here, None if none is, or
+    the process is gone; and the path of the process's own, as the kernel says it.
+    """
     try:
         groups = cgroup_tree.parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
-        return 0
-    group = next(cgroup_tree.iterate_groups(groups, "memory", root), None)
-    lines = _read_text(group / "memory.stat").splitlines() if group else []
-    return sum(
-        int(line.split()[1]) for line in lines if line.startswith("pglazyfree ")
-    ) * os.sysconf("SC_PAGE_SIZE")
+        return None, ""
+    path = next(cgroup_tree.iterate_groups(groups, "memory", root), None)
+    return Group(path) if path else None, groups.get("memory", groups.get("", ""))
 
 
 def _read_quota(group: Group) -> float | None:
@@ -98,10 +96,3 @@ def read_memory_limit(group: Group) -> int | None:
     if limit is None:
         limit = group.read_number("memory.limit_in_bytes")
     return limit if limit is not None and limit < 2**60 else None
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

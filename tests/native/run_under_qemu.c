@@ -12,7 +12,7 @@ int main(int count, char **words)
     const ssize_t length = readlink("/proc/self/exe", program, PATH_MAX);
     char **command = calloc((size_t)count + 4, sizeof *command);
     if (length < 0 || length == PATH_MAX || command == NULL) {
-        perror("launcher");
+        perror("run_under_qemu");
         return 127;
     }
     memcpy(program + length, ".aarch64", sizeof ".aarch64");
