@@ -37,14 +37,17 @@ run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-r
 FUZZ ?=
 SECONDS ?=
 
-.PHONY: help demo setup test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
-.PHONY: packages packages-test packages-fetch packages-lint packages-fuzz packages-aarch64 packages-release
+.PHONY: help demo demo-hosts setup test test-all test-aarch64 fuzz fuzz-native lint format docs dist portable lock clean
+.PHONY: packages packages-test packages-fetch packages-hosts packages-lint packages-fuzz packages-aarch64 packages-release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup ## Compare the system's allocators under a private MariaDB, in ten minutes; resumes where it was stopped
 	@$(bin)/dballoc bench
+
+demo-hosts: packages-hosts setup ## The same on three Ray nodes in network namespaces of this machine; root
+	@tools/demo-hosts $(ARGS)
 
 setup: packages $(stamps)/package ## Install what running needs: system packages, .venv, dballoc in it
 
@@ -122,6 +125,9 @@ packages-test:
 
 packages-fetch:
 	@tools/install-packages run fetch
+
+packages-hosts:
+	@tools/install-packages run hosts
 
 packages-lint:
 	@tools/install-packages run lint

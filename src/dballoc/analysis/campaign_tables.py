@@ -33,7 +33,12 @@ _TABLES = (
     "replay_point",
     "replay_mark",
     "replay_latency",
+    "host",
+    "placement",
 )
+
+# Those with a row a second, or many for a step: nearly all of a long campaign.
+_SERIES = frozenset({"sample", "interval", "histogram", "host_sample"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,8 @@ class Campaign:
     replay_point: pl.DataFrame
     replay_mark: pl.DataFrame
     replay_latency: pl.DataFrame
+    host: pl.DataFrame
+    placement: pl.DataFrame
 
     @property
     def is_replay(self) -> bool:
@@ -170,11 +177,12 @@ class Campaign:
         return table.join(places, on="trial", how="inner", maintain_order="left")
 
 
-def load_campaign(directory: Path) -> Campaign:
-    """Read the results of a campaign, of servers or of replays. UsageError if there are none, if
-    they have another format, or if a verb without blocks made them.
+def load_campaign(directory: Path, *, series: bool = True) -> Campaign:
+    """Read the results of a campaign, of servers or of replays; without ``series`` those of its
+    tables that have a row a second are empty, which is all that verdicts need. UsageError if there
+    are none, if they have another format, or if a verb without blocks made them.
     """
-    campaign = read_results(directory)
+    campaign = read_results(directory, series=series)
     if campaign.facts.get(KIND) in (FIT, TUNE):
         raise UsageError(
             f"{directory}: results of dballoc {campaign.facts[KIND]}; dballoc report shows them"
@@ -182,9 +190,9 @@ def load_campaign(directory: Path) -> Campaign:
     return campaign
 
 
-def read_results(directory: Path) -> Campaign:
-    """Read a results directory, whichever verb made it. UsageError if it is not one or has another
-    format.
+def read_results(directory: Path, *, series: bool = True) -> Campaign:
+    """Read a results directory, whichever verb made it; ``series``: as for :func:`load_campaign`.
+    UsageError if it is not one or has another format.
     """
     results = Results.open(directory, read_only=True)
     try:
@@ -192,7 +200,10 @@ def read_results(directory: Path) -> Campaign:
         experiment = experiment_file.build_experiment(
             experiment_file.parse_table(facts["experiment"], str(directory)), str(directory)
         )
-        tables = {name: _read_table(results, name) for name in _TABLES}
+        tables = {
+            name: _read_table(results, name, is_read=series or name not in _SERIES)
+            for name in _TABLES
+        }
     finally:
         results.close()
     tables = results_consistency.check_tables(directory, facts, experiment, tables)
@@ -246,9 +257,10 @@ def load_unimported_campaign(directory: Path) -> Campaign:
 _TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
 
 
-def _read_table(results: Results, table: str) -> pl.DataFrame:
+def _read_table(results: Results, table: str, *, is_read: bool) -> pl.DataFrame:
+    """Read a table; its columns alone, unless ``is_read``."""
     schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
-    rows = results.table(table)
+    rows = results.table(table) if is_read else []
     # SQLite does not enforce a column's type: a REAL column may return an int, and the reverse.
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pl.DataFrame(

@@ -36,6 +36,7 @@ def check_tables(
         variant = _check_variants(facts, experiment, tables["variant"])
         _check_trials(facts, experiment, tables)
         _check_loads(facts, experiment, tables)
+        _check_hosts(tables)
         if "imported" in facts:
             _check_machines(json.loads(facts["imported"]), tables["trial"])
             _check_imported_profiles(json.loads(facts["imported"]), experiment)
@@ -113,6 +114,14 @@ def _check_loads(facts: Mapping[str, str], experiment: Experiment, tables: Table
             tables[table]["event"], _EVENTS.__contains__, f"{table}.event: dballoc counts no such"
         )
     _check_values(steps["threads"], levels.__contains__, "step.threads: not in the experiment")
+
+
+def _check_hosts(tables: Tables) -> None:
+    """Check the hosts of a campaign on several, and that every block was on one of them."""
+    for text in tables["host"]["environment"]:
+        forms.check_environment(text, "host.environment")
+    names = set(tables["host"]["host"])
+    _check_values(tables["placement"]["host"], names.__contains__, "placement.host: no such host")
 
 
 def _check_machines(imported: Any, trials: pl.DataFrame) -> None:

@@ -30,18 +30,19 @@ from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.experiment import schedule
 from dballoc.experiment.schedule import Pairing
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import Results, Row
+from dballoc.store.results import Results, Row, TrialStore
 
 
 class DuetBlocks:
-    """Runs the trials of duet blocks, once :meth:`choose_slices` has returned. ``templates``: by
-    their recipes' keys; ``planned_seconds``: what a block is expected to take.
+    """Runs the trials of duet blocks, once :meth:`choose_slices` has returned. ``store``: where
+    finished trials go; ``templates``: by their recipes' keys; ``planned_seconds``: what a block is
+    expected to take.
     """
 
     def __init__(
         self,
         session: Session[PreparedCampaign],
-        results: Results,
+        store: TrialStore,
         templates: dict[str, Template],
         planned_seconds: float,
     ) -> None:
@@ -50,11 +51,12 @@ class DuetBlocks:
         self._setting = session.setting
         self._experiment = session.setting.experiment
         self._duet = session.setting.duet
-        self._results = results
+        self._store = store
         self._templates = templates
         self._slices = Slices(0, 0, 0)
         self._overheads: list[float] = []
         self.planned_seconds = planned_seconds
+        self.has_pilot = needs_pilot(session.setting)
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Pairing]:
         """Return the pairings of a block in their order."""
@@ -90,41 +92,49 @@ class DuetBlocks:
 
     # -- the choice of slices ---------------------------------------------------------------------
 
-    def choose_slices(self) -> None:
-        """Take slices and pairs from the experiment; else from the pilot, which is run once, and
-        recorded as facts. NotCpuBound if the pilot finds that the duet cannot compare servers.
+    def use_slices(self, slices: Slices) -> None:
+        """Run blocks with these slices, which were chosen without a pilot on this host."""
+        self._slices = slices
+        self.has_pilot = False
+
+    def choose_slices(self, results: Results) -> None:
+        """Keep slices that were chosen elsewhere. Else take slices and pairs from the experiment;
+        else from the pilot, which is run once, and recorded as facts. NotCpuBound if the pilot
+        finds that the duet cannot compare servers.
         """
+        if self._slices.pairs:
+            return
         duet = self._experiment.duet
-        if not needs_pilot(self._setting):
+        if not self.has_pilot:
             assert duet.slice and duet.pairs
             self._slices = Slices(duet.slice, duet.pairs, choose_discard(self._setting, 0.0))
             return
-        fact = json.loads(self._results.facts()["duet"])
+        fact = json.loads(results.facts()["duet"])
         if "plan" not in fact:
-            rows = self._run_pilot()
+            rows = self._run_pilot(results)
             duet_pilot.check_cpu_bound(rows)
             fact |= self._evaluate_pilot(rows)
-            self._results.set_fact("duet", json.dumps(fact))
-            planned = json.loads(self._results.facts()["planned_blocks"])
-            self._results.set_fact(
+            results.set_fact("duet", json.dumps(fact))
+            planned = json.loads(results.facts()["planned_blocks"])
+            results.set_fact(
                 "planned_blocks", json.dumps(planned | {"duet": fact["plan"]["blocks"]})
             )
         plan = fact["plan"]
         self.planned_seconds = plan["block_seconds"]
         self._slices = Slices(plan["slice"], plan["pairs"], plan["discard"])
 
-    def _run_pilot(self) -> list[Row]:
+    def _run_pilot(self, results: Results) -> list[Row]:
         """Run those of the pilot's trials that are not in the database; returns all its slices."""
         seconds, pilot = estimate_pilot_seconds(self._setting), plan_pilot(self._setting)
         self._session.observer.notice(
             f"pilot of the duet: {pilot.starts} starts, about {seconds:.0f} s"
         )
         slices = Slices(pilot.seconds, pilot.slices // 2, pilot.discard, PILOT_PIECES)
-        finished = self._results.finished("pilot")
+        finished = results.finished("pilot")
         for pairing in schedule.order_pilot(self._experiment, pilot.starts):
             if (pairing.block, pairing.attempt, pairing.position) not in finished:
                 self._run_trial(pairing, slices)
-        return self._results.slices("pilot")
+        return results.slices("pilot")
 
     def _evaluate_pilot(self, rows: list[Row]) -> dict[str, Any]:
         """Return the pilot's findings as facts; after a fault in it, the usual scatter's plan."""
@@ -154,7 +164,7 @@ class DuetBlocks:
             records = duet_trial.run_trial(
                 session.trial_context, self._duet, pairing, slices, templates, trial.directory
             )
-            self._results.add_duet(pairing, baseline, records)
+            self._store.add_duet(pairing, baseline, records)
             last = self._experiment.workloads[-1]
             sides = [
                 duet_pilot.make_pieces(row for row in record.slices if row["workload"] == last)

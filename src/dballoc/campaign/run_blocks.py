@@ -17,7 +17,7 @@ from dballoc.campaign import duet_pilot
 from dballoc.campaign.block_history import BlockHistory
 from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.duet_pilot import NotCpuBound
-from dballoc.campaign.duration_estimate import DurationEstimate, estimate_duration, needs_pilot
+from dballoc.campaign.duration_estimate import DurationEstimate, estimate_duration
 from dballoc.campaign.extension import Extension
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
@@ -76,12 +76,20 @@ class DesignBlocks(Protocol[T]):
         """Run and store one trial; returns the CPU seconds that its processes used."""
 
 
+def run_blocks_in_turn(campaign: "CampaignRun", planned: dict[str, int]) -> None:
+    """Run the planned blocks on this machine, one after the other, each with its repeats."""
+    for design, number in interleave_blocks(planned):
+        if campaign.is_open(design) and campaign.run_until_quiet(design, number, planned):
+            campaign.end_if_decided(design, number, planned[design])
+
+
 @dataclass(frozen=True, kw_only=True)
 class CampaignKind:
     """What blocks are of: trials of servers, or replays of a trace. ``name``: the fact ``kind``;
     None for bench, whose results have none. ``estimate``, ``make_facts`` (of the setting and the
     planned blocks) and ``prepare_blocks`` (what comes before the first trial; returns the blocks by
-    design) get what was prepared for this kind.
+    design) get what was prepared for this kind. ``run_blocks`` runs the planned blocks, by design:
+    here in turn, or on other hosts; ``runs_here``: which of the two.
     """
 
     name: str | None
@@ -90,6 +98,8 @@ class CampaignKind:
     prepare_blocks: Callable[
         [Session, Results, DurationEstimate, Sequence[str]], dict[str, DesignBlocks]
     ]
+    run_blocks: "Callable[[CampaignRun, dict[str, int]], None]" = run_blocks_in_turn
+    runs_here: bool = True
 
 
 def _prepare_server_blocks(
@@ -136,13 +146,17 @@ def run_campaign(
             observer.notice(f"no duet, only the solo design: {setting.no_duet}")
         for name, why in (setting.duet.left_out if setting.duet else {}).items():
             observer.notice(f"{name} is not in the duet: {why}")
-        return _Campaign(session, extension, kind).run()
+        return CampaignRun(session, extension, kind).run()
 
-    return run_in_session(setting, out, observer, run_in)
+    return run_in_session(setting, out, observer, run_in, runs_here=kind.runs_here)
 
 
-class _Campaign:
-    """The order of blocks, the budget, repeats, and the looks at which a design may end early."""
+class CampaignRun:
+    """A campaign under way: its blocks, the budget, repeats, and the looks at which a design may
+    end early. ``hosts_at_once``: how many hosts run blocks at the same time.
+    """
+
+    hosts_at_once = 1
 
     def __init__(self, session: Session, extension: Extension | None, kind: CampaignKind) -> None:
         self.session = session
@@ -160,7 +174,7 @@ class _Campaign:
         self.extension_began = time.monotonic()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
         self.endings = dict.fromkeys(self._read_decided_blocks(), "decided")
-        procedures = self._declare_procedures()
+        procedures = self.declare_procedures()
         is_current = "procedure_version" in self.results.facts()
         self.history = BlockHistory(
             {d: [dict(row) for row in self.results.blocks(d)] for d in self.designs},
@@ -170,6 +184,7 @@ class _Campaign:
         self.blocks: dict[str, DesignBlocks[Any]] = {}
 
     def run(self) -> Ending:
+        """Run or resume it, and return how it ended. UsageError or Failure."""
         try:
             try:
                 self._prepare_blocks()
@@ -196,7 +211,7 @@ class _Campaign:
         )
         if isinstance(duet := self.blocks.get("duet"), DuetBlocks):
             try:
-                duet.choose_slices()
+                duet.choose_slices(self.results)
             except NotCpuBound as error:
                 self._drop_duet(error)
 
@@ -225,10 +240,10 @@ class _Campaign:
         decided: dict[str, int] = json.loads(self.results.facts().get("decided", "{}"))
         return decided
 
-    def _declare_procedures(self) -> dict[str, Procedure]:
+    def declare_procedures(self) -> dict[str, Procedure]:
         """Return each design's procedure after the blocks that are in the database."""
         return baseline_comparison.declare_procedures(
-            campaign_tables.load_campaign(self.session.directory.path)
+            campaign_tables.load_campaign(self.session.directory.path, series=False)
         )
 
     # -- the blocks -------------------------------------------------------------------------------
@@ -240,12 +255,12 @@ class _Campaign:
             # A kill may have come between a look's last block and its decision.
             finished = len(self.history.list_attempted_blocks(design))
             if finished and design not in self.endings:
-                self._end_if_decided(design, finished, planned[design])
-        for design, number in interleave_blocks(planned):
-            if design not in self.endings and design in self.designs:
-                ran = self._run_until_quiet(design, number, planned)
-                if ran:
-                    self._end_if_decided(design, number, planned[design])
+                self.end_if_decided(design, finished, planned[design])
+        self.kind.run_blocks(self, planned)
+
+    def is_open(self, design: str) -> bool:
+        """Whether blocks of a design are still to be run."""
+        return design not in self.endings and design in self.designs
 
     def _make_plan(self, planned: dict[str, int]) -> Plan:
         """Return what is still to run, for the display."""
@@ -261,49 +276,59 @@ class _Campaign:
             trials_per_block=per_block,
             trials=trials,
             finished_trials=self.results.trials(),
-            seconds=self._estimate_seconds_left(planned),
+            seconds=self.estimate_seconds_left(planned),
             percentile=self.experiment.load.percentile,
             replays=self.experiment.replay is not None,
         )
 
-    def _run_until_quiet(self, design: str, number: int, planned: dict[str, int]) -> bool:
+    def run_until_quiet(self, design: str, number: int, planned: dict[str, int]) -> bool:
         """Run a block, and repeat it whole while it is disturbed and may be repeated. False if it
         was finished already, or the budget is used up.
         """
-        attempt = self.history.choose_attempt(design, number, self._list_cut(design, number))
+        attempt = self.history.choose_attempt(design, number, self.list_cut(design, number))
         if attempt is None:
             return False
         while True:
             seconds = self.blocks[design].fit_block(self._find_block_time(design, number, planned))
             if seconds is None:
-                seconds = self._estimate_block_seconds(design)
+                seconds = self.estimate_block_seconds(design)
             # An extension was found to fit; to end it before its look would waste it.
-            is_over = seconds > self._find_budget_left()
+            is_over = seconds > self.find_budget_left()
             if number > 1 and is_over and self.extension is None:
                 self.endings[design] = "budget"
                 return False
-            seconds_left = self._estimate_seconds_left(planned)
+            seconds_left = self.estimate_seconds_left(planned)
             self.observer.block_started(design, number, attempt, planned[design], seconds_left)
             row = self._run_block(design, number, attempt)
             self.history.add(row)
-            rest = self._estimate_rest_seconds(planned) + self._estimate_block_seconds(design)
-            again = (
-                self.history.needs_repeat(design, number, attempt)
-                and rest * _MARGIN <= self._find_budget_left()
-            )
+            again = self.is_repeated(design, number, attempt, planned)
             self.observer.block_finished(design, number, row["disturbed"], again)
             if not again:
                 return True
             attempt += 1
 
-    def _list_cut(self, design: str, number: int) -> set[int]:
-        """Return the attempts at a block that were cut: some of their trials were run, not all."""
+    def is_repeated(self, design: str, number: int, attempt: int, planned: dict[str, int]) -> bool:
+        """Whether a finished attempt at a block is repeated: it was disturbed, and the budget has
+        room for a repeat beside all that is planned.
+        """
+        rest = self._estimate_rest_seconds(planned) + self.estimate_block_seconds(design)
+        return (
+            self.history.needs_repeat(design, number, attempt)
+            and rest * _MARGIN <= self.find_budget_left()
+        )
+
+    def list_cut(self, design: str, number: int) -> set[int]:
+        """Return the attempts at a block that were cut: some of their trials were run, not all, or
+        their host was lost.
+        """
         finished = self.results.finished(design)
         begun = {a for b, a, _ in finished if b == number}
+        lost = self.results.list_lost_attempts(design, number)
         return {
             attempt
             for attempt in begun
-            if any(
+            if attempt in lost
+            or any(
                 (t.block, t.attempt, t.position) not in finished
                 for t in self.blocks[design].list_trials(number, attempt)
             )
@@ -330,11 +355,12 @@ class _Campaign:
         self.results.add_block(row)
         return row
 
-    def _end_if_decided(self, design: str, number: int, planned: int) -> None:
+    def end_if_decided(self, design: str, number: int, planned: int) -> None:
         """After a block that was just run: end its design if this is a planned look, and more
         blocks could only repeat the verdicts.
         """
-        if design == "duet" and number == 1 and not needs_pilot(self.setting):
+        duet = self.blocks.get("duet")
+        if design == "duet" and number == 1 and isinstance(duet, DuetBlocks) and not duet.has_pilot:
             try:
                 duet_pilot.check_cpu_bound(self.results.slices("duet"))
             except NotCpuBound as error:
@@ -349,7 +375,7 @@ class _Campaign:
         """Whether this number of blocks is a look at which more blocks could only repeat the
         verdicts.
         """
-        campaign = campaign_tables.load_campaign(self.session.directory.path)
+        campaign = campaign_tables.load_campaign(self.session.directory.path, series=False)
         procedure = baseline_comparison.declare_procedures(campaign)[design]
         if number not in procedure.spending:
             return False
@@ -366,11 +392,12 @@ class _Campaign:
         """Make it a look where the budget ended a design: otherwise the blocks since the last one
         would have been for nothing.
         """
-        looks = list_budget_looks(self._declare_procedures(), self.endings)
+        looks = list_budget_looks(self.declare_procedures(), self.endings)
         if looks:
             self.results.set_fact("budget_looks", json.dumps(looks))
 
-    def _find_budget_left(self) -> float:
+    def find_budget_left(self) -> float:
+        """Return the seconds that the budget, or the extension, has left; infinite without one."""
         if self.extension is not None:
             return self.extension.seconds * _MARGIN - (time.monotonic() - self.extension_began)
         budget = self.experiment.budget
@@ -382,23 +409,26 @@ class _Campaign:
         """
         rest = self._estimate_rest_seconds({d: n for d, n in planned.items() if d != design})
         attempted = set(self.history.list_attempted_blocks(design)) - {number}
-        return (self._find_budget_left() - rest) / max(1, planned[design] - len(attempted))
+        return (self.find_budget_left() - rest) / max(1, planned[design] - len(attempted))
 
-    def _estimate_block_seconds(self, design: str) -> float:
+    def estimate_block_seconds(self, design: str) -> float:
+        """Return what a block of a design takes: as measured, before that as planned."""
         measured = self.block_seconds[design]
         return statistics.mean(measured) if measured else self.blocks[design].planned_seconds
 
     def _estimate_rest_seconds(self, planned: dict[str, int]) -> float:
         """Seconds that the blocks not yet attempted take, whatever the budget."""
-        return sum(
+        seconds = sum(
             (planned[design] - len(self.history.list_attempted_blocks(design)))
-            * self._estimate_block_seconds(design)
+            * self.estimate_block_seconds(design)
             for design in planned
             if design in self.designs and design not in self.endings
         )
+        return seconds / self.hosts_at_once
 
-    def _estimate_seconds_left(self, planned: dict[str, int]) -> float:
-        return min(self._estimate_rest_seconds(planned), max(0.0, self._find_budget_left()))
+    def estimate_seconds_left(self, planned: dict[str, int]) -> float:
+        """Return the seconds that the campaign still takes, as far as its budget goes."""
+        return min(self._estimate_rest_seconds(planned), max(0.0, self.find_budget_left()))
 
 
 def _open_results(session: Session, kind: CampaignKind, duration: DurationEstimate) -> Results:

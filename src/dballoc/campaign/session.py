@@ -19,7 +19,7 @@ from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser
@@ -154,11 +154,18 @@ class Session(Generic[SettingT]):
 
 
 def run_in_session(
-    setting: SettingT, out: Path, observer: Observer, work: Callable[[Session[SettingT]], T]
+    setting: SettingT,
+    out: Path,
+    observer: Observer,
+    work: Callable[[Session[SettingT]], T],
+    *,
+    runs_here: bool = True,
+    lease: Lease | None = None,
 ) -> T:
     """Do ``work`` in the results directory ``out``, while no other run changes the host's settings,
     and return its result. UsageError or Failure; what was finished is kept, and nothing is left
-    running.
+    running. ``runs_here``: whether trials run on this machine; where they do not, its settings are
+    nobody's; ``lease``: that on which they run.
     """
     for change in setting.put_back:
         observer.notice(
@@ -171,8 +178,8 @@ def run_in_session(
     directory = Directory.acquire(out, setting.experiment)
     try:
         with (
-            _hold_host_settings(setting, out) as hold,
-            Custody(keep_open=[directory.lock], hold=hold, adopt=True) as custody,
+            _hold_host_settings(setting, out) if runs_here else contextlib.nullcontext() as hold,
+            Custody(keep_open=[directory.lock], hold=hold, adopt=True, lease=lease) as custody,
             _stop_on_interrupt() as stop,
         ):
             return work(

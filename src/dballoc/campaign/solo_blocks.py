@@ -9,23 +9,23 @@ from dballoc.experiment import schedule
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import is_profiled, is_recorded
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import Results
+from dballoc.store.results import TrialStore
 
 
 class SoloBlocks:
-    """Runs the trials of solo blocks. ``templates``: by their recipes' keys; ``planned_seconds``:
-    what a block is expected to take.
+    """Runs the trials of solo blocks. ``store``: where finished trials go; ``templates``: by their
+    recipes' keys; ``planned_seconds``: what a block is expected to take.
     """
 
     def __init__(
         self,
         session: Session[PreparedCampaign],
-        results: Results,
+        store: TrialStore,
         templates: dict[str, Template],
         planned_seconds: float,
     ) -> None:
         self._session = session
-        self._results = results
+        self._store = store
         self._templates = templates
         self.planned_seconds = planned_seconds
 
@@ -61,7 +61,7 @@ class SoloBlocks:
                     session.directory.path,
                     measured=record,
                 )
-            self._results.add_trial(slot, record)
+            self._store.add_trial(slot, record)
             levels = [step for step in record.steps if step["kind"] == "level"]
             session.observer.trial_finished(
                 slot,

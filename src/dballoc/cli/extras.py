@@ -15,6 +15,7 @@ _BENCH = (*_REPORT, "zstandard")
 MODULES = {
     "bench": _BENCH,
     "report": _REPORT,
+    "hosts": (*_BENCH, "ray"),
     "tune": (*_BENCH, "optuna"),
 }
 

@@ -271,6 +271,11 @@ def _check_fact(key: str, value: str) -> str:
     return value
 
 
+def check_environment(text: str, place: str) -> str:
+    """Return a host's environment, as :func:`check_json`."""
+    return check_json(text, _FORMS["environment"], place)
+
+
 def check_json(text: str, adapter: TypeAdapter[Any], place: str) -> str:
     """Return the JSON ``text``, parsed and dumped again. Unfit, which begins with ``place``, if it
     is not JSON or not of that form.

@@ -32,6 +32,8 @@ ADDED = (
     "replay_point",
     "replay_mark",
     "replay_latency",
+    "host",
+    "placement",
 )
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
@@ -15,6 +15,9 @@ from dballoc.store.open_database import FILE, FORMAT
 # The fact that only results of another command than bench have.
 KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
 TUNE = campaign_facts.TUNE
+
+# The kind of fault of a trial whose host was lost while it ran.
+HOST_LOST = "host lost"
 
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
@@ -48,6 +51,18 @@ class TrialRecord:
     replay_points: list[Row] = field(default_factory=list)
     replay_marks: list[Row] = field(default_factory=list)
     replay_latencies: list[Row] = field(default_factory=list)
+
+
+class TrialStore(Protocol):
+    """What finished trials are handed to: the database, or what sends them to it."""
+
+    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
+        """Take a finished solo trial."""
+
+    def add_duet(
+        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
+    ) -> None:
+        """Take both finished trials of a duet, the baseline's first."""
 
 
 class Results:
@@ -300,6 +315,36 @@ class Results:
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""
         self._run_transaction(lambda: _insert(self._db, "block", [row]))
+
+    def add_host(self, row: Row) -> None:
+        """Write a host, unless it is there."""
+        if not self._query("SELECT 1 FROM host WHERE host = ?", (row["host"],)):
+            self._run_transaction(lambda: _insert(self._db, "host", [row]))
+
+    def add_placement(self, row: Row) -> None:
+        """Write which host an attempt at a block is on, when the block is given to it."""
+        place = (row["design"], row["block"], row["attempt"])
+        sql = "SELECT 1 FROM placement WHERE design = ? AND block = ? AND attempt = ?"
+        if not self._query(sql, place):
+            self._run_transaction(lambda: _insert(self._db, "placement", [row]))
+
+    def list_placed_attempts(self, design: str, block: int) -> set[int]:
+        """Return the attempts at a block that were given to a host."""
+        sql = "SELECT attempt FROM placement WHERE design = ? AND block = ?"
+        return {row[0] for row in self._query(sql, (design, block))}
+
+    def list_lost_attempts(self, design: str, block: int) -> set[int]:
+        """Return the attempts at a block whose host was lost during a trial."""
+        sql = "SELECT DISTINCT attempt FROM trial WHERE design = ? AND block = ? AND fault = ?"
+        return {row[0] for row in self._query(sql, (design, block, HOST_LOST))}
+
+    def probes_of_host(self, host: str) -> list[float]:
+        """Return every reading of the fixed probe on a host so far, seconds."""
+        sql = (
+            "SELECT probe_before, probe_after FROM block JOIN placement USING "
+            "(design, block, attempt) WHERE host = ?"
+        )
+        return [probe for row in self._query(sql, (host,)) for probe in row]
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         try:

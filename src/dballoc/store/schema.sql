@@ -37,6 +37,22 @@ CREATE TABLE block (
   PRIMARY KEY (design, block, attempt)
 ) WITHOUT ROWID;
 
+-- Of a campaign on several hosts (bench --ray): a host. Other results have neither this table nor the next.
+CREATE TABLE host (
+  host        TEXT PRIMARY KEY,
+  kernel      TEXT NOT NULL,        -- the boot ID of its kernel: hosts with the same one share their settings
+  environment TEXT NOT NULL         -- JSON, as the fact of that name
+) WITHOUT ROWID;
+
+-- Which host an attempt at a block was given to. One without a row in table block was cut: its host was lost, or dballoc stopped.
+CREATE TABLE placement (
+  design  TEXT NOT NULL CHECK (design IN ('solo', 'duet')),
+  block   INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  host    TEXT NOT NULL,
+  PRIMARY KEY (design, block, attempt)
+) WITHOUT ROWID;
+
 -- One server start of one variant. The two of a duet have the same place; the baseline's is A1. The pilot, which sizes
 -- the duet, has block 0.
 CREATE TABLE trial (
@@ -54,7 +70,7 @@ CREATE TABLE trial (
   ended           REAL NOT NULL,
   seconds_planned REAL NOT NULL,    -- of it: measuring, warming up or idling on purpose
   outcome         TEXT NOT NULL CHECK (outcome IN ('ok', 'fault')),
-  fault           TEXT,             -- start, hang, died, oom, client, disk, proof, replication
+  fault           TEXT,             -- start, hang, died, oom, client, disk, proof, replication, host lost
   fault_text      TEXT,
   exit_status     INTEGER,          -- of the server; negative: a signal
   log_tail        TEXT,

@@ -31,6 +31,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     compute_variance,
 )
 from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
+from dballoc.store.results import HOST_LOST
 
 Question = Literal["memory", "speed"]
 
@@ -377,10 +378,13 @@ def _collect_solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[flo
 
 def count_faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
     """Return, for each variant with faults, (trials with a fault, trials). Repeated blocks are
-    included: a crash is not noise.
+    included: a crash is not noise. Lost hosts are not: most have nothing to do with the variant
+    that happened to run there; :mod:`dballoc.analysis.hosts.lost_hosts` says which may have.
     """
-    counts = campaign.trials.group_by("variant").agg(
-        (pl.col("outcome") == "fault").sum().alias("k"), pl.len()
+    counts = (
+        campaign.trials.filter(pl.col("fault").ne_missing(HOST_LOST))
+        .group_by("variant")
+        .agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
     )
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
 

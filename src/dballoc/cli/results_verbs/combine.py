@@ -10,7 +10,10 @@ from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import UsageError
 
 Directories = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Results directories, two or more.")
+    list[Path],
+    typer.Argument(
+        metavar="DIR...", help="Results directories, two or more; or one of bench --ray."
+    ),
 ]
 EachIsAHost = Annotated[
     bool,
@@ -33,8 +36,8 @@ def combine(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Combine campaigns that were run on different hosts: verdicts over hosts, how much they
-    differ, and in what.
+    """Combine campaigns that were run on different hosts, or one that ran on several: verdicts over
+    hosts, how much they differ, and in what.
 
     Every host counts once, however many blocks it has. A verdict takes four hosts. What is not the
     same question is refused.
@@ -42,14 +45,26 @@ def combine(
     # polars and scipy take a while to import, which no other verb should wait for.
     from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.analysis.hosts.host_pool import pool_hosts
+    from dballoc.analysis.hosts.split_by_host import split_by_host
     from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
     from dballoc.report.hosts.hosts_answer import describe_verdicts, print_verdicts
     from dballoc.report.write_report import write_hosts_report
 
-    if len(directories) < 2:
-        raise UsageError("give two results directories or more; one is dballoc report's")
-    campaigns = [load_unimported_campaign(directory) for directory in directories]
-    pool = pool_hosts(directories, campaigns, each_is_a_host=each_is_a_host)
+    parts = [
+        (directory, part)
+        for directory in directories
+        for part in split_by_host(load_unimported_campaign(directory))
+    ]
+    if len(parts) < 2:
+        raise UsageError(
+            "these are results of one host; give two results directories or more, or one of bench "
+            "--ray with several hosts; one host's are dballoc report's"
+        )
+    pool = pool_hosts(
+        [directory for directory, _ in parts],
+        [part for _, part in parts],
+        each_is_a_host=each_is_a_host,
+    )
     if len(pool.hosts) < 2:
         raise UsageError(
             f"all results are of one host, {pool.hosts[0].name}; if these are several machines of "

@@ -12,8 +12,10 @@ from dballoc.campaign import duration_estimate
 from dballoc.campaign.extension import Extension, plan_extension
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory, load_experiment
+from dballoc.campaign.run_blocks import SERVERS, CampaignKind
 from dballoc.cli.results_verbs.report import Prefer
 from dballoc.cli.shared import (
+    campaign_on_hosts,
     experiment_from_flags,
     flags,
     perform_campaign,
@@ -149,6 +151,14 @@ Extend = Annotated[
         "that is reached in this time, like 20m. Give no experiment: the directory has it.",
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Run the blocks on the hosts of this Ray cluster instead of here: its nodes with the "
+        "resource dballoc_server.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -200,6 +210,7 @@ def bench(
     extend: Extend = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
+    ray: Ray = None,
     prefer: Prefer = None,
     margin: Margin = None,
     report: flags.Report = True,
@@ -216,6 +227,8 @@ def bench(
 def _bench(arguments: dict[str, Any]) -> None:
     """Do what the verb's arguments ask for."""
     out: Path | None = arguments["out"]
+    if arguments["ray"] is not None:
+        campaign_on_hosts.check_flags(arguments["extend"])
     extension = _plan_extension(arguments)
     model = load_experiment(out) if extension and out else _read_experiment(arguments)
     if arguments["print_"]:
@@ -226,6 +239,9 @@ def _bench(arguments: dict[str, Any]) -> None:
     setting = replace(prepare.prepare_campaign(model), margin=chosen_margin)
     if arguments["dry_run"]:
         _print_plan(setting)
+    elif arguments["ray"] is not None:
+        with campaign_on_hosts.join_cluster(arguments["ray"], model) as kind:
+            _run(setting, out, preferred, arguments["report"], kind=kind)
     else:
         _run(setting, out, preferred, arguments["report"], extension)
 
@@ -275,7 +291,8 @@ def _run(
     out: Path | None,
     preferred: preference.Preference,
     report: bool,
-    extension: Extension | None,
+    extension: Extension | None = None,
+    kind: CampaignKind = SERVERS,
 ) -> None:
     directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
     console = Console()
@@ -291,6 +308,7 @@ def _run(
         preference=preferred,
         report=report,
         extension=extension,
+        kind=kind,
     )
 
 

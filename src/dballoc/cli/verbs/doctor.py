@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli.shared.doctor_of_hosts import print_hosts
 from dballoc.cli.shared.safe_output import Console, clean, say
 
 if TYPE_CHECKING:
@@ -16,8 +17,18 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "green", "note": "dim", "warn": "yellow", "missing": "bold red"}
 
 
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Examine the hosts of this Ray cluster instead, and say in what they differ.",
+    ),
+]
+
+
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    ray: Ray = None,
 ) -> None:
     """Say what is missing or wrong on this host for a comparison, and what to do about it.
 
@@ -27,6 +38,9 @@ def doctor(
     """
     from dballoc.doctor.examine import can_bench, examine  # here: --help needs nothing of it
 
+    if ray is not None:
+        print_hosts(ray, as_json)
+        return
     findings = clean(examine())
     console = Console()
     if as_json:

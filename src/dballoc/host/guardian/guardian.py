@@ -18,7 +18,9 @@ Run as ``python -I -S guardian.py SOCKET_FD [HOST]``; standard library only, so 
 milliseconds. Messages are JSON, one per SOCK_SEQPACKET datagram, or, when one is larger, a datagram
 that carries a memory file with it. Requests carry an ``id`` and are answered with it; exits are
 reported without a request. ``HOST`` says which settings may be changed, and the descriptor of the
-directory for their journal; without it none may.
+directory for their journal; without it none may. It may also hold a lease: a descriptor from which
+a byte must come every so many seconds. When none does, or when its other end closes, the guardian
+ends as if its own socket had closed: dballoc lives, but who asked for the trials is out of reach.
 """
 
 import contextlib
@@ -59,15 +61,41 @@ END_PATIENCE = 10.0
 libc = ctypes.CDLL(None, use_errno=True)
 
 
+class Lease:
+    """The right to go on, for ``seconds`` after each byte from ``descriptor``."""
+
+    def __init__(self, descriptor: int, seconds: float) -> None:
+        self.descriptor = descriptor
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds
+        os.set_inheritable(descriptor, False)
+
+    def find_seconds_left(self) -> float:
+        """Return the seconds until it runs out; 0 when it has."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def renew(self) -> bool:
+        """Read what has come; False if the other end has closed."""
+        if not os.read(self.descriptor, 4096):
+            return False
+        self.deadline = time.monotonic() + self.seconds
+        return True
+
+
 class Guardian:
     """The guardian's state: children, host settings, scratch directories, cgroups."""
 
     def __init__(
-        self, sock: socket.socket, directory: int | None = None, settings: dict | None = None
+        self,
+        sock: socket.socket,
+        directory: int | None = None,
+        settings: dict | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """``directory``: a descriptor of the journal's directory; ``settings``: those that may be
         changed.
         """
+        self.lease = lease
         self.sock = sock
         self.directory = directory
         self.settings = settings or {}
@@ -80,7 +108,7 @@ class Guardian:
         self.cgroups: list[str] = []
 
     def serve(self) -> None:
-        """Answer requests until the other end closes."""
+        """Answer requests until the other end closes, or the lease runs out."""
         reaping.become_subreaper()
         self.adopts = True
         wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -91,7 +119,13 @@ class Guardian:
         signal.signal(signal.SIGTERM, lambda *_: self.sock.shutdown(socket.SHUT_RDWR))
         while True:
             watched: list = [self.sock, wake_r]
-            readable, _, _ = select.select(watched, [], [])
+            patience = None
+            if self.lease:
+                watched.append(self.lease.descriptor)
+                patience = self.lease.find_seconds_left()
+            readable, _, _ = select.select(watched, [], [], patience)
+            if self.lease and not self.check_lease(self.lease.descriptor in readable):
+                return
             if wake_r in readable:
                 os.read(wake_r, 4096)
                 self.reap()
@@ -100,6 +134,16 @@ class Guardian:
                 if not message:
                     return
                 self.answer(message)
+
+    def check_lease(self, is_readable: bool) -> bool:
+        """Whether the lease still holds, after reading what has come."""
+        assert self.lease
+        if is_readable and not self.lease.renew():
+            return False
+        if not self.lease.find_seconds_left():
+            complain(f"no word for {self.lease.seconds:g} s from who asked for these trials: ended")
+            return False
+        return True
 
     def receive(self) -> bytes:
         """Receive the next request; empty if the other end has closed."""
@@ -421,7 +465,9 @@ def main() -> None:
         name: HostSetting(path, tuple(values))
         for name, (path, values) in host.get("settings", {}).items()
     }
-    guardian = Guardian(socket.socket(fileno=int(sys.argv[1])), host.get("directory"), settings)
+    lease = Lease(**host["lease"]) if host.get("lease") else None
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    guardian = Guardian(sock, host.get("directory"), settings, lease)
     try:
         guardian.serve()
     finally:

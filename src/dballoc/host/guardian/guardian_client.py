@@ -29,6 +29,16 @@ _REMOVAL = 600.0
 _GUARDIANS: set[int] = set()
 
 
+@dataclass(frozen=True)
+class Lease:
+    """What a guardian must hear from time to time: a byte from ``descriptor``, the reading end of a
+    pipe, at least every ``seconds``.
+    """
+
+    descriptor: int
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exit:
     """How a child ended: ``status`` is negative for a signal; CPU in seconds over its whole
@@ -69,13 +79,18 @@ class Custody:
     """
 
     def __init__(
-        self, keep_open: Sequence[int] = (), hold: Hold | None = None, adopt: bool = False
+        self,
+        keep_open: Sequence[int] = (),
+        hold: Hold | None = None,
+        adopt: bool = False,
+        lease: Lease | None = None,
     ) -> None:
         """``keep_open``: descriptors that the guardian holds too until it has cleaned up (the
         results directory's lock). ``hold``: the machine's lock; host settings may be changed if it
         is exclusive. ``adopt``: should the guardian be killed, the processes that its children
         leave behind become children of this process, which then kills all of its children in other
-        sessions.
+        sessions. ``lease``: the guardian ends when nothing comes from there, whatever this process
+        does.
         """
         our_end, guardian_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._sock = our_end
@@ -93,6 +108,9 @@ class Custody:
         host: dict[str, Any] = {}
         if hold and hold.exclusive:
             host = {"directory": hold.directory, "settings": dict(hold.machine.settings)}
+        if lease:
+            host["lease"] = {"descriptor": lease.descriptor, "seconds": lease.seconds}
+            held = [*held, lease.descriptor]
         with guardian_end:
             self._process = subprocess.Popen(
                 [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.hosts.lost_hosts import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
 from dballoc.numbers import count
 from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
@@ -26,7 +27,9 @@ MANY_CHARACTERS = 1000
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted
-    although disturbed. ``no_duet``: why a campaign that might have played duets did not.
+    although disturbed. ``no_duet``: why a campaign that might have played duets did not; ``lost``:
+    trials in which the host was lost, by variant, and ``hosts``: how many hosts ran blocks, of a
+    campaign on several.
     """
 
     blocks: dict[str, int]
@@ -34,6 +37,8 @@ class Progress:
     ending: str | None = None
     disturbed: int = 0
     no_duet: str | None = None
+    lost: list[LostHosts] = field(default_factory=list)
+    hosts: int = 0
 
     @property
     def final(self) -> bool:
@@ -141,6 +146,8 @@ def measure_progress(campaign: Campaign) -> Progress:
         ending=campaign.facts.get("ending"),
         disturbed=disturbed,
         no_duet=no_duet,
+        lost=count_lost_hosts(campaign) if campaign.placement.height else [],
+        hosts=campaign.placement["host"].n_unique(),
     )
 
 

@@ -39,7 +39,32 @@ def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -
     if progress.disturbed:
         blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
+    notes += _describe_hosts(progress)
     return [*notes, *_describe_looks(comparisons), *_describe_levels(comparisons)]
+
+
+def _describe_hosts(progress: Progress) -> list[str]:
+    """Return on how many hosts a campaign ran, and which variants lost hosts."""
+    notes = []
+    if progress.hosts:
+        notes.append(
+            f"Blocks ran on {count(progress.hosts, 'host')}, each whole on one. The verdicts are "
+            "about these hosts; dballoc combine on this directory judges over hosts, and shows how "
+            "they differ."
+        )
+    if progress.lost:
+        lost = listing([f"{x.variant} ({x.losses})" for x in progress.lost])
+        notes.append(
+            f"Hosts were lost in trials of {lost}; these enter no figure, for their blocks were "
+            "drawn again."
+        )
+    notes += [
+        f"{x.variant} may take hosts down: with losses that strike at random, so many would be its "
+        f"own in one of {round(1 / x.chance):,} campaigns."
+        for x in progress.lost
+        if x.is_suspect
+    ]
+    return notes
 
 
 def _describe_progress(comparisons: Comparisons, progress: Progress) -> list[str]:

@@ -1,0 +1,31 @@
+"""``bench --ray``: join a Ray cluster for a campaign."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from dballoc.campaign.run_blocks import CampaignKind
+from dballoc.cli.extras import require_extra
+from dballoc.cli.shared.safe_output import say
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+
+
+def check_flags(extend: Any) -> None:
+    """Raise UsageError for what --ray cannot be combined with, or if Ray is not installed."""
+    if extend is not None:
+        raise UsageError("--extend: not with --ray; extend the campaign on one host")
+    require_extra("hosts", "bench --ray")
+
+
+@contextlib.contextmanager
+def join_cluster(address: str, experiment: Experiment) -> Iterator[CampaignKind]:
+    """Join the cluster, and leave it; yields the kind of campaign whose blocks run there.
+    UsageError if the cluster cannot be joined, or not run the experiment.
+    """
+    # Ray takes a second to import, and is not there without the extra.
+    from dballoc.hosts import ray_executor, run_on_hosts
+
+    run_on_hosts.refuse_unsuitable(experiment)
+    with ray_executor.connect(address, say) as executor:
+        yield run_on_hosts.make_kind(executor)

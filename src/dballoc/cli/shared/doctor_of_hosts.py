@@ -1,0 +1,65 @@
+"""``doctor --ray``: every host of a Ray cluster, and in what they differ."""
+
+import json
+from typing import Any
+
+import typer
+
+from dballoc.cli.extras import require_extra
+from dballoc.cli.shared.safe_output import clean, say
+from dballoc.errors import Failure
+
+
+def print_hosts(address: str, as_json: bool) -> None:
+    """Print what each host's doctor warns of, and what differs. typer.Exit with 1 if something is
+    missing on any; UsageError if the cluster cannot be joined, Failure if it has no host.
+    """
+    require_extra("hosts", "doctor --ray")
+    # Ray takes a second to import, and is not there without the extra.
+    from dballoc.hosts import compare_hosts, ray_executor
+
+    with ray_executor.connect(address, lambda text: None if as_json else say(text)) as executor:
+        hosts = executor.list_hosts()
+        if not hosts:
+            raise Failure(
+                f"--ray {address}: no node has the resource {ray_executor.SERVER} and this version "
+                "of dballoc; start nodes with --resources='{\"dballoc_server\": 1}'"
+            )
+        examined = executor.examine_hosts()
+    answers = {name: e for name, e in examined.items() if not isinstance(e, str)}
+    document: dict[str, Any] = clean(
+        {
+            "hosts": {
+                name: [f.model_dump() for f in answer.findings if f.state != "ok"]
+                for name, answer in answers.items()
+            },
+            "no answer": {name: e for name, e in examined.items() if isinstance(e, str)},
+            "differences": [
+                *compare_hosts.list_differences(hosts),
+                *compare_hosts.list_shared_kernels(hosts),
+                *compare_hosts.list_wrong_clocks({n: a.ahead for n, a in answers.items()}),
+            ],
+        }
+    )
+    if as_json:
+        print(json.dumps(document, indent=1))
+    else:
+        _print_document(document)
+    states = {f["state"] for findings in document["hosts"].values() for f in findings}
+    if document["no answer"] or "missing" in states:
+        raise typer.Exit(1)
+
+
+def _print_document(document: dict[str, Any]) -> None:
+    for name, findings in document["hosts"].items():
+        shown = [f for f in findings if f["state"] != "note"]
+        say(f"{name}: {'ok' if not shown else ''}".rstrip())
+        for f in shown:
+            say(
+                f"  {f['state']}: {f['name']}: {f['text']}"
+                + (f"; {f['remedy']}" if f["remedy"] else "")
+            )
+    for name, reason in document["no answer"].items():
+        say(f"{name}: no answer: {reason}")
+    for sentence in document["differences"] or ["the hosts are alike"]:
+        say(sentence)

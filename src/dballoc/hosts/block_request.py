@@ -1,0 +1,83 @@
+"""What a host is asked for: one attempt at one block, as JSON. It holds no password."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dballoc import readers
+from dballoc.campaign.trials.duet_trial import Slices
+
+# The most bytes of a request; the experiment is nearly all of it.
+LARGEST_REQUEST = 4 * readers.MIB
+
+# Columns of table variant that must be the same on all hosts: their rows are one row there.
+SAME_ON_ALL_HOSTS = ("allocator", "allocator_version", "server", "server_version", "engine", "thp")
+
+_Text = Annotated[str, Field(max_length=10_000)]
+_Count = Annotated[int, Field(ge=0, le=10**9)]
+_Seconds = Annotated[float, Field(ge=0, le=1e6)]
+
+
+class ChosenSlices(BaseModel):
+    """The slices of a duet's block, chosen by the driver; seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    seconds: _Seconds
+    pairs: _Count
+    discard: _Seconds
+
+    def make_slices(self) -> Slices:
+        """Return them as the duet takes them."""
+        return Slices(self.seconds, self.pairs, self.discard)
+
+
+class BlockRequest(BaseModel):
+    """One attempt at one block. ``dballoc``: the version that asks; ``experiment``: TOML;
+    ``variants``: those columns of each variant that must be the same on the host;
+    ``earlier_probes``: seconds of the fixed probe in the blocks that ran there before;
+    ``lease``: seconds after the last word of the driver in which the host ends everything.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    dballoc: _Text
+    experiment: str
+    design: Literal["solo", "duet"]
+    block: Annotated[int, Field(ge=1, le=10**9)]
+    attempt: _Count
+    slices: ChosenSlices | None = None
+    variants: dict[_Text, dict[_Text, _Text | None]]
+    earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []
+    lease: Annotated[float, Field(gt=0, le=3600)]
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Parse a request. Unfit if it is none."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise readers.Unfit(
+                f"not a block's request: {readers.first_complaint(error)}"
+            ) from None
+
+
+def select_common_columns(row: dict[str, Any]) -> dict[str, str | None]:
+    """Return the columns of a variant's row that must be the same on all hosts."""
+    return {name: row[name] for name in SAME_ON_ALL_HOSTS}
+
+
+def find_difference(
+    asked_rows: dict[str, dict[str, str | None]], rows: dict[str, dict[str, str | None]]
+) -> str | None:
+    """Return in words the first difference between the driver's variants and a host's; None if
+    there is none. Pure.
+    """
+    for name, columns in asked_rows.items():
+        for column, value in columns.items():
+            if (here_too := rows.get(name, {}).get(column)) != value:
+                return (
+                    f"variant {name}: {column.replace('_', ' ')} {here_too or 'none'}, on the "
+                    f"driver {value or 'none'}"
+                )
+    return None

@@ -1,0 +1,206 @@
+"""Run one block on this host, as a process of its own: ``python -m dballoc.hosts.node_block FD``.
+
+The request is read from the descriptor ``FD``; standard input is the lease (a byte at least every
+few seconds, see :mod:`dballoc.host.guardian.guardian`); messages go to standard output
+(:mod:`dballoc.hosts.block_messages`). Nothing of Ray is in this process, so servers and the
+guardian are what they are in a local campaign.
+"""
+
+import base64
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import dballoc
+from dballoc import readers
+from dballoc.campaign.duet_blocks import DuetBlocks
+from dballoc.campaign.noise_samples import BlockNoiseMeter
+from dballoc.campaign.observer import Observer
+from dballoc.campaign.preparation import data_templates
+from dballoc.campaign.preparation.prepare import PreparedCampaign, prepare_campaign
+from dballoc.campaign.results_directory import TRIALS
+from dballoc.campaign.session import Session, run_in_session
+from dballoc.campaign.solo_blocks import SoloBlocks
+from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.host.guardian.guardian_client import Lease
+from dballoc.host.unprivileged.ownership import remove_directory
+from dballoc.hosts.block_messages import (
+    FILE_PIECE,
+    MOST_FILE_BYTES,
+    BlockFinished,
+    FilePiece,
+    Message,
+    Notice,
+    Refused,
+    TrialFinished,
+    TrialStarted,
+    encode_message,
+    make_record_rows,
+)
+from dballoc.hosts.block_request import (
+    LARGEST_REQUEST,
+    BlockRequest,
+    find_difference,
+    select_common_columns,
+)
+from dballoc.store.results import TrialRecord
+
+_LEASE = 0
+
+
+class MessageStream:
+    """Where the messages go."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def send(self, message: Message) -> None:
+        """Send one message. BrokenPipeError when nobody reads any more."""
+        self._file.write(encode_message(message))
+        self._file.flush()
+
+
+class _SentTrials:
+    """Where finished trials go here: they are sent to the driver, which stores them.
+    ``trials``: the directory with a directory of raw files for each trial.
+    """
+
+    def __init__(self, stream: MessageStream, trials: Path) -> None:
+        self._stream = stream
+        self._trials = trials
+
+    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
+        """Send a solo trial with its files."""
+        self._send(slot, [record])
+
+    def add_duet(
+        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
+    ) -> None:
+        """Send both trials of a duet with their files."""
+        self._send(pairing, records)
+
+    def _send(self, place: Slot | Pairing, records: Sequence[TrialRecord]) -> None:
+        send_files(self._stream, self._trials / place.label, place.position)
+        rows = [make_record_rows(record) for record in records]
+        self._stream.send(TrialFinished(position=place.position, records=rows))
+        remove_directory(self._trials / place.label)
+
+
+class _SentNotices(Observer):
+    """Sends notices; who watches a block from afar sees its trials, not its seconds."""
+
+    def __init__(self, stream: MessageStream) -> None:
+        self._stream = stream
+
+    def notice(self, text: str) -> None:
+        self._stream.send(Notice(text=text))
+
+
+def send_files(stream: MessageStream, directory: Path, position: int) -> None:
+    """Send the regular files below ``directory``, up to the most bytes of a trial; a notice says
+    which were left out. No link is followed.
+    """
+    room = MOST_FILE_BYTES
+    for parent, _, names in os.walk(directory):
+        for name in sorted(names):
+            path = Path(parent) / name
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                relative = str(path.relative_to(directory))
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                if status.st_size > room:
+                    stream.send(Notice(text=f"{relative}: too large to be sent to the driver"))
+                    continue
+                room -= status.st_size
+                while piece := file.read(FILE_PIECE):
+                    data = base64.b64encode(piece).decode()
+                    stream.send(FilePiece(position=position, name=relative, data=data))
+
+
+def run_block(request: BlockRequest, stream: MessageStream) -> None:
+    """Run the block that is asked for. UsageError or Failure if this host cannot."""
+    if request.dballoc != dballoc.__version__:
+        raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
+    table = experiment_file.parse_table(request.experiment, "the experiment")
+    setting = prepare_campaign(experiment_file.build_experiment(table, "the experiment"))
+    rows = {
+        name: select_common_columns(variant.make_row())
+        for name, variant in setting.variants.items()
+    }
+    if difference := find_difference(request.variants, rows):
+        raise UsageError(f"{difference}; hosts of a campaign must have the same")
+    # Another number: standard input of the guardian is something else.
+    lease = os.dup(_LEASE)
+    out = Path(tempfile.mkdtemp(prefix="dballoc-block-"))
+    try:
+        run_in_session(
+            setting,
+            out,
+            _SentNotices(stream),
+            lambda session: _run_trials(session, request, stream),
+            lease=Lease(lease, request.lease),
+        )
+    finally:
+        remove_directory(out)
+
+
+def _run_trials(
+    session: Session[PreparedCampaign], request: BlockRequest, stream: MessageStream
+) -> None:
+    """Make the data, run the block's trials, and send its row."""
+    out, setting = session.directory.path, session.setting
+    session.custody.scratch(out)
+    templates = data_templates.prepare_data_templates(
+        setting, session.custody, session.observer, out / "template.log"
+    )
+    sent = _SentTrials(stream, out / TRIALS)
+    blocks: SoloBlocks | DuetBlocks
+    if request.design == "solo":
+        blocks = SoloBlocks(session, sent, templates, 0.0)
+    else:
+        if not setting.duet or not request.slices:
+            raise UsageError(f"no duet on this host: {setting.no_duet or 'no slices are chosen'}")
+        blocks = DuetBlocks(session, sent, templates, 0.0)
+        blocks.use_slices(request.slices.make_slices())
+    meter = BlockNoiseMeter()
+    for trial in blocks.list_trials(request.block, request.attempt):
+        stream.send(TrialStarted(position=trial.position))
+        meter.cpu_seconds += blocks.run_trial(trial)  # type: ignore[arg-type]
+    row = meter.make_row(setting.experiment.noise, request.earlier_probes)
+    stream.send(BlockFinished(row=dict(row)))
+
+
+def main() -> int:
+    """Read the request, run the block, and send how it ended. Returns the exit status."""
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        text = file.read(LARGEST_REQUEST + 1)
+    # What libraries and programs print must not come between the messages.
+    stream = MessageStream(os.fdopen(os.dup(1), "wb"))
+    os.dup2(2, 1)
+    try:
+        if len(text) > LARGEST_REQUEST:
+            raise readers.Unfit("the request is too large")
+        run_block(BlockRequest.parse(text), stream)
+    except (UsageError, Failure, readers.Unfit) as error:
+        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
+            stream.send(Refused(text=str(error)))
+        return 1
+    except Interrupted:
+        return 130
+    except BrokenPipeError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

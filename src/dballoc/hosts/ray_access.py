@@ -1,0 +1,58 @@
+"""Who may join a Ray cluster: whoever has the token, or on the loopback alone, everybody."""
+
+import ipaddress
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from dballoc.errors import UsageError
+
+MODE, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+
+
+def check_access(address: str, environment: Mapping[str, str]) -> None:
+    """Raise UsageError unless Ray is reached on the loopback, or with a token that nobody else can
+    read. ``address``: ``HOST:PORT``, as --ray has it.
+    """
+    host = find_host(address)
+    if environment.get(MODE) != "token" or not environment.get(TOKEN_PATH):
+        if is_loopback(host):
+            return
+        raise UsageError(
+            f"--ray {address}: Ray lets everybody in who reaches its ports; set {MODE}=token and "
+            f"{TOKEN_PATH}=FILE here and on every node (docs/how-to/many-hosts.md)"
+        )
+    path = Path(environment[TOKEN_PATH])
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UsageError(f"{TOKEN_PATH}: {path}: {error.strerror}") from None
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        raise UsageError(f"{TOKEN_PATH}: {path}: not a file with a token in it")
+    if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+        raise UsageError(
+            f"{TOKEN_PATH}: {path}: others can read it, and who has the token can run code on "
+            f"every host; chmod 600 {path}"
+        )
+
+
+def find_host(address: str) -> str:
+    """Return the host of ``HOST:PORT``. UsageError if it is not such an address."""
+    host, colon, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UsageError(f"--ray {address}: not an address; give HOST:PORT of Ray's head node")
+    return host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine's loopback by its own word; a name other than localhost is
+    not.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

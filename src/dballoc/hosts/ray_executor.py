@@ -1,0 +1,305 @@
+"""Blocks on the nodes of a Ray cluster. A host is a node with the resource ``dballoc_server``. Ray
+repeats nothing: what becomes of a lost block is the campaign's decision.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import ray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+import dballoc
+from dballoc import readers
+from dballoc.errors import Failure, UsageError
+from dballoc.hosts import ray_access, ray_node
+from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.executor import Event, HostLost, Line
+from dballoc.hosts.place_blocks import Host
+from dballoc.hosts.run_on_hosts import LEASE
+from dballoc.store import campaign_facts
+
+SERVER = "dballoc_server"
+# Seconds: between renewals of a lease; without an answer to one, after which a host is lost, which
+# is later than the host itself has given up; for a host to say what it is.
+_RENEW_EVERY = 5.0
+_SILENCE = LEASE + 15.0
+_DESCRIBE = 60.0
+_EXAMINE = 180.0
+_LONGEST_DESCRIPTION = readers.MIB
+
+
+class HostDescription(BaseModel):
+    """What a host says of itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    dballoc: str = Field(max_length=100)
+    kernel: str = Field(max_length=100)
+    environment: dict[str, Any]
+
+
+class HostFinding(BaseModel):
+    """A finding of a host's doctor."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str = Field(max_length=1000)
+    state: Literal["ok", "note", "warn", "missing"]
+    text: str = Field(max_length=10_000)
+    remedy: str = Field(max_length=10_000)
+
+
+class HostExamination(BaseModel):
+    """What a host's doctor says; ``ahead``: seconds by which its clock is ahead of ours."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    findings: list[HostFinding] = Field(max_length=1000)
+    time: float
+    ahead: float
+
+
+@dataclass(kw_only=True)
+class _Task:
+    """A block on a node: its actor, its stream of lines, and the renewals that are not answered."""
+
+    node: str
+    actor: Any
+    lines: Any
+    renewed: float
+    answered: float
+    renewals: list[Any] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
+    """Join a cluster, and leave it. UsageError if it cannot be reached, or may not be used."""
+    ray_access.check_access(address, os.environ)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        ray.init(
+            address=address,
+            namespace="dballoc",
+            log_to_driver=False,
+            configure_logging=False,
+            **_name_own_address(address),
+        )
+    except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise UsageError(
+            f"--ray {address}: cannot join: {readers.reason(error)}; is Ray's head there, with the "
+            "same version and token?"
+        ) from None
+    try:
+        yield RayExecutor(notice)
+    finally:
+        ray.shutdown()
+
+
+class RayExecutor:
+    """Runs blocks on the cluster that this process has joined. ``notice``: told what the user
+    should know of a host.
+    """
+
+    def __init__(self, notice: Any) -> None:
+        self._notice = notice
+        self._tasks: dict[str, _Task] = {}
+        self._nodes: dict[str, str] = {}
+        self._described: dict[str, HostDescription | None] = {}
+        self._actor: Any = ray.remote(ray_node.BlockProcess)
+
+    def list_hosts(self) -> list[Host]:
+        """Return the nodes that are alive, have the resource, and have this version of dballoc."""
+        alive = [
+            node
+            for node in _list_nodes()
+            if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
+        ]
+        self._describe([str(node["NodeID"]) for node in alive])
+        hosts = []
+        for node in alive:
+            if description := self._described.get(str(node["NodeID"])):
+                # Both: several nodes may have one name, and a name must not change when one comes.
+                name = f"{description.environment.get('host')} ({node['NodeManagerAddress']})"
+                self._nodes[name] = str(node["NodeID"])
+                hosts.append(
+                    Host(
+                        name=name,
+                        kernel=description.kernel,
+                        environment=json.dumps(description.environment),
+                    )
+                )
+        return hosts
+
+    def _describe(self, nodes: list[str]) -> None:
+        """Ask nodes that were not asked yet what they are."""
+        describe = ray.remote(ray_node.describe_host)
+        answers = {
+            node: describe.options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            ).remote()
+            for node in nodes
+            if node not in self._described
+        }
+        for node, answer in answers.items():
+            try:
+                text = ray.get(answer, timeout=_DESCRIBE)
+                description = HostDescription.model_validate(readers.document(text))
+                # As the results database has it, which must stay readable.
+                campaign_facts.check_environment(
+                    json.dumps(description.environment), "its environment"
+                )
+                if description.dballoc != dballoc.__version__:
+                    raise readers.Unfit(
+                        f"it has dballoc {description.dballoc}, the driver {dballoc.__version__}"
+                    )
+            except (RayError, readers.Unfit, ValidationError, TypeError) as error:
+                self._described[node] = None
+                self._notice(f"a node of Ray cannot be used: {readers.reason(error)}")
+            else:
+                self._described[node] = description
+
+    def examine_hosts(self) -> dict[str, HostExamination | str]:
+        """Ask the hosts of :meth:`list_hosts` for their doctor; by name, or why one is silent."""
+        examine = ray.remote(ray_node.examine_host)
+        answers = {
+            name: examine.options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            ).remote()
+            for name, node in self._nodes.items()
+        }
+        examined: dict[str, HostExamination | str] = {}
+        for name, answer in answers.items():
+            try:
+                document = readers.document(ray.get(answer, timeout=_EXAMINE))
+                examined[name] = HostExamination.model_validate(
+                    document | {"ahead": document["time"] - time.time()}
+                )
+            except (RayError, readers.Unfit, ValidationError, TypeError, KeyError) as error:
+                examined[name] = readers.reason(error)
+        return examined
+
+    def start_block(self, host: Host, request: BlockRequest) -> None:
+        """Start the block's process on a node."""
+        node = self._nodes[host.name]
+        actor = self._actor.options(
+            num_cpus=0,
+            resources={SERVER: 1},
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=2,
+        ).remote()
+        lines = actor.run_block.options(num_returns="streaming").remote(
+            request.model_dump_json().encode()
+        )
+        now = time.monotonic()
+        self._tasks[host.name] = _Task(
+            node=node, actor=actor, lines=lines, renewed=now, answered=now
+        )
+
+    def poll(self, seconds: float) -> list[Event]:
+        """Return lines and losses; at most one line a host, so that none waits behind another."""
+        self._renew_leases()
+        if not self._tasks:
+            time.sleep(seconds)
+            return []
+        streams = {id(task.lines): host for host, task in self._tasks.items()}
+        ready, _ = ray.wait(
+            [task.lines for task in self._tasks.values()],
+            num_returns=1,
+            timeout=seconds,
+            fetch_local=False,
+        )
+        events: list[Event] = [self._read(streams[id(stream)]) for stream in ready]
+        now = time.monotonic()
+        events += [
+            HostLost(
+                host=host,
+                reason=f"no answer for {now - task.answered:.0f} s",
+                is_alive=False,
+            )
+            for host, task in self._tasks.items()
+            if now - task.answered > _SILENCE
+        ]
+        return events
+
+    def _read(self, host: str) -> Event:
+        try:
+            line = ray.get(next(self._tasks[host].lines), timeout=_SILENCE)
+        except StopIteration:
+            return HostLost(host=host, reason="its process went without a word", is_alive=True)
+        except RayError as error:
+            reason = f"{type(error).__name__}: {readers.reason(error)}"[:300]
+            return HostLost(host=host, reason=reason, is_alive=self._is_node_alive(host))
+        if not isinstance(line, bytes):
+            return HostLost(host=host, reason="its answer is no text", is_alive=True)
+        return Line(host=host, line=line)
+
+    def _is_node_alive(self, host: str) -> bool:
+        node = self._tasks[host].node
+        return any(n["Alive"] for n in _list_nodes() if n["NodeID"] == node)
+
+    def _renew_leases(self) -> None:
+        now = time.monotonic()
+        for task in self._tasks.values():
+            if task.renewals:
+                ready, task.renewals = ray.wait(
+                    task.renewals, num_returns=len(task.renewals), timeout=0
+                )
+                if ready:
+                    task.answered = now
+            if now - task.renewed >= _RENEW_EVERY and len(task.renewals) < 20:
+                task.renewed = now
+                task.renewals.append(task.actor.renew.remote())
+
+    def end_block(self, host: str) -> None:
+        """Kill the block's actor: with it the lease ends, and the guardian ends the rest."""
+        task = self._tasks.pop(host, None)
+        if task is not None:
+            with contextlib.suppress(RayError):
+                ray.kill(task.actor, no_restart=True)
+
+    def close(self) -> None:
+        """Let go of all blocks."""
+        for host in list(self._tasks):
+            self.end_block(host)
+
+
+def _list_nodes() -> list[dict[str, Any]]:
+    """Return what Ray knows of every node. Failure if its head does not answer."""
+    try:
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    except (RayError, RuntimeError, OSError) as error:
+        raise Failure(
+            f"--ray: Ray's head does not answer: {readers.reason(error)}; finished trials are "
+            "kept; start Ray again, and run the same command to resume"
+        ) from None
+    return nodes
+
+
+def _name_own_address(address: str) -> dict[str, Any]:
+    """Return the argument that tells Ray this node's address: the one from which the head is
+    reached. Ray guesses by a route to the internet, which closed networks have not. Empty on the
+    loopback, which Ray names otherwise.
+    """
+    host, port = ray_access.find_host(address), int(address.rpartition(":")[2])
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # sends nothing
+            own_address = str(probe.getsockname()[0])
+    except OSError:
+        return {}
+    return {} if ray_access.is_loopback(own_address) else {"_node_ip_address": own_address}

@@ -1,0 +1,132 @@
+"""What Ray runs on a host: it starts the block's own process, hands on what that says, and keeps
+its lease alive as long as the driver is heard. It decides nothing, and imports little.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+# Bytes: as dballoc.hosts.block_messages has it, whose import takes a second.
+_LONGEST_LINE = 64 * 2**20
+_LOG_TAIL = 4000
+# Seconds.
+_EXAMINE = 120.0
+_PATIENCE = 60.0
+_SERVER_OOM_SCORE = "0"
+
+
+class BlockProcess:
+    """One block's process (:mod:`dballoc.hosts.node_block`) and the writing end of its lease."""
+
+    def __init__(self) -> None:
+        self._lease_reader, self._lease = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._lease, False)
+
+    def renew(self) -> None:
+        """Let the host go on for another while."""
+        try:
+            os.write(self._lease, b".")
+        except (BlockingIOError, BrokenPipeError):
+            pass  # nobody has read yet, and it is far from running out; or all has ended
+
+    def run_block(self, request: bytes) -> Iterator[bytes]:
+        """Run a block; yields the lines that its process says, and at the end one of our own if it
+        ended without a last word.
+        """
+        with tempfile.TemporaryFile() as log:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dballoc.hosts.node_block", str(reader)],
+                stdin=self._lease_reader,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=[reader],
+                env=make_environment(dict(os.environ)),
+                start_new_session=True,
+            )
+            os.close(reader)
+            os.close(self._lease_reader)
+            _reset_oom_score(process.pid)
+            threading.Thread(target=_write_request, args=(writer, request), daemon=True).start()
+            assert process.stdout
+            try:
+                yield from _read_lines(process.stdout)
+            finally:
+                process.stdout.close()
+            # The lease stays open: a renewal may be under way, and its number must stay its own.
+            try:
+                status = process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                status = process.wait()
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL))
+            yield _make_ended(status, log.read(_LOG_TAIL))
+
+
+def make_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a block's process: the host's, without Ray's own settings, the path
+    of its token among them. Pure.
+    """
+    return {name: value for name, value in environment.items() if not name.startswith("RAY_")}
+
+
+def _write_request(descriptor: int, request: bytes) -> None:
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(request)
+    except BrokenPipeError:
+        pass  # the process has ended; its end is reported
+
+
+def _read_lines(file: IO[bytes]) -> Iterator[bytes]:
+    while line := file.readline(_LONGEST_LINE + 1):
+        yield line
+
+
+def _reset_oom_score(pid: int) -> None:
+    """Undo that Ray makes its workers the kernel's first victims: the servers would inherit it."""
+    try:
+        Path(f"/proc/{pid}/oom_score_adj").write_text(_SERVER_OOM_SCORE)
+    except OSError:
+        pass  # not permitted: then it stays as Ray has it
+
+
+def _make_ended(status: int, log: bytes) -> bytes:
+    text = log.decode("utf-8", errors="replace")
+    return json.dumps({"kind": "ended", "status": status, "log": text}).encode() + b"\n"
+
+
+def describe_host() -> bytes:
+    """Return what a host is, as JSON: dballoc's version, its kernel's boot ID, the environment."""
+    # Here, because an actor that runs a block needs none of it.
+    import dballoc
+    from dballoc.host.machine_description import describe_machine
+
+    return json.dumps(
+        {
+            "dballoc": dballoc.__version__,
+            "kernel": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            "environment": describe_machine(),
+        }
+    ).encode()
+
+
+def examine_host() -> bytes:
+    """Return what ``dballoc doctor`` says of a host, and the time there, as JSON."""
+    doctor = subprocess.run(
+        [sys.executable, "-m", "dballoc", "doctor", "--json"],
+        env=make_environment(dict(os.environ)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_EXAMINE,
+        check=False,
+    )
+    findings = json.loads(doctor.stdout) if doctor.stdout else []
+    return json.dumps({"findings": findings, "time": time.time()}).encode()

@@ -1,0 +1,389 @@
+"""The driver's side of a campaign on several hosts: its blocks go out, their trials come back into
+the one store as they end, and looks are judged here.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import dballoc
+from dballoc import readers
+from dballoc.campaign.duet_blocks import DuetBlocks
+from dballoc.campaign.duration_estimate import (
+    USUAL,
+    DurationEstimate,
+    choose_discard,
+    estimate_duration,
+    needs_pilot,
+    plan_duet,
+)
+from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.recorded_facts import make_block_facts
+from dballoc.campaign.run_blocks import CampaignKind, CampaignRun, DesignBlocks, interleave_blocks
+from dballoc.campaign.session import Session
+from dballoc.campaign.solo_blocks import SoloBlocks
+from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.hosts import place_blocks
+from dballoc.hosts.block_messages import (
+    BlockFinished,
+    Ended,
+    FilePiece,
+    Notice,
+    Refused,
+    TrialFinished,
+    TrialStarted,
+    parse_message,
+)
+from dballoc.hosts.block_request import BlockRequest, ChosenSlices, select_common_columns
+from dballoc.hosts.executor import Event, Executor, HostLost, Line
+from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad
+from dballoc.hosts.store_answers import (
+    AnswerStore,
+    BlockUnderWay,
+    make_placement_row,
+    read_columns,
+)
+from dballoc.store.results import Results
+
+# Seconds after the driver's last word in which a host ends what runs there, and how long its
+# guardian may take for that: then a kernel that was lost is free for others.
+LEASE = 30.0
+_ENDING = 15.0
+# Seconds between two looks at what has come, and at which hosts there are.
+_POLL = 1.0
+_HOSTS_EVERY = 10.0
+# Blocks in succession that a host may lose while it lives itself.
+_MOST_FAILURES = 3
+# Seconds without any host after which the driver gives up; what is finished is kept.
+_PATIENCE = 120.0
+
+
+def refuse_unsuitable(experiment: Experiment) -> None:
+    """Raise UsageError for an experiment that cannot be run on other hosts."""
+    reasons = {
+        "own workloads": bool(experiment.workload),
+        "own data": experiment.data.own,
+        "a recording": experiment.record is not None,
+    }
+    for words, is_there in reasons.items():
+        if is_there:
+            raise UsageError(f"--ray: {words} cannot be sent to other hosts; leave it out")
+
+
+def make_kind(executor: Executor, clock: Callable[[], float] = time.monotonic) -> CampaignKind:
+    """Return the kind of campaign whose blocks an executor runs. ``clock``: that of the hosts."""
+    return CampaignKind(
+        name=None,
+        estimate=estimate_duration,
+        make_facts=make_block_facts,
+        prepare_blocks=_prepare_blocks,
+        run_blocks=lambda campaign, planned: DriverLoop(campaign, planned, executor, clock).run(),
+        runs_here=False,
+    )
+
+
+def _prepare_blocks(
+    session: Session[PreparedCampaign],
+    results: Results,
+    estimate: DurationEstimate,
+    designs: Sequence[str],
+) -> dict[str, DesignBlocks]:
+    """Return the blocks of each design, which know their trials; they run elsewhere, and so there
+    are no data here.
+    """
+    blocks: dict[str, DesignBlocks] = {}
+    if "solo" in designs:
+        blocks["solo"] = SoloBlocks(session, results, {}, estimate.block_seconds["solo"])
+    if "duet" in designs:
+        duet = DuetBlocks(session, results, {}, estimate.block_seconds["duet"])
+        duet.use_slices(choose_slices(session.setting))
+        blocks["duet"] = duet
+    return blocks
+
+
+def choose_slices(setting: PreparedCampaign) -> Slices:
+    """Return the slices of a duet on several hosts: those of the experiment; else those that the
+    usual scatter of slices asks for, because a pilot would be one host's. Pure.
+    """
+    duet = setting.experiment.duet
+    if not needs_pilot(setting):
+        assert duet.slice and duet.pairs
+        return Slices(duet.slice, duet.pairs, choose_discard(setting, 0.0))
+    plan = plan_duet(setting, USUAL)
+    return Slices(plan.slice, plan.pairs, plan.discard)
+
+
+class DriverLoop:
+    """Gives out blocks and takes answers until all is done. ``clock``: as time.monotonic."""
+
+    def __init__(
+        self,
+        campaign: CampaignRun,
+        planned: dict[str, int],
+        executor: Executor,
+        clock: Callable[[], float],
+    ) -> None:
+        self._campaign = campaign
+        self._planned = planned
+        self._executor = executor
+        self._clock = clock
+        self._results = campaign.results
+        self._observer = campaign.observer
+        self._order = interleave_blocks(planned)
+        self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
+        self._columns = read_columns(self._results)
+        self._load = HostLoad()
+        self._running: dict[str, BlockUnderWay] = {}
+        # Blocks that are not repeated, whether the budget or the number of repeats forbids it.
+        self._kept: dict[str, set[int]] = {design: set() for design in planned}
+        self._hosts: list[Host] = []
+        self._hosts_read = -_HOSTS_EVERY
+        self._host_seen = clock()
+        self._failures: Counter[str] = Counter()
+        self._looks = {
+            design: sorted(procedure.spending)
+            for design, procedure in campaign.declare_procedures().items()
+        }
+
+    def run(self) -> None:
+        """Run all blocks. Interrupted when the user asks; Failure when no host is left."""
+        stop = self._campaign.session.stop
+        stop.in_trial = True
+        self._read_hosts()
+        # The budget is time on the clock, and hosts spent it together.
+        spent = self._results.spent() / self._campaign.hosts_at_once
+        self._campaign.began = time.monotonic() - spent
+        try:
+            while True:
+                self._give_out_blocks()
+                if not self._running and self._choose_block() is None:
+                    return
+                for event in self._executor.poll(_POLL):
+                    self._take(event)
+                if stop.requested:
+                    raise Interrupted
+        finally:
+            stop.in_trial = False
+            self._executor.close()
+
+    # -- giving out -------------------------------------------------------------------------------
+
+    def _give_out_blocks(self) -> None:
+        self._read_hosts()
+        while block := self._choose_block():
+            now = self._clock()
+            busy = {under_way.host.kernel for under_way in self._running.values()}
+            host = place_blocks.choose_host(self._hosts, busy, self._load, block, now)
+            if host is None:
+                self._check_patience(now)
+                return
+            if not self._has_budget(*block):
+                self._campaign.endings[block[0]] = "budget"
+                continue
+            self._start(host, *block)
+
+    def _read_hosts(self) -> None:
+        """Ask from time to time which hosts there are; a new one gets blocks too."""
+        now = self._clock()
+        if now - self._hosts_read < _HOSTS_EVERY:
+            return
+        self._hosts_read = now
+        self._hosts = self._executor.list_hosts()
+        usable = [host for host in self._hosts if host.name not in self._load.refused]
+        kernels = len({host.kernel for host in usable})
+        self._campaign.hosts_at_once = max(1, kernels)
+
+    def _choose_block(self) -> tuple[str, int] | None:
+        complete = {design: self._list_complete(design) for design in self._campaign.designs}
+        limits = {
+            design: place_blocks.find_limit(
+                place_blocks.count_complete_prefix(complete[design]),
+                self._looks[design],
+                self._planned[design],
+            )
+            for design in self._campaign.designs
+            if self._campaign.is_open(design)
+        }
+        running = {(b.key.design, b.key.number) for b in self._running.values()}
+        return place_blocks.choose_block(self._order, limits, complete, running)
+
+    def _list_complete(self, design: str) -> set[int]:
+        return self._campaign.history.list_complete_blocks(design) | self._kept[design]
+
+    def _check_patience(self, now: float) -> None:
+        """Raise Failure when nothing runs and no host has been usable for too long."""
+        usable = [host for host in self._hosts if host.name not in self._load.refused]
+        if self._running or usable:
+            self._host_seen = now
+        elif self._load.refused or now - self._host_seen > _PATIENCE:
+            reasons = "; ".join(f"{name}: {why}" for name, why in self._load.refused.items())
+            raise Failure(
+                f"no host is left that can run a block ({reasons or 'none answers'}); finished "
+                "trials are kept; run the same command to resume"
+            )
+
+    def _has_budget(self, design: str, number: int) -> bool:
+        seconds = self._campaign.estimate_block_seconds(design)
+        return number == 1 or seconds <= self._campaign.find_budget_left()
+
+    def _start(self, host: Host, design: str, number: int) -> None:
+        campaign = self._campaign
+        attempt = campaign.history.choose_attempt(design, number, campaign.list_cut(design, number))
+        assert attempt is not None
+        # An attempt that was lost before its first trial has no trial in the store.
+        placed = self._results.list_placed_attempts(design, number)
+        attempt = max([attempt, *(number_placed + 1 for number_placed in placed)])
+        key = BlockKey(design=design, number=number, attempt=attempt)
+        trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
+        self._results.add_host(
+            {"host": host.name, "kernel": host.kernel, "environment": host.environment}
+        )
+        self._results.add_placement(make_placement_row(key, host))
+        self._running[host.name] = BlockUnderWay(host=host, key=key, trials=trials)
+        self._load.blocks[host.name] = self._load.blocks.get(host.name, 0) + 1
+        seconds_left = campaign.estimate_seconds_left(self._planned)
+        self._observer.block_started(design, number, attempt, self._planned[design], seconds_left)
+        self._executor.start_block(host, self._make_request(key, host))
+
+    def _make_request(self, key: BlockKey, host: Host) -> BlockRequest:
+        setting = self._campaign.setting
+        slices = None
+        if key.design == "duet":
+            chosen = choose_slices(setting)
+            slices = ChosenSlices(
+                seconds=chosen.seconds, pairs=chosen.pairs, discard=chosen.discard
+            )
+        return BlockRequest(
+            dballoc=dballoc.__version__,
+            experiment=experiment_file.format_experiment(setting.experiment),
+            design=key.design,  # type: ignore[arg-type]
+            block=key.number,
+            attempt=key.attempt,
+            slices=slices,
+            variants={
+                name: select_common_columns(variant.make_row())
+                for name, variant in setting.variants.items()
+            },
+            earlier_probes=self._results.probes_of_host(host.name),
+            lease=LEASE,
+        )
+
+    # -- taking answers ---------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        block = self._running.get(event.host)
+        if block is None:
+            return  # a last word of a block that was let go
+        match event:
+            case HostLost():
+                self._lose(block, event.reason, event.is_alive)
+            case Line():
+                try:
+                    self._take_line(block, event.line)
+                except readers.Unfit as error:
+                    reason = f"its answer cannot be used: {error}"
+                    self._load.refused[block.host.name] = reason
+                    self._lose(block, reason, is_alive=True)
+
+    def _take_line(self, block: BlockUnderWay, line: bytes) -> None:
+        message = parse_message(line, self._columns)
+        match message:
+            case Notice():
+                self._observer.notice(f"{block.host.name}: {readers.printable(message.text)}")
+            case TrialStarted():
+                trial = block.begin_trial(message.position)
+                if isinstance(trial, Slot):
+                    self._observer.trial_started(trial)
+                else:
+                    self._observer.duet_started(trial)
+            case FilePiece():
+                self._store.add_file(block, message)
+            case TrialFinished():
+                self._finish_trial(block, message)
+            case BlockFinished():
+                self._finish_block(block, message)
+            case Refused():
+                text = readers.printable(message.text)
+                self._load.refused[block.host.name] = text
+                self._observer.notice(f"{block.host.name} runs no more blocks: {text}")
+                self._let_go(block)
+            case Ended():
+                log = readers.printable(message.log[-500:])
+                reason = f"the block's process ended with status {message.status}: {log}"
+                self._lose(block, reason, is_alive=True)
+
+    def _finish_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
+        trial = block.check_position(message.position)
+        self._store.add_trial(block, message)
+        rows = [record["trial"][0] for record in message.records]
+        if isinstance(trial, Pairing):
+            faults = [str(row["fault_text"]) for row in rows if row.get("fault_text")]
+            self._observer.duet_finished(trial, faults, None)
+            return
+        levels = [s for s in message.records[0].get("steps", []) if s.get("kind") == "level"]
+        self._observer.trial_finished(
+            trial,
+            rows[0].get("fault_text"),  # type: ignore[arg-type]
+            rows[0].get("rss_peak"),  # type: ignore[arg-type]
+            levels[-1].get("tps") if levels else None,  # type: ignore[arg-type]
+        )
+
+    def _finish_block(self, block: BlockUnderWay, message: BlockFinished) -> None:
+        if block.finished != set(block.trials):
+            raise readers.Unfit("it ended a block before all its trials")
+        key, campaign = block.key, self._campaign
+        row = {
+            **message.row,
+            "design": key.design,
+            "block": key.number,
+            "attempt": key.attempt,
+        }
+        self._store.add_block(row)
+        campaign.history.add(row)
+        campaign.block_seconds[key.design].append(time.monotonic() - block.began)
+        self._let_go(block)
+        self._failures[block.host.name] = 0
+        again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
+        if not again:
+            self._kept[key.design].add(key.number)
+        self._observer.block_finished(key.design, key.number, row["disturbed"], again)  # type: ignore[arg-type]
+        if not again and campaign.is_open(key.design):
+            self._judge(key.design)
+
+    def _judge(self, design: str) -> None:
+        """End a design that is decided at the look that its complete blocks have reached."""
+        campaign = self._campaign
+        number = place_blocks.count_complete_prefix(self._list_complete(design))
+        attempted = len(campaign.history.list_attempted_blocks(design))
+        if attempted == 1:
+            number = 1  # whichever block it was: can a duet compare these servers at all?
+        if number == attempted and (number == 1 or number in self._looks[design]):
+            campaign.end_if_decided(design, number, self._planned[design])
+
+    def _lose(self, block: BlockUnderWay, reason: str, is_alive: bool) -> None:
+        """Store the trial under way as lost; the block is drawn again, elsewhere if it can be."""
+        key, name = block.key, block.host.name
+        trial = self._store.add_lost_trial(block, reason)
+        self._load.lost.setdefault(name, set()).add((key.design, key.number))
+        # What is out of reach ends by itself, and until then nothing else is measured beside it.
+        wait = _ENDING if is_alive else LEASE + _ENDING
+        self._failures[name] += is_alive
+        if self._failures[name] >= _MOST_FAILURES:
+            self._load.refused[name] = reason
+        self._load.free_at[block.host.kernel] = self._clock() + wait
+        if not is_alive:
+            self._hosts = [host for host in self._hosts if host.name != name]
+        during = f" in the trial of {trial.variant}" if trial else ""
+        self._observer.notice(
+            f"{name} was lost{during}: {reason}; {key.design} block {key.number} is drawn again"
+        )
+        self._let_go(block)
+
+    def _let_go(self, block: BlockUnderWay) -> None:
+        del self._running[block.host.name]
+        self._executor.end_block(block.host.name)

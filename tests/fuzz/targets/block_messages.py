@@ -1,0 +1,81 @@
+"""What a host of a campaign answers: a line, which names columns and files on the driver."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import example_results
+
+from dballoc import readers
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+from dballoc.hosts.block_messages import (
+    BlockFinished,
+    FilePiece,
+    TrialFinished,
+    encode_message,
+    make_record_rows,
+    parse_message,
+)
+from dballoc.hosts.store_answers import read_columns
+from dballoc.store.results import Results
+
+OF = ("dballoc.hosts.block_messages", "dballoc.readers", "dballoc.store.column_types")
+PRIVILEGED = False
+
+EXPERIMENT = Experiment.model_validate(
+    {
+        "name": "small",
+        "baseline": "glibc",
+        "workloads": ["oltp_read_only"],
+        "threads": [1],
+        "variant": [{"name": "glibc"}],
+    }
+)
+
+
+def _read_columns() -> dict[str, dict[str, str]]:
+    with tempfile.TemporaryDirectory() as home:
+        results = Results.create(Path(home), {}, [])
+        try:
+            return read_columns(results)
+        finally:
+            results.close()
+
+
+COLUMNS = _read_columns()
+
+
+def seeds() -> list[bytes]:
+    slot = schedule.order_block(EXPERIMENT, 1)[0]
+    rows = make_record_rows(example_results.record(EXPERIMENT, slot))
+    small = {"trial": rows["trial"], "steps": rows["steps"][:1], "marks": rows["marks"][:1]}
+    block = example_results.block_row(1)
+    del block["block"], block["attempt"]
+    return [
+        encode_message(TrialFinished(position=1, records=[small])),
+        encode_message(BlockFinished(row=block)),
+        encode_message(FilePiece(position=1, name="heap/a.txt", data="YWJj")),
+        *(
+            json.dumps(words).encode()
+            for words in (
+                {"kind": "notice", "text": "data"},
+                {"kind": "trial started", "position": 3},
+                {"kind": "refused", "text": "no"},
+                {"kind": "ended", "status": -9, "log": "x"},
+            )
+        ),
+    ]
+
+
+def fuzz(data: bytes) -> None:
+    try:
+        message = parse_message(data, COLUMNS)
+        if isinstance(message, FilePiece):
+            parts = message.name.split("/")
+            assert not any(part in ("", ".", "..") for part in parts)
+            message.decode()
+    except readers.Unfit as error:
+        assert "\n" not in str(error)
+        return
+    assert parse_message(encode_message(message), COLUMNS) == message

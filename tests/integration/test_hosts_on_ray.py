@@ -1,0 +1,143 @@
+"""A campaign on three real Ray nodes, each in a network namespace, of which one is lost."""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from harness import Cli, Experiment, rows, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load_demo() -> ModuleType:
+    """The demo's own functions make the namespaces and nodes."""
+    loader = importlib.machinery.SourceFileLoader("demo_hosts", str(ROOT / "tools" / "demo-hosts"))
+    spec = importlib.util.spec_from_loader("demo_hosts", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["demo_hosts"] = module
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def cluster(needs_root: None, run_cli: Cli) -> Iterator[Any]:
+    if not shutil.which("ip"):
+        pytest.skip("needs ip (iproute2) for network namespaces")
+    ray = ROOT / ".venv" / "bin"
+    if not (ray / "ray").exists():
+        pytest.skip("needs Ray: run make setup")
+    demo = load_demo()
+    before = dict(os.environ)
+    os.environ.update(run_cli.env)
+    try:
+        with demo.start_cluster(ray) as started:
+            yield started
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def start_bench(run_cli: Cli, cluster: Any, file: Path, out: Path) -> "subprocess.Popen[str]":
+    prefix = tuple(cluster.inside(0))
+    return run_cli.start(
+        "bench", file, "--ray", cluster.address, "--out", out,
+        env=cluster.environment, prefix=prefix,
+    )  # fmt: skip
+
+
+def find_node_under_load(cluster: Any) -> int | None:
+    """The number of a node, not the head, on which a server is under load."""
+    for number in (1, 2):
+        names = set()
+        for pid in cluster.list_pids(number):
+            try:
+                names.add(Path(f"/proc/{pid}/comm").read_text().strip())
+            except OSError:
+                continue
+        if "mariadbd" in names and "sysbench" in names:
+            return number
+    return None
+
+
+def check_campaign(out: Path, blocks: int, trials: int) -> None:
+    """Every block is there once, whole."""
+    stored = rows(
+        out,
+        "SELECT block, count(*) AS trials FROM trial JOIN block USING (design, block, attempt) "
+        "WHERE outcome = 'ok' GROUP BY block ORDER BY block",
+    )
+    assert stored == [{"block": n, "trials": trials} for n in range(1, blocks + 1)]
+
+
+@pytest.mark.parametrize("loss", ["killed", "cut off"])
+def test_a_node_is_lost(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, loss: str
+) -> None:
+    file = tiny_experiment(blocks=4, time={"level": "6s", "idle": "0s"})
+    process = start_bench(run_cli, cluster, file, out)
+    number = wait_until(lambda: process.poll() is not None or find_node_under_load(cluster), 240)
+    assert number is not True, run_cli.end(process).text
+    lost_at = time.monotonic()
+    if loss == "killed":
+        cluster.kill_node(number)
+    else:
+        cluster.set_link(number, "down")
+    # Its servers end, whatever it can reach: within a minute of losing contact.
+    address = cluster.node_address(number)
+    wait_until(
+        lambda: (
+            not any(
+                Path(f"/proc/{pid}/comm").exists()
+                and Path(f"/proc/{pid}/comm").read_text().strip() == "mariadbd"
+                for pid in cluster.list_pids(number)
+            )
+        ),
+        90,
+    )
+    assert time.monotonic() - lost_at < 60
+    done = run_cli.end(process, 400)
+    assert done.status == 0, done.text
+    check_campaign(out, 4, 3)
+    lost = rows(out, "SELECT fault, fault_text FROM trial WHERE outcome = 'fault'")
+    assert [row["fault"] for row in lost] == ["host lost"]
+    assert address in lost[0]["fault_text"]
+    assert re.search(r"was lost in the trial of \w+", done.text)
+
+
+def test_the_driver_is_killed_and_the_same_command_resumes(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+) -> None:
+    file = tiny_experiment(blocks=3, time={"idle": "0s"})
+    process = start_bench(run_cli, cluster, file, out)
+    wait_until(
+        lambda: (out / "results.sqlite").exists() and rows(out, "SELECT 1 FROM trial LIMIT 1"), 240
+    )
+    process.kill()
+    run_cli.end(process)
+    before = len(rows(out, "SELECT 1 FROM trial"))
+    done = run_cli.end(start_bench(run_cli, cluster, file, out), 400)
+    assert done.status == 0, done.text
+    check_campaign(out, 3, 3)
+    assert len(rows(out, "SELECT 1 FROM trial")) >= before
+    doctor = run_cli(
+        "doctor", "--ray", cluster.address, "--json",
+        env=cluster.environment, prefix=tuple(cluster.inside(0)),
+    )  # fmt: skip
+    document = json.loads(doctor.stdout)
+    assert len(document["hosts"]) == 3, doctor.text
+    assert not document["no answer"]
+    assert any("share a kernel" in sentence for sentence in document["differences"])

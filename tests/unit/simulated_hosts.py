@@ -1,0 +1,212 @@
+"""Hosts that exist in a clock of their own: the real driver over a fake executor. Times are virtual,
+losses are drawn, and every trial answers as a real host would, line by line.
+"""
+
+import heapq
+import json
+import random
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import example_results
+
+from dballoc.campaign import run_blocks
+from dballoc.campaign.duration_estimate import DurationEstimate
+from dballoc.campaign.observer import Observer
+from dballoc.campaign.run_blocks import CampaignKind, Ending
+from dballoc.experiment import experiment_file, schedule
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Slot
+from dballoc.hosts import run_on_hosts
+from dballoc.hosts.block_messages import (
+    BlockFinished,
+    TrialFinished,
+    TrialStarted,
+    encode_message,
+    make_record_rows,
+)
+from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.executor import Event, HostLost, Line
+from dballoc.hosts.place_blocks import Host
+from dballoc.store.results import TrialRecord
+
+TRIAL_SECONDS = 60.0
+ENVIRONMENT = {"host": "dbhost", "cpu": "a CPU", "cpus": 2, "memory": 2**34}
+
+MakeRecord = Callable[[Experiment, Slot, str], TrialRecord]
+
+
+class FakeVariant:
+    """A variant as if it were prepared."""
+
+    def __init__(self, name: str) -> None:
+        self._row = example_results.variant(name)
+
+    def make_row(self) -> dict[str, Any]:
+        return self._row
+
+
+class FakeUser:
+    name = "nobody"
+
+
+@dataclass(kw_only=True)
+class FakeSetting:
+    """A campaign as if it were prepared, without servers."""
+
+    experiment: Experiment
+    variants: Mapping[str, Any]
+    user: Any = field(default_factory=FakeUser)
+    duet: None = None
+    no_duet: None = None
+    thp: Mapping[str, str] = field(default_factory=dict)
+    thp_settings: list[str] = field(default_factory=list)
+    switches_thp: bool = False
+    put_back: tuple[()] = ()
+    margin: float | None = None
+    reuses_data: bool = False
+    copies_at_once: int = 1
+
+
+def make_example_record(experiment: Experiment, slot: Slot, host: str) -> TrialRecord:
+    return example_results.record(experiment, slot)
+
+
+@dataclass(kw_only=True)
+class SimulatedHosts:
+    """An executor. ``lose``: whether a host is lost in a trial, by its variant; ``record``: what a
+    trial measures; ``kernels``: how many kernels the hosts have, or one each;
+    ``disturbed``: why every block is.
+    """
+
+    names: list[str]
+    seed: int = 1
+    lose: Callable[[random.Random, str], bool] = lambda draw, variant: False
+    record: MakeRecord = make_example_record
+    kernels: int | None = None
+    disturbed: str | None = None
+    now: float = 0.0
+    alive: set[str] = field(default_factory=set)
+    started: list[tuple[str, str, int, int]] = field(default_factory=list)
+    most_at_once: int = 0
+    closed: bool = False
+    events: list[tuple[float, int, Event]] = field(default_factory=list)
+    running: set[str] = field(default_factory=set)
+    busy: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.alive = set(self.names)
+        self.draw = random.Random(self.seed)
+        self.count = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def list_hosts(self) -> list[Host]:
+        kernels = self.kernels or len(self.names)
+        return [
+            Host(
+                name=name,
+                kernel=f"kernel {number % kernels}",
+                environment=json.dumps(ENVIRONMENT | {"host": name}),
+            )
+            for number, name in enumerate(self.names)
+            if name in self.alive
+        ]
+
+    def start_block(self, host: Host, request: BlockRequest) -> None:
+        assert host.name in self.alive
+        assert host.name not in self.running
+        self.running.add(host.name)
+        self.most_at_once = max(self.most_at_once, len(self.running))
+        self.started.append((host.name, request.design, request.block, request.attempt))
+        parsed = BlockRequest.parse(request.model_dump_json().encode())
+        experiment = experiment_file.build_experiment(
+            experiment_file.parse_table(parsed.experiment, "asked"), "asked"
+        )
+        at = self.now
+        for slot in schedule.order_block(experiment, request.block, request.attempt):
+            self._answer(at, host.name, encode_message(TrialStarted(position=slot.position)))
+            if self.lose(self.draw, slot.variant):
+                lost = HostLost(host=host.name, reason="it is on fire", is_alive=False)
+                self._push(at + self.draw.uniform(0, TRIAL_SECONDS), lost)
+                return
+            at += self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS
+            self.busy += TRIAL_SECONDS
+            rows = make_record_rows(self.record(experiment, slot, host.name))
+            message = TrialFinished(position=slot.position, records=[rows])
+            self._answer(at, host.name, encode_message(message))
+        row = example_results.block_row(request.block) | {"disturbed": self.disturbed}
+        del row["block"], row["attempt"]
+        self._answer(at, host.name, encode_message(BlockFinished(row=row)))
+
+    def _answer(self, at: float, host: str, line: bytes) -> None:
+        self._push(at, Line(host=host, line=line))
+
+    def _push(self, at: float, event: Event) -> None:
+        self.count += 1
+        heapq.heappush(self.events, (at, self.count, event))
+
+    def poll(self, seconds: float) -> list[Event]:
+        if not self.events:
+            self.now += seconds
+            return []
+        at, _, event = heapq.heappop(self.events)
+        self.now = max(self.now, at)
+        if isinstance(event, HostLost):
+            self.alive.discard(event.host)
+        return [event]
+
+    def end_block(self, host: str) -> None:
+        self.running.discard(host)
+        self.events = [e for e in self.events if e[2].host != host]
+        heapq.heapify(self.events)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def make_setting(experiment: Experiment) -> FakeSetting:
+    return FakeSetting(
+        experiment=experiment,
+        variants={v.name: FakeVariant(v.name) for v in experiment.variant},
+    )
+
+
+def make_kind(hosts: SimulatedHosts) -> CampaignKind:
+    """The kind of campaign that the driver runs, over these hosts and in their clock."""
+
+    def estimate(setting: FakeSetting) -> DurationEstimate:
+        trials = len(schedule.order_block(setting.experiment, 1))
+        return DurationEstimate(
+            blocks={"solo": setting.experiment.blocks or 5},
+            trials_per_block={"solo": trials},
+            block_seconds={"solo": trials * TRIAL_SECONDS},
+            pilot=0.0,
+            measured_share=1.0,
+        )
+
+    def make_facts(setting: FakeSetting, planned: dict[str, int]) -> dict[str, str]:
+        facts = example_results.facts(setting.experiment, planned["solo"], ["solo"])
+        return facts | {"procedure_version": "2"}
+
+    return replace(
+        run_on_hosts.make_kind(hosts, hosts.clock), estimate=estimate, make_facts=make_facts
+    )
+
+
+def run(
+    experiment: Experiment,
+    hosts: SimulatedHosts,
+    out: Path | None = None,
+    observer: Observer | None = None,
+) -> tuple[Ending, Path]:
+    """Run a campaign over simulated hosts; returns how it ended, and its results directory."""
+    path = out or Path(tempfile.mkdtemp(prefix="dballoc-simulated-")) / "r"
+    ending = run_blocks.run_campaign(
+        make_setting(experiment), path, observer or Observer(), kind=make_kind(hosts)
+    )
+    return ending, path

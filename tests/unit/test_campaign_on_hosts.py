@@ -1,0 +1,56 @@
+"""What bench --ray refuses before it joins a cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dballoc.cli import extras
+from dballoc.cli.shared import campaign_on_hosts
+from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
+
+MakeExperiment = Callable[..., Experiment]
+
+
+def test_an_extension_stays_on_one_host() -> None:
+    with pytest.raises(UsageError, match="--extend: not with --ray"):
+        campaign_on_hosts.check_flags("20m")
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda module: None if module == "ray" else object())
+    with pytest.raises(UsageError, match=r"bench --ray needs more packages: .*dballoc\[hosts\]"):
+        campaign_on_hosts.check_flags(None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data": {"directory": "/srv/data", "database": "shop"}}, "own data"),
+        ({"record": {}}, "a recording"),
+        (
+            {"workload": {"mine": {"script": "/srv/mine.lua"}}, "workloads": ["mine"]},
+            "own workloads",
+        ),
+    ],
+)
+def test_what_is_on_this_machine_alone_is_not_sent(
+    experiment: MakeExperiment, changes: dict[str, Any], words: str
+) -> None:
+    with (
+        pytest.raises(UsageError, match=f"--ray: {words} cannot be sent to other hosts"),
+        campaign_on_hosts.join_cluster("10.0.0.1:6379", experiment(**changes)),
+    ):
+        raise AssertionError
+
+
+def test_a_cluster_without_a_token_is_not_joined(
+    experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with (
+        pytest.raises(UsageError, match="lets everybody in"),
+        campaign_on_hosts.join_cluster("10.0.0.1:6379", experiment()),
+    ):
+        raise AssertionError

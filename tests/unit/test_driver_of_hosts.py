@@ -1,0 +1,273 @@
+"""The driver over simulated hosts: no block is doubled or lost, whatever happens to the hosts."""
+
+import itertools
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import example_results
+import pytest
+import simulated_hosts
+from simulated_hosts import SimulatedHosts
+
+from dballoc.campaign.observer import Observer
+from dballoc.errors import Failure
+from dballoc.experiment import schedule
+from dballoc.experiment.model import Experiment
+from dballoc.hosts.block_messages import (
+    BlockFinished,
+    Ended,
+    FilePiece,
+    TrialFinished,
+    TrialStarted,
+    encode_message,
+)
+from dballoc.hosts.executor import Line
+
+MakeExperiment = Callable[..., Experiment]
+
+BLOCK_ROW = {
+    name: value
+    for name, value in example_results.block_row(1).items()
+    if name not in ("block", "attempt")
+}
+
+
+def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    db = sqlite3.connect(path / "results.sqlite")
+    try:
+        return db.execute(sql).fetchall()
+    finally:
+        db.close()
+
+
+class Notices(Observer):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def check_complete(path: Path, experiment: Experiment, blocks: int) -> None:
+    """Every planned block has one finished attempt, whose trials are its schedule's, on one host."""
+    finished = query(path, "SELECT block, attempt FROM block ORDER BY block")
+    assert [block for block, _ in finished] == list(range(1, blocks + 1))
+    for block, attempt in finished:
+        stored = query(
+            path,
+            "SELECT position, variant, role, outcome FROM trial "
+            f"WHERE block = {block} AND attempt = {attempt} ORDER BY position",
+        )
+        planned = schedule.order_block(experiment, block, attempt)
+        assert stored == [(s.position, s.variant, s.role, "ok") for s in planned]
+
+
+def test_blocks_are_spread_over_the_hosts(experiment: MakeExperiment, tmp_path: Path) -> None:
+    chosen = experiment(design="solo", blocks=6)
+    hosts = SimulatedHosts(names=["a", "b", "c", "d"])
+    ending, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    assert ending.blocks == {"solo": 6}
+    check_complete(path, chosen, 6)
+    placed = Counter(name for name, *_ in hosts.started)
+    assert max(placed.values()) - min(placed.values()) <= 1
+    assert hosts.most_at_once == 4
+    assert hosts.closed
+    assert {row[0] for row in query(path, "SELECT host FROM host")} == {"a", "b", "c", "d"}
+    assert sorted(query(path, "SELECT host, block, attempt FROM placement")) == sorted(
+        (name, block, attempt) for name, _, block, attempt in hosts.started
+    )
+
+
+def test_no_block_goes_out_beyond_the_next_look(experiment: MakeExperiment, tmp_path: Path) -> None:
+    chosen = experiment(design="solo", blocks=30)
+    hosts = SimulatedHosts(names=[f"h{n}" for n in range(20)])
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    looks = [0, 6, 10]
+    assert [b for _, _, b, _ in hosts.started] == list(range(1, 11))
+    # The differences of the example are plain, so the second look decides it.
+    assert query(path, "SELECT count(*) FROM block") == [(10,)]
+    assert hosts.most_at_once == max(b - a for a, b in itertools.pairwise(looks))
+
+
+def test_hosts_of_one_kernel_take_turns(experiment: MakeExperiment, tmp_path: Path) -> None:
+    hosts = SimulatedHosts(names=["a", "b", "c"], kernels=1)
+    simulated_hosts.run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
+    assert hosts.most_at_once == 1
+    assert {name for name, *_ in hosts.started} == {"a", "b", "c"}
+
+
+def test_a_lost_host_leaves_a_fault_and_its_block_is_drawn_again_elsewhere(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=4)
+    losses = iter([True])
+    hosts = SimulatedHosts(
+        names=["a", "b"],
+        lose=lambda draw, variant: variant == "tuned" and next(losses, False),
+    )
+    notices = Notices()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    check_complete(path, chosen, 4)
+    lost = query(
+        path,
+        "SELECT block, attempt, variant, fault, fault_text FROM trial WHERE outcome = 'fault'",
+    )
+    assert [(r[2], r[3]) for r in lost] == [("tuned", "host lost")]
+    block, attempt = lost[0][:2]
+    on = {(b, a): name for name, _, b, a in hosts.started}
+    assert on[block, attempt] != on[block, attempt + 1]
+    assert f"host {on[block, attempt]} was lost: it is on fire" in lost[0][4]
+    assert any("was lost in the trial of tuned" in text for text in notices.texts)
+
+
+def test_a_variant_that_takes_every_host_down_ends_the_campaign_and_is_in_the_store(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=3)
+    hosts = SimulatedHosts(names=["a", "b"], lose=lambda draw, variant: variant == "tuned")
+    with pytest.raises(Failure, match="no host is left"):
+        simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    lost = query(tmp_path / "r", "SELECT variant FROM trial WHERE fault = 'host lost'")
+    assert lost == [("tuned",), ("tuned",)]
+    assert query(tmp_path / "r", "SELECT count(*) FROM block") == [(0,)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_losses_double_and_lose_nothing(
+    experiment: MakeExperiment, tmp_path: Path, seed: int
+) -> None:
+    chosen = experiment(design="solo", blocks=10)
+    hosts = SimulatedHosts(
+        names=[f"h{n}" for n in range(40)],
+        seed=seed,
+        lose=lambda own, variant: own.random() < (0.3 if variant == "tuned" else 0.05),
+    )
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    blocks = query(path, "SELECT count(*) FROM block")[0][0]
+    check_complete(path, chosen, blocks)
+    lost = query(path, "SELECT count(*) FROM trial WHERE fault = 'host lost'")[0][0]
+    assert lost == len(hosts.names) - len(hosts.alive)
+
+
+def test_the_same_command_resumes_after_the_driver_was_lost(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        """Stands in for a driver that goes without another word."""
+
+    chosen = experiment(design="solo", blocks=5)
+    hosts = SimulatedHosts(names=["a", "b"])
+    polls = iter(range(12))
+    answer = hosts.poll
+
+    def poll_until_killed(seconds: float) -> list[Any]:
+        if next(polls, None) is None:
+            raise Killed
+        return answer(seconds)
+
+    hosts.poll = poll_until_killed  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    before = query(tmp_path / "r", "SELECT count(*) FROM trial")[0][0]
+    assert before > 0
+    _, path = simulated_hosts.run(chosen, SimulatedHosts(names=["a", "b"]), tmp_path / "r")
+    check_complete(path, chosen, 5)
+
+
+PIECES = [
+    FilePiece(position=1, name=name, data="YQ==") for name in ("server.log", "server.log/more")
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([b'{"kind": "trial", "position": 1}\n'], "not a message"),
+        ([encode_message(TrialStarted(position=99))], "began a trial 99"),
+        ([encode_message(TrialFinished(position=1, records=[{"trial": [{}]}]))], "not under way"),
+        ([encode_message(BlockFinished(row=BLOCK_ROW))], "before all its trials"),
+        (
+            [
+                encode_message(TrialStarted(position=1)),
+                encode_message(
+                    TrialFinished(position=1, records=[{"trial": [{"outcome": "splendid"}]}])
+                ),
+            ],
+            "rows are none",
+        ),
+        *(
+            (
+                [
+                    encode_message(TrialStarted(position=1)),
+                    encode_message(TrialFinished(position=1, records=[rows])),
+                ],
+                reason,
+            )
+            for rows, reason in (
+                ({"trial": [{"proof": "{"}]}, "proof: not JSON"),
+                ({"trial": [{}], "steps": [{"kind": "idle", "workload": "x"}]}, "no workload of"),
+                ({"trial": [{}], "steps": [{"kind": "level", "threads": 99}]}, "a level that"),
+            )
+        ),
+        (
+            [encode_message(TrialStarted(position=1)), *map(encode_message, PIECES)],
+            "a file and a directory of one name",
+        ),
+    ],
+)
+def test_a_host_that_answers_nonsense_runs_nothing_more(
+    experiment: MakeExperiment, tmp_path: Path, lines: list[bytes], reason: str
+) -> None:
+    chosen = experiment(design="solo", blocks=2)
+    hosts = SimulatedHosts(names=["a", "b"])
+    start = hosts.start_block
+
+    def start_or_lie(host: Any, request: Any) -> None:
+        start(host, request)
+        if host.name == "a":
+            hosts.events = [e for e in hosts.events if e[2].host != "a"]
+            for line in lines:
+                hosts._push(hosts.now, Line(host="a", line=line))
+
+    hosts.start_block = start_or_lie  # type: ignore[method-assign]
+    notices = Notices()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    check_complete(path, chosen, 2)
+    assert [name for name, *_ in hosts.started].count("a") == 1
+    assert any("answer cannot be used" in t and reason in t for t in notices.texts), notices.texts
+
+
+def test_a_host_whose_blocks_always_end_early_runs_nothing_more(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=6)
+    hosts = SimulatedHosts(names=["a", "b"])
+    start = hosts.start_block
+
+    def start_or_crash(host: Any, request: Any) -> None:
+        start(host, request)
+        if host.name == "a":
+            hosts.events = [e for e in hosts.events if e[2].host != "a"]
+            line = encode_message(Ended(status=-9, log="Killed"))
+            hosts._push(hosts.now, Line(host="a", line=line))
+
+    hosts.start_block = start_or_crash  # type: ignore[method-assign]
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 6)
+    assert [name for name, *_ in hosts.started].count("a") == 3
+
+
+def test_a_disturbed_block_is_repeated_whole_and_only_so_often(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=4, noise={"repeats": 2})
+    hosts = SimulatedHosts(names=["a", "b"], disturbed="others")
+    simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    attempts = query(tmp_path / "r", "SELECT block, attempt FROM block")
+    assert len(attempts) == 6
+    assert {block for block, _ in attempts} == {1, 2, 3, 4}

@@ -1,0 +1,160 @@
+"""Which block goes to which host, and who may join a cluster."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc.errors import UsageError
+from dballoc.hosts import ray_access
+from dballoc.hosts.block_request import find_difference
+from dballoc.hosts.place_blocks import (
+    Host,
+    HostLoad,
+    choose_block,
+    choose_host,
+    count_complete_prefix,
+    find_limit,
+)
+from dballoc.hosts.ray_node import make_environment
+
+
+def make_host(name: str, kernel: str | None = None) -> Host:
+    return Host(name=name, kernel=kernel or name, environment="{}")
+
+
+A, B, C = (make_host(name) for name in "abc")
+
+
+@given(complete=st.sets(st.integers(1, 12)))
+def test_the_prefix_is_what_is_complete_without_a_gap(complete: set[int]) -> None:
+    number = count_complete_prefix(complete)
+    assert set(range(1, number + 1)) <= complete
+    assert number + 1 not in complete
+
+
+@pytest.mark.parametrize(
+    ("complete", "planned", "limit"), [(0, 30, 6), (5, 30, 6), (6, 30, 10), (10, 12, 12), (0, 4, 4)]
+)
+def test_blocks_go_out_up_to_the_next_look(complete: int, planned: int, limit: int) -> None:
+    assert find_limit(complete, (6, 10, 14), planned) == limit
+
+
+@pytest.mark.parametrize(
+    ("limits", "complete", "running", "chosen"),
+    [
+        ({"solo": 2, "duet": 2}, (), (), ("duet", 1)),
+        ({"solo": 2, "duet": 2}, (), [("duet", 1)], ("solo", 1)),
+        ({"solo": 2}, (1,), (), ("solo", 2)),
+        ({"solo": 2}, (1,), [("solo", 2)], None),
+        ({"solo": 1}, (1,), (), None),
+        ({}, (), (), None),
+    ],
+)
+def test_the_next_block(
+    limits: dict[str, int], complete: Any, running: Any, chosen: tuple[str, int] | None
+) -> None:
+    order = [("duet", 1), ("solo", 1), ("duet", 2), ("solo", 2)]
+    assert choose_block(order, limits, {"solo": complete, "duet": ()}, running) == chosen
+
+
+@pytest.mark.parametrize(
+    ("busy", "load", "name"),
+    [
+        ((), HostLoad(), "a"),
+        (("a",), HostLoad(), "b"),
+        ((), HostLoad(blocks={"a": 2, "b": 1, "c": 2}), "b"),
+        ((), HostLoad(lost={"a": {("solo", 1)}}), "b"),
+        ((), HostLoad(lost={"a": {("solo", 1)}}, blocks={"b": 9, "c": 9}), "b"),
+        (("b", "c"), HostLoad(lost={"a": {("solo", 1)}}), "a"),
+        ((), HostLoad(refused={"a": "it has none"}), "b"),
+        ((), HostLoad(free_at={"a": 101.0, "b": 99.0}), "b"),
+        (("b", "c"), HostLoad(free_at={"a": 101.0}), None),
+        (("a", "b", "c"), HostLoad(), None),
+    ],
+)
+def test_the_host_of_a_block(busy: Any, load: HostLoad, name: str | None) -> None:
+    host = choose_host([A, B, C], busy, load, ("solo", 1), 100.0)
+    assert (host.name if host else None) == name
+
+
+def test_hosts_of_one_kernel_are_busy_together() -> None:
+    pair = [make_host("a", "one"), make_host("b", "one")]
+    assert choose_host(pair, {"one"}, HostLoad(), ("solo", 1), 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "words"),
+    [
+        ({"g": {"server": "10.11"}}, {"g": {"server": "10.11"}}, None),
+        ({"g": {"server": "10.11"}}, {"g": {"server": "11.4"}}, "11.4, on the driver 10.11"),
+        ({"g": {"thp": None}}, {"g": {"thp": "always"}}, "thp always, on the driver none"),
+        ({"g": {"server_version": "1"}}, {}, "server version none, on the driver 1"),
+    ],
+)
+def test_variants_must_be_the_same(asked: Any, there: Any, words: str | None) -> None:
+    difference = find_difference(asked, there)
+    assert difference is None if words is None else words in str(difference)
+
+
+# -- who may join -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:6379", "[::1]:6379", "localhost:6379", "127.9.9.9:1"]
+)
+def test_the_loopback_needs_no_token(address: str) -> None:
+    ray_access.check_access(address, {})
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:6379", "db1:6379", "0.0.0.0:6379", "[::]:6379"])
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"RAY_AUTH_MODE": "token"}, {"RAY_AUTH_TOKEN_PATH": "/etc/hostname"}, {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/etc/hostname"}],
+)  # fmt: skip
+def test_others_need_a_token(address: str, environment: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="RAY_AUTH_MODE=token"):
+        ray_access.check_access(address, environment)
+
+
+@pytest.mark.parametrize("address", ["", "db1", "db1:", ":6379", "db1:x", "db1:0", "db1:70000"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        ray_access.check_access(address, {})
+
+
+@pytest.mark.parametrize(
+    ("mode", "content", "refusal"),
+    [
+        (0o600, "secret", None),
+        (0o640, "secret", "others can read it"),
+        (0o600, "", "a token in it"),
+    ],
+)
+def test_the_token_is_for_its_owner_alone(
+    tmp_path: Path, mode: int, content: str, refusal: str | None
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(content)
+    token.chmod(mode)
+    environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    if refusal is None:
+        ray_access.check_access("10.0.0.1:6379", environment)
+        return
+    with pytest.raises(UsageError, match=refusal):
+        ray_access.check_access("10.0.0.1:6379", environment)
+
+
+def test_a_token_that_is_not_there_is_named(tmp_path: Path) -> None:
+    environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")}
+    with pytest.raises(UsageError, match="none: No such file"):
+        ray_access.check_access("10.0.0.1:6379", environment)
+
+
+def test_servers_get_nothing_of_rays_settings() -> None:
+    environment = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/root/token", "RAY_JOB_ID": "1"}
+    assert make_environment(environment) == {"PATH": "/bin"}
+    assert make_environment(dict(os.environ)) is not os.environ

@@ -1,0 +1,111 @@
+"""A campaign on several hosts is split into theirs, and judged over them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from simulated_hosts import SimulatedHosts, run
+
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.hosts.host_pool import pool_hosts
+from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
+from dballoc.analysis.hosts.split_by_host import split_by_host
+from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
+from dballoc.cli.results_verbs import combine as verb
+from dballoc.errors import Failure
+from dballoc.experiment.model import Experiment
+from dballoc.report.wording.answer import measure_progress
+from dballoc.report.wording.answer_notes import compose_notes
+
+MakeExperiment = Callable[..., Experiment]
+
+
+@pytest.fixture(scope="module")
+def results(experiment: MakeExperiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six blocks on five hosts, after one was lost in a trial of "tuned"."""
+    losses = iter([True])
+    hosts = SimulatedHosts(
+        names=list("abcde"),
+        lose=lambda draw, variant: variant == "tuned" and next(losses, False),
+    )
+    place = tmp_path_factory.mktemp("hosts") / "r"
+    return run(experiment(design="solo", blocks=6), hosts, place)[1]
+
+
+def test_every_host_has_its_own_blocks(results: Path) -> None:
+    campaign = load_campaign(results)
+    parts = split_by_host(campaign)
+    assert sum(part.blocks("solo") for part in parts) == campaign.blocks("solo") == 6
+    names = [part.environment["host"] for part in parts]
+    assert names == sorted(set(names))
+    for part in parts:
+        placed = campaign.placement.filter(host=part.environment["host"])
+        assert set(part.trial["block"]) <= set(placed["block"])
+
+
+def test_hosts_of_one_kernel_are_one_host(experiment: MakeExperiment, tmp_path: Path) -> None:
+    hosts = SimulatedHosts(names=["a", "b", "c"], kernels=1)
+    _, path = run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
+    parts = split_by_host(load_campaign(path))
+    assert [part.blocks("solo") for part in parts] == [3]
+
+
+def test_a_campaign_on_one_host_stays_as_it_is(make: Callable[..., Path]) -> None:
+    campaign = load_campaign(make("a", threads=[1]))
+    assert split_by_host(campaign) == [campaign]
+    assert count_lost_hosts(campaign) == []
+
+
+def test_the_verdict_over_hosts(results: Path) -> None:
+    parts = split_by_host(load_campaign(results))
+    pool = pool_hosts([results] * len(parts), parts)
+    assert len(pool.hosts) >= 4
+    figures = judge_over_hosts(pool)
+    memory = next(f for f in figures if f.variant == "jemalloc" and f.metric.key == "rss_peak")
+    assert memory.verdict is Verdict.LOWER
+    assert memory.mean
+    assert memory.mean.estimate == pytest.approx(150 / 160, rel=0.02)
+
+
+def test_lost_trials_enter_no_figure_and_are_named(results: Path) -> None:
+    campaign = load_campaign(results)
+    assert [(x.variant, x.losses, x.is_suspect) for x in count_lost_hosts(campaign)] == [
+        ("tuned", 1, False)
+    ]
+    comparisons = compare_with_baseline(campaign)
+    assert not comparisons.faulty
+    notes = " ".join(compose_notes(comparisons, "glibc", measure_progress(campaign)))
+    assert "Hosts were lost in trials of tuned (1);" in notes
+    assert "Blocks ran on 5 hosts" in notes
+
+
+def test_combine_takes_one_directory_of_several_hosts(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb.combine([results], as_json=True)
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_a_placement_on_no_host_is_damage(make: Callable[..., Path]) -> None:
+    sql = "INSERT INTO placement VALUES ('solo', 1, 0, 'nowhere')"
+    with pytest.raises(Failure, match=r"placement\.host: no such host"):
+        load_campaign(make("a", sql=(sql,), threads=[1]))
+
+
+def test_a_variant_that_takes_hosts_down_is_named(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    losses = iter([True] * 5)
+    hosts = SimulatedHosts(
+        names=[f"h{n}" for n in range(12)],
+        lose=lambda draw, variant: variant == "tuned" and next(losses, False),
+    )
+    _, path = run(experiment(design="solo", blocks=4), hosts, tmp_path / "r")
+    campaign = load_campaign(path)
+    suspects = [x for x in count_lost_hosts(campaign) if x.is_suspect]
+    assert [(x.variant, x.losses) for x in suspects] == [("tuned", 5)]
+    notes = compose_notes(compare_with_baseline(campaign), "glibc", measure_progress(campaign))
+    assert any("tuned may take hosts down" in note for note in notes)
