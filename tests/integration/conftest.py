@@ -138,7 +138,7 @@ def tiny_experiment(fresh_directory: Callable[[], Path]) -> Experiment:
             "noise": {"repeats": 0},
             "variant": [{"name": "glibc"}, {"name": "jemalloc", "allocator": "jemalloc"}],
         }
-        if "load" not in changes and "design" not in changes:
+        if "load" not in changes and changes.get("design", "solo") == "solo":
             # 100 transactions a second give figures and leave the CPUs to the other tests. A duet
             # wants them busy.
             table["load"] = {"options": {"rate": 100}}

@@ -21,6 +21,9 @@ from dballoc.host.settings.writable_settings import HostSetting, read_setting
 from dballoc.trace.trace_file.write_trace import write_trace
 from example_traces import make_trace
 
+# What is measured is of no interest here.
+QUICK = {"level": "1s", "idle": "0s"}
+
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("needs_root")]
@@ -143,7 +146,7 @@ def test_two_campaigns_at_once_do_not_meet(
     before = thp.read_host()
     keys, settings = ask_for_another_host(other_mode)
     variants = [{"name": "glibc"}, {"name": "other", **keys}]
-    first = run_cli.start("bench", tiny_experiment(variant=variants), "--out", out)
+    first = run_cli.start("bench", tiny_experiment(variant=variants, time=QUICK), "--out", out)
     wait_until(lambda: switched(other_mode) or first.poll() is not None)
     # One that switches too, and one that would merely be measured in the wrong mode.
     seconds = {
@@ -176,7 +179,9 @@ def test_killed_with_its_guardian_the_mode_is_put_back_by_the_next(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path, other_mode: str, who: str
 ) -> None:
     before = thp_mode()
-    file = tiny_experiment(variant=[{"name": "glibc"}, {"name": "other", "thp": other_mode}])
+    file = tiny_experiment(
+        variant=[{"name": "glibc"}, {"name": "other", "thp": other_mode}], time=QUICK
+    )
     process = run_cli.start("bench", file, "--out", out)
     wait_until(lambda: switched(other_mode) or process.poll() is not None)
     guardian = next(pid for pid, words in processes_of(home).items() if "guardian.py" in words)
@@ -200,7 +205,8 @@ def test_a_trial_in_whose_time_somebody_else_has_switched_is_lost(
 ) -> None:
     mode = thp.read_mode()
     assert mode
-    process = run_cli.start("bench", tiny_experiment(variant=[{"name": "glibc"}]), "--out", out)
+    file = tiny_experiment(variant=[{"name": "glibc"}], time=QUICK)
+    process = run_cli.start("bench", file, "--out", out)
     wait_until(lambda: server_pid(home) or process.poll() is not None)
     try:
         Path(thp.ENABLED).write_text(other_mode)

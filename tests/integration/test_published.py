@@ -90,7 +90,7 @@ name = "watched"
 baseline = "nt-heap"
 published = "mdev-38369"
 workloads = ["oltp_read_only"]
-threads = [2, 16]
+threads = [16]
 sequence = "fresh"
 warmup_sql = []
 design = "solo"
@@ -103,6 +103,8 @@ options = { innodb_buffer_pool_size = "32M" }
 [data]
 tables = 1
 rows = 1000
+[load.options]
+rate = 300
 [time]
 warmup = "0s"
 level = "2s"
