@@ -22,7 +22,8 @@ from dballoc.campaign.replay.replay_blocks import (
     plan_trace,
     replay_variant,
 )
-from dballoc.campaign.replay.trace_summary import hash_trace, summarize_trace
+from dballoc.campaign.replay.hash_trace import hash_trace
+from dballoc.campaign.replay.trace_summary import summarize_trace
 from dballoc.errors import UsageError
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.host.guardian.guardian_client import Custody
