@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dballoc.analysis.decisions import preference
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import REPLAYS, estimate_replays
-from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.trace_summary import TraceSummary, summarize_trace
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
