@@ -19,7 +19,7 @@ from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import size
 from dballoc.errors import UsageError
-from dballoc.profile.formats.massif import DEPTH
+from dballoc.profile.formats.massif import DEPTH, MassifOptions
 
 _FUNCTION = "function"
 
@@ -108,27 +108,18 @@ def heap_(
     from dballoc.profile.heap import heap_profile, snapshot_series
 
     seconds = probed_series.check_flags(by, period, count, at_peak)
-    if as_massif and (as_json or by != _FUNCTION):
-        raise UsageError("--massif goes neither with --json nor with --by")
     options = make_options(threshold, depth, time_unit, allocators)
-    if not as_massif and options != make_options(THRESHOLD, DEPTH, "ms", ()):
-        raise UsageError("--threshold, --depth, --time-unit and --alloc-fn only go with --massif")
+    _check_massif_flags(as_massif, as_json or by != _FUNCTION, options)
     new_interval = size(interval, "--interval") if interval is not None else None
     if snapshot_file is None:
         probe = probed_series.find_probe(out_dir, pid, socket, service)
         process = probed_series.begin_sampling(probe, new_interval, reset)
     else:
         live = (pid, socket, service, out_dir, period, interval, reset or None, stop or None)
-        process = probed_series.read_saved_snapshot(
-            snapshot_file, by, any(flag is not None for flag in live)
-        )
-    series = snapshot_series.take_series(
-        process,
-        seconds,
-        count,
-        at_peak,
-        probed_series.make_progress_printer(as_json, seconds is not None),
-    )
+        asks_live = any(flag is not None for flag in live)
+        process = probed_series.read_saved_snapshot(snapshot_file, by, asks_live)
+    progress = probed_series.make_progress_printer(as_json, seconds is not None)
+    series = snapshot_series.take_series(process, seconds, count, at_peak, progress)
     if stop:
         process.stop_sampling()
     report = heap_report.make_report(process, series, by, login_path)
@@ -141,3 +132,10 @@ def heap_(
         heap_table.print_notes(Console(), report)
     else:
         heap_table.print_report(Console(), report, rows, times)
+
+
+def _check_massif_flags(as_massif: bool, has_another_form: bool, options: MassifOptions) -> None:
+    if as_massif and has_another_form:
+        raise UsageError("--massif goes neither with --json nor with --by")
+    if not as_massif and options != make_options(THRESHOLD, DEPTH, "ms", ()):
+        raise UsageError("--threshold, --depth, --time-unit and --alloc-fn only go with --massif")
