@@ -7,6 +7,7 @@ import hashlib
 import os
 import secrets
 import stat
+from importlib.metadata import version
 from pathlib import Path
 
 import altair as alt
@@ -44,7 +45,7 @@ def _choose_path() -> Path | None:
         home.mkdir(mode=0o700, exist_ok=True)
     except (UsageError, OSError):
         return None
-    return home / f"vega-lite-{VEGA_LITE}-vl-convert-{vl_convert.__version__}.js"
+    return home / f"vega-lite-{VEGA_LITE}-vl-convert-{version('vl-convert-python')}.js"
 
 
 def _read_kept(path: Path) -> str | None:
@@ -67,7 +68,10 @@ def _read_kept(path: Path) -> str | None:
         return None
     if digest != hashlib.sha256(content).hexdigest().encode():
         return None
-    return content.decode()
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _keep(path: Path, code: str) -> None:
