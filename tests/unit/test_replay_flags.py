@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dballoc.campaign.preparation.prepare import prepare_campaign
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import estimate_replay_seconds
 from dballoc.campaign.replay.trace_summary import (
     find_peak_live,
-    hash_trace,
     summarize_trace,
 )
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment, name_after

@@ -20,8 +20,18 @@ MODULES = {
 }
 
 
+def is_installed(extra: str) -> bool:
+    """Tell whether all modules of an extra are here."""
+    return all(find_spec(module) is not None for module in MODULES[extra])
+
+
+def describe_install(extra: str) -> str:
+    """Return what brings an extra: where, and the command."""
+    where = "on another host, in an environment of its own, " if portable.is_bundled() else ""
+    return f"{where}pip install 'dballoc[{extra}]'"
+
+
 def require_extra(extra: str, asker: str) -> None:
     """Raise UsageError if a module of an extra is missing. ``asker``: the command that needs it."""
-    if any(find_spec(module) is None for module in MODULES[extra]):
-        where = "on another host, in an environment of its own, " if portable.is_bundled() else ""
-        raise UsageError(f"{asker} needs more packages: {where}pip install 'dballoc[{extra}]'")
+    if not is_installed(extra):
+        raise UsageError(f"{asker} needs more packages: {describe_install(extra)}")

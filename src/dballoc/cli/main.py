@@ -3,12 +3,12 @@
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import typer
 
 from dballoc.cli import unexpected_error
+from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.verb_list import VERBS, application, make_listing
 from dballoc.errors import Failure, UsageError
@@ -25,7 +25,7 @@ def main() -> None:
     _print_anything()
     portable.restore_environment(os.environ)
     try:
-        with _one_thread_for_numpy():
+        with one_thread_for_numpy():
             verb = _choose_application(sys.argv[1:])
         status = verb(standalone_mode=False)
         if sys.stdout is not None:
@@ -50,23 +50,6 @@ def main() -> None:
             _give_up_printing()
         _complain(unexpected_error.words(error))
         sys.exit(1)
-
-
-@contextmanager
-def _one_thread_for_numpy() -> Iterator[None]:
-    """Keep numpy, while it is imported, from starting a thread for each CPU: OpenBLAS does so by
-    itself, they spin beside the servers that are measured, and nothing here multiplies matrices.
-    Programs that dballoc starts see the environment as it was.
-    """
-    name = "OPENBLAS_NUM_THREADS"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[name]
 
 
 def _choose_application(words: Sequence[str]) -> typer.Typer:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 import dballoc
-from dballoc.cli.extras import require_extra
+from dballoc.cli.extras import is_installed, require_extra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +138,11 @@ VERBS = {
 _SETTINGS: dict[str, dict[str, Any]] = {
     "exec": {"allow_interspersed_args": False}
 }  # what follows the program is its own
+
+
+def list_working_verbs() -> list[str]:
+    """List the verbs whose packages are installed."""
+    return [name for name, verb in VERBS.items() if not verb.extra or is_installed(verb.extra)]
 
 
 def application(verbs: Iterable[str] = VERBS) -> typer.Typer:

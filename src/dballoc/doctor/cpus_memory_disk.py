@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psutil
 
+from dballoc import user_directories
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
@@ -105,7 +106,7 @@ def check_cache() -> list[Finding]:
     by the server's user.
     """
     try:
-        place = directories.make_cache()
+        place = user_directories.make_cache()
     except UsageError as error:
         return [finding_from_error("cache", "missing", error)]
     user = server_user()

@@ -14,14 +14,40 @@ from dballoc.doctor import (
     software,
 )
 from dballoc.doctor.finding import Finding, finding_from_error
+from dballoc.doctor.installation import Installation, check_installation
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 
 
-def examine() -> list[Finding]:
-    """Run all checks; takes some seconds, one of which measures the load of the machine."""
+def examine(installation: Installation) -> list[Finding]:
+    """Run all checks that concern what this installation can do. Those for comparisons take some
+    seconds, one of which measures the load of the machine.
+    """
+    checks = _check_for_comparisons if installation.can_bench else _check_for_production_host
     return [
         kernel.check_architecture(os.uname().machine, os.sysconf("SC_PAGE_SIZE")),
+        check_installation(installation),
+        *checks(),
+    ]
+
+
+def _check_for_production_host() -> list[Finding]:
+    """Check what a running server is looked at with; of the allocators, those that are here."""
+    return [
+        software.check_python(),
+        *(finding for finding in software.check_allocators() if finding.state != "note"),
+        software.check_native_parts(),
+        software.check_perf(),
+        host_settings.check_host_settings(),
+        kernel.check_huge_pages(),
+        kernel.check_peak_reset(),
+        *leftovers.check_leftovers(),
+    ]
+
+
+def _check_for_comparisons() -> list[Finding]:
+    """Check what private servers are started, loaded and measured with."""
+    return [
         software.check_python(),
         software.check_sysbench(),
         *software.check_servers(),

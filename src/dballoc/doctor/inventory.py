@@ -1,7 +1,5 @@
 """List what the catalogue has, and what of it is on this machine."""
 
-import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,21 +7,13 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, tunables
-from dballoc.analysis.published.setup.post_comparison import PostComparison
-from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.doctor.planned_setup import plan_setup
 from dballoc.errors import UsageError
-from dballoc.experiment import experiment_file
-from dballoc.experiment.model import BUILTIN, Experiment
-from dballoc.experiment.post import Post
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import Kind, Source
 from dballoc.fetch.private_store import FetchedEntry
 from dballoc.host.package_names import Packages
-from dballoc.host.resources import cpus
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load.workload import lua
-from dballoc.load.workload_cycles import expand
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 
@@ -61,27 +51,6 @@ class Workload:
     title: str
     writes: bool
     script: Path | None
-
-
-@dataclass(frozen=True)
-class ShippedExperiment:
-    """An experiment that comes with dballoc. ``lacking``: allocators and servers that it needs and
-    that are not on this machine.
-    """
-
-    name: str
-    title: str
-    experiment: Experiment
-    lacking: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RepeatedPost:
-    """What the post that an experiment repeats states of its set-up, and what the run does."""
-
-    name: str
-    post: Post
-    comparisons: tuple[PostComparison, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,22 +130,6 @@ def _make_workload(
         row.get("writes", False),
         _find_script(row["script"], directories) if has_sysbench else None,
     )
-
-
-def list_experiments() -> list[ShippedExperiment]:
-    """List every experiment that comes with dballoc."""
-    return [_read_experiment(name, text) for name, text in catalogue.experiments().items()]
-
-
-def list_repeated_posts() -> list[RepeatedPost]:
-    """List the shipped experiments that repeat a post. Nothing is looked for on this machine."""
-    posts = []
-    for name, text in catalogue.experiments().items():
-        experiment = _build_experiment(name, text)
-        if experiment.post is not None:
-            comparisons = compare_with_post(experiment.post, plan_setup(experiment))
-            posts.append(RepeatedPost(name, experiment.post, tuple(comparisons)))
-    return posts
 
 
 def list_settings(name: str | None) -> list[AllocatorSetting]:
@@ -365,40 +318,3 @@ def _make_fetched_item(
 
 def _find_script(module: str, directories: list[Path]) -> Path | None:
     return next((d / f"{module}.lua" for d in directories if (d / f"{module}.lua").exists()), None)
-
-
-def _read_experiment(name: str, text: str) -> ShippedExperiment:
-    experiment = _build_experiment(name, text)
-    allocators = [v.allocator for v in experiment.variant if v.allocator not in (None, BUILTIN)]
-    builds = [s.use for s in map(experiment.server_of, experiment.variant) if s.basedir is None]
-    lacking = [
-        word for word in allocators if word and not _is_found(find_allocator.find_allocator, word)
-    ]
-    lacking += [word for word in builds if not _is_found(lambda w: find_build.find(w, None), word)]
-    lacking = list(dict.fromkeys(lacking))
-    return ShippedExperiment(name, _read_title(text), experiment, tuple(lacking))
-
-
-def _build_experiment(name: str, text: str) -> Experiment:
-    return experiment_file.build_experiment(
-        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.list_available_cpus())
-    )
-
-
-def _is_found(find: Callable[[str], object], word: str) -> bool:
-    try:
-        find(word)
-    except UsageError:
-        return False
-    return True
-
-
-def _read_title(text: str) -> str:
-    """Read the first sentence of the comment at the top of an experiment file."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.removeprefix("#").strip())
-    sentence, stop, _ = " ".join(lines).partition(". ")
-    return sentence + stop.strip()

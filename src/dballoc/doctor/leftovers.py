@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
+from dballoc import user_directories
 from dballoc.doctor.finding import Finding
 from dballoc.errors import UsageError
-from dballoc.host import directories
 from dballoc.host.guardian import guardian
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.server_user import server_user
@@ -127,7 +127,7 @@ def _list_candidates() -> list[Path]:
         if _RUN_DIRECTORY.fullmatch(path.name)
     ]
     try:
-        cache = directories.make_cache()
+        cache = user_directories.make_cache()
     except UsageError:
         return run
     return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]

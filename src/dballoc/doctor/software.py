@@ -100,9 +100,8 @@ def check_native_parts() -> Finding:
     directory = Path(str(files("dballoc") / "_native"))
     built = sorted(path.name for path in directory.glob("*.so")) if directory.is_dir() else []
     if not built:
-        return Finding(
-            "native parts", "warn", "not built: variants with thp cannot run", "make setup"
-        )
+        lost = "variants with thp, exec --probe and record cannot run"
+        return Finding("native parts", "warn", f"not built: {lost}", "make setup")
     return Finding("native parts", "ok", ", ".join(built))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dballoc import user_directories
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import private_store, verify_version
 from dballoc.fetch.clients import archive, cargo_crate, debian_apt, maven, pypi_wheel
@@ -40,7 +41,7 @@ def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
     if entry := _find_fetched(source):
         return entry, False
     check_machine(source, os.uname().machine)
-    store = directories.make_store()
+    store = user_directories.make_store()
     with _lock_store(store, progress):
         if entry := _find_fetched(source):
             return entry, False

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dballoc import user_directories
 from dballoc.fetch import name_and_version
-from dballoc.host import directories
 
 MANIFEST = "manifest.json"
 # Increase it when the layout of such a directory changes.
@@ -60,7 +60,7 @@ def list_fetched(name: str | None = None) -> list[FetchedEntry]:
     """List all that was fetched, or all of one catalogue name; the newest first."""
     entries = [
         k
-        for path in directories.locate_store().glob(f"{name or '*'}@*/{MANIFEST}")
+        for path in user_directories.locate_store().glob(f"{name or '*'}@*/{MANIFEST}")
         if (k := _read_manifest(path))
     ]
     return sorted(
@@ -85,11 +85,11 @@ def find_fetched(name: str, version: str | None) -> FetchedEntry | None:
 def find_owner(path: Path) -> FetchedEntry | None:
     """Find the entry of the store that a file belongs to, if any."""
     try:
-        inside = path.resolve().relative_to(directories.locate_store().resolve())
+        inside = path.resolve().relative_to(user_directories.locate_store().resolve())
     except ValueError:
         return None
     return (
-        _read_manifest(directories.locate_store() / inside.parts[0] / MANIFEST)
+        _read_manifest(user_directories.locate_store() / inside.parts[0] / MANIFEST)
         if inside.parts
         else None
     )

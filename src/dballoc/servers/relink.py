@@ -18,9 +18,9 @@ from pathlib import Path
 
 from dballoc.allocators import proof_of_use
 from dballoc.errors import Failure, UsageError
-from dballoc.host.directories import make_cache
 from dballoc.host.elf import elf_exports
 from dballoc.servers.build import Build
+from dballoc.user_directories import make_cache
 
 _GLIBC = re.compile(rb"GNU C Library .*? version ([\d.]+)")
 # Increase it when copies are made in another way.

@@ -9,6 +9,7 @@ from dballoc.allocators import find_library
 from dballoc.allocators.find_library import Allocator
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import (
     PreparedReplay,
     PreparedReplayVariant,
@@ -22,7 +23,7 @@ from dballoc.campaign.replay.replay_blocks import (
     plan_trace,
     replay_variant,
 )
-from dballoc.campaign.replay.trace_summary import hash_trace, summarize_trace
+from dballoc.campaign.replay.trace_summary import summarize_trace
 from dballoc.errors import UsageError
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.host.guardian.guardian_client import Custody

@@ -12,6 +12,7 @@ from typing import get_args
 
 import psutil
 
+from dballoc import user_directories
 from dballoc.campaign.preparation import asked_thp, data_contents, missing_fetches
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
@@ -277,7 +278,7 @@ def _check_directories_open(user: ServerUser) -> None:
     """UsageError if the server user may not pass the cache or the temporary directory."""
     directories.check_socket_path()
     for path, name in (
-        (directories.make_cache(), "DBALLOC_CACHE"),
+        (user_directories.make_cache(), "DBALLOC_CACHE"),
         (Path(tempfile.gettempdir()), "TMPDIR"),
     ):
         if blocked := user.may_not_pass(path):
@@ -317,7 +318,7 @@ def _suggest_less_log(setting: PreparedCampaign) -> str:
 def _check_memory_and_disk(setting: PreparedCampaign) -> None:
     """UsageError if memory or disk do not suffice."""
     _check_memory(setting)
-    place = directories.make_cache()
+    place = user_directories.make_cache()
     if (need := setting.disk_needed) > (free := directories.free_bytes(place)):
         raise UsageError(
             f"{place}: about {need / 2**30:.1f} GiB of disk needed for data and logs, "

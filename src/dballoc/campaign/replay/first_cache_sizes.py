@@ -8,13 +8,9 @@ from pathlib import Path
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.campaign.replay import read_trace_file
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplayVariant, find_engine
-from dballoc.campaign.replay.trace_summary import (
-    SummaryMark,
-    TraceSummary,
-    hash_trace,
-    summarize_trace,
-)
+from dballoc.campaign.replay.trace_summary import SummaryMark, TraceSummary, summarize_trace
 from dballoc.campaign.session import Session
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_size

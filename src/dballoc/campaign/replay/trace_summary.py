@@ -1,6 +1,5 @@
 """What a campaign and its report say of a trace, without the trace itself."""
 
-import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.experiment.model import TraceReplay
 from dballoc.process_memory.identify_malloc import find_catalogue_name
 from dballoc.trace.model import NONE, Trace
@@ -101,19 +99,6 @@ def describe_replay(summary: TraceSummary, replay: TraceReplay) -> dict[str, Any
         "window": replay.window,
         **asdict(summary),
     }
-
-
-def hash_trace(path: Path) -> str:
-    """Return the SHA-256 of a file. UsageError if it cannot be read."""
-    try:
-        if not readers.regular(path):
-            raise UsageError(f"{path}: there is no such file")
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
 def _show(text: str) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.profile import profile_tables
-from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile, Value
 
 
@@ -14,6 +13,9 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     that all have. UsageError if a file is not a profile, lacks the value, or has it in another
     unit.
     """
+    # Here: --help needs none of it.
+    from dballoc.profile.formats import profile_file
+
     profiles = [profile_file.load_profile(path) for path in paths]
     common = [
         v

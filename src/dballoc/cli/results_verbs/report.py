@@ -11,21 +11,11 @@ from dballoc import report as room
 from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
 from dballoc.analysis.tune.search_history import is_search
-from dballoc.cli.shared import published_posts
+from dballoc.cli.shared import flags, published_posts
 from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import UsageError
 from dballoc.report.outputs import terminal
 
-Prefer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="memory|speed|CONDITION,…",
-        help="What comes first: memory (the default) or speed, where a variant is better in one "
-        "and no worse in the other; or conditions that it must be shown to keep to, like "
-        "'p99<=1.05,rss<=1.1', which take the margin's place. With conditions no campaign ends "
-        "with a choice between a gain and a loss.",
-    ),
-]
 Margin = Annotated[
     str | None,
     typer.Option(
@@ -67,7 +57,7 @@ def report(
     redact: Annotated[
         bool, typer.Option("--redact", help="Replace names of host and users, and paths.")
     ] = False,
-    prefer: Prefer = None,
+    prefer: flags.Prefer = None,
     margin: Margin = None,
     published: WithPublished = False,
     as_json: Annotated[

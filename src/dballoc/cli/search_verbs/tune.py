@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dballoc.campaign.replay.trace_summary import hash_trace
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags, server_options_sources
 from dballoc.cli.shared.campaign_display import display, minutes

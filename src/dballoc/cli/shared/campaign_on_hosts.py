@@ -2,13 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dballoc.campaign.run_blocks import CampaignKind
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import say
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
+
+if TYPE_CHECKING:
+    from dballoc.campaign.run_blocks import CampaignKind
 
 
 def check_flags(extend: Any) -> None:
@@ -19,7 +21,7 @@ def check_flags(extend: Any) -> None:
 
 
 @contextlib.contextmanager
-def join_cluster(address: str, experiment: Experiment) -> Iterator[CampaignKind]:
+def join_cluster(address: str, experiment: Experiment) -> Iterator["CampaignKind"]:
     """Join the cluster, and leave it; yields the kind of campaign whose blocks run there.
     UsageError if the cluster cannot be joined, or not run the experiment.
     """

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dballoc.campaign.replay.trace_summary import hash_trace
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file

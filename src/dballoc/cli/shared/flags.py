@@ -82,6 +82,16 @@ Blocks = Annotated[
 Budget = Annotated[
     str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")
 ]
+Prefer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="memory|speed|CONDITION,…",
+        help="What comes first: memory (the default) or speed, where a variant is better in one "
+        "and no worse in the other; or conditions that it must be shown to keep to, like "
+        "'p99<=1.05,rss<=1.1', which take the margin's place. With conditions no campaign ends "
+        "with a choice between a gain and a loss.",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the order of trials.")]
 Out = Annotated[
     Path | None,

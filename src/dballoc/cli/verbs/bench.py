@@ -1,34 +1,11 @@
 """``dballoc bench``: run the comparison."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from dballoc.allocators import host_requirements
-from dballoc.analysis.decisions import preference
-from dballoc.campaign import duration_estimate
-from dballoc.campaign.extension import Extension, plan_extension
-from dballoc.campaign.preparation import prepare
-from dballoc.campaign.results_directory import choose_results_directory, load_experiment
-from dballoc.campaign.run_blocks import SERVERS, CampaignKind
-from dballoc.cli.results_verbs.report import Prefer
-from dballoc.cli.shared import (
-    campaign_on_hosts,
-    experiment_from_flags,
-    flags,
-    perform_campaign,
-    server_options_sources,
-)
-from dballoc.cli.shared.campaign_display import minutes
-from dballoc.cli.shared.safe_output import Console, say
-from dballoc.cli.shared.size_and_duration_flags import duration
-from dballoc.errors import UsageError
-from dballoc.experiment import experiment_file
-from dballoc.experiment.cpu_list import format_cpus
-from dballoc.experiment.model import Experiment
-from dballoc.report.outputs import terminal
+from dballoc.cli.shared import flags
 
 Like = Annotated[
     int | None,
@@ -211,7 +188,7 @@ def bench(
     seed: flags.Seed = None,
     out: flags.Out = None,
     ray: Ray = None,
-    prefer: Prefer = None,
+    prefer: flags.Prefer = None,
     margin: Margin = None,
     report: flags.Report = True,
     dry_run: DryRun = False,
@@ -221,134 +198,7 @@ def bench(
 
     The same command resumes what was interrupted. Flags are laid over the experiment file.
     """
-    _bench(locals())
+    arguments = dict(locals())
+    from dballoc.cli.bench_parts.run_bench import run_bench  # here: --help needs none of it
 
-
-def _bench(arguments: dict[str, Any]) -> None:
-    """Do what the verb's arguments ask for."""
-    out: Path | None = arguments["out"]
-    if arguments["ray"] is not None:
-        campaign_on_hosts.check_flags(arguments["extend"])
-    extension = _plan_extension(arguments)
-    model = load_experiment(out) if extension and out else _read_experiment(arguments)
-    if arguments["print_"]:
-        say(experiment_file.format_experiment(model).removesuffix("\n"))
-        return
-    preferred = _read_preference(arguments["prefer"], model)
-    chosen_margin = preference.parse_margin(arguments["margin"])
-    setting = replace(prepare.prepare_campaign(model), margin=chosen_margin)
-    if arguments["dry_run"]:
-        _print_plan(setting)
-    elif arguments["ray"] is not None:
-        with campaign_on_hosts.join_cluster(arguments["ray"], model) as kind:
-            _run(setting, out, preferred, arguments["report"], kind=kind)
-    else:
-        _run(setting, out, preferred, arguments["report"], extension)
-
-
-def _plan_extension(arguments: dict[str, Any]) -> Extension | None:
-    """Return the extension that --extend asks for. UsageError if it cannot be had."""
-    if arguments["extend"] is None:
-        return None
-    if arguments["out"] is None:
-        raise UsageError("--extend: of which campaign? Give its results directory, --out DIR")
-    beside = {"extend", "out", "prefer", "report", "dry_run", "print_"}
-    changes = sorted(name for name, value in arguments.items() if value and name not in beside)
-    if changes:
-        raise UsageError(
-            f"--extend: the experiment is that of --out, and cannot be changed by {changes[0]!r}; "
-            "leave it out"
-        )
-    extension = plan_extension(arguments["out"], duration(arguments["extend"], "--extend"))
-    say(f"extending to {extension.words}, in about {minutes(extension.seconds)}")
-    return extension
-
-
-def _read_preference(text: str | None, model: Experiment) -> preference.Preference:
-    """Return what --prefer asks for. UsageError if the experiment has no such thing."""
-    preferred = preference.parse_preference(text)
-    preference.check_preference(
-        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
-    )
-    return preferred
-
-
-def _read_experiment(arguments: dict[str, Any]) -> Experiment:
-    """Return the experiment that the verb's arguments describe."""
-    file, shipped, scale = (arguments[name] for name in ("experiment", "named", "scale"))
-    changes = experiment_from_flags.changes_of(arguments)
-    changes |= experiment_from_flags.make_record_changes(arguments["record"], arguments["limit"])
-    layers = server_options_sources.layers(
-        arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
-    )
-    if scale is not None:
-        layers.insert(0, experiment_from_flags.make_scale_layer(scale, file, shipped or "demo"))
-    return experiment_from_flags.experiment(file, shipped, changes, layers)
-
-
-def _run(
-    setting: prepare.PreparedCampaign,
-    out: Path | None,
-    preferred: preference.Preference,
-    report: bool,
-    extension: Extension | None = None,
-    kind: CampaignKind = SERVERS,
-) -> None:
-    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
-    console = Console()
-
-    def show() -> None:
-        terminal.print_answer(console, directory, preferred)
-
-    perform_campaign.perform(
-        setting,
-        directory,
-        show,
-        console,
-        preference=preferred,
-        report=report,
-        extension=extension,
-        kind=kind,
-    )
-
-
-def _print_plan(setting: prepare.PreparedCampaign) -> None:
-    plan = duration_estimate.estimate_duration(setting)
-    blocks = " and ".join(
-        f"{plan.blocks[d]} {d} blocks of {plan.trials_per_block[d]}" for d in plan.blocks
-    )
-    say(f"trials:  {plan.trials} ({blocks})")
-    say(
-        f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, "
-        "warming up or idling on purpose"
-    )
-    say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
-    say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
-    if setting.duet:
-        halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
-        pilot = (
-            f"; a pilot of about {plan.pilot:.0f} s sets slices and blocks" if plan.pilot else ""
-        )
-        say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
-    if setting.no_duet:
-        say(f"no duet: {setting.no_duet}")
-    if setting.experiment.counters:
-        events = ", ".join(event.name for event in setting.countable.events) or "none"
-        say("; ".join(filter(None, [f"counts:  {events}", setting.countable.refusal])))
-    for name, prepared in setting.variants.items():
-        libraries = prepared.env.get("LD_PRELOAD", "no preload")
-        title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
-        # What dballoc sets by itself, beside what the variant says.
-        by_variant = host_requirements.find_rseq_setting(prepared.variant.env)
-        rseq = None if by_variant else host_requirements.find_rseq_setting(prepared.env)
-        values = {
-            **prepared.variant.tunables,
-            **prepared.variant.env,
-            **({host_requirements.RSEQ: rseq} if rseq else {}),
-            **prepared.variant.server.options,
-        }
-        settings = "".join(f", {key}={value}" for key, value in values.items())
-        say(
-            f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} "
-            f"({libraries}){settings}"
-        )
+    run_bench(arguments)

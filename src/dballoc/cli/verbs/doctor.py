@@ -8,11 +8,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from dballoc.cli.extras import describe_install
 from dballoc.cli.shared.doctor_of_hosts import print_hosts
 from dballoc.cli.shared.safe_output import Console, clean, say
+from dballoc.cli.verb_list import VERBS, list_working_verbs
 
 if TYPE_CHECKING:
     from dballoc.doctor.finding import Finding
+    from dballoc.doctor.installation import Installation
 
 _STYLES = {"ok": "green", "note": "dim", "warn": "yellow", "missing": "bold red"}
 
@@ -30,7 +33,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     ray: Ray = None,
 ) -> None:
-    """Say what is missing or wrong on this host for a comparison, and what to do about it.
+    """Say what is missing or wrong on this host for a comparison, and what to do about it. Where
+    dballoc is installed without what comparisons need, it examines what is left.
 
     ok: fine. note: optional, and not here. warn: bench runs, but something fails later or results
     suffer. missing: bench cannot run. The exit status is 1 if something is missing, else 0. It
@@ -41,7 +45,7 @@ def doctor(
     if ray is not None:
         print_hosts(ray, as_json)
         return
-    findings = clean(examine())
+    findings = clean(examine(_describe_installation()))
     console = Console()
     if as_json:
         print(json.dumps([asdict(f) for f in findings], indent=1))
@@ -52,6 +56,18 @@ def doctor(
             say(f"{f.state}: {f.name}: {f.text}" + (f"; {f.remedy}" if f.remedy else ""))
     if not can_bench(findings):
         raise typer.Exit(1)
+
+
+def _describe_installation() -> "Installation":
+    from dballoc.doctor.installation import Installation
+
+    working = list_working_verbs()
+    lacking = [name for name in VERBS if name not in working]
+    return Installation(
+        working=tuple(working),
+        lacking=tuple(lacking),
+        remedy=describe_install("all") if lacking else "",
+    )
 
 
 def _table(findings: "list[Finding]") -> Table:

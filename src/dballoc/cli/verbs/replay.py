@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dballoc.analysis.decisions import preference
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import REPLAYS, estimate_replays
-from dballoc.campaign.replay.trace_summary import TraceSummary, hash_trace, summarize_trace
+from dballoc.campaign.replay.trace_summary import TraceSummary, summarize_trace
 from dballoc.campaign.results_directory import choose_results_directory
-from dballoc.cli.results_verbs.report import Prefer
 from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
@@ -109,7 +109,7 @@ def replay(
     budget: flags.Budget = None,
     seed: flags.Seed = None,
     out: flags.Out = None,
-    prefer: Prefer = None,
+    prefer: flags.Prefer = None,
     report: flags.Report = True,
     dry_run: DryRun = False,
 ) -> None:

@@ -16,7 +16,7 @@ from dballoc.explain.explanation import Explanation, judge_series
 from dballoc.explain.output import charts
 from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
 from dballoc.numbers import count, duration, mebibytes, percent, signed_mebibytes
-from dballoc.webpage import chart_script, style
+from dballoc.webpage import chart_script, style, vega_code
 
 # A number and its per cent sign stay on one line.
 _PERCENT = re.compile(r"(?<=\d) %")
@@ -98,7 +98,7 @@ def render_page(series: Sequence[Explanation]) -> str:
             + (package / "static" / "explain.css").read_text(encoding="utf-8")
         ),
         script=Markup(chart_script.read_drawing_code()),
-        library=Markup(chart_script.bundle_vega()),
+        library=Markup(vega_code.bundle_vega()),
         data=Markup(
             chart_script.encode_chart_data(specifications, charts.list_legend(latest.ledger))
         ),

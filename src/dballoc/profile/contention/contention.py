@@ -17,6 +17,7 @@ from dballoc.host.guardian.guardian_client import Custody
 from dballoc.profile import flamegraph
 from dballoc.profile.contention import perf_record, perf_script, thread_states, waits
 from dballoc.profile.contention.perf_frames import PerfFrames
+from dballoc.profile.contention.recording_limits import MAX_STACKS, PERF_DISK_BYTES
 from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import drop_client_waits
@@ -24,13 +25,6 @@ from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile
 
 Method = Literal["auto", "perf", "proc"]
-
-# At most about so many call stacks of switches are recorded, and a third as many of wake-ups. Each
-# takes 32 KiB until it is read, and some milliseconds of CPU to read.
-MAX_STACKS = 3_000
-# What a recording may take on disk: perf's own limit, and copies of the files that it needs to
-# unwind. perf script's text is not written to disk.
-_PERF_DISK_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -105,9 +99,9 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
     scratch = directories.make_scratch(custody.scratch)
     try:
         bytes_free = directories.free_bytes(scratch)
-        if bytes_free < _PERF_DISK_BYTES:
+        if bytes_free < PERF_DISK_BYTES:
             raise perf_record.Unavailable(
-                f"perf's recording may take {_PERF_DISK_BYTES >> 30} GiB, but the cache's disk has "
+                f"perf's recording may take {PERF_DISK_BYTES >> 30} GiB, but the cache's disk has "
                 f"only {bytes_free / 2**30:.1f} GiB left"
             )
         taken_at = time.time()

@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from dballoc import user_directories
 from dballoc.errors import UsageError
-from dballoc.host import directories, open_in_process_root
+from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
@@ -276,7 +277,7 @@ def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
     if not source.image.build_id:
         return None
     try:
-        home = directories.make_cache() / "symbols"
+        home = user_directories.make_cache() / "symbols"
         home.mkdir(exist_ok=True)
     except (UsageError, OSError):
         return None

@@ -8,8 +8,8 @@ from typing import Any
 import vl_convert
 
 from dballoc.report.charts.variant_marks import WIDTH, Figure
-from dballoc.webpage.chart_script import VEGA_LITE
 from dballoc.webpage.chart_theme import make_vega_config
+from dballoc.webpage.vega_code import VEGA_LITE
 
 # Of a PNG, relative to the SVG.
 _SCALE = 2

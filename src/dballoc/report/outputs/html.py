@@ -11,7 +11,7 @@ import dballoc
 from dballoc.profile import flamegraph
 from dballoc.report.charts import export
 from dballoc.report.outputs.page import Page
-from dballoc.webpage import chart_script, style
+from dballoc.webpage import chart_script, style, vega_code
 
 # A number and its per cent sign stay on one line.
 _PERCENT = re.compile(r"(?<=\d) %")
@@ -42,7 +42,7 @@ def render_html(content: Page, redacted: bool) -> str:
             + (package / "static" / "report.css").read_text(encoding="utf-8")
         ),
         script=Markup(chart_script.read_drawing_code()),
-        library=Markup(chart_script.bundle_vega()),
+        library=Markup(vega_code.bundle_vega()),
         data=Markup(data),
         flames=Markup(flamegraph.render_library() if content.embeds else ""),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Data
-from dballoc.host.directories import make_cache, make_fresh_directory
+from dballoc.host.directories import make_fresh_directory
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import (
     hand_over,
@@ -38,6 +38,7 @@ from dballoc.servers.private.private_server import (
     stop,
     tail,
 )
+from dballoc.user_directories import make_cache
 
 # Increase it when templates are made in another way.
 FORMAT = 2

@@ -1,0 +1,20 @@
+"""The identity of a trace file. A module of its own, because verbs without a trace read it too."""
+
+import hashlib
+from pathlib import Path
+
+from dballoc import readers
+from dballoc.errors import UsageError
+
+
+def hash_trace(path: Path) -> str:
+    """Return the SHA-256 of a file. UsageError if it cannot be read."""
+    try:
+        if not readers.regular(path):
+            raise UsageError(f"{path}: there is no such file")
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
+    except readers.Unfit as error:
+        raise UsageError(f"{path}: {error}") from None

@@ -1,0 +1,1 @@
+"""How ``dballoc bench`` does what its flags ask for."""

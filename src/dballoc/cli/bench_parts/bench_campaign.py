@@ -1,0 +1,95 @@
+"""The campaign of ``dballoc bench``: prepared, described, run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from dballoc.allocators import host_requirements
+from dballoc.analysis.decisions.preference import Preference
+from dballoc.campaign import duration_estimate
+from dballoc.campaign.extension import Extension
+from dballoc.campaign.preparation import prepare
+from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.campaign.run_blocks import SERVERS, CampaignKind
+from dballoc.cli.shared import perform_campaign
+from dballoc.cli.shared.campaign_display import minutes
+from dballoc.cli.shared.safe_output import Console, say
+from dballoc.experiment.cpu_list import format_cpus
+from dballoc.experiment.model import Experiment
+from dballoc.report.outputs import terminal
+
+
+def prepare_setting(experiment: Experiment, margin: float | None) -> prepare.PreparedCampaign:
+    """Check everything that the campaign needs. UsageError for what it cannot run with."""
+    return replace(prepare.prepare_campaign(experiment), margin=margin)
+
+
+def run_campaign(
+    setting: prepare.PreparedCampaign,
+    out: Path | None,
+    preferred: Preference,
+    report: bool,
+    extension: Extension | None = None,
+    kind: CampaignKind = SERVERS,
+) -> None:
+    """Run the campaign, or go on with it, and print the answer. ``out``: the results directory; a
+    new one if None.
+    """
+    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
+    console = Console()
+
+    def show() -> None:
+        terminal.print_answer(console, directory, preferred)
+
+    perform_campaign.perform(
+        setting,
+        directory,
+        show,
+        console,
+        preference=preferred,
+        report=report,
+        extension=extension,
+        kind=kind,
+    )
+
+
+def print_plan(setting: prepare.PreparedCampaign) -> None:
+    """Print what the campaign would take, and each variant as it would run."""
+    plan = duration_estimate.estimate_duration(setting)
+    blocks = " and ".join(
+        f"{plan.blocks[d]} {d} blocks of {plan.trials_per_block[d]}" for d in plan.blocks
+    )
+    say(f"trials:  {plan.trials} ({blocks})")
+    say(
+        f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, "
+        "warming up or idling on purpose"
+    )
+    say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
+    say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
+    if setting.duet:
+        halves = " and ".join(format_cpus(half) for half in setting.duet.halves)
+        pilot = (
+            f"; a pilot of about {plan.pilot:.0f} s sets slices and blocks" if plan.pilot else ""
+        )
+        say(f"duet:    CPUs {halves}, {setting.duet.threads} clients a side{pilot}")
+    if setting.no_duet:
+        say(f"no duet: {setting.no_duet}")
+    if setting.experiment.counters:
+        events = ", ".join(event.name for event in setting.countable.events) or "none"
+        say("; ".join(filter(None, [f"counts:  {events}", setting.countable.refusal])))
+    for name, prepared in setting.variants.items():
+        libraries = prepared.env.get("LD_PRELOAD", "no preload")
+        title = " ".join(filter(None, [prepared.allocator.name, prepared.allocator.version]))
+        # What dballoc sets by itself, beside what the variant says.
+        by_variant = host_requirements.find_rseq_setting(prepared.variant.env)
+        rseq = None if by_variant else host_requirements.find_rseq_setting(prepared.env)
+        values = {
+            **prepared.variant.tunables,
+            **prepared.variant.env,
+            **({host_requirements.RSEQ: rseq} if rseq else {}),
+            **prepared.variant.server.options,
+        }
+        settings = "".join(f", {key}={value}" for key, value in values.items())
+        say(
+            f"variant: {name}: {prepared.build.title} {prepared.server.engine}, {title} "
+            f"({libraries}){settings}"
+        )

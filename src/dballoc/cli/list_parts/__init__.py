@@ -1,0 +1,1 @@
+"""How ``dballoc list`` makes, proves and prints its rows."""

@@ -1,0 +1,5 @@
+"""The parts of the catalogue that ``dballoc list`` knows."""
+
+from typing import Literal
+
+Part = Literal["allocators", "servers", "workloads", "experiments", "settings"]

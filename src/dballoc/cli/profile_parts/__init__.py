@@ -1,0 +1,1 @@
+"""How the verbs of ``dballoc profile`` do what their flags ask for."""
