@@ -135,9 +135,11 @@ def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> li
 def make_outcome(trial: Tried, trials: Sequence[Tried], aim: SearchAim) -> Outcome:
     """Return a trial as the sampler takes it: the objective that is searched for first."""
     ratios = compare_with_default(trial, trials)
-    if ratios is not None and aim.objective == "speed":
-        ratios = ratios[1], ratios[0]
-    return Outcome(parameters=trial.parameters, objectives=ratios)
+    if ratios is None:
+        return Outcome(parameters=trial.parameters, objectives=None)
+    memory, cost = ratios
+    objectives = (cost, memory) if aim.objective == "speed" else (memory, cost)
+    return Outcome(parameters=trial.parameters, objectives=objectives)
 
 
 def _refine_leaders(trials: Sequence[Tried], aim: SearchAim) -> tuple[Origin, Parameters] | None:
