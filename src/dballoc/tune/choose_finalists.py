@@ -75,10 +75,10 @@ def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple
     """
     ranked = prospects.ranked[:_CANDIDATES]
     gains = _draw_gains(ranked, prospects, bound)
-    best, additions, left = gains[:, 0], [], list(range(1, len(ranked)))
-    while left and len(additions) < most - 1:
-        added = np.maximum(gains[:, left] - best[:, None], 0.0).mean(axis=0)
-        i = left.pop(int(np.argmax(added)))
+    best, additions, others = gains[:, 0], [], list(range(1, len(ranked)))
+    while others and len(additions) < most - 1:
+        added = np.maximum(gains[:, others] - best[:, None], 0.0).mean(axis=0)
+        i = others.pop(int(np.argmax(added)))
         additions.append((float(added.max()), ranked[i].standing))
         best = np.maximum(best, gains[:, i])
     return additions

@@ -30,6 +30,8 @@ _LARGENESS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _TOGETHER = 0.25
 # Values of a setting are alike by exp(-octaves between them / this many).
 _OCTAVES = 2.0
+# Longer ones are no number that any malloc takes.
+_DIGITS = 20
 # The scatter that is expected before any trial, as ln, and how many trials' worth that counts.
 _USUAL_SCATTER: dict[Measure, float] = {"memory": 0.02, "cost": 0.05}
 _USUAL_WORTH = 4.0
@@ -56,21 +58,21 @@ def estimate_effects(default: Standing, standings: Sequence[Standing], measure: 
     error = np.diag(1 / counts) + 1 / len(usual)
     within = sum(float(np.var(r)) * len(r) for r in [usual, *readings])
     worth = _USUAL_WORTH + counts.sum() + len(usual) - 1
-    known = within + _USUAL_WORTH * _USUAL_SCATTER[measure] ** 2
+    scatter_squares = within + _USUAL_WORTH * _USUAL_SCATTER[measure] ** 2
     return _average_effects(
         means=np.array([np.mean(r) for r in readings]),
         error=error,
         alike=compare_settings(standings),
-        known=known,
+        scatter_squares=scatter_squares,
         worth=worth,
     )
 
 
 def _average_effects(
-    *, means: Floats, error: Floats, alike: Floats, known: float, worth: float
+    *, means: Floats, error: Floats, alike: Floats, scatter_squares: float, worth: float
 ) -> Effects:
-    """Return the effects, averaged over how large they may be. ``known``: sum of squares that is
-    scatter alone, ``worth``: the degrees of freedom in all.
+    """Return the effects, averaged over how large they may be. ``scatter_squares``: the sum of
+    squares that is scatter alone, ``worth``: the degrees of freedom in all.
 
     In the coordinates in which ``error`` is the unit matrix and ``alike`` is diagonal, an effect is
     its reading times d = largeness × alike / (1 + largeness × alike), and d × scatter² is what
@@ -83,7 +85,7 @@ def _average_effects(
     share = large / (1 + large)
     back = root @ vectors
     turned = vectors.T @ linalg.solve_triangular(root, means, lower=True)
-    squares = known + (turned**2 / (1 + large)).sum(axis=1)
+    squares = scatter_squares + (turned**2 / (1 + large)).sum(axis=1)
     likelihood = -0.5 * (np.log1p(large).sum(axis=1) + worth * np.log(squares))
     weights = np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
@@ -108,8 +110,8 @@ def compare_settings(standings: Sequence[Standing]) -> Floats:
 
 
 def _compare_values(values: Sequence[str]) -> Floats:
-    words = np.array(values)
-    if not all(v.isascii() and v.isdigit() for v in values):
+    if not all(v.isascii() and v.isdigit() and len(v) <= _DIGITS for v in values):
+        words = np.array(values)
         return (words[:, None] == words).astype(float)
     octaves = np.array([math.log2(max(0.5, float(v))) for v in values])
     return np.exp(-np.abs(octaves[:, None] - octaves) / _OCTAVES)

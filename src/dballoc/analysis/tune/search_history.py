@@ -78,7 +78,8 @@ class Standing:
 
 def list_tried(results: Results) -> list[Tried]:
     """Return every trial of a search, in their order. Failure for a damaged one."""
-    results.table("candidate")  # for what it says of damage
+    for name in ("trial", "candidate"):
+        results.table(name)  # for what it says of damage
     tried = []
     for row in results.searched():
         where = f"candidate: trial {row['number']}"
@@ -96,8 +97,8 @@ def list_tried(results: Results) -> list[Tried]:
                 variant=row["variant"],
                 parameters=parameters,
                 fault=None if row["outcome"] == "ok" else row["fault_text"] or row["fault"],
-                rss=row["rss_peak"],
-                costs={w: c for w, c in costs.items() if c > 0},
+                rss=row["rss_peak"] if (row["rss_peak"] or 0) > 0 else None,
+                costs={w: c for w, c in costs.items() if 0 < c < math.inf},
                 seconds=row["ended"] - row["started"],
             )
         )
