@@ -8,7 +8,7 @@ setting has to earn its place; and what is left has to be a gain worth having.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import Standing
-from dballoc.tune.estimate_effects import Effects, estimate_effects
+from dballoc.tune.estimate_effects import Effects, Measure, estimate_effects
 
 # The gain that a finalist must be expected to have, as ln.
 LEAST_GAIN = 0.02
@@ -33,12 +33,11 @@ _CANDIDATES, _DRAWS = 40, 1000
 
 @dataclass(frozen=True, kw_only=True)
 class _Prospect:
-    """A configuration with what is likely of it: its ``promise``, the higher the better; ``gain``:
-    ln, what its settings take away taken off; ``place`` among the effects of its base.
+    """A configuration with what is likely of it: its ``promise``, the higher the better; ``place``:
+    among the effects of its base.
     """
 
     standing: Standing
-    gain: float
     promise: float
     place: int
 
@@ -75,7 +74,8 @@ def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple
     """
     ranked = prospects.ranked[:_CANDIDATES]
     gains = _draw_gains(ranked, prospects, bound)
-    best, additions, others = gains[:, 0], [], list(range(1, len(ranked)))
+    best, others = gains[:, 0], list(range(1, len(ranked)))
+    additions: list[tuple[float, Standing]] = []
     while others and len(additions) < most - 1:
         added = np.maximum(gains[:, others] - best[:, None], 0.0).mean(axis=0)
         i = others.pop(int(np.argmax(added)))
@@ -133,16 +133,46 @@ def _list_prospects(
 def _rank_base(
     default: Standing, standings: Sequence[Standing], objective: Objective, bound: float
 ) -> _Prospects:
-    measures = ("memory", "cost") if objective == "memory" else ("cost", "memory")
-    best = sorted(standings, key=lambda s: getattr(s, measures[0]))[:_MOST]
-    effects, other = (estimate_effects(default, best, measure) for measure in measures)
+    measured = [s for s in standings if s.trials]
+    best = sorted(measured, key=lambda s: getattr(s, _order_measures(objective)[0]))[:_MOST]
+    judged = [*best, *(s for s in standings if not s.trials)]
+    effects, other = (estimate_effects(default, judged, m) for m in _order_measures(objective))
     ranked = []
-    for place, standing in enumerate(best):
+    for place, standing in enumerate(judged):
         gain = float(-effects.means[place]) - _PER_SETTING * len(standing.parameters)
         error = math.sqrt(max(1e-12, float(other.covariance[place, place])))
         chance = float(ndtr((bound - other.means[place]) / error))
         if gain > LEAST_GAIN and chance >= _LEAST_CHANCE and standing.trials == standing.attempts:
-            promise = gain * chance
-            ranked.append(_Prospect(standing=standing, gain=gain, promise=promise, place=place))
+            ranked.append(_Prospect(standing=standing, promise=gain * chance, place=place))
     ranked.sort(key=lambda p: -p.promise)
     return _Prospects(ranked=ranked, objective=effects, other=other)
+
+
+def _order_measures(objective: Objective) -> tuple[Measure, Measure]:
+    return ("memory", "cost") if objective == "memory" else ("cost", "memory")
+
+
+def simplify(
+    standing: Standing, standings: Sequence[Standing], objective: Objective, bound: float
+) -> Mapping[str, str]:
+    """Return the settings of a configuration without those that it promises as much or more
+    without, as far as the trials of all ``standings`` of its base tell; its own if each earns its
+    place.
+    """
+    [default] = [s for s in standings if not s.parameters]
+    others = [s for s in standings if s.parameters and s.trials]
+    simplest = standing.parameters
+    while len(simplest) > 1:
+        subsets = [{n: v for n, v in simplest.items() if n != name} for name in (None, *simplest)]
+        tried = [dict(s.parameters) for s in others]
+        untried = [
+            Standing(base=standing.base, variant=str(i), parameters=subset)
+            for i, subset in enumerate(subsets)
+            if subset not in tried
+        ]
+        ranked = _rank_base(default, [*others, *untried], objective, bound).ranked
+        best = next((p.standing for p in ranked if dict(p.standing.parameters) in subsets), None)
+        if best is None or dict(best.parameters) == dict(simplest):
+            break
+        simplest = best.parameters
+    return simplest

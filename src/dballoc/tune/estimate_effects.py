@@ -2,14 +2,16 @@
 
 A reading of one short trial is its configuration's effect and a scatter that is often larger. So a
 reading is not taken for itself: the effect of a configuration is taken as the sum of the effects of
-its settings, each of which most likely does nothing, and near values of a setting do much the same;
-a rest is the configuration's own. Trials of other configurations so say what a setting costs. It is
-the usual regression on a Gaussian process (Rasmussen and Williams, Gaussian Processes for Machine
-Learning, 2006, chapter 2), with the default where it is known: at no effect. How large effects are
-beside the scatter is not known; the estimate is the mean over :data:`_LARGENESS`, weighted by how
-well each explains the readings, the scatter integrated out.
+its settings, each of which most likely does little, and near values of a setting do much the same;
+a rest is the configuration's own. Trials of other configurations so say what a setting costs, and
+what a configuration does that was not tried yet. It is the usual regression on a Gaussian process
+(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2), with the default
+where it is known: at no effect. How large effects are, and how large the scatter, is not known; the
+estimate is the mean over :data:`_EFFECTS` and :data:`_SCATTER`, weighted by how well each pair
+explains the readings.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,17 +26,19 @@ from dballoc.analysis.tune.search_history import Standing
 Measure = Literal["memory", "cost"]
 Floats = npt.NDArray[np.float64]
 
-# Variance of a setting's effect, in variances of the scatter from trial to trial.
-_LARGENESS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+# Standard deviations, as ln: of one setting's effect, and of the scatter from trial to trial. There
+# may be no memory to gain; that a setting costs no CPU at all, no search is long enough to show.
+_EFFECTS: dict[Measure, tuple[float, ...]] = {
+    "memory": (0.0, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "cost": (0.01, 0.02, 0.04, 0.08, 0.16),
+}
+_SCATTER = (0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 # What settings together do beyond the sum, as a share of one setting's variance.
 _TOGETHER = 0.25
 # Values of a setting are alike by exp(-octaves between them / this many).
 _OCTAVES = 2.0
 # Longer ones are no number that any malloc takes.
 _DIGITS = 20
-# The scatter that is expected before any trial, as ln, and how many trials' worth that counts.
-_USUAL_SCATTER: dict[Measure, float] = {"memory": 0.02, "cost": 0.05}
-_USUAL_WORTH = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,53 +52,37 @@ class Effects:
 
 
 def estimate_effects(default: Standing, standings: Sequence[Standing], measure: Measure) -> Effects:
-    """Return the effects of configurations of one base, each with one good trial at least, on a
-    measure; ``default``: that of the base.
+    """Return the effects of configurations of one base on a measure, also of those without a good
+    trial; ``default``: that of the base, with a trial at least.
     """
-    readings = [[getattr(r, measure) for r in s.readings] for s in standings]
+    alike = compare_settings(standings)
+    tried = [i for i, s in enumerate(standings) if s.trials]
+    readings = [[getattr(r, measure) for r in standings[i].readings] for i in tried]
     usual = [getattr(r, measure) for r in default.readings]
-    counts = np.array([len(r) for r in readings], dtype=float)
-    # Ratios to the default's mean share its error.
-    error = np.diag(1 / counts) + 1 / len(usual)
     within = sum(float(np.var(r)) * len(r) for r in [usual, *readings])
-    worth = _USUAL_WORTH + counts.sum() + len(usual) - 1
-    scatter_squares = within + _USUAL_WORTH * _USUAL_SCATTER[measure] ** 2
-    return _average_effects(
-        means=np.array([np.mean(r) for r in readings]),
-        error=error,
-        alike=compare_settings(standings),
-        scatter_squares=scatter_squares,
-        worth=worth,
-    )
-
-
-def _average_effects(
-    *, means: Floats, error: Floats, alike: Floats, scatter_squares: float, worth: float
-) -> Effects:
-    """Return the effects, averaged over how large they may be. ``scatter_squares``: the sum of
-    squares that is scatter alone, ``worth``: the degrees of freedom in all.
-
-    In the coordinates in which ``error`` is the unit matrix and ``alike`` is diagonal, an effect is
-    its reading times d = largeness × alike / (1 + largeness × alike), and d × scatter² is what
-    stays unknown of it.
-    """
+    repeats = sum(len(r) - 1 for r in [usual, *readings])
+    # Ratios to the default's mean share its error.
+    error = np.diag([1 / len(r) for r in readings]) + 1 / len(usual)
     root = linalg.cholesky(error, lower=True)
-    half = linalg.solve_triangular(root, alike, lower=True)
+    half = linalg.solve_triangular(root, alike[np.ix_(tried, tried)], lower=True)
+    # In these coordinates both the error and what is expected of effects are diagonal.
     eigenvalues, vectors = linalg.eigh(linalg.solve_triangular(root, half.T, lower=True))
-    large = np.array(_LARGENESS)[:, None] * np.maximum(eigenvalues, 0.0)
-    share = large / (1 + large)
-    back = root @ vectors
-    turned = vectors.T @ linalg.solve_triangular(root, means, lower=True)
-    squares = scatter_squares + (turned**2 / (1 + large)).sum(axis=1)
-    likelihood = -0.5 * (np.log1p(large).sum(axis=1) + worth * np.log(squares))
+    turned = vectors.T @ linalg.solve_triangular(
+        root, np.array([np.mean(r) for r in readings]), lower=True
+    )
+    back = linalg.solve_triangular(root, alike[tried], lower=True).T @ vectors
+    pairs = np.array(list(itertools.product(_EFFECTS[measure], _SCATTER))) ** 2
+    effect, scatter = pairs[:, :1], pairs[:, 1:]
+    variances = scatter + effect * np.maximum(eigenvalues, 0.0)
+    likelihood = -0.5 * (np.log(variances) + turned**2 / variances).sum(axis=1)
+    likelihood -= 0.5 * (repeats * np.log(scatter) + within / scatter)[:, 0]
     weights = np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
-    each = (share * turned) @ back.T
+    each = (effect / variances * turned) @ back.T
     mean = weights @ each
-    unknown = (weights * squares / (worth - 2)) @ share
     between = each - mean
-    covariance = (back * unknown) @ back.T + (between.T * weights) @ between
-    return Effects(means=mean, covariance=covariance)
+    covariance = (weights @ effect) * alike - (back * (weights @ (effect**2 / variances))) @ back.T
+    return Effects(means=mean, covariance=covariance + (between.T * weights) @ between)
 
 
 def compare_settings(standings: Sequence[Standing]) -> Floats:
