@@ -1,33 +1,42 @@
 #!/usr/bin/env python3
 """How dballoc tune does where the truth is known.
 
-    benchmarks/tune_simulated.py [--searches 1000] [--trials 40] [--seeds 40] [--jobs 2]
+    benchmarks/tune_simulated.py [--searches 1000] [--seeds 40] [--keep FILE [--minutes 5]]
 
 Searches are simulated: what is tried next, who is put forward, and the confirmation's procedure are
 dballoc's own; a trial's figures are drawn from a surface with the scatter of short real trials.
-Three tables:
+No search has presets. Three tables:
 
 1. Spaces without any effect: the share of searches whose confirmation shows a finalist to be better
    in memory, at any of its looks. Must be at most 5 %.
-2. A planted optimum that two settings together make, among others that do nothing or cost CPU, with
-   the presets withheld: the share of searches of which a finalist is within 5 % of the best memory
-   that keeps to the bound, keeps to it itself, and is confirmed. Must be at least 90 %.
+2. A planted optimum, among settings that do nothing or cost CPU: the share of searches of which a
+   finalist is within 5 % of the best memory that keeps to the bound, keeps to it itself, and is
+   confirmed. Must be at least 90 %. Twice: two settings make the optimum together, and one more
+   step of the first breaks the bound; and, as in a server whose arenas hold most of what is freed,
+   one arena takes nearly half of the memory and costs nothing.
 3. The hypervolume of the front, by true values, of the trials of the search, of random search and
    of a grid, with as many trials each: means, and the 95 % interval of the paired difference over
    the seeds. The search's must be larger.
 
-Exit status 1 if a promise is broken. The scatter: 3 % of peak RSS and 5 % of CPU from trial to
-trial, 1.5 % and 1.5 % from block to block of a confirmation of ten blocks.
+Exit status 1 if a promise is broken. The scatter: 2 % of peak RSS and, in turns, 5, 10 and 15 % of
+CPU from trial to trial; 1.5 % and 1.5 % from block to block of a confirmation of ten blocks.
+
+With --keep every search that is done is a line of a file, and the same command goes on where it was
+stopped; --minutes stops it after that time with status 3. A file holds what one state of dballoc
+did: begin a new one after a change of the search.
 """
 
 import argparse
 import itertools
+import json
 import math
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -49,7 +58,9 @@ from dballoc.tune.propose_parameters import draw_parameters
 from dballoc.tune.search_space import Parameters, Space, build_space
 
 BOUND = math.log(1.03)
-NOISE = {"memory": 0.03, "cost": 0.05}
+MEMORY_NOISE = 0.02
+# A search's CPU scatter is one of these, by its seed.
+COST_NOISES = (0.05, 0.10, 0.15)
 BLOCK_NOISE = 0.015
 BLOCKS = 10
 CORES = 8
@@ -78,6 +89,20 @@ def planted(parameters: Parameters) -> tuple[float, float]:
     return memory, cost
 
 
+def arenas(parameters: Parameters) -> tuple[float, float]:
+    """One arena saves nearly half of the memory for nothing; what is mmapped or trimmed often costs
+    CPU, as does no cache of threads.
+    """
+    count = math.log2(int(parameters.get("arena_max", 8 * CORES)))
+    pad = math.log2(int(parameters.get("top_pad", 2**17)))
+    memory = -0.58 * (1 - count / math.log2(8 * CORES)) + 0.02 * max(0.0, pad - 19)
+    cost = 0.08 if parameters.get("tcache_count") == "0" else 0.0
+    for name, each in (("mmap_threshold", 0.02), ("trim_threshold", 0.01)):
+        if name in parameters:
+            cost += each * max(0.0, 17 - math.log2(int(parameters[name])))
+    return memory, cost
+
+
 def trade(parameters: Parameters) -> tuple[float, float]:
     """A real trade: what saves memory costs CPU, smoothly, and two more settings matter."""
     arenas = math.log2(int(parameters.get("arena_max", 8 * CORES))) / 6
@@ -86,6 +111,11 @@ def trade(parameters: Parameters) -> tuple[float, float]:
     memory = -0.5 * (1 - arenas) ** 0.5 + 0.02 * max(0.0, pad - 17) + 0.1 * count
     cost = 0.12 * (1 - arenas) ** 2 - 0.05 * count**0.5 - 0.008 * max(0.0, pad - 17)
     return memory, cost
+
+
+SURFACES: Mapping[str, Surface] = {
+    "flat": flat, "planted": planted, "arenas": arenas, "trade": trade
+}  # fmt: skip
 
 
 def make_space() -> Space:
@@ -99,6 +129,7 @@ def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
     """Return the trials of one simulated search."""
     chance, space, tried = np.random.default_rng(seed), make_space(), list[Tried]()
     aim = SearchAim(objective="memory", bound=BOUND, seed=seed * 1000)
+    noise = COST_NOISES[seed % len(COST_NOISES)]
     for number in range(1, trials + 1):
         pace = Pace(progress=(number - 1) / trials, trials=trials)
         candidate = plan_next_trial({"glibc": space}, tried, "server", aim, pace)
@@ -113,8 +144,8 @@ def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
                 variant=candidate.variant,
                 parameters=candidate.parameters,
                 fault=None,
-                rss=int(3e8 * math.exp(memory + chance.normal(0, NOISE["memory"]))),
-                costs={"w": 1e-3 * math.exp(cost + chance.normal(0, NOISE["cost"]))},
+                rss=int(3e8 * math.exp(memory + chance.normal(0, MEMORY_NOISE))),
+                costs={"w": 1e-3 * math.exp(cost + chance.normal(0, noise))},
                 seconds=10.0,
             )
         )
@@ -125,8 +156,8 @@ def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
 class Outcome:
     """What one search came to: the true values of its finalists, and which are confirmed."""
 
-    finalists: Sequence[tuple[float, float]]
-    confirmed: Sequence[bool]
+    finalists: list[tuple[float, float]]
+    confirmed: list[bool]
 
 
 def judge_search(surface: Surface, trials: int, seed: int) -> Outcome:
@@ -219,76 +250,149 @@ def list_grid(space: Space) -> list[dict[str, str]]:
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One simulation: what is measured (``finalists`` or ``fronts``) on which surface."""
+
+    what: str
+    surface: str
+    trials: int
+    seed: int
+
+
+def run_job(job: Job) -> dict[str, Any]:
+    """Return what a simulation gave, as it is kept."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    surface = SURFACES[job.surface]
+    if job.what == "fronts":
+        return dict(compare_fronts(surface, job.trials, job.seed))
+    return asdict(judge_search(surface, job.trials, job.seed))
+
+
+class Kept:
+    """The simulations that are done: lines of a file, where there is one."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._done: dict[Job, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            # A line that a kill cut short is made again.
+            lines = [x for x in path.read_text().splitlines(keepends=True) if x.endswith("\n")]
+            path.write_text("".join(lines))
+            for entry in map(json.loads, lines):
+                self._done[Job(**entry["job"])] = entry["gave"]
+
+    def run_jobs(self, pool: ProcessPoolExecutor, jobs: Sequence[Job], until: float) -> bool:
+        """Run those that are not done yet, until ``until`` (monotonic); returns whether all are."""
+        left = [job for job in jobs if job not in self._done]
+        for chunk in (left[i : i + 8] for i in range(0, len(left), 8)):
+            if time.monotonic() > until:
+                return False
+            for job, gave in zip(chunk, pool.map(run_job, chunk), strict=True):
+                self._keep(job, gave)
+        return True
+
+    def _keep(self, job: Job, gave: dict[str, Any]) -> None:
+        self._done[job] = gave
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"job": asdict(job), "gave": gave}) + "\n")
+
+    def list_results(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        """Return what these simulations gave."""
+        return [self._done[job] for job in jobs]
+
+
 def main() -> int:
     """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--searches", type=int, default=1000)
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="the file of what is done")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time")
     arguments = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        return int(
-            not all(
-                [
-                    report_false_findings(pool, arguments.searches, arguments.trials),
-                    report_planted_optimum(pool, arguments.searches, arguments.trials),
-                    report_fronts(pool, arguments.seeds, arguments.trials),
-                ]
-            )
+    jobs = {
+        (what, surface): [
+            Job(what=what, surface=surface, trials=arguments.trials, seed=arguments.first + i)
+            for i in range(number)
+        ]
+        for what, number, surfaces in (
+            ("finalists", arguments.searches, ("flat", "planted", "arenas")),
+            ("fronts", arguments.seeds, ("planted", "trade")),
         )
+        for surface in surfaces
+    }
+    kept, until = Kept(arguments.keep), time.monotonic() + 60 * arguments.minutes
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        if not kept.run_jobs(pool, list(itertools.chain(*jobs.values())), until):
+            print("stopped; the same command goes on")
+            return 3
+    holds = True
+    for (what, surface), of_table in jobs.items():
+        results = kept.list_results(of_table)
+        if what == "fronts":
+            holds &= report_fronts(surface, results)
+        elif surface == "flat":
+            holds &= report_false_findings([Outcome(**r) for r in results])
+        else:
+            by_seed = {job.seed: Outcome(**r) for job, r in zip(of_table, results, strict=True)}
+            holds &= report_planted_optimum(surface, by_seed)
+    return int(not holds)
 
 
-def report_false_findings(pool: ProcessPoolExecutor, searches: int, trials: int) -> bool:
+def report_false_findings(outcomes: Sequence[Outcome]) -> bool:
     """Print table 1; returns whether its promise holds."""
-    outcomes = list(pool.map(partial(judge_search, flat, trials), range(searches), chunksize=5))
+    searches = len(outcomes)
     share = sum(any(o.confirmed) for o in outcomes) / searches
     without = sum(not o.finalists for o in outcomes) / searches
     # As if every search had put three luckless finalists forward.
     forced = sum(any(confirm([0.0] * 3, seed)) for seed in range(searches)) / searches
-    print(f"1. {searches:,} searches of {trials} trials without any effect")
+    print(f"1. {searches:,} searches without any effect")
     print(f'   false "improved":      {share:.1%} (at most {MOST_FALSE:.0%})')
     print(f"   nobody put forward:    {without:.1%}")
-    print(f'   with three finalists each, false "improved": {forced:.1%}', flush=True)
+    print(f'   with three finalists each, false "improved": {forced:.1%}')
     return share <= MOST_FALSE and forced <= MOST_FALSE
 
 
-def report_planted_optimum(pool: ProcessPoolExecutor, searches: int, trials: int) -> bool:
-    """Print table 2; returns whether its promise holds."""
-    values = [planted(p) for p in list_grid(make_space())] + [
-        planted({"arena_max": str(n), "trim_threshold": "131072"}) for n in range(1, 9)
+def report_planted_optimum(name: str, outcomes: Mapping[int, Outcome]) -> bool:
+    """Print a row of table 2; returns whether its promise holds."""
+    surface, searches = SURFACES[name], len(outcomes)
+    values = [surface(p) for p in list_grid(make_space())] + [
+        surface({"arena_max": str(n), "trim_threshold": "131072"}) for n in range(1, 9)
     ]
     best = min(memory for memory, cost in values if cost <= BOUND)
-    outcomes = list(pool.map(partial(judge_search, planted, trials), range(searches), chunksize=5))
-    share = sum(is_planted_optimum_found(o, best) for o in outcomes) / searches
-    improved = sum(
+    near = {seed: is_planted_optimum_found(o, best) for seed, o in outcomes.items()}
+    improved = [
         any(c and cost <= BOUND for (_, cost), c in zip(o.finalists, o.confirmed, strict=True))
-        for o in outcomes
-    )
-    print(f"2. {searches:,} searches of {trials} trials, best memory × {math.exp(best):.2f}")
+        for o in outcomes.values()
+    ]
+    share = sum(near.values()) / searches
+    print(f"2. {name}: {searches:,} searches, best memory × {math.exp(best):.2f}")
     print(f"   found within {NEAR:.0%}:       {share:.1%} (at least {LEAST_FOUND:.0%})")
-    print(f"   some gain within the bound confirmed: {improved / searches:.1%}", flush=True)
+    for i, noise in enumerate(COST_NOISES):
+        of_noise = [is_near for seed, is_near in near.items() if seed % len(COST_NOISES) == i]
+        print(f"      CPU scatter {noise:.0%}:   {sum(of_noise) / max(1, len(of_noise)):.1%}")
+    print(f"   some gain within the bound confirmed: {sum(improved) / searches:.1%}", flush=True)
     return share >= LEAST_FOUND
 
 
-def report_fronts(pool: ProcessPoolExecutor, seeds: int, trials: int) -> bool:
-    """Print table 3; returns whether its promise holds."""
-    print(f"3. Hypervolume of the front after {trials} trials, {seeds} seeds")
-    holds = True
-    for name, surface in (("planted", planted), ("trade", trade)):
-        volumes = list(pool.map(partial(compare_fronts, surface, trials), range(seeds)))
-        for other in ("random", "grid"):
-            differences = np.array([v["search"] - v[other] for v in volumes])
-            mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(seeds)
-            half = student.ppf(0.975, seeds - 1) * error
-            usual = np.mean([v[other] for v in volumes])
-            print(
-                f"   {name}: search {np.mean([v['search'] for v in volumes]):.4f}, {other} "
-                f"{usual:.4f}, difference {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]",
-                flush=True,
-            )
-            holds &= bool(mean - half > 0)
+def report_fronts(name: str, volumes: Sequence[Mapping[str, float]]) -> bool:
+    """Print rows of table 3; returns whether its promise holds."""
+    seeds, holds = len(volumes), True
+    for other in ("random", "grid"):
+        differences = np.array([v["search"] - v[other] for v in volumes])
+        mean, error = differences.mean(), differences.std(ddof=1) / math.sqrt(seeds)
+        half = student.ppf(0.975, seeds - 1) * error
+        searched, usual = (np.mean([v[way] for v in volumes]) for way in ("search", other))
+        print(
+            f"3. {name}, {seeds} seeds: hypervolume {searched:.4f}, {other} {usual:.4f}, "
+            f"difference {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]",
+            flush=True,
+        )
+        holds &= bool(mean - half > 0)
     return holds
 
 

@@ -1,13 +1,17 @@
-"""``dballoc tune`` with real servers: search, a kill on the way, confirmation, deployment."""
+"""``dballoc tune`` with real servers: search, kills and Ctrl-C on the way, confirmation,
+deployment, and the proof that the winner took.
+"""
 
 import json
 import os
+import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Cli, Experiment, processes_of, rows, wait_until
+from harness import Cli, Done, Experiment, StartServer, processes_of, rows, wait_until
 
 from dballoc import catalogue
 
@@ -20,13 +24,18 @@ COLUMNS = "SELECT trial, stage, base, origin, parameters FROM candidate"
 
 @pytest.fixture
 def file(tiny_experiment: Experiment) -> Path:
+    return write_experiment(tiny_experiment)
+
+
+def write_experiment(tiny_experiment: Experiment, searched: tuple[str, ...] = ()) -> Path:
+    """Write an experiment whose search has the option and so many settings of glibc."""
     return tiny_experiment(
-        variant=[{"name": "glibc"}],
+        variant=[{"name": "glibc", "tunables": {"arena_test": "3"}}],
         server={"options": {"innodb_buffer_pool_size": "32M", OPTION: "ON"}},
         tune={
             "aim": "rss, rss<=1",
             "space": {OPTION: ["OFF"]},
-            "leave": KNOBS,
+            "leave": [name for name in KNOBS if name not in searched],
             "presets": False,
             "design": "solo",
             "blocks": 3,
@@ -40,7 +49,7 @@ def read_candidates(out: Path) -> list[dict[str, Any]]:
 
 
 def test_it_finds_what_saves_memory_and_confirms_it(
-    run_cli: Cli, file: Path, out: Path, home: Path
+    run_cli: Cli, file: Path, out: Path, home: Path, stock_server: StartServer
 ) -> None:
     flags = ("tune", file, "--out", out, "--budget", "10m", "--no-report")
     process = run_cli.start(*flags)
@@ -73,6 +82,88 @@ def test_it_finds_what_saves_memory_and_confirms_it(
     assert deployed.status == 0, deployed.text
     assert OPTION in deployed.stdout
     assert run_cli("deploy", out, "nobody").status == 2
+
+    variables = dict(re.findall(r'Environment="?(\w+)=([^"\n]*)', deployed.stdout))
+    assert "arena_test=3" in variables["GLIBC_TUNABLES"]
+    pid, _ = stock_server(f"--{OPTION.replace('_', '-')}=OFF", **variables)
+    verified = run_cli("verify", str(pid))
+    assert verified.status == 0, verified.text
+    assert f"settings: GLIBC_TUNABLES={variables['GLIBC_TUNABLES']}\n" in verified.stdout
+    assert "warning" not in verified.stdout
+
+
+def interrupt_when(run_cli: Cli, flags: tuple[str | Path, ...], ready: Callable[[], bool]) -> Done:
+    """Start a search, and press Ctrl-C once ``ready``."""
+    process = run_cli.start(*flags)
+    wait_until(lambda: process.poll() is not None or ready(), 170)
+    os.killpg(process.pid, signal.SIGINT)
+    done = run_cli.end(process)
+    assert done.status == 130, done.text
+    assert "interrupted; run the same command to resume" in done.text
+    return done
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_replays_on_servers_and_in_the_confirmation(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
+    flags = ("tune", write_experiment(tiny_experiment, ("arena_max",)), "--out", out)
+    flags = (*flags, "--budget", "3m", "--no-report")
+
+    def count(stage: str) -> int:
+        return sum(c["stage"] == stage for c in read_candidates(out))
+
+    interrupt_when(run_cli, flags, lambda: count("replay") > 0)
+    trace = out / "tiny-glibc.trace"
+    assert trace.exists()
+    first = read_candidates(out)
+    assert (first[0]["stage"], first[0]["origin"]) == ("server", "default")
+    recorded = trace.stat()
+
+    interrupt_when(run_cli, flags, lambda: count("server") > 1)
+    assert read_candidates(out)[: len(first)] == first
+    assert trace.stat().st_mtime_ns == recorded.st_mtime_ns
+
+    confirmation = out / "confirmation" / "glibc"
+
+    def read_trials() -> list[dict[str, Any]]:
+        there = (confirmation / "results.sqlite").exists()
+        return rows(confirmation, "SELECT trial, directory FROM trial") if there else []
+
+    interrupt_when(run_cli, flags, lambda: bool(read_trials()))
+    searched, confirmed = read_candidates(out), read_trials()
+    assert "The confirmation is not over" in run_cli("report", out).stdout
+
+    done = run_cli(*flags)
+    assert done.status == 0, done.text
+    assert read_candidates(out) == searched
+    assert read_trials()[: len(confirmed)] == confirmed
+    assert f"server.{OPTION} = OFF" in done.stdout, done.text
+
+
+@pytest.mark.slow
+def test_a_search_from_a_trace_begins_with_replays(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path, tmp_path: Path
+) -> None:
+    bench = tmp_path / "bench"
+    done = run_cli(
+        "bench", tiny_experiment(variant=[{"name": "glibc"}]), "--record", "--out", bench
+    )
+    assert done.status == 0, done.text
+    [trace] = bench.glob("*.trace")
+    file = write_experiment(tiny_experiment, ("arena_max",))
+    plan = run_cli("tune", file, "--from", trace, "--out", out, "--dry-run")
+    assert f"replay:  of {trace}\n" in plan.stdout, plan.text
+    both = run_cli("tune", file, "--from", trace, "--no-replay", "--out", out)
+    assert (both.status, both.stderr) == (
+        2,
+        "dballoc: --from: of no use with --no-replay; leave one of them out\n",
+    )
+    done = run_cli("tune", file, "--from", trace, "--out", out, "--budget", "1m", "--no-report")
+    assert done.status == 0, done.text
+    stages = [c["stage"] for c in read_candidates(out)]
+    assert stages == sorted(stages)
+    assert set(stages) == {"replay", "server"}
 
 
 def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from dballoc.analysis.tune.search_history import (
     Origin,
+    Ratios,
     Standing,
     Tried,
     compare_with_default,
@@ -14,7 +15,6 @@ from dballoc.analysis.tune.search_history import (
     summarize_standings,
 )
 from dballoc.experiment.model import Experiment, Tune, Variant
-from dballoc.tune.choose_finalists import choose_finalists
 from dballoc.tune.plan_trials import Pace, SearchAim, name_variant, plan_next_trial
 from dballoc.tune.search_space import Knob, Space
 from dballoc.tune.short_experiment import (
@@ -152,58 +152,11 @@ def test_trials_are_relative_to_the_mean_of_their_own_default() -> None:
     assert by_name["glibc-arenas=2"].attempts == 1
 
 
-def standing(
-    name: str, memory: float, cost: float = 0.0, trials: int = 4, settings: int = 1,
-    base: str = "glibc", attempts: int | None = None,
-) -> Standing:  # fmt: skip
-    return Standing(
-        base=base,
-        variant=name,
-        parameters={f"s{i}": name for i in range(settings)},
-        memory=memory,
-        cost=cost,
-        trials=trials,
-        attempts=attempts or trials,
-    )
-
-
-def names(standings: list[Standing], most: int = 3) -> list[str]:
-    return [s.variant for s in choose_finalists(standings, "memory", math.log(1.03), most)]
-
-
-def test_the_best_are_put_forward_and_of_two_alike_the_simpler_one() -> None:
-    assert names([standing("a", -0.3, settings=4), standing("b", -0.3), standing("c", -0.1)]) == [
-        "b", "a", "c",
-    ]  # fmt: skip
-
-
-def test_one_lucky_trial_is_worth_less_than_four_good_ones() -> None:
-    assert names([standing("lucky", -0.3, trials=1), standing("steady", -0.25)], 1) == ["steady"]
-
-
-def test_nobody_is_put_forward_for_nothing() -> None:
-    assert (
-        names([standing("a", -0.015), standing("b", 0.2), standing("default", -0.5, settings=0)])
-        == []
-    )
-    assert names([standing("dear", -0.5, cost=0.2), standing("breaks", -0.5, attempts=5)]) == []
-
-
-def test_each_base_has_one_before_any_has_two() -> None:
-    finalists = [standing("a", -0.5), standing("b", -0.4), standing("c", -0.1, base="jemalloc")]
-    assert names(finalists) == ["a", "c", "b"]
-    assert names(finalists, 1) == ["a"]
-
-
-def test_the_others_are_safer_where_the_first_may_break_the_bound() -> None:
-    at_the_bound = [standing(f"near{i}", -0.5 - i / 100, cost=0.03) for i in range(4)]
-    assert names([*at_the_bound, standing("safe", -0.3), standing("cheap", -0.2, cost=-0.02)]) == [
-        "near3", "safe", "cheap",
-    ]  # fmt: skip
-
-
 def test_the_front() -> None:
-    standings = [standing("a", -0.5, 0.1), standing("b", -0.3, 0.0), standing("c", -0.2, 0.05)]
+    standings = [
+        Standing(base="glibc", variant=name, readings=(Ratios(*ratios),), attempts=1)
+        for name, ratios in (("a", (-0.5, 0.1)), ("b", (-0.3, 0.0)), ("c", (-0.2, 0.05)))
+    ]
     assert [s.variant for s in list_front(standings)] == ["a", "b"]
 
 

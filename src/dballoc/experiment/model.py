@@ -315,7 +315,8 @@ class Tune(_Table):
     take, the rest being the confirmation's; how many ``finalists`` there may be in all;
     ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
     options to be searched too; ``thp``: whether the host's THP mode is; ``leave``: settings that
-    are not to be touched; ``trace``: what the search replays before it starts any server;
+    are not to be touched; ``trace``: what the search replays before it tries any setting on a
+    server; ``replay``: whether it records a trace itself where none is given;
     ``design`` of the confirmation, None: both, or solo where a duet is not possible; its
     ``blocks``, None: as many as the budget has room for.
     """
@@ -330,6 +331,7 @@ class Tune(_Table):
     design: Literal["solo", "duet", "both"] | None = None
     blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
     trace: TraceReplay | None = None
+    replay: bool = True
 
 
 class RecordTrace(_Table):

@@ -1,73 +1,178 @@
 """Choose who is put forward: at most three configurations in all, each of which its search shows to
 gain more than luck would. Pure.
 
-A configuration that looks best among many noisy ones is partly lucky. So its mean is shrunk
-towards no difference, the more the fewer trials it has; each setting has to earn its place; and
-what is left has to be a gain worth having.
+A configuration that looks best among many noisy ones is partly lucky, and one that looks dear is
+partly unlucky. So nothing goes by a reading itself: ``estimate_effects`` says what is likely of
+each. What a configuration promises is its gain times the chance that it keeps to the bound; each
+setting has to earn its place; and what is left has to be a gain worth having.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
 
 from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import Standing
+from dballoc.tune.estimate_effects import Effects, Measure, estimate_effects
 
-# The gain that a finalist must promise, as ln, and how many trials' worth of doubt there is.
+# The gain that a finalist must be expected to have, as ln.
 LEAST_GAIN = 0.02
-_DOUBT = 1.0
 # What each setting must gain at least, as ln: of two that gain alike, the simpler one is better.
 _PER_SETTING = 0.004
-# What a configuration seems to cost beyond the bound counts against its gain, so many times; one
-# that seems to cost this much more is not put forward, as ln. A short trial's CPU is noisy: the
-# confirmation decides.
-_BEYOND = 3.0
-_SLACK = 0.03
-# The second and third finalist are of those that seem to keep to the bound by so much, as ln, in
-# case the first one does not.
-_SAFER = (0.01, 0.03)
+# The chance of keeping to the bound that a finalist must have. The confirmation decides.
+_LEAST_CHANCE = 0.1
+# Of more configurations of a base only those with the best readings are looked at.
+_MOST = 300
+# Finalists are chosen among so many by so many draws of what may be true.
+_CANDIDATES, _DRAWS = 40, 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prospect:
+    """A configuration with what is likely of it: its ``promise``, the higher the better; ``place``:
+    among the effects of its base.
+    """
+
+    standing: Standing
+    promise: float
+    place: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prospects:
+    """The configurations of a base that promise a gain, the most promising first, with the effects
+    on the objective and on the other measure of all that were estimated.
+    """
+
+    ranked: list[_Prospect]
+    objective: Effects
+    other: Effects
 
 
 def choose_finalists(
     standings: Sequence[Standing], objective: Objective, bound: float, most: int
 ) -> list[Standing]:
-    """Return the finalists: the best of each base, the most promising first, then the best of the
-    safer ones, and of all that are left. ``bound``: ln of what the other objective may cost.
+    """Return the finalists: the best of each base, the most promising first; then those that add
+    most in case these do not hold what they promise. ``bound``: ln of what the other objective may
+    cost.
     """
-    ranked = rank_promising(standings, objective, bound)
-    chosen = list({s.base: s for s in reversed(ranked)}.values())
-    chosen.sort(key=lambda s: compute_promise(s, objective, bound))
-    for margin in _SAFER:
-        safer = [s for s in ranked if get_price(s, objective) <= bound - margin]
-        chosen += [s for s in safer if s not in chosen][:1]
-    return [*chosen, *(s for s in ranked if s not in chosen)][:most]
+    bases = [p for p in _list_prospects(standings, objective, bound) if p.ranked]
+    bases.sort(key=lambda p: -p.ranked[0].promise)
+    chosen = [p.ranked[0].standing for p in bases]
+    additions = [addition for p in bases for addition in _add_prospects(p, bound, most)]
+    additions.sort(key=lambda addition: -addition[0])
+    return [*chosen, *(standing for _, standing in additions)][:most]
+
+
+def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple[float, Standing]]:
+    """Return the finalists of a base after its first one, each with what it adds to the best gain
+    that one of them is expected to have, in draws of what may be true of all of them together.
+    """
+    ranked = prospects.ranked[:_CANDIDATES]
+    gains = _draw_gains(ranked, prospects, bound)
+    best, others = gains[:, 0], list(range(1, len(ranked)))
+    additions: list[tuple[float, Standing]] = []
+    while others and len(additions) < most - 1:
+        added = np.maximum(gains[:, others] - best[:, None], 0.0).mean(axis=0)
+        i = others.pop(int(np.argmax(added)))
+        additions.append((float(added.max()), ranked[i].standing))
+        best = np.maximum(best, gains[:, i])
+    return additions
+
+
+def _draw_gains(
+    ranked: Sequence[_Prospect], prospects: _Prospects, bound: float
+) -> npt.NDArray[np.float64]:
+    """Return what each configuration gains in each draw; nothing where it breaks the bound."""
+    chance = np.random.default_rng(0)
+    places = [p.place for p in ranked]
+    values, costs = (
+        chance.multivariate_normal(
+            effects.means[places],
+            effects.covariance[np.ix_(places, places)],
+            _DRAWS,
+            check_valid="ignore",  # rounding may leave it a little less than positive
+            method="eigh",
+        )
+        for effects in (prospects.objective, prospects.other)
+    )
+    settings = np.array([len(p.standing.parameters) for p in ranked])
+    return np.where(costs <= bound, np.maximum(0.0, -values - _PER_SETTING * settings), 0.0)
 
 
 def rank_promising(
     standings: Sequence[Standing], objective: Objective, bound: float
 ) -> list[Standing]:
-    """Return the configurations that promise a gain and keep to the bound as far as their trials
-    show, the most promising first. One with a fault in any trial does not.
+    """Return the configurations that promise a gain and may keep to the bound, the most promising
+    first. One with a fault in any trial does not.
     """
-    eligible = [
-        s
-        for s in standings
-        if s.parameters
-        and s.trials == s.attempts > 0
-        and compute_promise(s, objective, bound) < -LEAST_GAIN
-        and get_price(s, objective) <= bound + _SLACK
+    prospects = [p for b in _list_prospects(standings, objective, bound) for p in b.ranked]
+    return [p.standing for p in sorted(prospects, key=lambda p: -p.promise)]
+
+
+def _list_prospects(
+    standings: Sequence[Standing], objective: Objective, bound: float
+) -> list[_Prospects]:
+    """Return the prospects of each base whose default has figures."""
+    defaults = [s for s in standings if not s.parameters and s.trials]
+    of_bases = [
+        [s for s in standings if s.base == default.base and s.parameters and s.trials]
+        for default in defaults
     ]
-    return sorted(eligible, key=lambda s: compute_promise(s, objective, bound))
+    return [
+        _rank_base(default, of_base, objective, bound)
+        for default, of_base in zip(defaults, of_bases, strict=True)
+        if of_base
+    ]
 
 
-def compute_promise(standing: Standing, objective: Objective, bound: float) -> float:
-    """Return ln of the ratio that a configuration promises, shrunk by its doubt, with what its
-    settings and what it costs beyond the bound take away; the lower the better.
+def _rank_base(
+    default: Standing, standings: Sequence[Standing], objective: Objective, bound: float
+) -> _Prospects:
+    measured = [s for s in standings if s.trials]
+    best = sorted(measured, key=lambda s: getattr(s, _order_measures(objective)[0]))[:_MOST]
+    judged = [*best, *(s for s in standings if not s.trials)]
+    effects, other = (estimate_effects(default, judged, m) for m in _order_measures(objective))
+    ranked = []
+    for place, standing in enumerate(judged):
+        gain = float(-effects.means[place]) - _PER_SETTING * len(standing.parameters)
+        error = math.sqrt(max(1e-12, float(other.covariance[place, place])))
+        chance = float(ndtr((bound - other.means[place]) / error))
+        if gain > LEAST_GAIN and chance >= _LEAST_CHANCE and standing.trials == standing.attempts:
+            ranked.append(_Prospect(standing=standing, promise=gain * chance, place=place))
+    ranked.sort(key=lambda p: -p.promise)
+    return _Prospects(ranked=ranked, objective=effects, other=other)
+
+
+def _order_measures(objective: Objective) -> tuple[Measure, Measure]:
+    return ("memory", "cost") if objective == "memory" else ("cost", "memory")
+
+
+def simplify(
+    standing: Standing, standings: Sequence[Standing], objective: Objective, bound: float
+) -> Mapping[str, str]:
+    """Return the settings of a configuration without those that it promises as much or more
+    without, as far as the trials of all ``standings`` of its base tell; its own if each earns its
+    place.
     """
-    value = (standing.memory if objective == "memory" else standing.cost) or 0.0
-    certainty = standing.trials / (standing.trials + _DOUBT)
-    beyond = max(0.0, get_price(standing, objective) - bound)
-    return value * certainty + _PER_SETTING * len(standing.parameters) + _BEYOND * beyond
-
-
-def get_price(standing: Standing, objective: Objective) -> float:
-    """Return ln of what a configuration seems to cost in the other objective."""
-    return (standing.cost if objective == "memory" else standing.memory) or 0.0
+    [default] = [s for s in standings if not s.parameters]
+    others = [s for s in standings if s.parameters and s.trials]
+    simplest = standing.parameters
+    while len(simplest) > 1:
+        subsets = [{n: v for n, v in simplest.items() if n != name} for name in (None, *simplest)]
+        tried = [dict(s.parameters) for s in others]
+        untried = [
+            Standing(base=standing.base, variant=str(i), parameters=subset)
+            for i, subset in enumerate(subsets)
+            if subset not in tried
+        ]
+        ranked = _rank_base(default, [*others, *untried], objective, bound).ranked
+        best = next((p.standing for p in ranked if dict(p.standing.parameters) in subsets), None)
+        if best is None or dict(best.parameters) == dict(simplest):
+            break
+        simplest = best.parameters
+    return simplest

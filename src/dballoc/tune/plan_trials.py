@@ -3,8 +3,9 @@
 Each base has its default first, then the presets; of servers then what replays put forward, and
 where there were none, if there is time enough, each knob alone at either end; then the sampler
 proposes. The default comes again every so often, because a machine drifts. The last part of the
-time goes to the leaders: each again, because the best of many noisy trials are partly luck, and the
-first without one of its settings at a time, because most of what a sampler sets does nothing.
+time goes to the leaders: each again, because the best of many noisy trials are partly luck, and
+without the settings that do not seem to earn their place, because most of what a sampler sets does
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +20,18 @@ from dballoc.analysis.tune.search_history import (
     list_front,
     summarize_standings,
 )
-from dballoc.tune.choose_finalists import rank_promising
+from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simplify
 from dballoc.tune.propose_parameters import Outcome, propose_parameters
 from dballoc.tune.search_space import Parameters, Space
 
 # Trials of the default before anything else, and after how many others it comes again.
 _DEFAULTS_FIRST = 2
 _DEFAULT_AGAIN = 12
-# From this share of the search on, the leaders are refined: so many of each base, until each has so
-# many trials; the first one is left without single settings once it has a second trial.
+# From this share of the search on, what would be put forward is refined: so many of each base,
+# until each has so many trials.
 REFINE_FROM = 0.8
 _LEADERS = 3
 _REPEATS = 4
-_BEFORE_SIMPLER = 2
 # So many configurations of a base that replays put forward are tried on servers.
 _REPLAYED = 8
 # Single knobs are tried where they take no more than this share of a base's trials.
@@ -135,23 +135,25 @@ def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> li
 def make_outcome(trial: Tried, trials: Sequence[Tried], aim: SearchAim) -> Outcome:
     """Return a trial as the sampler takes it: the objective that is searched for first."""
     ratios = compare_with_default(trial, trials)
-    if ratios is not None and aim.objective == "speed":
-        ratios = ratios[1], ratios[0]
-    return Outcome(parameters=trial.parameters, objectives=ratios)
+    if ratios is None:
+        return Outcome(parameters=trial.parameters, objectives=None)
+    memory, cost = ratios
+    objectives = (cost, memory) if aim.objective == "speed" else (memory, cost)
+    return Outcome(parameters=trial.parameters, objectives=objectives)
 
 
 def _refine_leaders(trials: Sequence[Tried], aim: SearchAim) -> tuple[Origin, Parameters] | None:
-    """Return a leader to try again, or the first one with a setting less; None if all is done."""
+    """Return what would be put forward now without the settings that do not seem to earn their
+    place, or one of it to try again; None if all is done.
+    """
     standings = summarize_standings(trials, trials[0].stage)
-    leaders = rank_promising(standings, aim.objective, aim.bound)[:_LEADERS]
+    leaders = choose_finalists(standings, aim.objective, aim.bound, _LEADERS)
     if not leaders:
         return None
-    first, least = leaders[0], min(leaders, key=lambda s: s.trials)
-    if first.trials < _BEFORE_SIMPLER:
-        return "again", first.parameters
+    least = min(leaders, key=lambda s: s.trials)
     tried = [dict(s.parameters) for s in standings]
-    for name in first.parameters:
-        simpler = {n: v for n, v in first.parameters.items() if n != name}
+    for leader in leaders:
+        simpler = dict(simplify(leader, standings, aim.objective, aim.bound))
         if simpler not in tried:
             return "simpler", simpler
     return ("again", least.parameters) if least.trials < _REPEATS else None

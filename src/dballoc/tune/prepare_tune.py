@@ -32,7 +32,7 @@ DEFAULT_BUDGET = 3600.0
 @dataclass(frozen=True, kw_only=True)
 class PreparedTune(PreparedCampaign):
     """A search: ``spaces`` by base, each a variant of the experiment; ``preference``: by which the
-    finalists are judged; ``replays``: of its first stage, where there is a trace.
+    finalists are judged; ``replays``: of its first stage, where a trace is given.
     """
 
     spaces: Mapping[str, Space]
@@ -44,6 +44,14 @@ class PreparedTune(PreparedCampaign):
         """What the experiment says of the search."""
         assert self.experiment.tune
         return self.experiment.tune
+
+    @property
+    def records(self) -> bool:
+        """Whether its first trial is recorded: there is no trace, and something that a replay could
+        try.
+        """
+        has_knobs = any(space.of_malloc.knobs for space in self.spaces.values())
+        return self.experiment.record is not None and has_knobs
 
     @property
     def thp_settings(self) -> list[str]:
@@ -82,7 +90,7 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
         **{f.name: getattr(setting, f.name) for f in fields(setting)},
         spaces={name: space for name, space in spaces.items() if space.knobs},
         preference=preference,
-        replays=prepare_replays(setting, tune.trace) if tune.trace else None,
+        replays=prepare_replays(setting, tune.trace) if tune.trace and tune.replay else None,
     )
 
 

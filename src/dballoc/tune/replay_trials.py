@@ -74,6 +74,13 @@ def prepare_replays(setting: PreparedCampaign, pace: TraceReplay) -> ReplayTrial
     return ReplayTrials(setting=prepare_replay(experiment, path.absolute(), summary))
 
 
+def prepare_recorded_replays(setting: PreparedCampaign, trace: Path) -> ReplayTrials:
+    """Find and check what replays of a trace need that the search has recorded. UsageError for
+    what this machine cannot do.
+    """
+    return prepare_replays(setting, TraceReplay(trace=str(trace), sha256=hash_trace(trace)))
+
+
 def _make_replay_experiment(
     setting: PreparedCampaign, pace: TraceReplay, threads: int
 ) -> Experiment:
@@ -89,6 +96,7 @@ def _make_replay_experiment(
             "workload": {},
             "tune": None,
             "replay": pace,
+            "record": None,
             "variant": variants,
         }
     )

@@ -16,7 +16,7 @@ from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.replay.replay_blocks import PlannedTrace
 from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.trials import solo_trial
+from dballoc.campaign.trials import recorded_trial, solo_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted, make_blank_trial_row
 from dballoc.errors import UsageError
 from dballoc.experiment.schedule import Slot
@@ -26,6 +26,7 @@ from dballoc.store.results import KIND, TUNE, Results, TrialRecord
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
+from dballoc.tune.replay_trials import ReplayTrials, prepare_recorded_replays
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import Space, describe_parameters
 
@@ -54,6 +55,7 @@ class _Search:
         assert self.setting.experiment.budget
         self.seconds = self.setting.experiment.budget * self.setting.tune.share
         self.began = time.monotonic() - self.results.spent()
+        self.replays = self.setting.replays
 
     def run(self) -> str:
         try:
@@ -93,13 +95,37 @@ class _Search:
         rehearsal.rehearse(self.setting, self.session.custody, templates, path)
         # The time is for trials: data that take long to make would leave none.
         self.began = time.monotonic() - self.results.spent()
-        if self.setting.replays is not None:
-            trace = self.setting.replays.plan(self.session.custody)
+        if self.setting.records:
+            self.replays = self._prepare_recorded_replays(templates)
+        if self.replays is not None:
+            trace = self.replays.plan(self.session.custody)
             spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}
             self._run_stage(REPLAYED, spaces, lambda c, n: self._try_in_replay(c, trace, n))
         self._run_stage(
             SERVER, self.setting.spaces, lambda c, n: self._try_on_server(c, templates, n)
         )
+
+    def _prepare_recorded_replays(self, templates: dict[str, Template]) -> ReplayTrials | None:
+        """Return replays of the baseline's first trial, which is recorded now unless that was done
+        before; None where there is no trace of it.
+        """
+        experiment = self.setting.experiment
+        default = experiment.baseline
+        trace = self.session.directory.path / recorded_trial.name_trace(experiment, default)
+        if not self.results.trials():
+            first = Candidate(base=default, origin="default", parameters={}, variant=default)
+            self.observer.notice(f"{default}: its allocations are recorded, for replays")
+            self._try_on_server(first, templates, 1, recorded=True)
+            each = self._estimate_trial_seconds([], SERVER)
+            self._show(search_history.list_tried(self.results), self.seconds, each)
+        if not trace.exists():
+            self.observer.notice(f"{default}: there is no trace of it: the search has no replays")
+            return None
+        try:
+            return prepare_recorded_replays(self.setting, trace)
+        except UsageError as error:
+            self.observer.notice(f"the search has no replays: {error}")
+            return None
 
     def _run_stage(
         self,
@@ -126,20 +152,20 @@ class _Search:
         seconds = [t.seconds for t in tried if t.stage == stage]
         if seconds:
             return sum(seconds) / len(seconds)
-        if stage == REPLAYED and self.setting.replays:
-            return self.setting.replays.estimate_seconds()
+        if stage == REPLAYED and self.replays:
+            return self.replays.estimate_seconds()
         return estimate_solo_trial_seconds(self.setting)
 
     def _try_in_replay(self, candidate: Candidate, trace: PlannedTrace, number: int) -> None:
         """Replay and store one trial. What the malloc refuses is a trial with a fault."""
-        assert self.setting.replays
+        assert self.replays
         slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
         with self.session.run_trial(slot.label, interruptible=True) as trial:
             self.observer.trial_started(slot)
             base = self.setting.variants[candidate.base]
             self.results.add_variant(base.make_row() | {"name": candidate.variant})
             try:
-                record = self.setting.replays.replay_candidate(
+                record = self.replays.replay_candidate(
                     self.session.custody,
                     trace,
                     candidate.base,
@@ -152,9 +178,16 @@ class _Search:
             self.results.add_trial(slot, record)
 
     def _try_on_server(
-        self, candidate: Candidate, templates: dict[str, Template], number: int
+        self,
+        candidate: Candidate,
+        templates: dict[str, Template],
+        number: int,
+        *,
+        recorded: bool = False,
     ) -> None:
-        """Run and store one trial. What cannot be run as asked is a trial with a fault."""
+        """Run and store one trial. What cannot be run as asked is a trial with a fault.
+        ``recorded``: whether it is run once more under the recorder.
+        """
         slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
         with self.session.run_trial(slot.label) as trial:
             self.observer.trial_started(slot)
@@ -175,6 +208,15 @@ class _Search:
                 recipe = self.setting.data_recipe(prepared, None)
                 template = templates[recipe.key]
                 record = solo_trial.run_trial(context, slot, template, trial.directory)
+                if recorded and record.trial["outcome"] == "ok":
+                    recorded_trial.run_recording(
+                        context,
+                        slot,
+                        template,
+                        trial.directory,
+                        self.session.directory.path,
+                        measured=record,
+                    )
             record.candidates.append(_make_candidate_row(candidate, SERVER))
             self.results.add_trial(slot, record)
 

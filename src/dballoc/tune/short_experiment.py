@@ -2,7 +2,7 @@
 confirmed afterwards. Pure.
 """
 
-from dballoc.experiment.model import LOAD, Experiment, Tune, Variant
+from dballoc.experiment.model import LOAD, Experiment, RecordTrace, Tune, Variant
 
 # Seconds: peak RSS is flat from the fifth second of a level on.
 _LEVEL, _WARMUP = 5.0, 2.0
@@ -15,7 +15,8 @@ _SHARE = 1 / 120
 def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> Experiment:
     """Return the experiment that a search of ``budget`` seconds in all runs: the highest level
     alone, in one start, on tables that are full from the beginning; of its workloads as many as a
-    short trial has room for, evenly chosen. The experiment's own variants are the defaults.
+    short trial has room for, evenly chosen. The experiment's own variants are the defaults. The
+    baseline is recorded where the search replays and is given no trace.
     """
     timed = [w for w in experiment.workloads if w != LOAD] or list(experiment.workloads)
     time = experiment.time.model_copy(
@@ -43,7 +44,7 @@ def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> 
             "post": None,
             "profile": None,
             "profile_at": None,
-            "record": None,
+            "record": RecordTrace() if tune.replay and tune.trace is None else None,
             "counters": [],
             "time": time,
             "tune": tune,
@@ -74,6 +75,7 @@ def make_confirmation(
             "design": tune.design,
             "blocks": tune.blocks,
             "budget": None if tune.blocks else budget,
+            "record": None,
             "tune": None,
         }
     )

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -41,25 +41,45 @@ class Tried:
     seconds: float
 
 
+class Ratios(NamedTuple):
+    """What one trial says of its configuration, as natural logarithms of ratios to the default."""
+
+    memory: float
+    cost: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What all good trials of a configuration say of it, against its default: ``memory`` and
-    ``cost`` are natural logarithms of ratios, None without figures; ``trials`` that ended well of
-    ``attempts``.
+    """What all trials of a configuration say of it, against its default: the ``readings`` of those
+    that ended well, of so many ``attempts``.
     """
 
     base: str
     variant: str
     parameters: Mapping[str, str] = field(default_factory=dict)
-    memory: float | None = None
-    cost: float | None = None
-    trials: int = 0
+    readings: tuple[Ratios, ...] = ()
     attempts: int = 0
+
+    @property
+    def trials(self) -> int:
+        """How many trials ended well."""
+        return len(self.readings)
+
+    @property
+    def memory(self) -> float | None:
+        """The mean of its readings of memory; None without any."""
+        return statistics.mean(r.memory for r in self.readings) if self.readings else None
+
+    @property
+    def cost(self) -> float | None:
+        """The mean of its readings of CPU an operation; None without any."""
+        return statistics.mean(r.cost for r in self.readings) if self.readings else None
 
 
 def list_tried(results: Results) -> list[Tried]:
     """Return every trial of a search, in their order. Failure for a damaged one."""
-    results.table("candidate")  # for what it says of damage
+    for name in ("trial", "candidate"):
+        results.table(name)  # for what it says of damage
     tried = []
     for row in results.searched():
         where = f"candidate: trial {row['number']}"
@@ -77,8 +97,8 @@ def list_tried(results: Results) -> list[Tried]:
                 variant=row["variant"],
                 parameters=parameters,
                 fault=None if row["outcome"] == "ok" else row["fault_text"] or row["fault"],
-                rss=row["rss_peak"],
-                costs={w: c for w, c in costs.items() if c > 0},
+                rss=row["rss_peak"] if (row["rss_peak"] or 0) > 0 else None,
+                costs={w: c for w, c in costs.items() if 0 < c < math.inf},
                 seconds=row["ended"] - row["started"],
             )
         )
@@ -120,23 +140,19 @@ def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
     for name in names:
         trials = [t for t in of_stage if t.variant == name]
         ratios = [compare_with_default(t, of_stage) for t in trials]
-        memory = [r[0] for r in ratios if r is not None]
-        cost = [r[1] for r in ratios if r is not None]
         standings.append(
             Standing(
                 base=trials[0].base,
                 variant=name,
                 parameters=trials[0].parameters,
-                memory=statistics.mean(memory) if memory else None,
-                cost=statistics.mean(cost) if cost else None,
-                trials=len(memory),
+                readings=tuple(r for r in ratios if r is not None),
                 attempts=len(trials),
             )
         )
     return standings
 
 
-def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> tuple[float, float] | None:
+def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> Ratios | None:
     """Return ln of a trial's peak RSS and of its CPU an operation (the mean over workloads), each
     relative to the mean of its default's trials in ``tried``; None after a fault, or where the
     default has no figures yet.
@@ -155,7 +171,7 @@ def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> tuple[float, f
         usual = [math.log(t.costs[workload]) for t in defaults if workload in t.costs]
         if usual:
             costs.append(math.log(cost) - statistics.mean(usual))
-    return memory, statistics.mean(costs) if costs else 0.0
+    return Ratios(memory, statistics.mean(costs) if costs else 0.0)
 
 
 def list_front(standings: Sequence[Standing]) -> list[Standing]:

@@ -12,6 +12,7 @@ from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.perform_campaign import INTERRUPTED
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.cli.verbs.bench import Cpus, DefaultsFile, Like, LoginPath, Memory
+from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
@@ -41,8 +42,16 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="TRACE",
-        help="A trace of this workload, like bench --record makes one: the search begins with "
-        "replays of it, which take seconds, and only what these put forward is tried on servers.",
+        help="A trace of this workload, like bench --record makes one, for the replays that the "
+        "search begins with; without it the search records its first trial.",
+    ),
+]
+Replays = Annotated[
+    bool | None,
+    typer.Option(
+        "--replay/--no-replay",
+        help="Begin with replays of a trace, which take seconds, so that servers try first what "
+        "these put forward.",
     ),
 ]
 Leave = Annotated[
@@ -71,6 +80,7 @@ def tune(
     allocators: flags.Allocators = None,
     aim: Aim = None,
     trace: From = None,
+    replay: Replays = None,
     budget: Budget = None,
     like: Like = None,
     server: flags.Server = None,
@@ -148,9 +158,12 @@ def _read_experiment(arguments: dict[str, Any]) -> Experiment:
         "tune.aim": arguments["aim"],
         "tune.presets": arguments["presets"],
         "tune.thp": arguments["thp"],
+        "tune.replay": arguments["replay"],
         "tune.leave": experiment_from_flags.words(arguments["leave"]),
     }
     if (trace := arguments["trace"]) is not None:
+        if arguments["replay"] is False:
+            raise UsageError("--from: of no use with --no-replay; leave one of them out")
         changes["tune.trace"] = {"trace": str(trace), "sha256": hash_trace(trace)}
     layers = server_options_sources.layers(
         arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
@@ -167,6 +180,10 @@ def _print_plan(setting: PreparedTune) -> None:
     say(f"load:    {', '.join(experiment.workloads)} at {experiment.threads[-1]} clients")
     say(f"search:  {minutes(experiment.budget * setting.tune.share)} at most")
     say(f"confirm: {minutes(experiment.budget * (1 - setting.tune.share))} at least")
+    if setting.records:
+        say("replay:  of a trace that the first trial makes")
+    elif setting.replays is not None:
+        say(f"replay:  of {setting.replays.setting.path}")
     for name, space in setting.spaces.items():
         for knob in space.knobs:
             say(f"knob:    {name}: {knob.name}: {_describe_values(knob)}")

@@ -1,0 +1,126 @@
+"""What results of ``dballoc tune`` say of a search: its candidates, their figures, the declared
+confirmations and what knobs were worth are told and chosen from, or refused.
+"""
+
+import math
+import sqlite3
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from example_results import build
+
+from dballoc.analysis.tune.tuned import load_tuned
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.report.tune.tune_answer import answer_tune
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
+from dballoc.store.open_database import FILE
+from dballoc.store.results import KIND, TUNE
+from dballoc.tune.choose_finalists import choose_finalists
+
+OF = (
+    "dballoc.analysis.tune.search_history",
+    "dballoc.analysis.tune.confirmed",
+    "dballoc.analysis.tune.tuned",
+    "dballoc.tune.choose_finalists",
+    "dballoc.tune.estimate_effects",
+    "dballoc.report.tune.tune_answer",
+)
+PRIVILEGED = False
+
+_CONFIRMATION = (
+    '[{"base": "glibc", "directory": "confirmation/glibc", "finalists": ["tuned"], '
+    '"experiment": "name = \'x\'"}]'
+)
+_KNOBS = (
+    '[{"base": "glibc", "knob": "arena_max", "memory_share": 0.5, "cost_share": null, '
+    '"memory": 0.6, "cost": 1.0, "measurable": true}]'
+)
+
+
+@cache
+def _make_search() -> bytes:
+    """Return the results of a search with four trials: two of the default, two of ``tuned``."""
+    chosen = Experiment.model_validate(
+        {
+            "name": "small",
+            "baseline": "glibc",
+            "workloads": ["oltp_read_only"],
+            "threads": [1],
+            "design": "solo",
+            "time": {"warmup": "0s", "level": "2s", "idle": "1s"},
+            "tune": {},
+            "variant": [{"name": "glibc"}, {"name": "tuned"}],
+        }
+    )
+    with tempfile.TemporaryDirectory() as home:
+        path = build(Path(home) / "r", chosen, 2, (), ()) / FILE
+        with sqlite3.connect(path) as database:
+            database.executemany(
+                "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
+                [(KIND, TUNE), (PREFERENCE, "memory,cpu<=1.03")],
+            )
+            database.execute(
+                "INSERT INTO candidate SELECT trial, 'server', 'glibc', "
+                "iif(variant = 'glibc', 'default', 'search'), "
+                "iif(variant = 'glibc', '{}', '{\"arena_max\": \"1\"}') FROM trial"
+            )
+        database.close()
+        return path.read_bytes()
+
+
+def seeds() -> list[bytes]:
+    """Return lines: parameters, peak RSS and CPU seconds of the configuration, confirmations,
+    knobs.
+    """
+    return [
+        "\n".join(lines).encode()
+        for lines in (
+            ('{"arena_max": "1"}', "90000000", "0.5", "[]", _KNOBS),
+            ('{"arena_max": "1", "top_pad": "x"}', "1", "1e300", _CONFIRMATION, "[]"),
+            ('{"arena_max": "%s"}' % ("9" * 400), "-5", "1e-320", "[]", "[]"),
+        )
+    ]
+
+
+def fuzz(data: bytes) -> None:
+    parts = [*data.decode("utf-8", "replace").split("\n"), "", "", "", "", ""]
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / FILE
+        path.write_bytes(_make_search())
+        try:
+            _write_parts(path, *parts[:5])
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+            return  # what the database itself does not take
+        try:
+            tuned = load_tuned(Path(home))
+            answer_tune(tuned)
+        except (UsageError, Failure) as error:
+            assert "\n" not in str(error), error
+            return
+        finalists = choose_finalists(tuned.standings, "memory", math.log(1.03), 3)
+        assert all(f.parameters for f in finalists)
+
+
+def _write_parts(
+    path: Path, parameters: str, rss: str, cpu: str, confirmations: str, knobs: str
+) -> None:
+    database = sqlite3.connect(path)
+    try:
+        with database:
+            database.execute(
+                "UPDATE candidate SET parameters = ? WHERE origin = 'search'", (parameters,)
+            )
+            database.execute("UPDATE trial SET rss_peak = ? WHERE variant = 'tuned'", (rss,))
+            database.execute(
+                "UPDATE step SET cpu = ? WHERE kind = 'level' AND trial IN "
+                "(SELECT trial FROM trial WHERE variant = 'tuned')",
+                (cpu,),
+            )
+            database.executemany(
+                "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
+                [(CONFIRMATIONS, confirmations), (KNOBS, knobs)],
+            )
+    finally:
+        database.close()
