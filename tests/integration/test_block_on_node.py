@@ -2,6 +2,7 @@
 which everything ends.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -25,28 +26,35 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.client.load_messages import ClientRequest
+from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.store_answers import read_columns
 from dballoc.store.results import Results
 
 
 class Node:
-    """The process of a block, its answers and its lease."""
+    """A process of a block, its answers, its lease, and the lines to it."""
 
-    def __init__(self, cli: Cli, request: BlockRequest, place: Path) -> None:
+    def __init__(self, cli: Cli, request: BlockRequest | ClientRequest, place: Path) -> None:
+        module = "node_block" if isinstance(request, BlockRequest) else "client.node_client"
         reader, writer = os.pipe2(os.O_CLOEXEC)
+        lines, self.lines = os.pipe2(os.O_CLOEXEC)
         lease, self.lease = os.pipe2(os.O_CLOEXEC)
+        place.mkdir()
         self.answer, self.printed = place / "answer", place / "printed"
+        self.handed_on = 0
         with self.answer.open("wb") as out, self.printed.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dballoc.hosts.node_block", str(reader)],
+                [sys.executable, "-m", f"dballoc.hosts.{module}", str(reader), str(lines)],
                 env=cli.env,
                 stdin=lease,
                 stdout=out,
                 stderr=err,
-                pass_fds=[reader],
+                pass_fds=[reader, lines],
             )
         os.close(reader)
         os.close(lease)
+        os.close(lines)
         with os.fdopen(writer, "wb") as file:
             file.write(request.model_dump_json().encode())
 
@@ -68,11 +76,20 @@ class Node:
         lines = self.answer.read_bytes().splitlines(keepends=True)
         return [parse_message(line, columns) for line in lines]
 
+    def hand_on_to(self, other: "Node", *kinds: str) -> None:
+        """Hand its new answers of these kinds to another process, as the driver does."""
+        lines = self.answer.read_bytes().rpartition(b"\n")[0].splitlines(keepends=True)
+        for line in lines[self.handed_on :]:
+            if json.loads(line)["kind"] in kinds:
+                os.write(other.lines, line.rstrip(b"\n") + b"\n")
+        self.handed_on = len(lines)
+
     def kill(self) -> None:
         """End it, if a test failed midway."""
         self.process.kill()
         self.process.wait()
         os.close(self.lease)
+        os.close(self.lines)
 
 
 @pytest.fixture
@@ -90,8 +107,8 @@ def run_node(run_cli: Cli, tmp_path: Path) -> Iterator[Any]:
     """``run_node(request)``: the process of a block."""
     nodes: list[Node] = []
 
-    def run(request: BlockRequest) -> Node:
-        nodes.append(Node(run_cli, request, tmp_path))
+    def run(request: BlockRequest | ClientRequest) -> Node:
+        nodes.append(Node(run_cli, request, tmp_path / f"node{len(nodes)}"))
         return nodes[-1]
 
     yield run
@@ -164,3 +181,58 @@ def test_a_host_that_differs_refuses(
     last = node.list_messages(columns)[-1]
     assert isinstance(last, Refused)
     assert "on the driver MariaDB 5.5" in last.text
+
+
+def make_client_request(experiment: Model) -> ClientRequest:
+    return ClientRequest(
+        dballoc=dballoc.__version__,
+        experiment=experiment_file.format_experiment(experiment),
+        server="127.0.0.1",
+        shares_kernel=True,
+        lease=120.0,
+    )
+
+
+PLACE = ClientPlace(host="far", address="127.0.0.1", listen="127.0.0.1", shares_kernel=True)
+
+
+def test_the_load_comes_from_a_client_apart(
+    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]], home: Path
+) -> None:
+    experiment = experiment_file.load_experiment(
+        tiny_experiment(time={"level": "4s", "idle": "0s"}, variant=[{"name": "glibc"}])
+    )
+    client = run_node(make_client_request(experiment))
+    block = run_node(make_request(experiment, client=PLACE))
+
+    def hand_on() -> bool:
+        client.renew()
+        client.hand_on_to(block, "client ready", "load finished")
+        block.hand_on_to(client, "load", "stop load")
+        return bool(block.has_ended())
+
+    wait_until(hand_on, 120)
+    assert block.process.returncode == 0, block.answer.read_bytes()[-2000:]
+    trials = [m for m in block.list_messages(columns) if isinstance(m, TrialFinished)]
+    assert len(trials) == 2
+    for trial in trials:
+        record = trial.records[0]
+        assert record["trial"][0]["outcome"] == "ok", record["trial"][0]["fault_text"]
+        (level,) = record["steps"]
+        assert float(level["tps"] or 0) > 20
+        assert float(level["cpu"] or 0) > 0
+        # Server and client have one clock here, so the client's reports are within the step.
+        begin, end = float(level["t"]), float(level["t"]) + float(level["seconds"])  # type: ignore[arg-type]
+        assert all(begin <= float(i["t"]) <= end for i in record["intervals"])  # type: ignore[arg-type]
+        assert len(record["intervals"]) >= 3
+        assert len(record["samples"]) >= 4
+        (row,) = record["client_steps"]
+        assert row["host"] == "far"
+        assert float(row["round_trip"] or 0) > 0
+    # No password is in what went from host to host, or in what is kept.
+    for node in (block, client):
+        assert b"Aa1-" not in node.answer.read_bytes() + node.printed.read_bytes()
+    os.close(client.lines)
+    client.lines = os.open(os.devnull, os.O_WRONLY)
+    wait_until(client.has_ended, 60)
+    assert not processes_of(home)

@@ -25,9 +25,9 @@ from dballoc.hosts.block_messages import (
     BlockFinished,
     TrialFinished,
     TrialStarted,
-    encode_message,
     make_record_rows,
 )
+from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.place_blocks import Host

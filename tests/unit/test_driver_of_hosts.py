@@ -22,8 +22,8 @@ from dballoc.hosts.block_messages import (
     FilePiece,
     TrialFinished,
     TrialStarted,
-    encode_message,
 )
+from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.executor import Line
 
 MakeExperiment = Callable[..., Experiment]

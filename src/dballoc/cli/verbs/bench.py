@@ -156,7 +156,7 @@ Ray = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         help="Run the blocks on the hosts of this Ray cluster instead of here: its nodes with the "
-        "resource dballoc_server.",
+        "resource dballoc_server; with nodes that have dballoc_client, the load comes from those.",
     ),
 ]
 DryRun = Annotated[
@@ -240,8 +240,8 @@ def _bench(arguments: dict[str, Any]) -> None:
     if arguments["dry_run"]:
         _print_plan(setting)
     elif arguments["ray"] is not None:
-        with campaign_on_hosts.join_cluster(arguments["ray"], model) as kind:
-            _run(setting, out, preferred, arguments["report"], kind=kind)
+        with campaign_on_hosts.join_cluster(arguments["ray"], setting) as (kind, fitting):
+            _run(fitting, out, preferred, arguments["report"], kind=kind)
     else:
         _run(setting, out, preferred, arguments["report"], extension)
 
