@@ -27,9 +27,9 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
     make_record_rows,
 )
-from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.executor import Event, HostLost, Line
+from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
 from dballoc.store.results import TrialRecord
 

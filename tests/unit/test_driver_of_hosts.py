@@ -23,8 +23,8 @@ from dballoc.hosts.block_messages import (
     TrialFinished,
     TrialStarted,
 )
-from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.executor import Line
+from dballoc.hosts.message_stream import encode_message
 
 MakeExperiment = Callable[..., Experiment]
 
