@@ -200,7 +200,7 @@ def test_the_load_comes_from_a_client_apart(
     run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]], home: Path
 ) -> None:
     experiment = experiment_file.load_experiment(
-        tiny_experiment(time={"level": "4s", "idle": "0s"}, variant=[{"name": "glibc"}])
+        tiny_experiment(time={"level": "3s", "idle": "0s"}, variant=[{"name": "glibc"}])
     )
     client = run_node(make_client_request(experiment))
     block = run_node(make_request(experiment, client=PLACE))
@@ -224,8 +224,8 @@ def test_the_load_comes_from_a_client_apart(
         # Server and client have one clock here, so the client's reports are within the step.
         begin, end = float(level["t"]), float(level["t"]) + float(level["seconds"])  # type: ignore[arg-type]
         assert all(begin <= float(i["t"]) <= end for i in record["intervals"])  # type: ignore[arg-type]
-        assert len(record["intervals"]) >= 3
-        assert len(record["samples"]) >= 4
+        assert len(record["intervals"]) >= 2
+        assert len(record["samples"]) >= 3
         (row,) = record["client_steps"]
         assert row["host"] == "far"
         assert float(row["round_trip"] or 0) > 0
