@@ -165,9 +165,10 @@ def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
 ) -> None:
     file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"})
     process = start_bench(run_cli, cluster, file, out)
-    loads = wait_until(lambda: list_loads(cluster) or process.poll() is not None, 240)
-    assert loads is not True, run_cli.end(process).text
-    assert loads == {(0, 1)}
+    # The data were made on the server's host; the load comes from the client host.
+    wait_until(lambda: (0, 1) in list_loads(cluster) or process.poll() is not None, 240)
+    assert process.poll() is None, run_cli.end(process).text
+    assert list_loads(cluster) <= {(0, 1)}
     cluster.kill_node(1)
     done = run_cli.end(process, 400)
     assert done.status == 0, done.text

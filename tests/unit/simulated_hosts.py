@@ -28,7 +28,6 @@ from dballoc.hosts.block_messages import (
     make_record_rows,
 )
 from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client import pair_hosts
 from dballoc.hosts.client.load_messages import (
     ClientReady,
     ClientRequest,
@@ -38,6 +37,7 @@ from dballoc.hosts.client.load_messages import (
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
+from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import TrialRecord
 
 TRIAL_SECONDS = 60.0
@@ -240,7 +240,7 @@ def make_kind(hosts: SimulatedHosts) -> CampaignKind:
 
     def make_facts(setting: FakeSetting, planned: dict[str, int]) -> dict[str, str]:
         facts = example_results.facts(setting.experiment, planned["solo"], ["solo"])
-        apart = {pair_hosts.CLIENTS: pair_hosts.APART} if hosts.clients else {}
+        apart = {CLIENTS: APART} if hosts.clients else {}
         return facts | {"procedure_version": "2"} | apart
 
     return replace(

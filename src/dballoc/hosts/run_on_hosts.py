@@ -48,8 +48,6 @@ from dballoc.hosts.client.load_messages import (
     LoadStopped,
 )
 from dballoc.hosts.client.pair_hosts import (
-    APART,
-    CLIENTS,
     describe_pairs,
     make_client_place,
     make_client_request,
@@ -63,6 +61,7 @@ from dballoc.hosts.store_answers import (
     make_placement_row,
     read_columns,
 )
+from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import Results
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its

@@ -12,10 +12,6 @@ from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.place_blocks import Host, HostPair
 
-# The fact that says where a campaign's clients are, and its only value: without it they are on the
-# servers' hosts.
-CLIENTS, APART = "clients", "apart"
-
 _REMEDY = "or run without nodes that have the resource dballoc_client"
 
 
