@@ -2,10 +2,11 @@
 which everything ends.
 """
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness import Cli, Experiment, processes_of, server_pid, wait_until
 import dballoc
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment as Model
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.hosts.block_messages import (
     BlockFinished,
     FilePiece,
@@ -25,28 +27,36 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.client import password_seal, tls_files
+from dballoc.hosts.client.load_messages import ClientRequest
+from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.store_answers import read_columns
 from dballoc.store.results import Results
 
 
 class Node:
-    """The process of a block, its answers and its lease."""
+    """A process of a block, its answers, its lease, and the lines to it."""
 
-    def __init__(self, cli: Cli, request: BlockRequest, place: Path) -> None:
+    def __init__(self, cli: Cli, request: BlockRequest | ClientRequest, place: Path) -> None:
+        module = "node_block" if isinstance(request, BlockRequest) else "client.node_client"
         reader, writer = os.pipe2(os.O_CLOEXEC)
+        lines, self.lines = os.pipe2(os.O_CLOEXEC)
         lease, self.lease = os.pipe2(os.O_CLOEXEC)
+        place.mkdir()
         self.answer, self.printed = place / "answer", place / "printed"
+        self.handed_on = 0
         with self.answer.open("wb") as out, self.printed.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dballoc.hosts.node_block", str(reader)],
+                [sys.executable, "-m", f"dballoc.hosts.{module}", str(reader), str(lines)],
                 env=cli.env,
                 stdin=lease,
                 stdout=out,
                 stderr=err,
-                pass_fds=[reader],
+                pass_fds=[reader, lines],
             )
         os.close(reader)
         os.close(lease)
+        os.close(lines)
         with os.fdopen(writer, "wb") as file:
             file.write(request.model_dump_json().encode())
 
@@ -68,11 +78,20 @@ class Node:
         lines = self.answer.read_bytes().splitlines(keepends=True)
         return [parse_message(line, columns) for line in lines]
 
+    def hand_on_to(self, other: "Node", *kinds: str) -> None:
+        """Hand its new answers of these kinds to another process, as the driver does."""
+        lines = self.answer.read_bytes().rpartition(b"\n")[0].splitlines(keepends=True)
+        for line in lines[self.handed_on :]:
+            if json.loads(line)["kind"] in kinds:
+                os.write(other.lines, line.rstrip(b"\n") + b"\n")
+        self.handed_on = len(lines)
+
     def kill(self) -> None:
         """End it, if a test failed midway."""
         self.process.kill()
         self.process.wait()
         os.close(self.lease)
+        os.close(self.lines)
 
 
 @pytest.fixture
@@ -90,8 +109,8 @@ def run_node(run_cli: Cli, tmp_path: Path) -> Iterator[Any]:
     """``run_node(request)``: the process of a block."""
     nodes: list[Node] = []
 
-    def run(request: BlockRequest) -> Node:
-        nodes.append(Node(run_cli, request, tmp_path))
+    def run(request: BlockRequest | ClientRequest) -> Node:
+        nodes.append(Node(run_cli, request, tmp_path / f"node{len(nodes)}"))
         return nodes[-1]
 
     yield run
@@ -164,3 +183,92 @@ def test_a_host_that_differs_refuses(
     last = node.list_messages(columns)[-1]
     assert isinstance(last, Refused)
     assert "on the driver MariaDB 5.5" in last.text
+
+
+def make_client_request(experiment: Model) -> ClientRequest:
+    return ClientRequest(
+        dballoc=dballoc.__version__,
+        experiment=experiment_file.format_experiment(experiment),
+        server="127.0.0.1",
+        shares_kernel=True,
+        lease=120.0,
+    )
+
+
+PLACE = ClientPlace(host="far", address="127.0.0.1", listen="127.0.0.1", shares_kernel=True)
+
+
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """A certificate and its key, which the server user may read."""
+    tls_files.write_tls_files(directory, password_seal.make_private_key(), ServerUser(None))
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    return directory / "client-cert.pem", directory / "client-key.pem"
+
+
+def count_encrypted(block: Node, columns: dict[str, dict[str, str]], position: int) -> int:
+    """The encrypted connections that the server had had when the trial's level was over."""
+    pieces = [m for m in block.list_messages(columns) if isinstance(m, FilePiece)]
+    names = sorted(m.name for m in pieces if m.position == position and "-after" in m.name)
+    text = next(m.decode().decode() for m in pieces if m.name == names[-1])
+    return next(
+        int(line.split("\t")[1]) for line in text.splitlines() if line.startswith("Ssl_accepts\t")
+    )
+
+
+def test_the_load_comes_from_a_client_apart(
+    run_node: Any,
+    tiny_experiment: Experiment,
+    columns: dict[str, dict[str, str]],
+    home: Path,
+    fresh_directory: Callable[[], Path],
+) -> None:
+    certificate, key = make_certificate(fresh_directory())
+    options = {
+        "innodb_buffer_pool_size": "32M",
+        "ssl_cert": str(certificate),
+        "ssl_key": str(key),
+    }
+    experiment = experiment_file.load_experiment(
+        tiny_experiment(
+            time={"level": "3s", "idle": "0s"},
+            variant=[{"name": "glibc"}],
+            server={"options": options},
+        )
+    )
+    client = run_node(make_client_request(experiment))
+    block = run_node(make_request(experiment, client=PLACE))
+
+    def hand_on() -> bool:
+        client.renew()
+        client.hand_on_to(block, "client ready", "load finished")
+        block.hand_on_to(client, "load", "stop load")
+        return bool(block.has_ended())
+
+    wait_until(hand_on, 120)
+    assert block.process.returncode == 0, block.answer.read_bytes()[-2000:]
+    trials = [m for m in block.list_messages(columns) if isinstance(m, TrialFinished)]
+    assert len(trials) == 2
+    for trial in trials:
+        record = trial.records[0]
+        assert record["trial"][0]["outcome"] == "ok", record["trial"][0]["fault_text"]
+        (level,) = (s for s in record["steps"] if s["kind"] == "level")
+        assert float(level["tps"] or 0) > 20
+        assert float(level["cpu"] or 0) > 0
+        # Server and client have one clock here, so the client's reports are within the step.
+        begin, end = float(level["t"]), float(level["t"]) + float(level["seconds"])  # type: ignore[arg-type]
+        assert all(begin <= float(i["t"]) <= end for i in record["intervals"])  # type: ignore[arg-type]
+        assert len(record["intervals"]) >= 2
+        assert len(record["samples"]) >= 3
+        # The clocks' connection and both of sysbench's.
+        assert count_encrypted(block, columns, trial.position) >= 3
+        (row,) = record["client_steps"]
+        assert row["host"] == "far"
+        assert float(row["round_trip"] or 0) > 0
+    # No password is in what went from host to host, or in what is kept.
+    for node in (block, client):
+        assert b"Aa1-" not in node.answer.read_bytes() + node.printed.read_bytes()
+    os.close(client.lines)
+    client.lines = os.open(os.devnull, os.O_WRONLY)
+    wait_until(client.has_ended, 60)
+    assert not processes_of(home)

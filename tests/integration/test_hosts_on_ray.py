@@ -34,7 +34,8 @@ def load_demo() -> ModuleType:
 
 
 @pytest.fixture
-def cluster(needs_root: None, run_cli: Cli) -> Iterator[Any]:
+def cluster(needs_root: None, run_cli: Cli, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The nodes; a test's parameter names their resources, else all are server hosts."""
     if not shutil.which("ip"):
         pytest.skip("needs ip (iproute2) for network namespaces")
     ray = ROOT / ".venv" / "bin"
@@ -44,7 +45,8 @@ def cluster(needs_root: None, run_cli: Cli) -> Iterator[Any]:
     before = dict(os.environ)
     os.environ.update(run_cli.env)
     try:
-        with demo.start_cluster(ray) as started:
+        resources = getattr(demo, getattr(request, "param", "SERVERS"))
+        with demo.start_cluster(ray, resources) as started:
             yield started
     finally:
         os.environ.clear()
@@ -141,3 +143,50 @@ def test_the_driver_is_killed_and_the_same_command_resumes(
     assert len(document["hosts"]) == 3, doctor.text
     assert not document["no answer"]
     assert any("share a kernel" in sentence for sentence in document["differences"])
+
+
+def list_loads(cluster: Any) -> set[tuple[int, int]]:
+    """The numbers of the nodes on which a server and a client of it run now, if both do."""
+    nodes: dict[str, set[int]] = {"mariadbd": set(), "sysbench": set()}
+    for number in range(3):
+        for pid in cluster.list_pids(number):
+            try:
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+            except OSError:
+                continue
+            if name in nodes:
+                nodes[name].add(number)
+    return {(s, c) for s in nodes["mariadbd"] for c in nodes["sysbench"]}
+
+
+@pytest.mark.parametrize("cluster", ["CLIENT_APART"], indirect=True)
+def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+) -> None:
+    file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"})
+    process = start_bench(run_cli, cluster, file, out)
+    # The data were made on the server's host; the load comes from the client host.
+    wait_until(lambda: (0, 1) in list_loads(cluster) or process.poll() is not None, 240)
+    assert process.poll() is None, run_cli.end(process).text
+    assert list_loads(cluster) <= {(0, 1)}
+    cluster.kill_node(1)
+    done = run_cli.end(process, 400)
+    assert done.status == 0, done.text
+    assert "share its kernel" in done.text or "shares its kernel" in done.text
+    check_campaign(out, 3, 3)
+    lost = rows(out, "SELECT fault, fault_text FROM trial WHERE outcome = 'fault'")
+    assert [row["fault"] for row in lost] == ["host lost"]
+    assert "its client host" in lost[0]["fault_text"]
+    steps = rows(
+        out,
+        "SELECT client_step.host AS client, placement.host AS server, round_trip, link, received "
+        "FROM client_step JOIN trial USING (trial) JOIN placement USING (design, block, attempt)",
+    )
+    # The spare took the client's place, and so the first node has all servers.
+    assert {cluster.node_address(2) in row["client"] for row in steps} == {True}
+    assert {cluster.node_address(0) in row["server"] for row in steps} == {True}
+    assert all(0 < row["round_trip"] < 1 and row["received"] > 0 for row in steps)
+    assert {row["link"] for row in steps} == {10**10}  # what the kernel says of a veth pair
+    # No password, and nothing that decrypts one, is in what Ray and dballoc wrote.
+    kept = [p for p in (*cluster.home.rglob("*"), *out.rglob("*")) if p.is_file()]
+    assert not [p for p in kept if re.search(rb"Aa1-[0-9a-f]{28}", p.read_bytes())]

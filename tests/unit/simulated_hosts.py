@@ -25,12 +25,19 @@ from dballoc.hosts.block_messages import (
     BlockFinished,
     TrialFinished,
     TrialStarted,
-    encode_message,
     make_record_rows,
 )
 from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.client.load_messages import (
+    ClientReady,
+    ClientRequest,
+    LoadFinished,
+    LoadRequested,
+)
 from dballoc.hosts.executor import Event, HostLost, Line
+from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
+from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import TrialRecord
 
 TRIAL_SECONDS = 60.0
@@ -79,7 +86,8 @@ def make_example_record(experiment: Experiment, slot: Slot, host: str) -> TrialR
 class SimulatedHosts:
     """An executor. ``lose``: whether a host is lost in a trial, by its variant; ``record``: what a
     trial measures; ``kernels``: how many kernels the hosts have, or one each;
-    ``disturbed``: why every block is.
+    ``disturbed``: why every block is; ``clients``: those of the names that are for clients;
+    ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts.
     """
 
     names: list[str]
@@ -88,6 +96,10 @@ class SimulatedHosts:
     record: MakeRecord = make_example_record
     kernels: int | None = None
     disturbed: str | None = None
+    clients: list[str] = field(default_factory=list)
+    lose_client: Callable[[random.Random], bool] = lambda draw: False
+    handed: list[tuple[str, bytes]] = field(default_factory=list)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
     now: float = 0.0
     alive: set[str] = field(default_factory=set)
     started: list[tuple[str, str, int, int]] = field(default_factory=list)
@@ -112,16 +124,32 @@ class SimulatedHosts:
                 name=name,
                 kernel=f"kernel {number % kernels}",
                 environment=json.dumps(ENVIRONMENT | {"host": name}),
+                address=f"10.0.0.{number + 1}",
+                roles=frozenset({"client"} if name in self.clients else {"server"}),
             )
             for number, name in enumerate(self.names)
             if name in self.alive
         ]
 
+    def start_client(self, host: Host, request: ClientRequest) -> None:
+        assert host.name in self.alive
+        assert host.name in self.clients
+        assert host.name not in self.running
+        self.running.add(host.name)
+        assert ClientRequest.parse(request.model_dump_json().encode()) == request
+        self._answer(self.now, host.name, encode_message(ClientReady(key=host.name)))
+
+    def hand_line(self, host: str, line: bytes) -> None:
+        assert host in self.running
+        self.handed.append((host, line))
+
     def start_block(self, host: Host, request: BlockRequest) -> None:
         assert host.name in self.alive
         assert host.name not in self.running
         self.running.add(host.name)
-        self.most_at_once = max(self.most_at_once, len(self.running))
+        self.most_at_once = max(self.most_at_once, len(self.running - {*self.clients}))
+        if request.client:
+            self.pairs.append((host.name, request.client.host))
         self.started.append((host.name, request.design, request.block, request.attempt))
         parsed = BlockRequest.parse(request.model_dump_json().encode())
         experiment = experiment_file.build_experiment(
@@ -134,6 +162,12 @@ class SimulatedHosts:
                 lost = HostLost(host=host.name, reason="it is on fire", is_alive=False)
                 self._push(at + self.draw.uniform(0, TRIAL_SECONDS), lost)
                 return
+            if parsed.client:
+                if self.lose_client(self.draw):
+                    lost = HostLost(host=parsed.client.host, reason="it fell over", is_alive=False)
+                    self._push(at + self.draw.uniform(0, TRIAL_SECONDS), lost)
+                    return
+                self._load(at, host.name, parsed.client.host, slot.position)
             at += self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS
             self.busy += TRIAL_SECONDS
             rows = make_record_rows(self.record(experiment, slot, host.name))
@@ -142,6 +176,21 @@ class SimulatedHosts:
         row = example_results.block_row(request.block) | {"disturbed": self.disturbed}
         del row["block"], row["attempt"]
         self._answer(at, host.name, encode_message(BlockFinished(row=row)))
+
+    def _load(self, at: float, server: str, client: str, number: int) -> None:
+        """One load of a trial: asked by the server's host, answered by the client's."""
+        load = LoadRequested(
+            number=number,
+            workload="oltp_read_only",
+            threads=1,
+            seconds=1.0,
+            engine="innodb",
+            port=3306,
+            password="sealed",
+        )
+        self._answer(at, server, encode_message(load))
+        finished = LoadFinished(number=number, status=0, printed="")
+        self._answer(at + 0.4 * TRIAL_SECONDS, client, encode_message(finished))
 
     def _answer(self, at: float, host: str, line: bytes) -> None:
         self._push(at, Line(host=host, line=line))
@@ -191,10 +240,13 @@ def make_kind(hosts: SimulatedHosts) -> CampaignKind:
 
     def make_facts(setting: FakeSetting, planned: dict[str, int]) -> dict[str, str]:
         facts = example_results.facts(setting.experiment, planned["solo"], ["solo"])
-        return facts | {"procedure_version": "2"}
+        apart = {CLIENTS: APART} if hosts.clients else {}
+        return facts | {"procedure_version": "2"} | apart
 
     return replace(
-        run_on_hosts.make_kind(hosts, hosts.clock), estimate=estimate, make_facts=make_facts
+        run_on_hosts.make_kind(hosts, hosts.clock, apart=bool(hosts.clients)),
+        estimate=estimate,
+        make_facts=make_facts,
     )
 
 

@@ -21,10 +21,10 @@ from dballoc.hosts.block_messages import (
     Refused,
     TrialFinished,
     TrialStarted,
-    encode_message,
     make_record_rows,
     parse_message,
 )
+from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.store_answers import read_columns
 from dballoc.store.results import Results
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import simulated_hosts
 
 from dballoc.cli import extras
 from dballoc.cli.shared import campaign_on_hosts
@@ -40,7 +41,9 @@ def test_what_is_on_this_machine_alone_is_not_sent(
 ) -> None:
     with (
         pytest.raises(UsageError, match=f"--ray: {words} cannot be sent to other hosts"),
-        campaign_on_hosts.join_cluster("10.0.0.1:6379", experiment(**changes)),
+        campaign_on_hosts.join_cluster(
+            "10.0.0.1:6379", simulated_hosts.make_setting(experiment(**changes))
+        ),
     ):
         raise AssertionError
 
@@ -51,6 +54,6 @@ def test_a_cluster_without_a_token_is_not_joined(
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     with (
         pytest.raises(UsageError, match="lets everybody in"),
-        campaign_on_hosts.join_cluster("10.0.0.1:6379", experiment()),
+        campaign_on_hosts.join_cluster("10.0.0.1:6379", simulated_hosts.make_setting(experiment())),
     ):
         raise AssertionError

@@ -22,9 +22,10 @@ from dballoc.hosts.block_messages import (
     FilePiece,
     TrialFinished,
     TrialStarted,
-    encode_message,
 )
+from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
 from dballoc.hosts.executor import Line
+from dballoc.hosts.message_stream import encode_message
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -271,3 +272,97 @@ def test_a_disturbed_block_is_repeated_whole_and_only_so_often(
     attempts = query(tmp_path / "r", "SELECT block, attempt FROM block")
     assert len(attempts) == 6
     assert {block for block, _ in attempts} == {1, 2, 3, 4}
+
+
+def test_a_client_apart_gets_what_the_block_asks_and_answers_it(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=4)
+    hosts = SimulatedHosts(names=["a", "b", "x", "y"], clients=["x", "y"])
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 4)
+    assert hosts.most_at_once == 2
+    assert {server for server, _ in hosts.pairs} == {"a", "b"}
+    assert {client for _, client in hosts.pairs} == {"x", "y"}
+    of_client = Counter(name for name, line in hosts.handed if b'"kind":"load"' in line)
+    of_server = Counter(name for name, line in hosts.handed if b'"load finished"' in line)
+    trials = len(schedule.order_block(chosen, 1)) * 4
+    assert sum(of_client.values()) == sum(of_server.values()) == trials
+    assert set(of_client) == {"x", "y"}
+    ready = [name for name, line in hosts.handed if b'"client ready"' in line]
+    assert sorted(ready) == sorted(server for server, _ in hosts.pairs)
+    assert not hosts.running
+    assert query(path, "SELECT value FROM campaign WHERE key = 'clients'") == [("apart",)]
+
+
+def test_a_lost_client_host_ends_its_block_which_is_drawn_again(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=3)
+    losses = iter([False, True])
+    hosts = SimulatedHosts(
+        names=["a", "x", "y"], clients=["x", "y"], lose_client=lambda draw: next(losses, False)
+    )
+    notices = Notices()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    check_complete(path, chosen, 3)
+    lost = query(path, "SELECT fault, fault_text FROM trial WHERE outcome = 'fault'")
+    assert lost == [("host lost", "its client host x was lost: it fell over")]
+    assert hosts.alive == {"a", "y"}
+    # The server's host, which lives, is not thought less of, but its block had another client.
+    assert [client for _, client in hosts.pairs] == ["x", "y", "y", "y"]
+
+
+def test_without_a_client_host_a_campaign_with_clients_apart_does_not_go_on(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    hosts = SimulatedHosts(names=["a", "b", "x"], clients=["x"], lose_client=lambda draw: True)
+    with pytest.raises(Failure, match="no pair of hosts is left"):
+        simulated_hosts.run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
+    # Nor when it is resumed on hosts that would do for clients beside their servers.
+    rest = SimulatedHosts(names=["a", "b"])
+    with pytest.raises(Failure, match="no pair of hosts is left"):
+        simulated_hosts.run(experiment(design="solo", blocks=3), rest, tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("host", "message", "reason"),
+    [
+        ("x", TrialStarted(position=1), "answered as if it ran the block"),
+        ("a", ClientReady(key="k"), "answered as if it were a client"),
+        ("x", BlockFinished(row=BLOCK_ROW), "answered as if it ran the block"),
+    ],
+)
+def test_a_host_that_answers_for_the_other_runs_nothing_more(
+    experiment: MakeExperiment, tmp_path: Path, host: str, message: Any, reason: str
+) -> None:
+    chosen = experiment(design="solo", blocks=2)
+    hosts = SimulatedHosts(names=["a", "b", "x", "y"], clients=["x", "y"])
+    start = hosts.start_block
+    lies = iter([Line(host=host, line=encode_message(message))])
+
+    def start_and_lie(server: Any, request: Any) -> None:
+        start(server, request)
+        if host in (server.name, request.client.host) and (lie := next(lies, None)):
+            hosts._push(hosts.now, lie)
+
+    hosts.start_block = start_and_lie  # type: ignore[method-assign]
+    notices = Notices()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    check_complete(path, chosen, 2)
+    assert any(reason in text and host in text for text in notices.texts), notices.texts
+
+
+def test_a_load_that_no_client_host_is_for_is_refused(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    hosts = SimulatedHosts(names=["a"])
+    start = hosts.start_block
+
+    def start_and_ask(server: Any, request: Any) -> None:
+        start(server, request)
+        hosts._push(hosts.now, Line(host="a", line=encode_message(LoadStopped(number=1))))
+
+    hosts.start_block = start_and_ask  # type: ignore[method-assign]
+    with pytest.raises(Failure, match="asked for a load from another host"):
+        simulated_hosts.run(experiment(design="solo", blocks=1), hosts, tmp_path / "r")

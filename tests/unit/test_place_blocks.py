@@ -1,6 +1,7 @@
 """Which block goes to which host, and who may join a cluster."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 from dballoc.errors import UsageError
 from dballoc.hosts import ray_access
 from dballoc.hosts.block_request import find_difference
+from dballoc.hosts.client.pair_hosts import describe_pairs
 from dballoc.hosts.place_blocks import (
     Host,
     HostLoad,
+    Role,
     choose_block,
-    choose_host,
+    choose_hosts,
     count_complete_prefix,
+    count_pairs,
     find_limit,
 )
 from dballoc.hosts.ray_node import make_environment
@@ -77,13 +81,70 @@ def test_the_next_block(
     ],
 )
 def test_the_host_of_a_block(busy: Any, load: HostLoad, name: str | None) -> None:
-    host = choose_host([A, B, C], busy, load, ("solo", 1), 100.0)
-    assert (host.name if host else None) == name
+    pair = choose_hosts([A, B, C], busy, load, ("solo", 1), 100.0)
+    assert (pair.server.name if pair else None) == name
+    assert pair is None or pair.client is None
 
 
 def test_hosts_of_one_kernel_are_busy_together() -> None:
     pair = [make_host("a", "one"), make_host("b", "one")]
-    assert choose_host(pair, {"one"}, HostLoad(), ("solo", 1), 0.0) is None
+    assert choose_hosts(pair, {"one"}, HostLoad(), ("solo", 1), 0.0) is None
+
+
+def make_client(name: str, kernel: str | None = None, *roles: Role) -> Host:
+    return replace(make_host(name, kernel), roles=frozenset({"client", *roles}))
+
+
+X, Y = make_client("x"), make_client("y")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "busy", "load", "names"),
+    [
+        ([A, X], (), HostLoad(), ("a", "x")),
+        ([A, X, Y], (), HostLoad(blocks={"x": 1}), ("a", "y")),
+        ([A, B, X], (), HostLoad(blocks={"a": 1}), ("b", "x")),
+        ([A, X, Y], ("x",), HostLoad(), ("a", "y")),
+        ([A, X], ("x",), HostLoad(), None),
+        ([A, B], (), HostLoad(), None),
+        ([X, Y], (), HostLoad(), None),
+        ([A, X], (), HostLoad(refused={"x": "it has no sysbench"}), None),
+        ([A, X, Y], (), HostLoad(lost={"x": {("solo", 1)}}), ("a", "y")),
+        # Of a client beside the server and one on another kernel, the second.
+        ([A, make_client("w", "a"), X], (), HostLoad(blocks={"x": 9}), ("a", "x")),
+        ([A, make_client("w", "a")], (), HostLoad(), ("a", "w")),
+        # A host of both roles runs a server or a client, never both of one block.
+        ([make_client("b", None, "server")], (), HostLoad(), None),
+        ([A, make_client("b", None, "server"), X], (), HostLoad(), ("a", "x")),
+        ([make_client("b", None, "server"), make_client("c", None, "server")], (), HostLoad(), ("b", "c")),
+    ],
+)  # fmt: skip
+def test_the_two_hosts_of_a_block(
+    hosts: list[Host], busy: Any, load: HostLoad, names: tuple[str, str] | None
+) -> None:
+    pair = choose_hosts(hosts, busy, load, ("solo", 1), 100.0, apart=True)
+    assert (tuple(host.name for host in pair.hosts) if pair else None) == names
+
+
+@pytest.mark.parametrize(
+    ("hosts", "apart", "count"),
+    [
+        ([A, B, C], False, 3),
+        ([A, B, X], False, 2),
+        ([A, B, X], True, 1),
+        ([A, B, X, Y], True, 2),
+        ([make_client(n, None, "server") for n in "abcde"], True, 2),
+        ([A], True, 1),
+    ],
+)
+def test_blocks_at_once(hosts: list[Host], apart: bool, count: int) -> None:
+    assert count_pairs(hosts, apart) == count
+
+
+def test_a_kernel_that_both_have_is_told() -> None:
+    assert "shares its kernel" in str(describe_pairs([A, make_client("x", "a")]))
+    assert describe_pairs([A, make_client("x", "a"), Y]) is None
+    assert describe_pairs([A]) is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
 from dballoc.campaign.results_directory import ROOM, Directory
+from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, UsageError
@@ -112,7 +113,9 @@ class TrialRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Session(Generic[SettingT]):
-    """What a campaign has while its trials run."""
+    """What a campaign has while its trials run. ``client_host``: where the clients of solo trials
+    run, None for this host.
+    """
 
     setting: SettingT
     directory: Directory
@@ -120,6 +123,7 @@ class Session(Generic[SettingT]):
     copies: DataCopies
     observer: Observer
     stop: Stop
+    client_host: ClientHost | None = None
 
     @property
     def trial_context(self) -> TrialContext:
@@ -131,6 +135,7 @@ class Session(Generic[SettingT]):
             copies=self.copies,
             observer=self.observer,
             stopping=lambda: self.stop.requested,
+            client_host=self.client_host,
         )
 
     @contextlib.contextmanager

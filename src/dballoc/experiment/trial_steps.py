@@ -31,6 +31,11 @@ class Step:
         return " ".join(str(p) for p in (self.kind, self.workload, self.threads) if p is not None)
 
     @property
+    def file_name(self) -> str:
+        """The same as a part of raw files' names: ``04-level-oltp_read_only-16``."""
+        return f"{self.number:02}-{self.title.replace(' ', '-')}"
+
+    @property
     def stored_kind(self) -> str:
         """The kind in the results: settling is stored as what it begins with, statements."""
         return "sql" if self.kind == "settle" else self.kind

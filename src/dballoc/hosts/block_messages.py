@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dballoc import readers
+from dballoc.hosts.client.load_messages import FromClient, ToClient
+from dballoc.hosts.message_limits import LONGEST_LINE
 from dballoc.store import column_types
 from dballoc.store.results import TrialRecord
 
-# The most bytes of a line: of a trial with a sample a second for a day.
-LONGEST_LINE = 64 * readers.MIB
 # Bytes of a file that go into one message, and the most of all files of a trial.
 FILE_PIECE = readers.MIB
 MOST_FILE_BYTES = 256 * readers.MIB
@@ -44,6 +44,7 @@ RECORD_TABLES = {
     "replicas": "replica",
     "host_samples": "host_sample",
     "host_steps": "host_step",
+    "client_steps": "client_step",
 }
 
 _Text = Annotated[str, Field(max_length=100_000)]
@@ -119,14 +120,19 @@ class Ended(_Message):
     log: _Text
 
 
-Message = Notice | TrialStarted | FilePiece | TrialFinished | BlockFinished | Refused | Ended
+Message = (
+    Notice
+    | TrialStarted
+    | FilePiece
+    | TrialFinished
+    | BlockFinished
+    | Refused
+    | Ended
+    | ToClient
+    | FromClient
+)
 
 _ADAPTER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
-
-
-def encode_message(message: Message) -> bytes:
-    """Return a message as a line."""
-    return message.model_dump_json().encode() + b"\n"
 
 
 def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Message:

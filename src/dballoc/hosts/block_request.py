@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dballoc import readers
 from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.hosts.client.remote_load import ClientPlace
 
 # The most bytes of a request; the experiment is nearly all of it.
 LARGEST_REQUEST = 4 * readers.MIB
@@ -36,7 +37,8 @@ class BlockRequest(BaseModel):
     """One attempt at one block. ``dballoc``: the version that asks; ``experiment``: TOML;
     ``variants``: those columns of each variant that must be the same on the host;
     ``earlier_probes``: seconds of the fixed probe in the blocks that ran there before;
-    ``lease``: seconds after the last word of the driver in which the host ends everything.
+    ``lease``: seconds after the last word of the driver in which the host ends everything;
+    ``client``: where the load comes from, None for the same host.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -50,6 +52,7 @@ class BlockRequest(BaseModel):
     variants: dict[_Text, dict[_Text, _Text | None]]
     earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []
     lease: Annotated[float, Field(gt=0, le=3600)]
+    client: ClientPlace | None = None
 
     @classmethod
     def parse(cls, text: bytes) -> Self:

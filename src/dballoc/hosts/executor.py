@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.place_blocks import Host
 
 
@@ -30,13 +31,19 @@ Event = Line | HostLost
 
 
 class Executor(Protocol):
-    """Starts blocks on hosts and hears of them. At most one block a host."""
+    """Starts blocks on hosts and hears of them. At most one process of a block a host."""
 
     def list_hosts(self) -> list[Host]:
         """Return the hosts that can be reached now."""
 
     def start_block(self, host: Host, request: BlockRequest) -> None:
         """Give a block to a host."""
+
+    def start_client(self, host: Host, request: ClientRequest) -> None:
+        """Have a host run the loads of a block."""
+
+    def hand_line(self, host: str, line: bytes) -> None:
+        """Hand a line to what was started on a host."""
 
     def poll(self, seconds: float) -> list[Event]:
         """Return what has come, waiting up to so many seconds for the first of it. What is under

@@ -1,7 +1,9 @@
-"""Run one block on this host, as a process of its own: ``python -m dballoc.hosts.node_block FD``.
+"""Run one block on this host, as a process of its own:
+``python -m dballoc.hosts.node_block REQUEST_FD LINES_FD``.
 
-The request is read from the descriptor ``FD``; standard input is the lease (a byte at least every
-few seconds, see :mod:`dballoc.host.guardian.guardian`); messages go to standard output
+The request is read from one descriptor; from the other come the lines of the client host, where the
+block has one (:mod:`dballoc.hosts.client.load_messages`). Standard input is the lease (a byte at
+least every few seconds, see :mod:`dballoc.host.guardian.guardian`); messages go to standard output
 (:mod:`dballoc.hosts.block_messages`). Nothing of Ray is in this process, so servers and the
 guardian are what they are in a local campaign.
 """
@@ -13,8 +15,8 @@ import stat
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 import dballoc
 from dballoc import readers
@@ -37,12 +39,10 @@ from dballoc.hosts.block_messages import (
     MOST_FILE_BYTES,
     BlockFinished,
     FilePiece,
-    Message,
     Notice,
     Refused,
     TrialFinished,
     TrialStarted,
-    encode_message,
     make_record_rows,
 )
 from dballoc.hosts.block_request import (
@@ -51,21 +51,12 @@ from dballoc.hosts.block_request import (
     find_difference,
     select_common_columns,
 )
+from dballoc.hosts.client.pipe_lines import PipeLines
+from dballoc.hosts.client.remote_load import RemoteLoads
+from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.store.results import TrialRecord
 
 _LEASE = 0
-
-
-class MessageStream:
-    """Where the messages go."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def send(self, message: Message) -> None:
-        """Send one message. BrokenPipeError when nobody reads any more."""
-        self._file.write(encode_message(message))
-        self._file.flush()
 
 
 class _SentTrials:
@@ -127,7 +118,7 @@ def send_files(stream: MessageStream, directory: Path, position: int) -> None:
                     stream.send(FilePiece(position=position, name=relative, data=data))
 
 
-def run_block(request: BlockRequest, stream: MessageStream) -> None:
+def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) -> None:
     """Run the block that is asked for. UsageError or Failure if this host cannot."""
     if request.dballoc != dballoc.__version__:
         raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
@@ -139,6 +130,7 @@ def run_block(request: BlockRequest, stream: MessageStream) -> None:
     }
     if difference := find_difference(request.variants, rows):
         raise UsageError(f"{difference}; hosts of a campaign must have the same")
+    loads = RemoteLoads(request.client, stream.send, lines) if request.client else None
     # Another number: standard input of the guardian is something else.
     lease = os.dup(_LEASE)
     out = Path(tempfile.mkdtemp(prefix="dballoc-block-"))
@@ -147,7 +139,7 @@ def run_block(request: BlockRequest, stream: MessageStream) -> None:
             setting,
             out,
             _SentNotices(stream),
-            lambda session: _run_trials(session, request, stream),
+            lambda session: _run_trials(session, request, stream, loads),
             lease=Lease(lease, request.lease),
         )
     finally:
@@ -155,7 +147,10 @@ def run_block(request: BlockRequest, stream: MessageStream) -> None:
 
 
 def _run_trials(
-    session: Session[PreparedCampaign], request: BlockRequest, stream: MessageStream
+    session: Session[PreparedCampaign],
+    request: BlockRequest,
+    stream: MessageStream,
+    loads: RemoteLoads | None,
 ) -> None:
     """Make the data, run the block's trials, and send its row."""
     out, setting = session.directory.path, session.setting
@@ -163,6 +158,9 @@ def _run_trials(
     templates = data_templates.prepare_data_templates(
         setting, session.custody, session.observer, out / "template.log"
     )
+    if loads:
+        loads.wait_until_ready()
+        session = replace(session, client_host=loads)
     sent = _SentTrials(stream, out / TRIALS)
     blocks: SoloBlocks | DuetBlocks
     if request.design == "solo":
@@ -176,21 +174,22 @@ def _run_trials(
     for trial in blocks.list_trials(request.block, request.attempt):
         stream.send(TrialStarted(position=trial.position))
         meter.cpu_seconds += blocks.run_trial(trial)  # type: ignore[arg-type]
+    if loads and loads.place.shares_kernel:
+        meter.cpu_seconds += loads.cpu_seconds
     row = meter.make_row(setting.experiment.noise, request.earlier_probes)
     stream.send(BlockFinished(row=dict(row)))
 
 
 def main() -> int:
     """Read the request, run the block, and send how it ended. Returns the exit status."""
-    with os.fdopen(int(sys.argv[1]), "rb") as file:
+    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
+    with os.fdopen(request_descriptor, "rb") as file:
         text = file.read(LARGEST_REQUEST + 1)
-    # What libraries and programs print must not come between the messages.
-    stream = MessageStream(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)
+    stream = take_standard_output()
     try:
         if len(text) > LARGEST_REQUEST:
             raise readers.Unfit("the request is too large")
-        run_block(BlockRequest.parse(text), stream)
+        run_block(BlockRequest.parse(text), stream, PipeLines(lines_descriptor))
     except (UsageError, Failure, readers.Unfit) as error:
         with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
             stream.send(Refused(text=str(error)))

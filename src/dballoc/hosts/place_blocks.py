@@ -7,17 +7,41 @@ Hosts that share a kernel share its settings and its CPUs, so one of them runs a
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["server", "client"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """A host that may run blocks. ``name`` is unique; ``kernel``: the boot ID of its kernel;
-    ``environment``: as the fact of that name, JSON.
+    ``environment``: as the fact of that name, JSON; ``address``: by which other hosts reach it;
+    ``roles``: whether it runs servers, clients, or either.
     """
 
     name: str
     kernel: str
     environment: str
+    address: str = ""
+    roles: frozenset[Role] = frozenset({"server"})
+
+
+@dataclass(frozen=True)
+class HostPair:
+    """The hosts of a block. ``client``: None if the server's host is the client's too."""
+
+    server: Host
+    client: Host | None = None
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Both, or the only one."""
+        return (self.server, self.client) if self.client else (self.server,)
+
+    @property
+    def shares_kernel(self) -> bool:
+        """Whether server and client have the same kernel, and so the same CPUs."""
+        return self.client is not None and self.client.kernel == self.server.kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,29 +98,54 @@ def choose_block(
     return None
 
 
-def choose_host(
-    hosts: Iterable[Host],
+def choose_hosts(
+    hosts: Collection[Host],
     busy_kernels: Collection[str],
     load: HostLoad,
     block: tuple[str, int],
     now: float,
-) -> Host | None:
-    """Return the host for a block: one that is free, that did not lose this block before if there
-    is such a one, and that has had the fewest blocks. None while none is free.
+    *,
+    apart: bool = False,
+) -> HostPair | None:
+    """Return the hosts for a block: those that are free, that did not lose this block before if
+    there are such, and that have had the fewest blocks. None while none are free. ``apart``: the
+    client has another host than the server, of another kernel if there is a free one.
     """
-    free = [
-        host
-        for host in hosts
-        if host.kernel not in busy_kernels
-        and load.free_at.get(host.kernel, now) <= now
-        and host.name not in load.refused
-    ]
-    return min(
-        free,
+    free = sorted(
+        (
+            host
+            for host in hosts
+            if host.kernel not in busy_kernels
+            and load.free_at.get(host.kernel, now) <= now
+            and host.name not in load.refused
+        ),
         key=lambda host: (
             block in load.lost.get(host.name, ()),
             load.blocks.get(host.name, 0),
             host.name,
         ),
-        default=None,
     )
+    for server in (host for host in free if "server" in host.roles):
+        if not apart:
+            return HostPair(server)
+        clients = [h for h in free if "client" in h.roles and h.name != server.name]
+        if clients:
+            # The order of the rest stays: this sort is stable. A host that may run servers too is
+            # taken last.
+            clients.sort(key=lambda host: (host.kernel == server.kernel, "server" in host.roles))
+            return HostPair(server, clients[0])
+    return None
+
+
+def count_pairs(hosts: Iterable[Host], apart: bool) -> int:
+    """Return how many blocks these hosts can run at once, at most: one for each kernel, or for each
+    two.
+    """
+    kernels: dict[str, set[Role]] = {}
+    for host in hosts:
+        kernels.setdefault(host.kernel, set()).update(host.roles)
+    servers = sum("server" in roles for roles in kernels.values())
+    if not apart:
+        return max(1, servers)
+    clients = sum("client" in roles for roles in kernels.values())
+    return max(1, min(servers, clients, len(kernels) // 2))

@@ -1,5 +1,6 @@
-"""Blocks on the nodes of a Ray cluster. A host is a node with the resource ``dballoc_server``. Ray
-repeats nothing: what becomes of a lost block is the campaign's decision.
+"""Blocks on the nodes of a Ray cluster. A host is a node with the resource ``dballoc_server``, or
+``dballoc_client`` for clients of servers elsewhere. Ray repeats nothing: what becomes of a lost
+block is the campaign's decision.
 """
 
 import contextlib
@@ -7,7 +8,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,12 +22,18 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.hosts import ray_access, ray_node
 from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.executor import Event, HostLost, Line
-from dballoc.hosts.place_blocks import Host
+from dballoc.hosts.place_blocks import Host, Role
 from dballoc.hosts.run_on_hosts import LEASE
 from dballoc.store import campaign_facts
 
-SERVER = "dballoc_server"
+# The resource of each role, of which a process of a block takes one.
+RESOURCES: Mapping[Role, str] = {"server": "dballoc_server", "client": "dballoc_client"}
+_MODULES: Mapping[Role, str] = {
+    "server": "dballoc.hosts.node_block",
+    "client": "dballoc.hosts.client.node_client",
+}
 # Seconds: between renewals of a lease; without an answer to one, after which a host is lost, which
 # is later than the host itself has given up; for a host to say what it is.
 _RENEW_EVERY = 5.0
@@ -69,7 +76,9 @@ class HostExamination(BaseModel):
 
 @dataclass(kw_only=True)
 class _Task:
-    """A block on a node: its actor, its stream of lines, and the renewals that are not answered."""
+    """A process of a block on a node: its actor, its stream of lines, and the renewals and lines to
+    it that are not answered.
+    """
 
     node: str
     actor: Any
@@ -116,12 +125,8 @@ class RayExecutor:
         self._actor: Any = ray.remote(ray_node.BlockProcess)
 
     def list_hosts(self) -> list[Host]:
-        """Return the nodes that are alive, have the resource, and have this version of dballoc."""
-        alive = [
-            node
-            for node in _list_nodes()
-            if node["Alive"] and node["Resources"].get(SERVER, 0) >= 1
-        ]
+        """Return the nodes that are alive, have a resource of ours, and this version of dballoc."""
+        alive = [node for node in _list_nodes() if node["Alive"] and _list_roles(node)]
         self._describe([str(node["NodeID"]) for node in alive])
         hosts = []
         for node in alive:
@@ -134,6 +139,8 @@ class RayExecutor:
                         name=name,
                         kernel=description.kernel,
                         environment=json.dumps(description.environment),
+                        address=str(node["NodeManagerAddress"]),
+                        roles=_list_roles(node),
                     )
                 )
         return hosts
@@ -192,18 +199,28 @@ class RayExecutor:
 
     def start_block(self, host: Host, request: BlockRequest) -> None:
         """Start the block's process on a node."""
+        self._start(host, "server", request.model_dump_json().encode())
+
+    def start_client(self, host: Host, request: ClientRequest) -> None:
+        """Start the process for a block's loads on a node."""
+        self._start(host, "client", request.model_dump_json().encode())
+
+    def hand_line(self, host: str, line: bytes) -> None:
+        """Hand a line to the process on a node; if it is not taken, the process is lost soon."""
+        if task := self._tasks.get(host):
+            task.renewals.append(task.actor.hand_line.remote(line))
+
+    def _start(self, host: Host, role: Role, request: bytes) -> None:
         node = self._nodes[host.name]
         actor = self._actor.options(
             num_cpus=0,
-            resources={SERVER: 1},
+            resources={RESOURCES[role]: 1},
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
             max_restarts=0,
             max_task_retries=0,
-            max_concurrency=2,
-        ).remote()
-        lines = actor.run_block.options(num_returns="streaming").remote(
-            request.model_dump_json().encode()
-        )
+            max_concurrency=3,
+        ).remote(_MODULES[role])
+        lines = actor.run_block.options(num_returns="streaming").remote(request)
         now = time.monotonic()
         self._tasks[host.name] = _Task(
             node=node, actor=actor, lines=lines, renewed=now, answered=now
@@ -275,6 +292,11 @@ class RayExecutor:
         """Let go of all blocks."""
         for host in list(self._tasks):
             self.end_block(host)
+
+
+def _list_roles(node: Mapping[str, Any]) -> frozenset[Role]:
+    resources = node["Resources"]
+    return frozenset(role for role, name in RESOURCES.items() if resources.get(name, 0) >= 1)
 
 
 def _list_nodes() -> list[dict[str, Any]]:

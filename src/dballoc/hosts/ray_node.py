@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-# Bytes: as dballoc.hosts.block_messages has it, whose import takes a second.
-_LONGEST_LINE = 64 * 2**20
+from dballoc.hosts.message_limits import LONGEST_LINE
+
 _LOG_TAIL = 4000
 # Seconds.
 _EXAMINE = 120.0
@@ -23,9 +23,14 @@ _SERVER_OOM_SCORE = "0"
 
 
 class BlockProcess:
-    """One block's process (:mod:`dballoc.hosts.node_block`) and the writing end of its lease."""
+    """One process of a block, the writing end of its lease, and that of the lines to it.
+    ``module``: :mod:`dballoc.hosts.node_block`, or :mod:`dballoc.hosts.client.node_client`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._handing = threading.Lock()
+        self._lines_reader, self._lines = os.pipe2(os.O_CLOEXEC)
         self._lease_reader, self._lease = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._lease, False)
 
@@ -36,6 +41,16 @@ class BlockProcess:
         except (BlockingIOError, BrokenPipeError):
             pass  # nobody has read yet, and it is far from running out; or all has ended
 
+    def hand_line(self, line: bytes) -> None:
+        """Hand a line to the process, waiting until it has taken all of it."""
+        view = memoryview(line)
+        with self._handing:  # an actor's calls may overlap
+            try:
+                while view:
+                    view = view[os.write(self._lines, view) :]
+            except BrokenPipeError:
+                pass  # it has ended; that is reported
+
     def run_block(self, request: bytes) -> Iterator[bytes]:
         """Run a block; yields the lines that its process says, and at the end one of our own if it
         ended without a last word.
@@ -43,16 +58,17 @@ class BlockProcess:
         with tempfile.TemporaryFile() as log:
             reader, writer = os.pipe2(os.O_CLOEXEC)
             process = subprocess.Popen(
-                [sys.executable, "-m", "dballoc.hosts.node_block", str(reader)],
+                [sys.executable, "-m", self._module, str(reader), str(self._lines_reader)],
                 stdin=self._lease_reader,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                pass_fds=[reader],
+                pass_fds=[reader, self._lines_reader],
                 env=make_environment(dict(os.environ)),
                 start_new_session=True,
             )
             os.close(reader)
             os.close(self._lease_reader)
+            os.close(self._lines_reader)
             _reset_oom_score(process.pid)
             threading.Thread(target=_write_request, args=(writer, request), daemon=True).start()
             assert process.stdout
@@ -86,7 +102,7 @@ def _write_request(descriptor: int, request: bytes) -> None:
 
 
 def _read_lines(file: IO[bytes]) -> Iterator[bytes]:
-    while line := file.readline(_LONGEST_LINE + 1):
+    while line := file.readline(LONGEST_LINE + 1):
         yield line
 
 

@@ -33,6 +33,7 @@ from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
     FilePiece,
+    Message,
     Notice,
     Refused,
     TrialFinished,
@@ -40,14 +41,27 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.block_request import BlockRequest, ChosenSlices, select_common_columns
+from dballoc.hosts.client.load_messages import (
+    ClientReady,
+    LoadFinished,
+    LoadRequested,
+    LoadStopped,
+)
+from dballoc.hosts.client.pair_hosts import (
+    describe_pairs,
+    make_client_place,
+    make_client_request,
+)
 from dballoc.hosts.executor import Event, Executor, HostLost, Line
-from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad
+from dballoc.hosts.message_stream import encode_message
+from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.hosts.store_answers import (
     AnswerStore,
     BlockUnderWay,
     make_placement_row,
     read_columns,
 )
+from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import Results
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
@@ -75,12 +89,18 @@ def refuse_unsuitable(experiment: Experiment) -> None:
             raise UsageError(f"--ray: {words} cannot be sent to other hosts; leave it out")
 
 
-def make_kind(executor: Executor, clock: Callable[[], float] = time.monotonic) -> CampaignKind:
-    """Return the kind of campaign whose blocks an executor runs. ``clock``: that of the hosts."""
+def make_kind(
+    executor: Executor, clock: Callable[[], float] = time.monotonic, *, apart: bool = False
+) -> CampaignKind:
+    """Return the kind of campaign whose blocks an executor runs. ``clock``: that of the hosts;
+    ``apart``: the clients of a new campaign are on hosts of their own.
+    """
     return CampaignKind(
         name=None,
         estimate=estimate_duration,
-        make_facts=make_block_facts,
+        make_facts=lambda setting, planned: (
+            make_block_facts(setting, planned) | ({CLIENTS: APART} if apart else {})
+        ),
         prepare_blocks=_prepare_blocks,
         run_blocks=lambda campaign, planned: DriverLoop(campaign, planned, executor, clock).run(),
         runs_here=False,
@@ -133,6 +153,7 @@ class DriverLoop:
         self._executor = executor
         self._clock = clock
         self._results = campaign.results
+        self._apart = campaign.results.facts().get(CLIENTS) == APART
         self._observer = campaign.observer
         self._order = interleave_blocks(planned)
         self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
@@ -144,6 +165,7 @@ class DriverLoop:
         self._hosts: list[Host] = []
         self._hosts_read = -_HOSTS_EVERY
         self._host_seen = clock()
+        self._has_told = False
         self._failures: Counter[str] = Counter()
         self._looks = {
             design: sorted(procedure.spending)
@@ -177,15 +199,17 @@ class DriverLoop:
         self._read_hosts()
         while block := self._choose_block():
             now = self._clock()
-            busy = {under_way.host.kernel for under_way in self._running.values()}
-            host = place_blocks.choose_host(self._hosts, busy, self._load, block, now)
-            if host is None:
+            busy = {host.kernel for each in self._running.values() for host in each.pair.hosts}
+            pair = place_blocks.choose_hosts(
+                self._hosts, busy, self._load, block, now, apart=self._apart
+            )
+            if pair is None:
                 self._check_patience(now)
                 return
             if not self._has_budget(*block):
                 self._campaign.endings[block[0]] = "budget"
                 continue
-            self._start(host, *block)
+            self._start(pair, *block)
 
     def _read_hosts(self) -> None:
         """Ask from time to time which hosts there are; a new one gets blocks too."""
@@ -194,9 +218,14 @@ class DriverLoop:
             return
         self._hosts_read = now
         self._hosts = self._executor.list_hosts()
-        usable = [host for host in self._hosts if host.name not in self._load.refused]
-        kernels = len({host.kernel for host in usable})
-        self._campaign.hosts_at_once = max(1, kernels)
+        self._campaign.hosts_at_once = place_blocks.count_pairs(self._list_usable(), self._apart)
+        if self._apart and not self._has_told:
+            self._has_told = True
+            if sentence := describe_pairs(self._list_usable()):
+                self._observer.notice(sentence)
+
+    def _list_usable(self) -> list[Host]:
+        return [host for host in self._hosts if host.name not in self._load.refused]
 
     def _choose_block(self) -> tuple[str, int] | None:
         complete = {design: self._list_complete(design) for design in self._campaign.designs}
@@ -217,13 +246,16 @@ class DriverLoop:
 
     def _check_patience(self, now: float) -> None:
         """Raise Failure when nothing runs and no host has been usable for too long."""
-        usable = [host for host in self._hosts if host.name not in self._load.refused]
-        if self._running or usable:
+        is_possible = place_blocks.choose_hosts(
+            self._list_usable(), (), HostLoad(), ("", 0), now, apart=self._apart
+        )
+        if self._running or is_possible:
             self._host_seen = now
         elif self._load.refused or now - self._host_seen > _PATIENCE:
             reasons = "; ".join(f"{name}: {why}" for name, why in self._load.refused.items())
             raise Failure(
-                f"no host is left that can run a block ({reasons or 'none answers'}); finished "
+                f"no {'pair of hosts' if self._apart else 'host'} is left that can run a block "
+                f"({reasons or 'none answers'}); finished "
                 "trials are kept; run the same command to resume"
             )
 
@@ -231,8 +263,8 @@ class DriverLoop:
         seconds = self._campaign.estimate_block_seconds(design)
         return number == 1 or seconds <= self._campaign.find_budget_left()
 
-    def _start(self, host: Host, design: str, number: int) -> None:
-        campaign = self._campaign
+    def _start(self, pair: HostPair, design: str, number: int) -> None:
+        campaign, host = self._campaign, pair.server
         attempt = campaign.history.choose_attempt(design, number, campaign.list_cut(design, number))
         assert attempt is not None
         # An attempt that was lost before its first trial has no trial in the store.
@@ -244,13 +276,17 @@ class DriverLoop:
             {"host": host.name, "kernel": host.kernel, "environment": host.environment}
         )
         self._results.add_placement(make_placement_row(key, host))
-        self._running[host.name] = BlockUnderWay(host=host, key=key, trials=trials)
-        self._load.blocks[host.name] = self._load.blocks.get(host.name, 0) + 1
+        self._running[host.name] = BlockUnderWay(pair=pair, key=key, trials=trials)
+        for each in pair.hosts:
+            self._load.blocks[each.name] = self._load.blocks.get(each.name, 0) + 1
         seconds_left = campaign.estimate_seconds_left(self._planned)
         self._observer.block_started(design, number, attempt, self._planned[design], seconds_left)
-        self._executor.start_block(host, self._make_request(key, host))
+        request = self._make_request(key, pair)
+        if pair.client:
+            self._executor.start_client(pair.client, make_client_request(request, pair))
+        self._executor.start_block(host, request)
 
-    def _make_request(self, key: BlockKey, host: Host) -> BlockRequest:
+    def _make_request(self, key: BlockKey, pair: HostPair) -> BlockRequest:
         setting = self._campaign.setting
         slices = None
         if key.design == "duet":
@@ -269,30 +305,52 @@ class DriverLoop:
                 name: select_common_columns(variant.make_row())
                 for name, variant in setting.variants.items()
             },
-            earlier_probes=self._results.probes_of_host(host.name),
+            earlier_probes=self._results.probes_of_host(pair.server.name),
             lease=LEASE,
+            client=make_client_place(pair),
         )
 
     # -- taking answers ---------------------------------------------------------------------------
 
     def _take(self, event: Event) -> None:
-        block = self._running.get(event.host)
+        block = next(
+            (b for b in self._running.values() for h in b.pair.hosts if h.name == event.host), None
+        )
         if block is None:
             return  # a last word of a block that was let go
+        host = next(h for h in block.pair.hosts if h.name == event.host)
         match event:
             case HostLost():
-                self._lose(block, event.reason, event.is_alive)
+                self._lose(block, host, event.reason, event.is_alive)
             case Line():
                 try:
-                    self._take_line(block, event.line)
+                    message = parse_message(event.line, self._columns)
+                    if host is block.pair.client:
+                        self._take_from_client(block, host, message)
+                    else:
+                        self._take_message(block, message)
                 except readers.Unfit as error:
                     reason = f"its answer cannot be used: {error}"
-                    self._load.refused[block.host.name] = reason
-                    self._lose(block, reason, is_alive=True)
+                    self._load.refused[host.name] = reason
+                    self._lose(block, host, reason, is_alive=True)
 
-    def _take_line(self, block: BlockUnderWay, line: bytes) -> None:
-        message = parse_message(line, self._columns)
+    def _take_from_client(self, block: BlockUnderWay, host: Host, message: Message) -> None:
         match message:
+            case ClientReady() | LoadFinished():
+                self._executor.hand_line(block.host.name, encode_message(message))
+            case Refused():
+                self._refuse(block, host, message)
+            case Ended():
+                self._lose_ended(block, host, message)
+            case _:
+                raise readers.Unfit("it is a client, and answered as if it ran the block")
+
+    def _take_message(self, block: BlockUnderWay, message: Message) -> None:
+        match message:
+            case LoadRequested() | LoadStopped():
+                if block.pair.client is None:
+                    raise readers.Unfit("it asked for a load from another host, and has none")
+                self._executor.hand_line(block.pair.client.name, encode_message(message))
             case Notice():
                 self._observer.notice(f"{block.host.name}: {readers.printable(message.text)}")
             case TrialStarted():
@@ -308,14 +366,22 @@ class DriverLoop:
             case BlockFinished():
                 self._finish_block(block, message)
             case Refused():
-                text = readers.printable(message.text)
-                self._load.refused[block.host.name] = text
-                self._observer.notice(f"{block.host.name} runs no more blocks: {text}")
-                self._let_go(block)
+                self._refuse(block, block.host, message)
             case Ended():
-                log = readers.printable(message.log[-500:])
-                reason = f"the block's process ended with status {message.status}: {log}"
-                self._lose(block, reason, is_alive=True)
+                self._lose_ended(block, block.host, message)
+            case ClientReady() | LoadFinished():
+                raise readers.Unfit("it answered as if it were a client")
+
+    def _refuse(self, block: BlockUnderWay, host: Host, message: Refused) -> None:
+        text = readers.printable(message.text)
+        self._load.refused[host.name] = text
+        self._observer.notice(f"{host.name} runs no more blocks: {text}")
+        self._let_go(block)
+
+    def _lose_ended(self, block: BlockUnderWay, host: Host, message: Ended) -> None:
+        log = readers.printable(message.log[-500:])
+        reason = f"the block's process ended with status {message.status}: {log}"
+        self._lose(block, host, reason, is_alive=True)
 
     def _finish_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
         trial = block.check_position(message.position)
@@ -347,7 +413,8 @@ class DriverLoop:
         campaign.history.add(row)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
         self._let_go(block)
-        self._failures[block.host.name] = 0
+        for host in block.pair.hosts:
+            self._failures[host.name] = 0
         again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
         if not again:
             self._kept[key.design].add(key.number)
@@ -365,19 +432,23 @@ class DriverLoop:
         if number == attempted and (number == 1 or number in self._looks[design]):
             campaign.end_if_decided(design, number, self._planned[design])
 
-    def _lose(self, block: BlockUnderWay, reason: str, is_alive: bool) -> None:
-        """Store the trial under way as lost; the block is drawn again, elsewhere if it can be."""
-        key, name = block.key, block.host.name
-        trial = self._store.add_lost_trial(block, reason)
+    def _lose(self, block: BlockUnderWay, host: Host, reason: str, is_alive: bool) -> None:
+        """Store the trial under way as lost with one of its hosts; the block is drawn again,
+        elsewhere if it can be.
+        """
+        key, name = block.key, host.name
+        trial = self._store.add_lost_trial(block, host, reason)
         self._load.lost.setdefault(name, set()).add((key.design, key.number))
         # What is out of reach ends by itself, and until then nothing else is measured beside it.
         wait = _ENDING if is_alive else LEASE + _ENDING
         self._failures[name] += is_alive
         if self._failures[name] >= _MOST_FAILURES:
             self._load.refused[name] = reason
-        self._load.free_at[block.host.kernel] = self._clock() + wait
+        for each in block.pair.hosts:
+            self._load.free_at[each.kernel] = self._clock() + _ENDING
+        self._load.free_at[host.kernel] = self._clock() + wait
         if not is_alive:
-            self._hosts = [host for host in self._hosts if host.name != name]
+            self._hosts = [each for each in self._hosts if each.name != name]
         during = f" in the trial of {trial.variant}" if trial else ""
         self._observer.notice(
             f"{name} was lost{during}: {reason}; {key.design} block {key.number} is drawn again"
@@ -386,4 +457,5 @@ class DriverLoop:
 
     def _let_go(self, block: BlockUnderWay) -> None:
         del self._running[block.host.name]
-        self._executor.end_block(block.host.name)
+        for host in block.pair.hosts:
+            self._executor.end_block(host.name)

@@ -21,18 +21,18 @@ from dballoc.hosts.block_messages import (
     FilePiece,
     TrialFinished,
 )
-from dballoc.hosts.place_blocks import BlockKey, Host
+from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
 from dballoc.store import campaign_facts
 from dballoc.store.results import HOST_LOST, Results, TrialRecord
 
 
 @dataclass(kw_only=True)
 class BlockUnderWay:
-    """An attempt at a block that a host has. ``trials``: by their position; ``started``: Unix time
+    """An attempt at a block that hosts have. ``trials``: by their position; ``started``: Unix time
     of the trial under way, at its ``position``; ``finished``: positions of the stored ones.
     """
 
-    host: Host
+    pair: HostPair
     key: BlockKey
     trials: Mapping[int, Slot | Pairing]
     began: float = field(default_factory=time.monotonic)
@@ -42,6 +42,11 @@ class BlockUnderWay:
     file_bytes: int = 0
     files: set[str] = field(default_factory=set)
     directory: Path | None = None
+
+    @property
+    def host(self) -> Host:
+        """The one that runs the block, and its servers."""
+        return self.pair.server
 
     def begin_trial(self, position: int) -> Slot | Pairing:
         """Note that a trial begins, and return it. Unfit if the block has none there, or had it."""
@@ -120,18 +125,23 @@ class AnswerStore:
         block.finished.add(message.position)
         block.position = None
 
-    def add_lost_trial(self, block: BlockUnderWay, reason: str) -> Slot | Pairing | None:
-        """Store the trial under way, if there is one, as the fault *host lost*, and return it."""
+    def add_lost_trial(
+        self, block: BlockUnderWay, host: Host, reason: str
+    ) -> Slot | Pairing | None:
+        """Store the trial under way, if there is one, as the fault *host lost*, and return it.
+        ``host``: the one of its hosts that was lost.
+        """
         trial = block.trial_under_way
         if trial is None:
             return None
         self._directory.make_trial_directory(trial.label)
+        role = "client host" if host is block.pair.client else "host"
         row = make_blank_trial_row() | {
             "started": block.started,
             "ended": max(time.time(), block.started),
             "outcome": "fault",
             "fault": HOST_LOST,
-            "fault_text": f"its host {block.host.name} was lost: {reason}",
+            "fault_text": f"its {role} {host.name} was lost: {reason}",
         }
         count = 2 if isinstance(trial, Pairing) else 1
         self._write(trial, [TrialRecord(trial=dict(row)) for _ in range(count)])

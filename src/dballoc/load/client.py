@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dballoc.experiment.model import Data, Load
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
@@ -59,8 +60,33 @@ class ClientFailed(Exception):
     """The client failed, or wrote no totals."""
 
 
+class RunningClient(Protocol):
+    """A client that runs, here or on another host. ``reports_live``: whether its reports come while
+    it runs, or all at its end.
+    """
+
+    program: str
+    reports_live: bool
+
+    def reports(self) -> Iterator[Interval]:
+        """Return the reports since the last call."""
+
+    def wait(self, timeout: float) -> Exit | None:
+        """Return how it ended, or None if it has not within ``timeout`` seconds."""
+
+    def kill(self) -> None:
+        """Kill it at once."""
+
+    def result(self, ended: Exit) -> Result:
+        """Return the totals of a run that has ended and whose reports were read. ClientFailed, with
+        the client's message, if there are none.
+        """
+
+
 class Client:
     """One run of ``program``. ``printed`` and the intervals' file are raw files that are kept."""
+
+    reports_live = True
 
     def __init__(self, program: str, child: Child, printed: Path, follower: Follower) -> None:
         self.program = program
@@ -90,13 +116,20 @@ class Client:
         the client's message, if there are none.
         """
         text = self._printed.read_text(errors="replace")
-        if ended.status != 0:
-            raise ClientFailed(
-                f"{self.program} failed ({ended.words}): {client_output.reason(text)}"
-            )
-        if self._follower.total is None:
-            raise ClientFailed(f"{self.program} wrote no totals: {client_output.reason(text)}")
-        return Result(self._follower.total, client_output.parse_histogram(text))
+        return make_result(self.program, text, self._follower.total, ended)
+
+
+def make_result(
+    program: str, printed: str, total: client_output.Total | None, ended: Exit
+) -> Result:
+    """Return the totals of a run of ``program``. ClientFailed, with what it ``printed``, if it
+    failed or there are none. Pure.
+    """
+    if ended.status != 0:
+        raise ClientFailed(f"{program} failed ({ended.words}): {client_output.reason(printed)}")
+    if total is None:
+        raise ClientFailed(f"{program} wrote no totals: {client_output.reason(printed)}")
+    return Result(total, client_output.parse_histogram(printed))
 
 
 def start(
@@ -108,9 +141,10 @@ def start(
     raw: Path,
     name: str,
     cpus: frozenset[int] | None,
+    directory: Path = Path("/"),
 ) -> Client:
-    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they belong to us,
-    and the client may only append to them.
+    """Start a run as the server user, in a working ``directory``. Raw files go to ``raw`` as
+    ``*-name.*``: they belong to us, and the client may only append to them.
     """
     connection = places.connection
     work = bench.workload(job.workload)
@@ -139,7 +173,13 @@ def start(
         )
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
     child = custody.spawn(
-        argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn()
+        argv,
+        env,
+        printed,
+        handed={INTERVALS: str(follower.path)},
+        cwd=directory,
+        **limits,
+        **user.as_spawn(),
     )
     return Client(work.driver, child, printed, follower)
 

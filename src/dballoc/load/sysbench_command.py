@@ -126,13 +126,13 @@ def _dashed(options: Mapping[str, str]) -> dict[str, str]:
     return {k.replace("_", "-"): v for k, v in options.items()}
 
 
-def connection_options(address: Address, password: str) -> dict[str, str]:
+def connection_options(address: Address, password: str, account: str = USER) -> dict[str, str]:
     """Return how sysbench reaches the server: by the socket, or by TCP if the experiment
     says so.
     """
     where = {"mysql-socket": str(address.socket)} if address.port is None else {
-        "mysql-host": "127.0.0.1", "mysql-port": str(address.port)}  # fmt: skip
-    return {**where, "mysql-user": USER, "mysql-password": password, "db-driver": "mysql"}
+        "mysql-host": address.host, "mysql-port": str(address.port)}  # fmt: skip
+    return {**where, "mysql-user": account, "mysql-password": password, "db-driver": "mysql"}
 
 
 def write_config(path: Path, options: dict[str, str], user: ServerUser) -> Path:

@@ -218,6 +218,9 @@ IMPORTED_PROFILES = "profiles/{}.profile.json.gz"
 # The fact that only results of another command than bench have.
 KIND = "kind"
 FIT, REPLAY, TUNE = "fit", "replay", "tune"
+# The fact that says where a campaign's clients are, and its only value: without it they are on the
+# servers' hosts.
+CLIENTS, APART = "clients", "apart"
 # Of a tune's results: the rule by which finalists are judged, as --prefer takes it, and the
 # confirmations, as they were declared; of a confirmation's, how many finalists the others have.
 PREFERENCE, CONFIRMATIONS = "preference", "confirmations"

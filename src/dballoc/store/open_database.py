@@ -34,6 +34,7 @@ ADDED = (
     "replay_latency",
     "host",
     "placement",
+    "client_step",
 )
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.

@@ -47,6 +47,7 @@ class TrialRecord:
     replicas: list[Row] = field(default_factory=list)
     host_samples: list[Row] = field(default_factory=list)
     host_steps: list[Row] = field(default_factory=list)
+    client_steps: list[Row] = field(default_factory=list)
     replays: list[Row] = field(default_factory=list)
     replay_points: list[Row] = field(default_factory=list)
     replay_marks: list[Row] = field(default_factory=list)
@@ -300,6 +301,7 @@ class Results:
             ("replica", record.replicas),
             ("host_sample", record.host_samples),
             ("host_step", record.host_steps),
+            ("client_step", record.client_steps),
             ("replay", record.replays),
             ("replay_point", record.replay_points),
             ("replay_mark", record.replay_marks),

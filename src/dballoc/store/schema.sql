@@ -175,6 +175,23 @@ CREATE TABLE host_step (
   PRIMARY KEY (trial, step)
 ) WITHOUT ROWID;
 
+-- What a client on a host of its own did in a step of load (bench --ray with client hosts), from its start to its end. Other results
+-- have no such table.
+CREATE TABLE client_step (
+  trial       INTEGER NOT NULL REFERENCES trial,
+  step        INTEGER NOT NULL,
+  host        TEXT NOT NULL,        -- the client host
+  seconds     REAL NOT NULL,
+  cpu         REAL NOT NULL,        -- CPU seconds of the client itself
+  cpus        INTEGER NOT NULL,     -- CPUs that it could use
+  busy        REAL NOT NULL,        -- share of the client host's CPU time, steal included
+  received    INTEGER NOT NULL,     -- bytes over the interface to the server
+  sent        INTEGER NOT NULL,
+  link        INTEGER,              -- its speed, bits a second; NULL: the system does not tell
+  round_trip  REAL NOT NULL,        -- seconds of the fastest of some cheap statements, before the load
+  PRIMARY KEY (trial, step)
+) WITHOUT ROWID;
+
 -- The load's own report, one a second.
 CREATE TABLE interval (
   trial      INTEGER NOT NULL REFERENCES trial,

@@ -24,6 +24,7 @@ from dballoc.analysis.decisions.comparability import (
     pair_campaigns,
 )
 from dballoc.errors import UsageError
+from dballoc.store.campaign_facts import CLIENTS
 
 # What makes a kind of host.
 _KIND = ("cpu", "cpus", "memory")
@@ -118,6 +119,7 @@ def describe_identity(campaign: Campaign, name: str) -> dict[str, str]:
         "engine": row["engine"],
         "server options": format_options({**server.init_options, **server.options}),
         "connection": server.connect,
+        "clients": campaign.facts.get(CLIENTS, "on the server's host"),
         "THP": row["thp"] or "",
     }
 

@@ -18,6 +18,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.trials import trial_rows
+from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
 from dballoc.campaign.trials.host_thp import check_host_thp
@@ -51,13 +52,16 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialContext:
-    """What all trials of a campaign share. ``stopping``: whether the user asked to stop."""
+    """What all trials of a campaign share. ``stopping``: whether the user asked to stop;
+    ``client_host``: where their clients run, None for this host.
+    """
 
     setting: PreparedCampaign
     custody: Custody
     copies: DataCopies
     observer: Observer
     stopping: Callable[[], bool]
+    client_host: ClientHost | None = None
 
 
 class ServerLife:
@@ -145,8 +149,7 @@ class ServerLife:
         if self._limit is not None:
             self._cgroup = cgroup.create_memory_cgroup(self.context.custody, self._limit)
             self.examiner = self._make_examiner()
-        port = private_server.free_port() if self.prepared.server.connect == "tcp" else None
-        self.address = server_options.Address(self.run_directory / "mysqld.sock", port)
+        self.address = self._choose_address()
         self.password = self._template.password
         self._launch = private_server.Launch(
             argv=server_options.command(
@@ -163,6 +166,17 @@ class ServerLife:
             thp_disable=self._thp_disable,
         )
         self._child = private_server.spawn(self.context.custody, self._launch)
+
+    def _choose_address(self) -> server_options.Address:
+        socket = self.run_directory / "mysqld.sock"
+        host = self.context.client_host
+        if host is None and self.prepared.server.connect == "socket":
+            return server_options.Address(socket)
+        address = host.listen if host else server_options.LOOPBACK
+        try:
+            return server_options.Address(socket, private_server.free_port(address), address)
+        except OSError as error:
+            raise Failure(f"{address}: no address of this host: {error.strerror}") from None
 
     def wait_until_ready(self) -> None:
         """Wait until the server answers, prove its malloc, take the first mark. Fault if it does
@@ -181,6 +195,11 @@ class ServerLife:
         self._sampler = ProcessSampler(self._running.pid)
         self._prove_malloc()
         check_host_thp(self.host_thp)
+        if self.context.client_host:
+            try:
+                self.context.client_host.open_account(self.running.admin, database)
+            except pymysql.Error as error:
+                raise self.explain_refusal(error, "its start", "the load's account") from None
         self._begin_to_count()
         self.take_mark(0)
         assert self.mark

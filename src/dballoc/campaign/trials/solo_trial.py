@@ -9,6 +9,7 @@ import pymysql
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.trials import profiling, trial_rows
+from dballoc.campaign.trials.client_host import ClientHost, DistantClient
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.campaign.trials.primary import Primary
@@ -44,6 +45,10 @@ _OVERRUN = 60.0
 _WHOLE_LOAD = 24 * 3600.0
 # A sample follows every report of the load; without a report, one is taken after this many seconds.
 _LONGEST_GAP = 1.25
+# A client on another host reports at its end, so samples follow the clock. The counters' window
+# lies between its first report, a second after its begin, and its last, about one before its end.
+_SAMPLE_EVERY = 1.0
+_EDGE = 3.0
 
 
 def run_trial(
@@ -288,8 +293,13 @@ class SoloTrial:
             assert isinstance(error, pymysql.Error)
             raise self.life.explain_refusal(error, step.title, failure.statement) from None
 
+    def _start_distant_client(self, step: Step, host: ClientHost) -> DistantClient:
+        assert self.life.address.port
+        engine, raw = self.prepared.server.engine, self.life.directory
+        return host.start_client(step, engine, self.life.address.port, raw)
+
     def _start_client(self, step: Step, seconds: float) -> client.Client:
-        """Start the client of a step; it runs for ``seconds``."""
+        """Start the client of a step on this host; it runs for ``seconds``."""
         assert step.workload and step.threads
         engine = self.prepared.server.engine
         job = client.Job(
@@ -301,7 +311,6 @@ class SoloTrial:
             load=self.experiment.load,
             program=self.prepared.programs.get(step.workload),
         )
-        name = f"{step.number:02}-{step.title.replace(' ', '-')}"
         return client.start(
             custody=self.context.custody,
             user=self.context.setting.user,
@@ -309,27 +318,34 @@ class SoloTrial:
             job=job,
             places=(self.primary or self.life).write_client_files(),
             raw=self.life.directory,
-            name=name,
+            name=step.file_name,
             cpus=self.prepared.client_cpus,
         )
 
     def _run_load(self, step: Step, series: _Series) -> client.Result:
         begin = self.replica.read_progress(step.title) if self.replica else None
         progress = ReplicaStep([begin]) if begin else None
-        running = self._start_client(step, step.seconds)
-        deadline = time.monotonic() + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
+        host = self.context.client_host
+        distant = self._start_distant_client(step, host) if host else None
+        running: client.RunningClient = distant or self._start_client(step, step.seconds)
+        began = time.monotonic()
+        deadline = began + (step.seconds + _OVERRUN if step.seconds else _WHOLE_LOAD)
         ended: Exit | None = None
         try:
             while ended is None:
                 self.life.check_alive(step.title)
                 ended = running.wait(_POLL)
                 self._collect_reports(step, series, running, progress)
+                if not running.reports_live:
+                    self._sample_by_clock(step, series, time.monotonic() - began)
                 if time.monotonic() > deadline:
                     late = f"{running.program} still runs {_OVERRUN:.0f} s after its planned end"
                     raise self._explain_client(step, client.ClientFailed(late))
         finally:
             if ended is None:
                 running.kill()
+        if distant and (row := distant.make_row()):
+            self.record.client_steps.append(row)
         try:
             result = running.result(ended)
         except client.ClientFailed as error:
@@ -337,10 +353,17 @@ class SoloTrial:
         return self._finish_replica(step, series, progress, result) if progress else result
 
     def _collect_reports(
-        self, step: Step, series: _Series, running: client.Client, progress: ReplicaStep | None
+        self,
+        step: Step,
+        series: _Series,
+        running: client.RunningClient,
+        progress: ReplicaStep | None,
     ) -> None:
         """Take a sample for every report of the client that has come, and when the last is old."""
         intervals = series.intervals
+        if not running.reports_live:
+            intervals += running.reports()
+            return
         for report in running.reports():
             interval = report
             if self.replica and progress:
@@ -362,6 +385,15 @@ class SoloTrial:
             )
         if time.monotonic() - series.samples[-1].clock > _LONGEST_GAP:
             self._take_sample(series)
+
+    def _sample_by_clock(self, step: Step, series: _Series, elapsed: float) -> None:
+        """Take a sample a second; ``elapsed``: seconds since the client was started."""
+        if time.monotonic() - series.samples[-1].clock < _SAMPLE_EVERY:
+            return
+        edge = not _EDGE < elapsed < step.seconds - _EDGE
+        sample = self._take_sample(series, every_thread=edge)
+        series.readings += self.life.read_counters()
+        self.context.observer.tick(Tick(sample.rss, elapsed))
 
     def _explain_client(self, step: Step, error: client.ClientFailed) -> Exception:
         """Return why the load failed: a fault of the server, or a failure of its primary."""

@@ -42,8 +42,8 @@ def run_bench(arguments: dict[str, Any]) -> None:
     if arguments["dry_run"]:
         bench_campaign.print_plan(setting)
     elif arguments["ray"] is not None:
-        with campaign_on_hosts.join_cluster(arguments["ray"], model) as kind:
-            bench_campaign.run_campaign(setting, out, preferred, arguments["report"], kind=kind)
+        with campaign_on_hosts.join_cluster(arguments["ray"], setting) as (kind, fitting):
+            bench_campaign.run_campaign(fitting, out, preferred, arguments["report"], kind=kind)
     else:
         bench_campaign.run_campaign(setting, out, preferred, arguments["report"], extension)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import say
 from dballoc.errors import UsageError
-from dballoc.experiment.model import Experiment
 
 if TYPE_CHECKING:
+    from dballoc.campaign.preparation.prepare import PreparedCampaign
     from dballoc.campaign.run_blocks import CampaignKind
 
 
@@ -21,13 +21,19 @@ def check_flags(extend: Any) -> None:
 
 
 @contextlib.contextmanager
-def join_cluster(address: str, experiment: Experiment) -> Iterator["CampaignKind"]:
-    """Join the cluster, and leave it; yields the kind of campaign whose blocks run there.
-    UsageError if the cluster cannot be joined, or not run the experiment.
+def join_cluster(
+    address: str, setting: "PreparedCampaign"
+) -> Iterator[tuple["CampaignKind", "PreparedCampaign"]]:
+    """Join the cluster, and leave it; yields the kind of campaign whose blocks run there, and the
+    setting as it can run there. UsageError if the cluster cannot be joined, or not run the
+    experiment.
     """
     # Ray takes a second to import, and is not there without the extra.
     from dballoc.hosts import ray_executor, run_on_hosts
+    from dballoc.hosts.client import pair_hosts
 
-    run_on_hosts.refuse_unsuitable(experiment)
+    run_on_hosts.refuse_unsuitable(setting.experiment)
     with ray_executor.connect(address, say) as executor:
-        yield run_on_hosts.make_kind(executor)
+        apart = pair_hosts.has_client_hosts(executor.list_hosts())
+        fitting = pair_hosts.fit_setting(setting) if apart else setting
+        yield run_on_hosts.make_kind(executor, apart=apart), fitting

@@ -22,8 +22,8 @@ def print_hosts(address: str, as_json: bool) -> None:
         hosts = executor.list_hosts()
         if not hosts:
             raise Failure(
-                f"--ray {address}: no node has the resource {ray_executor.SERVER} and this version "
-                "of dballoc; start nodes with --resources='{\"dballoc_server\": 1}'"
+                f"--ray {address}: no node has the resource dballoc_server and this version of "
+                "dballoc; start nodes with --resources='{\"dballoc_server\": 1}'"
             )
         examined = executor.examine_hosts()
     answers = {name: e for name, e in examined.items() if not isinstance(e, str)}

@@ -133,7 +133,7 @@ Ray = Annotated[
     typer.Option(
         metavar="HOST:PORT",
         help="Run the blocks on the hosts of this Ray cluster instead of here: its nodes with the "
-        "resource dballoc_server.",
+        "resource dballoc_server; with nodes that have dballoc_client, the load comes from those.",
     ),
 ]
 DryRun = Annotated[

@@ -190,6 +190,10 @@ class Custody:
         """CPU seconds of all children that have ended."""
         return sum(e.user + e.system for e in self._exits.values())
 
+    def check(self) -> None:
+        """Raise Failure if the guardian has ended: it was killed, or its lease has run out."""
+        self.exit_of(0)  # the number of no child
+
     def exit_of(self, number: int, timeout: float = 0) -> Exit | None:
         """Return how the child of that number ended, or None if it has not within ``timeout``
         seconds.

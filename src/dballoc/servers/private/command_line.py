@@ -67,12 +67,18 @@ _OPTIONS_OF_THEIR_OWN = ("innodb", "innodb-doublewrite", "lc-messages", binary_l
 _NAME = re.compile(r"[a-z][a-z0-9.:-]*")
 
 
+LOOPBACK = "127.0.0.1"
+
+
 @dataclass(frozen=True)
 class Address:
-    """Where a private server listens: always a socket, and a TCP port if one is requested."""
+    """Where a private server listens: always a socket, and a TCP port of the address ``host`` if
+    one is requested.
+    """
 
     socket: Path
     port: int | None = None
+    host: str = LOOPBACK
 
 
 def normal(option: str) -> str:
@@ -156,7 +162,10 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
     if address.port is None:
         argv.append("--skip-networking")
     else:
-        argv += ["--bind-address=127.0.0.1", f"--port={address.port}"]
+        argv += [f"--bind-address={address.host}", f"--port={address.port}"]
+        if address.host != LOOPBACK:
+            # A name service that does not answer would make every connection wait.
+            argv.append("--skip-name-resolve")
     return argv
 
 

@@ -13,7 +13,7 @@ import pymysql
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.private.admin_connection import Admin
-from dballoc.servers.private.command_line import Address
+from dballoc.servers.private.command_line import LOOPBACK, Address
 
 # The kernel must not kill the user's own server when ours needs too much memory.
 OOM_SCORE = 800
@@ -57,10 +57,10 @@ class Running:
         return self.child.pid
 
 
-def free_port() -> int:
-    """Find a free TCP port on the loopback interface."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+def free_port(host: str = LOOPBACK) -> int:
+    """Find a free TCP port of one of this host's addresses. OSError if it is none."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as s:
+        s.bind((host, 0))
         port: int = s.getsockname()[1]
         return port
 

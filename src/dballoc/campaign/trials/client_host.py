@@ -1,0 +1,34 @@
+"""The seam between a trial and a client on a host of its own (:mod:`dballoc.hosts.client`)."""
+
+from pathlib import Path
+from typing import Protocol
+
+from dballoc.experiment.trial_steps import Step
+from dballoc.load.client import RunningClient
+from dballoc.servers.private.admin_connection import Admin
+from dballoc.store.results import Row
+
+
+class DistantClient(RunningClient, Protocol):
+    """A client on another host. A level that measured that host or the network and not the server
+    has no result: ClientFailed says what the limit was.
+    """
+
+    def make_row(self) -> Row | None:
+        """Return the row of table ``client_step``, without its trial, once the client has ended;
+        None of one that could not begin.
+        """
+
+
+class ClientHost(Protocol):
+    """The client host of a block."""
+
+    @property
+    def listen(self) -> str:
+        """The address of this host on which the block's servers listen."""
+
+    def open_account(self, admin: Admin, database: str) -> None:
+        """Make the account with which the load comes from there. pymysql.Error as it comes."""
+
+    def start_client(self, step: Step, engine: str, port: int, raw: Path) -> DistantClient:
+        """Start the load of a step on the server at a port; raw files go to ``raw``."""

@@ -1,0 +1,147 @@
+"""What a client host is asked, and what it answers: one message a line, JSON. The driver hands them
+on between the two hosts of a block, after checking them. No password is in them but encrypted.
+"""
+
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from dballoc import readers
+from dballoc.experiment.model import MOST_CLIENTS, Engine
+from dballoc.hosts.message_limits import LONGEST_LINE
+
+# The most characters of what a client prints, and of its reports: 300 a second for a day.
+MOST_PRINTED = 4 * readers.MIB
+MOST_REPORTS = 32 * readers.MIB
+
+_Text = Annotated[str, Field(max_length=10_000)]
+_Number = Annotated[int, Field(ge=1, le=10**9)]
+_Seconds = Annotated[float, Field(ge=0, le=1e9)]
+_Bytes = Annotated[int, Field(ge=0, le=2**62)]
+# Bits a second.
+_Link = Annotated[int, Field(ge=1, le=10**15)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ClientRequest(_Message):
+    """What a client host is started with. ``dballoc``: the version that asks; ``experiment``: TOML;
+    ``server``: the address of the only host that it may load; ``shares_kernel``: whether that host
+    has the same kernel; ``lease``: as of :class:`dballoc.hosts.block_request.BlockRequest`.
+    """
+
+    dballoc: _Text
+    experiment: Annotated[str, Field(max_length=4 * readers.MIB)]
+    server: Annotated[str, Field(max_length=100)]
+    shares_kernel: bool
+    lease: Annotated[float, Field(gt=0, le=3600)]
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Parse a request. Unfit if it is none."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise readers.Unfit(
+                f"not a client's request: {readers.first_complaint(error)}"
+            ) from None
+
+
+class LoadRequested(_Message):
+    """A load is to begin. ``seconds`` 0: until it ends by itself; ``port``: where the server
+    listens; ``password``: of its account for loads, encrypted for this client host, base64;
+    ``tls``: whether the server can encrypt its traffic, which is encrypted then.
+    """
+
+    kind: Literal["load"] = "load"
+    number: _Number
+    workload: _Text
+    threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)]
+    seconds: _Seconds
+    engine: Engine
+    port: Annotated[int, Field(ge=1, le=65535)]
+    password: Annotated[str, Field(max_length=2000)]
+    tls: bool = False
+
+
+class LoadStopped(_Message):
+    """A load is to end at once."""
+
+    kind: Literal["stop load"] = "stop load"
+    number: _Number
+
+
+class ClientReady(_Message):
+    """The client host can begin. ``key``: with which passwords are encrypted for it, PEM."""
+
+    kind: Literal["client ready"] = "client ready"
+    key: Annotated[str, Field(max_length=4000)]
+
+
+class ClientFigures(_Message):
+    """What the client host did during a load. ``seconds``: from its start to its end; ``cpu``: CPU
+    seconds of the client itself; ``cpus``: those that it may use; ``busy``: the share of the host's
+    CPU time that was used or stolen; ``received``, ``sent``: bytes over the interface to the
+    server; ``link``: its speed, bits a second, None where the system does not tell;
+    ``round_trip``: seconds of the fastest of some cheap statements before the load.
+    """
+
+    seconds: _Seconds
+    cpu: _Seconds
+    cpus: Annotated[int, Field(ge=1, le=100_000)]
+    busy: _Share
+    received: _Bytes
+    sent: _Bytes
+    link: _Link | None
+    round_trip: _Seconds
+
+
+class LoadFinished(_Message):
+    """A load has ended. ``status``: of the client, negative for a signal; ``user``, ``system``: its
+    CPU seconds; ``printed``, ``reports``: the texts that it wrote; ``ahead``: seconds by which the
+    Unix time of the server's host is ahead of the CLOCK_MONOTONIC of the client's. The last two are
+    None for a load that could not begin, and ``printed`` says why.
+    """
+
+    kind: Literal["load finished"] = "load finished"
+    number: _Number
+    status: Annotated[int, Field(ge=-255, le=255)]
+    user: _Seconds = 0.0
+    system: _Seconds = 0.0
+    printed: Annotated[str, Field(max_length=MOST_PRINTED)]
+    reports: Annotated[str, Field(max_length=MOST_REPORTS)] = ""
+    ahead: Annotated[float, Field(ge=-1e12, le=1e12)] | None = None
+    figures: ClientFigures | None = None
+
+
+T = TypeVar("T")
+
+ToClient = LoadRequested | LoadStopped
+FromClient = ClientReady | LoadFinished
+
+_TO_CLIENT: TypeAdapter[ToClient] = TypeAdapter(Annotated[ToClient, Field(discriminator="kind")])
+_FROM_CLIENT: TypeAdapter[FromClient] = TypeAdapter(
+    Annotated[FromClient, Field(discriminator="kind")]
+)
+
+
+def parse_to_client(line: bytes) -> ToClient:
+    """Parse a line of the server's host for the client's. Unfit if it is none."""
+    return _parse(_TO_CLIENT, line)
+
+
+def parse_from_client(line: bytes) -> FromClient:
+    """Parse a line of the client's host for the server's. Unfit if it is none."""
+    return _parse(_FROM_CLIENT, line)
+
+
+def _parse(adapter: TypeAdapter[T], line: bytes) -> T:
+    if len(line) > LONGEST_LINE:
+        raise readers.Unfit("a message is too long")
+    try:
+        return adapter.validate_python(readers.document(line))
+    except ValidationError as error:
+        raise readers.Unfit(f"not a message: {readers.first_complaint(error)}") from None

@@ -1,0 +1,247 @@
+"""Run the loads of a block on this host, as a process of its own:
+``python -m dballoc.hosts.client.node_client REQUEST_FD LINES_FD``.
+
+Like :mod:`dballoc.hosts.node_block`: the request is read from one descriptor, standard input is the
+lease, answers go to standard output. What is asked later comes as lines from the second descriptor
+(:mod:`dballoc.hosts.client.load_messages`).
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pymysql
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+import dballoc
+from dballoc import readers
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Experiment
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody, Exit, Lease
+from dballoc.host.resources.cpus import list_available_cpus
+from dballoc.host.unprivileged.server_user import ServerUser, server_user
+from dballoc.hosts.block_messages import Refused
+from dballoc.hosts.client import network_link, password_seal, tls_files
+from dballoc.hosts.client.load_messages import (
+    MOST_PRINTED,
+    MOST_REPORTS,
+    ClientFigures,
+    ClientReady,
+    ClientRequest,
+    LoadFinished,
+    LoadRequested,
+    LoadStopped,
+    parse_to_client,
+)
+from dballoc.hosts.client.pipe_lines import PipeLines
+from dballoc.hosts.client.remote_load import ACCOUNT
+from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
+from dballoc.hosts.message_stream import MessageStream, take_standard_output
+from dballoc.load import client, sysbench_command, workload
+from dballoc.measure import host_sampler
+from dballoc.servers.private.command_line import Address
+
+_LEASE = 0
+# The request is an experiment at most.
+_LARGEST_REQUEST = 5 * readers.MIB
+# Seconds between two looks at a load and at what is asked, and between two requests.
+_POLL = 0.02
+_IDLE = 5.0
+_NAME = "load"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSetting:
+    """What all loads of a block share. ``places``: for the client's files; ``raw``: for what it
+    reports.
+    """
+
+    experiment: Experiment
+    server: str
+    bench: sysbench_command.Sysbench
+    user: ServerUser
+    key: RSAPrivateKey
+    custody: Custody
+    private: Path
+    work: Path
+    raw: Path
+
+
+def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines) -> None:
+    """Run loads until the other end closes. UsageError or Failure if this host cannot."""
+    if request.dballoc != dballoc.__version__:
+        raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
+    table = experiment_file.parse_table(request.experiment, "the experiment")
+    experiment = experiment_file.build_experiment(table, "the experiment")
+    bench = replace(sysbench_command.find(), workloads=workload.settle(experiment))
+    user = server_user()
+    if not request.shares_kernel:
+        user.check_alone()
+    lease = Lease(os.dup(_LEASE), request.lease)
+    with Custody(adopt=True, lease=lease) as custody:
+        private = directories.make_run_directory(custody.scratch)
+        work = directories.make_run_directory(custody.scratch)
+        raw = Path(tempfile.mkdtemp(prefix="dballoc-client-"))
+        custody.scratch(raw)
+        user.share(work)
+        user.show(private)
+        setting = ClientSetting(
+            experiment=experiment,
+            server=request.server,
+            bench=bench,
+            user=user,
+            key=password_seal.make_private_key(),
+            custody=custody,
+            private=private,
+            work=work,
+            raw=raw,
+        )
+        # A key of its own: that of the passwords is in no file.
+        tls_files.write_tls_files(private, password_seal.make_private_key(), user)
+        stream.send(ClientReady(key=password_seal.format_public_key(setting.key)))
+        while True:
+            custody.check()
+            line = lines.read(_IDLE)
+            # A stop without a load is of one that has ended meanwhile.
+            if line and isinstance(asked_load := parse_to_client(line), LoadRequested):
+                stream.send(_run_load(setting, asked_load, lines))
+
+
+def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> LoadFinished:
+    """Run one load, and return what it was; of one that cannot begin, why."""
+    _check_load(setting.experiment, load)
+    password = password_seal.unseal(load.password, setting.key)
+    try:
+        clock = ask_server_clock(setting.server, load.port, ACCOUNT, password)
+    except (pymysql.Error, OSError, RuntimeError) as error:
+        text = f"the server at {setting.server}, port {load.port}, is not reached: {error}"
+        return LoadFinished(number=load.number, status=1, printed=text[:MOST_PRINTED])
+    for path in setting.raw.iterdir():
+        path.unlink()
+    interface = network_link.find_interface(network_link.find_source_address(setting.server))
+    before = host_sampler.take_host_sample(), network_link.read_bytes(interface)
+    ended = _wait_for_client(_start_client(setting, load, password), load, lines)
+    after = host_sampler.take_host_sample(), network_link.read_bytes(interface)
+    figures = ClientFigures(
+        seconds=after[0].clock - before[0].clock,
+        cpu=ended.user + ended.system,
+        cpus=len(list_available_cpus()),
+        busy=_compute_busy_share(before[0], after[0]),
+        received=max(0, after[1].received - before[1].received),
+        sent=max(0, after[1].sent - before[1].sent),
+        link=network_link.read_speed(interface),
+        round_trip=clock.round_trip,
+    )
+    return _make_answer(setting, load, ended, clock, figures)
+
+
+def _make_answer(
+    setting: ClientSetting,
+    load: LoadRequested,
+    ended: Exit,
+    clock: ClockReading,
+    figures: ClientFigures,
+) -> LoadFinished:
+    return LoadFinished(
+        number=load.number,
+        status=ended.status,
+        user=ended.user,
+        system=ended.system,
+        printed=_read_text(setting.raw / f"sysbench-{_NAME}.txt", MOST_PRINTED),
+        reports=_read_text(setting.raw / f"intervals-{_NAME}.jsonl", MOST_REPORTS),
+        ahead=clock.ahead,
+        figures=figures,
+    )
+
+
+def _check_load(experiment: Experiment, load: LoadRequested) -> None:
+    """Raise Unfit for a load that the experiment has not: whoever asks may be wrong."""
+    if load.workload not in experiment.loads or load.threads not in experiment.threads:
+        raise readers.Unfit("it asked for a load that the experiment has not")
+
+
+def _start_client(setting: ClientSetting, load: LoadRequested, password: str) -> client.Client:
+    address = Address(setting.work / "none", load.port, setting.server)
+    options = sysbench_command.connection_options(address, password, ACCOUNT)
+    if load.tls:
+        options |= tls_files.OPTION
+    connection = sysbench_command.write_config(
+        setting.private / "sysbench.cnf", options, setting.user
+    )
+    job = client.Job(
+        workload=load.workload,
+        threads=load.threads,
+        seconds=load.seconds,
+        data=setting.experiment.data,
+        engine=load.engine,
+        load=setting.experiment.load,
+    )
+    return client.start(
+        custody=setting.custody,
+        user=setting.user,
+        bench=setting.bench,
+        job=job,
+        places=client.Places(connection, setting.work),
+        raw=setting.raw,
+        name=_NAME,
+        cpus=None,
+        directory=setting.private,
+    )
+
+
+def _wait_for_client(running: client.Client, load: LoadRequested, lines: PipeLines) -> Exit:
+    """Wait until a load has ended, or is to end. Failure when nobody wants it any more."""
+    while (ended := running.wait(_POLL)) is None:
+        line = lines.read(0)
+        if line is None:
+            continue
+        message = parse_to_client(line)
+        if not isinstance(message, LoadStopped) or message.number != load.number:
+            raise readers.Unfit("it asked for a second load at the same time")
+        running.kill()
+    return ended
+
+
+def _compute_busy_share(before: host_sampler.HostSample, after: host_sampler.HostSample) -> float:
+    """Return the share of all CPU time between two samples that was used or stolen."""
+    total = after.total - before.total
+    used = after.busy + after.steal - before.busy - before.steal
+    return min(1.0, max(0.0, used / total)) if total > 0 else 0.0
+
+
+def _read_text(path: Path, most: int) -> str:
+    """Return the end of a file of the client's; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def main() -> int:
+    """Read the request, and run loads until the other end closes. Returns the exit status."""
+    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
+    with os.fdopen(request_descriptor, "rb") as file:
+        text = file.read(_LARGEST_REQUEST + 1)
+    stream = take_standard_output()
+    try:
+        if len(text) > _LARGEST_REQUEST:
+            raise readers.Unfit("the request is too large")
+        serve_loads(ClientRequest.parse(text), stream, PipeLines(lines_descriptor))
+    except (UsageError, Failure, readers.Unfit) as error:
+        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
+            stream.send(Refused(text=str(error)))
+        return 1
+    except BrokenPipeError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

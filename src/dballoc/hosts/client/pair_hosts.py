@@ -1,0 +1,81 @@
+"""A campaign whose clients are on hosts of their own: what it cannot be of, and what each of the
+two hosts of a block is told. Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.errors import UsageError
+from dballoc.hosts.block_request import BlockRequest
+from dballoc.hosts.client.load_messages import ClientRequest
+from dballoc.hosts.client.remote_load import ClientPlace
+from dballoc.hosts.place_blocks import Host, HostPair
+
+_REMEDY = "or run without nodes that have the resource dballoc_client"
+
+
+def has_client_hosts(hosts: Sequence[Host]) -> bool:
+    """Whether any host is for clients."""
+    return any("client" in host.roles for host in hosts)
+
+
+def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
+    """Return the setting for clients on hosts of their own: without a duet. UsageError if the
+    experiment asks for what can only be loaded from the server's host.
+    """
+    experiment = setting.experiment
+    why = "two servers at once would share one client host and its network"
+    if experiment.design in ("duet", "both"):
+        raise UsageError(
+            f"--ray: no duet with clients on another host: {why}; use --design solo, {_REMEDY}"
+        )
+    if experiment.profile:
+        raise UsageError(f"--ray: no profile with clients on another host; leave it out, {_REMEDY}")
+    for name in experiment.loads:
+        work = setting.sysbench.workload(name)
+        if work.driver != "sysbench" or work.replica or work.program or work.backup:
+            raise UsageError(
+                f"--ray: workload {name!r} cannot come from another host, as it is not sysbench's "
+                f"alone; leave it out, {_REMEDY}"
+            )
+    if setting.duet is None:
+        return setting
+    return replace(setting, duet=None, no_duet=f"clients are on another host, and {why}")
+
+
+def make_client_place(pair: HostPair) -> ClientPlace | None:
+    """Return what the server's host is told of its client host; None without one."""
+    if pair.client is None:
+        return None
+    return ClientPlace(
+        host=pair.client.name,
+        address=pair.client.address,
+        listen=pair.server.address,
+        shares_kernel=pair.shares_kernel,
+    )
+
+
+def make_client_request(request: BlockRequest, pair: HostPair) -> ClientRequest:
+    """Return what a client host is asked, for a block that is asked of its server's host."""
+    return ClientRequest(
+        dballoc=request.dballoc,
+        experiment=request.experiment,
+        server=pair.server.address,
+        shares_kernel=pair.shares_kernel,
+        lease=request.lease,
+    )
+
+
+def describe_pairs(hosts: Sequence[Host]) -> str | None:
+    """Return what a user should know of client hosts that share a kernel with server hosts; None if
+    none does.
+    """
+    servers = {host.kernel for host in hosts if "server" in host.roles}
+    clients = {host.kernel for host in hosts if "client" in host.roles}
+    if not clients or clients - servers:
+        return None
+    return (
+        "every client host shares its kernel with a server host: they have the same CPUs, and are "
+        "one owner of their settings, so this measures no better than one host"
+    )

@@ -1,0 +1,220 @@
+"""The server's side of a client on another host: it asks for loads, and reads what they were."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pydantic import BaseModel, ConfigDict, Field
+
+from dballoc import readers
+from dballoc.errors import Failure
+from dballoc.experiment.trial_steps import Step
+from dballoc.host.guardian.guardian_client import Exit
+from dballoc.hosts.client import network_link, password_seal
+from dballoc.hosts.client.client_limit import find_client_limit
+from dballoc.hosts.client.load_messages import (
+    ClientReady,
+    FromClient,
+    LoadFinished,
+    LoadRequested,
+    LoadStopped,
+    ToClient,
+    parse_from_client,
+)
+from dballoc.hosts.client.pipe_lines import PipeLines
+from dballoc.load import client
+from dballoc.load.client_output import Follower, Interval, Total
+from dballoc.servers.private.admin_connection import Admin
+
+# The account with which loads come from another host.
+ACCOUNT = "dballoc_load"
+# ER_CANNOT_USER: the data have it from the server that was on them before.
+_IS_THERE = 1396
+# Seconds in which the client host must be ready, and in which a load must end that was stopped.
+_READY = 120.0
+_STOPPED = 60.0
+
+
+class ClientPlace(BaseModel):
+    """Where the clients of a block are. ``host``: the client host's name; ``address``: from which
+    its loads come; ``listen``: the server host's own address; ``shares_kernel``: whether both
+    hosts have one kernel.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    host: str = Field(max_length=10_000)
+    address: str = Field(max_length=100)
+    listen: str = Field(max_length=100)
+    shares_kernel: bool
+
+
+@dataclass
+class RemoteLoads:
+    """The loads of one block; a :class:`dballoc.campaign.trials.client_host.ClientHost`.
+    ``send`` hands a message to the client host, whose lines come in ``lines``; ``cpu_seconds``:
+    what the clients used so far.
+    """
+
+    place: ClientPlace
+    send: Callable[[ToClient], None]
+    lines: PipeLines
+    cpu_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._password = password_seal.make_password()
+        self._sealed = ""
+        self._number = 0
+        self._link: int | None = None
+        self._tls = False
+
+    @property
+    def listen(self) -> str:
+        """The address on which the block's servers listen."""
+        return self.place.listen
+
+    def wait_until_ready(self) -> None:
+        """Wait until the client host is ready. Failure if it is not in time."""
+        message = self.read(_READY)
+        if not isinstance(message, ClientReady):
+            raise Failure(f"the client host {self.place.host} did not begin within {_READY:.0f} s")
+        try:
+            self._sealed = password_seal.seal(self._password, message.key)
+        except readers.Unfit as error:
+            raise Failure(str(error)) from None
+        self._link = network_link.read_speed(network_link.find_interface(self.listen))
+
+    def read(self, timeout: float) -> FromClient | None:
+        """Return the next message of the client host; None if none comes in so many seconds.
+        Failure if it is none, or the driver is gone.
+        """
+        line = self.lines.read(timeout)
+        if line is None:
+            return None
+        try:
+            return parse_from_client(line)
+        except readers.Unfit as error:
+            raise Failure(f"the client host {self.place.host}: {error}") from None
+
+    def open_account(self, admin: Admin, database: str) -> None:
+        """Make an account that may come from the client host alone, and has the load's database
+        alone; its loads are encrypted if the server can. pymysql.Error as it comes.
+        """
+        account = f"'{ACCOUNT}'@'{self.place.address}'"
+        create = f"CREATE USER {account} IDENTIFIED BY '{self._password}'"
+        try:
+            admin.rows(create)
+        except pymysql.Error as error:
+            if error.args[0] != _IS_THERE:
+                raise
+            admin.rows(f"DROP USER {account}")
+            admin.rows(create)
+        admin.rows(f"GRANT ALL ON `{database}`.* TO {account}")
+        # Until when its certificate is valid; empty without one.
+        status = admin.rows("SHOW GLOBAL STATUS LIKE 'Ssl_server_not_after'")
+        self._tls = bool(status and status[0][1])
+
+    def start_client(self, step: Step, engine: str, port: int, raw: Path) -> "RemoteClient":
+        """Ask for the load of a step; it begins a moment later."""
+        assert step.workload and step.threads
+        self._number += 1
+        self.send(
+            LoadRequested(
+                number=self._number,
+                workload=step.workload,
+                threads=step.threads,
+                seconds=step.seconds,
+                engine=engine,  # type: ignore[arg-type]
+                port=port,
+                password=self._sealed,
+                tls=self._tls,
+            )
+        )
+        return RemoteClient(self, self._number, step, raw)
+
+    def explain_limit(self, finished: LoadFinished, step: Step) -> str | None:
+        """Return why a level did not measure the server; None if it did."""
+        if step.kind != "level" or finished.figures is None:
+            return None
+        limit = find_client_limit(
+            finished.figures, step.threads or 1, self.place.shares_kernel, self._link
+        )
+        return f"{limit} (client host {self.place.host})" if limit else None
+
+
+class RemoteClient:
+    """One load; a :class:`dballoc.campaign.trials.client_host.DistantClient`."""
+
+    program = "sysbench"
+    reports_live = False
+
+    def __init__(self, loads: RemoteLoads, number: int, step: Step, raw: Path) -> None:
+        self._loads = loads
+        self._number = number
+        self._step = step
+        self._printed = raw / f"{self.program}-{step.file_name}.txt"
+        self._follower = Follower(raw / f"intervals-{step.file_name}.jsonl")
+        self._finished: LoadFinished | None = None
+        self._ahead = 0.0
+
+    def wait(self, timeout: float) -> Exit | None:
+        """Return how it ended, or None if it has not within ``timeout`` seconds."""
+        if self._finished is None:
+            message = self._loads.read(timeout)
+            # An answer of another number is of a load that was stopped.
+            if not isinstance(message, LoadFinished) or message.number != self._number:
+                return None
+            self._keep(message)
+        assert self._finished
+        return Exit(
+            status=self._finished.status,
+            user=self._finished.user,
+            system=self._finished.system,
+            voluntary=0,
+            involuntary=0,
+        )
+
+    def _keep(self, finished: LoadFinished) -> None:
+        self._finished = finished
+        self._loads.cpu_seconds += finished.user + finished.system
+        self._printed.write_text(finished.printed, encoding="utf-8")
+        self._follower.path.write_text(finished.reports, encoding="utf-8")
+        # What the client host's clock must be added to, to be this host's.
+        self._ahead = (finished.ahead or 0.0) - (time.time() - time.monotonic())
+
+    def reports(self) -> Iterator[Interval]:
+        """Return all reports, in this host's time, once it has ended."""
+        for report in self._follower.new():
+            yield replace(report, clock=report.clock + self._ahead)
+
+    def kill(self) -> None:
+        """End it at once, and wait until it has ended. Failure if it does not."""
+        self._loads.send(LoadStopped(number=self._number))
+        deadline = time.monotonic() + _STOPPED
+        while self.wait(1.0) is None:
+            if time.monotonic() > deadline:
+                raise Failure(f"the client host {self._loads.place.host} does not end its load")
+
+    def make_row(self) -> Mapping[str, Any] | None:
+        """Return the row of table ``client_step``; None of a load that could not begin."""
+        if self._finished is None or self._finished.figures is None:
+            return None
+        place = {"step": self._step.number, "host": self._loads.place.host}
+        return place | self._finished.figures.model_dump()
+
+    def result(self, ended: Exit) -> client.Result:
+        """Return its totals. ClientFailed if there are none, or if they are not the server's."""
+        assert self._finished
+        result = client.make_result(
+            self.program, self._finished.printed, self._follower.total, ended
+        )
+        if limit := self._loads.explain_limit(self._finished, self._step):
+            raise client.ClientFailed(limit)
+        return replace(result, total=_move(result.total, self._ahead))
+
+
+def _move(total: Total, ahead: float) -> Total:
+    return replace(total, clock=total.clock + ahead)

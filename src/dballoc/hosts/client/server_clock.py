@@ -1,0 +1,75 @@
+"""How far the clock of the server's host is from that of the client's, asked over the way that the
+load takes: from the server itself, by SQL.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pymysql
+
+# A statement takes a tenth of a millisecond in a rack; the fastest of a few met no queue.
+_ASKED = 8
+_TO_CONNECT, _TO_ANSWER = 10, 10
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """The server's Unix time, asked between two moments of CLOCK_MONOTONIC here; seconds."""
+
+    before: float
+    server: float
+    after: float
+
+    @property
+    def round_trip(self) -> float:
+        """Seconds from the question to the answer."""
+        return self.after - self.before
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which the server's Unix time is ahead of this clock, if question and answer
+        took equally long; it is wrong by half the round trip at most.
+        """
+        return self.server - (self.before + self.after) / 2
+
+
+def choose_reading(readings: Sequence[ClockReading]) -> ClockReading:
+    """Return the reading with the shortest round trip, whose error is smallest. Pure."""
+    return min(readings, key=lambda reading: reading.round_trip)
+
+
+def ask_server_clock(
+    host: str, port: int, user: str, password: str, clock: Callable[[], float] = time.monotonic
+) -> ClockReading:
+    """Ask a server for its time. pymysql.Error if it cannot be reached, or answers nonsense."""
+    connection = pymysql.connect(
+        host=host,
+        port=port,
+        user=user,
+        password=password,
+        connect_timeout=_TO_CONNECT,
+        read_timeout=_TO_ANSWER,
+        write_timeout=_TO_ANSWER,
+        autocommit=True,
+    )
+    try:
+        with connection.cursor() as cursor:
+            # Without summer time, in which an hour comes twice.
+            cursor.execute("SET time_zone = '+00:00'")
+            return choose_reading([_ask_once(cursor, clock) for _ in range(_ASKED)])
+    finally:
+        connection.close()
+
+
+def _ask_once(cursor: "pymysql.cursors.Cursor", clock: Callable[[], float]) -> ClockReading:
+    before = clock()
+    # SYSDATE, unlike NOW, is read when the server gets there.
+    cursor.execute("SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+    row = cursor.fetchone()
+    after = clock()
+    try:
+        server = float(row[0])  # type: ignore[index]
+    except (TypeError, ValueError, IndexError):
+        raise pymysql.err.DataError(0, "the server does not tell its time") from None
+    return ClockReading(before, server, after)

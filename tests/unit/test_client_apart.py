@@ -1,0 +1,437 @@
+"""A client on a host of its own: what it is asked, when it is the limit, and its password."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pymysql
+import pytest
+import simulated_hosts
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dballoc import readers
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.experiment.trial_steps import Step
+from dballoc.hosts.client import pair_hosts, password_seal, server_clock
+from dballoc.hosts.client.client_limit import find_client_limit
+from dballoc.hosts.client.load_messages import (
+    ClientFigures,
+    ClientReady,
+    LoadFinished,
+    LoadRequested,
+    LoadStopped,
+    parse_from_client,
+    parse_to_client,
+)
+from dballoc.hosts.client.network_link import find_interface, read_bytes, read_speed
+from dballoc.hosts.client.pipe_lines import PipeLines
+from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads
+from dballoc.hosts.client.server_clock import ClockReading, choose_reading
+from dballoc.hosts.message_stream import encode_message
+from dballoc.load.client import ClientFailed
+
+MakeExperiment = Callable[..., Experiment]
+
+QUIET: dict[str, Any] = {
+    "seconds": 10.0,
+    "cpu": 8.0,
+    "cpus": 4,
+    "busy": 0.3,
+    "received": 10**8,
+    "sent": 10**7,
+    "link": 10**9,
+    "round_trip": 1e-4,
+}
+PLACE = ClientPlace(host="far", address="10.0.0.2", listen="127.0.0.1", shares_kernel=False)
+LEVEL = Step(number=3, kind="level", seconds=2.0, workload="oltp_read_only", threads=8)
+TOTAL: dict[str, Any] = {
+    "kind": "total", "clock": 102.0, "time_total": 2.0, "time_interval": 2.0, "threads_running": 0,
+    "events": 10, "reads": 100, "writes": 0, "other": 20, "errors": 0, "reconnects": 0,
+    "latency_min": 0.001, "latency_avg": 0.002, "latency_max": 0.003, "latency_pct": 0.003,
+}  # fmt: skip
+REPORTS = [TOTAL | {"kind": "interval", "clock": 101.0, "time_total": 1.0}, TOTAL]
+PRINTED = "Latency histogram (values are in milliseconds)\n       2.000 |**** 10\n"
+
+
+# -- when the client is the limit -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "threads", "shares_kernel", "server_link", "words"),
+    [
+        ({}, 64, False, None, None),
+        ({"cpu": 35.0}, 64, False, None, "the client is the limit: it used 88% of the 4 CPUs"),
+        ({"cpu": 33.0}, 64, False, None, None),
+        # Two clients cannot use more than two CPUs.
+        ({"cpu": 17.5}, 2, False, None, "88% of the 2 CPUs that it could use"),
+        ({"busy": 0.96}, 64, False, None, "the client host is the limit: its CPUs were 96% busy"),
+        ({"busy": 0.94}, 64, False, None, None),
+        # The server's own use is in that share.
+        ({"busy": 1.0}, 64, True, None, None),
+        ({"received": 1_150_000_000}, 64, False, None, "the network is the limit: 920 Mbit/s"),
+        ({"sent": 1_150_000_000}, 64, False, None, "the network is the limit"),
+        ({"received": 1_100_000_000}, 64, False, None, None),
+        ({"received": 1_150_000_000, "link": None}, 64, False, None, None),
+        ({"received": 1_150_000_000, "link": None}, 64, False, 10**9, "over a link of 1,000"),
+        ({}, 64, False, 10**7, "over a link of 10"),
+        ({"seconds": 0.0}, 64, False, 1, None),
+    ],
+)
+def test_what_limits_a_load(
+    changes: dict[str, Any],
+    threads: int,
+    shares_kernel: bool,
+    server_link: int | None,
+    words: str | None,
+) -> None:
+    figures = ClientFigures(**(QUIET | changes))
+    limit = find_client_limit(figures, threads, shares_kernel, server_link)
+    assert limit is None if words is None else words in str(limit)
+
+
+def test_the_loopback_has_bytes_and_no_speed() -> None:
+    interface = find_interface("127.0.0.1")
+    assert interface == "lo"
+    assert read_speed(interface) is None
+    assert read_bytes(interface).received >= 0
+    assert find_interface("192.0.2.1") is None
+    assert read_bytes(None).sent == 0
+
+
+# -- the password -----------------------------------------------------------------------------------
+
+
+def test_a_password_is_for_one_key_alone() -> None:
+    key, other = password_seal.make_private_key(), password_seal.make_private_key()
+    password = password_seal.make_password()
+    sealed = password_seal.seal(password, password_seal.format_public_key(key))
+    assert password not in sealed
+    assert password_seal.unseal(sealed, key) == password
+    with pytest.raises(readers.Unfit, match="not encrypted for this client host"):
+        password_seal.unseal(sealed, other)
+    assert len(password) <= 32
+    assert password != password_seal.make_password()
+
+
+@pytest.mark.parametrize("text", ["", "x", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])  # fmt: skip
+def test_a_key_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(readers.Unfit, match="the client host's key"):
+        password_seal.seal("secret", text)
+
+
+@pytest.mark.parametrize("text", ["", "!", "AAAA"])
+def test_what_is_no_password_is_refused(text: str) -> None:
+    with pytest.raises(readers.Unfit):
+        password_seal.unseal(text, password_seal.make_private_key())
+
+
+# -- messages and lines -----------------------------------------------------------------------------
+
+TEXTS = st.text(max_size=40)
+
+
+@given(
+    message=st.one_of(
+        st.builds(
+            LoadRequested,
+            number=st.integers(1, 10**6),
+            workload=TEXTS,
+            threads=st.integers(1, 10**6),
+            seconds=st.floats(0, 1e9),
+            engine=st.sampled_from(["innodb", "rocksdb"]),
+            port=st.integers(1, 65535),
+            password=TEXTS,
+        ),
+        st.builds(LoadStopped, number=st.integers(1, 10**6)),
+    )
+)
+def test_what_is_asked_is_read_as_it_was_written(message: Any) -> None:
+    assert parse_to_client(encode_message(message)) == message
+
+
+@given(
+    message=st.one_of(
+        st.builds(ClientReady, key=TEXTS),
+        st.builds(
+            LoadFinished,
+            number=st.integers(1, 10**6),
+            status=st.integers(-255, 255),
+            printed=TEXTS,
+            reports=TEXTS,
+            ahead=st.none() | st.floats(-1e12, 1e12),
+            figures=st.none() | st.just(ClientFigures(**QUIET)),
+        ),
+    )
+)
+def test_what_is_answered_is_read_as_it_was_written(message: Any) -> None:
+    assert parse_from_client(encode_message(message)) == message
+
+
+@given(line=st.one_of(st.binary(max_size=200), TEXTS.map(str.encode)))
+def test_any_other_line_is_unfit(line: bytes) -> None:
+    for parse in (parse_to_client, parse_from_client):
+        with pytest.raises(readers.Unfit):
+            parse(line)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"port": 0}, {"threads": 0}, {"seconds": -1.0}, {"seconds": 1e300}, {"engine": "x"}]
+)
+def test_a_load_beyond_its_bounds_is_unfit(changes: dict[str, Any]) -> None:
+    words = {
+        "kind": "load", "number": 1, "workload": "w", "threads": 1, "seconds": 1.0,
+        "engine": "innodb", "port": 1, "password": "p",
+    }  # fmt: skip
+    with pytest.raises(readers.Unfit):
+        parse_to_client(json.dumps(words | changes).encode())
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[PipeLines, int]]:
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    yield PipeLines(reader), writer
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
+def test_lines_come_whole_and_are_not_waited_for(pipe: tuple[PipeLines, int]) -> None:
+    lines, writer = pipe
+    assert lines.read(0) is None
+    os.write(writer, b"one\ntwo\nthr")
+    assert lines.read(5) == b"one\n"
+    assert lines.read(0) == b"two\n"
+    assert lines.read(0.01) is None
+    os.write(writer, b"ee\n")
+    assert lines.read(5) == b"three\n"
+
+
+def test_a_line_longer_than_the_pipe_comes_whole(pipe: tuple[PipeLines, int]) -> None:
+    lines, writer = pipe
+    text = b"x" * 3_000_000 + b"\n"
+    thread = threading.Thread(target=lambda: os.writev(writer, [text]))
+    thread.start()
+    assert lines.read(30) == text
+    thread.join()
+
+
+def test_a_closed_end_is_an_end() -> None:
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    os.close(writer)
+    with pytest.raises(Failure, match="who asked for this block is gone"):
+        PipeLines(reader).read(5)
+    os.close(reader)
+
+
+# -- the server's side ------------------------------------------------------------------------------
+
+
+class ClientHost:
+    """Keeps what it is asked, and answers as it is told."""
+
+    def __init__(self, pipe: tuple[PipeLines, int]) -> None:
+        self.lines, self._writer = pipe
+        self.asked: list[Any] = []
+        self.key = password_seal.make_private_key()
+        self.loads = RemoteLoads(PLACE, self.asked.append, self.lines)
+
+    def answer(self, message: Any) -> None:
+        os.write(self._writer, encode_message(message))
+
+    def finish(self, number: int = 1, **changes: Any) -> None:
+        words = {
+            "number": number,
+            "status": 0,
+            "user": 3.0,
+            "system": 1.0,
+            "printed": PRINTED,
+            "reports": "".join(json.dumps(line) + "\n" for line in REPORTS),
+            "ahead": 1000.0,
+            "figures": ClientFigures(**QUIET),
+        }
+        self.answer(LoadFinished(**(words | changes)))
+
+
+@pytest.fixture
+def host(pipe: tuple[PipeLines, int]) -> ClientHost:
+    return ClientHost(pipe)
+
+
+def test_a_load_on_another_host(host: ClientHost, tmp_path: Path) -> None:
+    host.answer(ClientReady(key=password_seal.format_public_key(host.key)))
+    host.loads.wait_until_ready()
+    client = host.loads.start_client(LEVEL, "innodb", 3307, tmp_path)
+    (load,) = host.asked
+    assert (load.workload, load.threads, load.seconds, load.port) == (
+        "oltp_read_only",
+        8,
+        2.0,
+        3307,
+    )
+    assert password_seal.unseal(load.password, host.key).startswith("Aa1-")
+    assert client.wait(0) is None
+    assert client.make_row() is None
+    host.finish(number=7)  # of another load, that was stopped
+    assert client.wait(0) is None
+    host.finish()
+    ended = client.wait(5)
+    assert ended
+    (report,) = client.reports()
+    result = client.result(ended)
+    # The server's Unix time was 1000 s ahead of the client's clock.
+    moved = 1000.0 - (time.time() - time.monotonic())
+    assert report.clock == pytest.approx(101.0 + moved, abs=0.5)
+    assert result.total.clock == pytest.approx(102.0 + moved, abs=0.5)
+    assert result.histogram == [(2.0, 10)]
+    assert client.make_row() == {"step": 3, "host": "far"} | QUIET
+    assert host.loads.cpu_seconds == 4.0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "sysbench-03-level-oltp_read_only-8.txt",
+        "intervals-03-level-oltp_read_only-8.jsonl",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("level", {"figures": ClientFigures(**(QUIET | {"busy": 1.0}))}, "client host far"),
+        ("warmup", {"figures": ClientFigures(**(QUIET | {"busy": 1.0}))}, None),
+        ("level", {"status": 1, "printed": "FATAL: no such table", "figures": None}, "no such tab"),
+        ("level", {"reports": ""}, "no totals"),
+        ("level", {"reports": "nonsense\n{}\n"}, "no totals"),
+    ],
+)
+def test_what_did_not_measure_the_server_is_no_result(
+    host: ClientHost, tmp_path: Path, kind: Any, changes: dict[str, Any], words: str | None
+) -> None:
+    step = Step(number=3, kind=kind, seconds=2.0, workload="oltp_read_only", threads=8)
+    client = host.loads.start_client(step, "innodb", 3307, tmp_path)
+    host.finish(**changes)
+    ended = client.wait(5)
+    assert ended
+    list(client.reports())
+    if words is None:
+        client.result(ended)
+        return
+    with pytest.raises(ClientFailed, match=words):
+        client.result(ended)
+
+
+def test_a_load_is_stopped_and_waited_for(host: ClientHost, tmp_path: Path) -> None:
+    client = host.loads.start_client(LEVEL, "innodb", 3307, tmp_path)
+    host.finish(status=-9, figures=None, reports="")
+    client.kill()
+    assert isinstance(host.asked[-1], LoadStopped)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"kind": "trial"}\n', "the client host far: not a message"),
+        (encode_message(ClientReady(key="no key")), "the client host's key"),
+        (encode_message(LoadFinished(number=1, status=0, printed="")), "did not begin"),
+    ],
+)
+def test_a_client_host_that_answers_nonsense_ends_the_block(
+    pipe: tuple[PipeLines, int], line: bytes, words: str
+) -> None:
+    os.write(pipe[1], line)
+    with pytest.raises(Failure, match=words):
+        RemoteLoads(PLACE, lambda message: None, pipe[0]).wait_until_ready()
+
+
+class Admin:
+    """Keeps statements; the first of a kind may be refused."""
+
+    def __init__(self, refusal: int | None) -> None:
+        self.statements: list[str] = []
+        self._refusal = refusal
+
+    def rows(self, sql: str) -> list[Any]:
+        self.statements.append(sql)
+        if self._refusal and sql.startswith("CREATE"):
+            number, self._refusal = self._refusal, None
+            raise pymysql.err.OperationalError(number, "refused")
+        return []
+
+
+def test_the_account_may_come_from_the_client_host_alone(host: ClientHost) -> None:
+    admin = Admin(None)
+    host.loads.open_account(admin, "sbtest")  # type: ignore[arg-type]
+    assert len(admin.statements) == 2
+    assert all("'dballoc_load'@'10.0.0.2'" in sql for sql in admin.statements)
+    assert admin.statements[1].startswith("GRANT ALL ON `sbtest`.* TO")
+
+
+def test_an_account_that_the_last_server_left_is_made_again(host: ClientHost) -> None:
+    admin = Admin(1396)
+    host.loads.open_account(admin, "sbtest")  # type: ignore[arg-type]
+    words = [sql.split()[0] for sql in admin.statements]
+    assert words == ["CREATE", "DROP", "CREATE", "GRANT"]
+    with pytest.raises(pymysql.Error):
+        host.loads.open_account(Admin(1819), "sbtest")  # type: ignore[arg-type]
+
+
+# -- the clocks -------------------------------------------------------------------------------------
+
+
+@given(
+    ahead=st.floats(-1e6, 1e6),
+    trips=st.lists(st.tuples(st.floats(1e-5, 1.0), st.floats(0, 1.0)), min_size=1, max_size=8),
+)
+def test_the_clock_is_wrong_by_half_the_shortest_round_trip_at_most(
+    ahead: float, trips: list[tuple[float, float]]
+) -> None:
+    readings = []
+    for second, (round_trip, share) in enumerate(trips):
+        there = second + share * round_trip
+        readings.append(ClockReading(float(second), there + ahead, second + round_trip))
+    shortest = min(round_trip for round_trip, _ in trips)
+    assert abs(choose_reading(readings).ahead - ahead) <= shortest / 2 + 1e-6
+
+
+@pytest.mark.parametrize("answer", [None, (), (None,), ("noon",)])
+def test_a_server_that_does_not_tell_its_time(answer: Any) -> None:
+    cursor = SimpleNamespace(execute=lambda sql: None, fetchone=lambda: answer)
+    with pytest.raises(pymysql.Error, match="does not tell its time"):
+        server_clock._ask_once(cursor, time.monotonic)  # type: ignore[arg-type]
+
+
+# -- what it cannot be of ---------------------------------------------------------------------------
+
+
+def make_setting(experiment: Experiment, **work: Any) -> Any:
+    words = {"driver": "sysbench", "replica": False, "program": (), "backup": False}
+    setting = simulated_hosts.make_setting(experiment)
+    setting.sysbench = SimpleNamespace(workload=lambda name: SimpleNamespace(**(words | work)))  # type: ignore[attr-defined]
+    return setting
+
+
+@pytest.mark.parametrize(
+    ("changes", "work", "words"),
+    [
+        ({"design": "duet"}, {}, "no duet with clients on another host"),
+        ({"design": "both"}, {}, "two servers at once would share one client host"),
+        ({"profile": "contention"}, {}, "no profile with clients on another host"),
+        ({}, {"driver": "hammerdb"}, "is not sysbench's alone"),
+        ({}, {"replica": True}, "is not sysbench's alone"),
+        ({}, {"backup": True}, "cannot come from another host"),
+    ],
+)
+def test_what_is_loaded_from_the_servers_host_alone_is_refused(
+    experiment: MakeExperiment, changes: dict[str, Any], work: dict[str, Any], words: str
+) -> None:
+    chosen = experiment(**({"design": "solo"} | changes))
+    with pytest.raises(UsageError, match=words):
+        pair_hosts.fit_setting(make_setting(chosen, **work))
+
+
+def test_a_solo_campaign_stays_as_it_is(experiment: MakeExperiment) -> None:
+    setting = make_setting(experiment(design="solo"))
+    assert pair_hosts.fit_setting(setting) is setting
