@@ -65,7 +65,8 @@ def _group_lengths(with_stack: Mapping[int, Tally], ended: Mapping[int, Tally]) 
         groups[-1].append(length)
         stacks += with_stack[length].count if length in with_stack else 0
     if stacks < LEAST_STACKS and len(groups) > 1:
-        groups[-2] += groups.pop()
+        too_few = groups.pop()
+        groups[-1] += too_few
     return groups
 
 
