@@ -74,7 +74,7 @@ def main() -> int:
         ("dballoc", core, True),
         *(
             (f"dballoc[{extra}]", [*core, *list_requirements(extra)], True)
-            for extra in ("report", "bench", "tune", "all")
+            for extra in ("report", "bench", "tune", "hosts", "all")
         ),
         ("py-spy", ["py-spy"], False),
         ("memray", ["memray"], False),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dballoc.doctor import examine, installation, kernel
+from dballoc.doctor import examine, host_settings, installation, kernel
 from dballoc.doctor.finding import Finding
 from dballoc.doctor.installation import Installation
 from dballoc.host.package_names import parse_policy
@@ -82,7 +82,9 @@ def test_whether_instructions_are_counted(
     assert finding.text.startswith(words)
 
 
-def test_an_installation_is_asked_for_what_it_can_do() -> None:
+def test_an_installation_is_asked_for_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Finding("host settings", "ok", "not looked at: that would restore them")
+    monkeypatch.setattr(host_settings, "check_host_settings", lambda: settings)
     light = Installation(
         working=("explain", "verify"), lacking=("bench", "report"), remedy="pip install 'x[all]'"
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def bundler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bundler
     """The cache is an empty directory."""
     bundler = Bundler()
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(vega_code.vl_convert, "javascript_bundle", bundler.bundle)
+    monkeypatch.setattr(vl_convert, "javascript_bundle", bundler.bundle)
     vega_code.bundle_vega.cache_clear()
     yield bundler
     vega_code.bundle_vega.cache_clear()

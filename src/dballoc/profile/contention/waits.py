@@ -2,13 +2,15 @@
 
 Every switch is recorded, but not every stack (:mod:`dballoc.profile.contention.perf_record`). So
 counts and times are exact, and sums by stack are scaled: a switch with a stack stands for as many
-of its kind (waits, preemptions) as there are for each with a stack.
+of its kind (waits, preemptions) and of about its length as there are for each with a stack. Scaled
+by kind alone, a few long waits for idle clients would make all other sums scatter.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
+from dballoc.profile.contention.switch_lengths import Factor, Tally, scale_by_length
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.model import Frame, Profile, Sample, Value
 
@@ -26,22 +28,13 @@ _MAX_SAMPLE_DELAY = 2_000_000
 Stack = tuple[Frame, ...]
 
 
-@dataclass
-class Tally:
-    """The switches with one stack: how many, and the ``seconds`` from the switch until the thread
-    ran again; ``queued``: of these in the queue for a CPU.
-    """
-
-    count: int = 0
-    seconds: float = 0.0
-    queued: float = 0.0
-
-
 @dataclass(kw_only=True)
 class Waits:
     """What was recorded. ``waits``, ``preemptions``, ``wakeups``: counts, with or without a stack;
     ``waited``: seconds of all waits; ``lost``: records that perf lost; ``threads``: their IDs;
-    ``stacks``: by (stack, preempted); ``wakers``: how often each stack woke another thread.
+    ``stacks``: the switches with a stack, by (stack, preempted, length); ``ended``: all that ended,
+    by (preempted, length), where a length is the number of bits of its nanoseconds; ``wakers``: how
+    often each stack woke another thread.
     """
 
     waits: int = 0
@@ -50,7 +43,8 @@ class Waits:
     waited: float = 0.0
     lost: int = 0
     threads: set[int] = field(default_factory=set)
-    stacks: dict[tuple[Stack, bool], Tally] = field(default_factory=dict)
+    stacks: dict[tuple[Stack, bool, int], Tally] = field(default_factory=dict)
+    ended: dict[tuple[bool, int], Tally] = field(default_factory=dict)
     wakers: dict[Stack, int] = field(default_factory=dict)
 
 
@@ -118,16 +112,17 @@ def _record_departure(
 
 
 def _record_return(waits: Waits, absence: _Absence, until: int) -> None:
-    seconds = max(0, until - absence.since) / 1e9
-    if not absence.preempted:
-        waits.waited += seconds
-    if not absence.stack:
-        return
-    tally = waits.stacks.setdefault((absence.stack, absence.preempted), Tally())
-    tally.count += 1
-    tally.seconds += seconds
+    nanoseconds = max(0, until - absence.since)
     queued_from = absence.since if absence.preempted else absence.woken
-    tally.queued += max(0, until - queued_from) / 1e9 if queued_from is not None else 0.0
+    queued = max(0, until - queued_from) / 1e9 if queued_from is not None else 0.0
+    switch = Tally(1, nanoseconds / 1e9, queued)
+    length = nanoseconds.bit_length()
+    if not absence.preempted:
+        waits.waited += switch.seconds
+    waits.ended.setdefault((absence.preempted, length), Tally()).add(switch)
+    if absence.stack:
+        key = (absence.stack, absence.preempted, length)
+        waits.stacks.setdefault(key, Tally()).add(switch)
 
 
 def make_switch_profile(
@@ -139,29 +134,24 @@ def make_switch_profile(
     facts: Mapping[str, str],
 ) -> Profile:
     """Make the profile of the switches, scaled to all of them."""
-    with_stack = {
-        kind: sum(t.count for (_, p), t in recorded.stacks.items() if p == kind)
-        for kind in (False, True)
-    }
-    scale = {
-        False: recorded.waits / with_stack[False] if with_stack[False] else 0.0,
-        True: recorded.preemptions / with_stack[True] if with_stack[True] else 0.0,
-    }
-    samples = []
-    for (stack, preempted), tally in recorded.stacks.items():
-        factor = scale[preempted]
-        count, waited = tally.count * factor, tally.seconds * factor
-        values = (
-            (0.0, 0.0, tally.queued * factor, count)
-            if preempted
-            else (count, waited, tally.queued * factor, 0.0)
-        )
-        samples.append(_make_sample(rules, stack, preempted, values))
-    stacks_cut_off = sum(t.count for (stack, _), t in recorded.stacks.items() if rules.cut(stack))
+    factors = {kind: _find_factors(recorded, kind) for kind in (False, True)}
+    scaled: dict[tuple[Stack, bool], tuple[float, ...]] = {}
+    for (stack, preempted, length), tally in recorded.stacks.items():
+        factor = factors[preempted][length]
+        count, waited = tally.count * factor.count, tally.seconds * factor.seconds
+        queued = tally.queued * factor.seconds
+        values = (0.0, 0.0, queued, count) if preempted else (count, waited, queued, 0.0)
+        sums = scaled.get((stack, preempted), (0.0,) * len(values))
+        scaled[stack, preempted] = tuple(map(sum, zip(sums, values, strict=True)))
+    samples = [
+        _make_sample(rules, stack, preempted, values)
+        for (stack, preempted), values in scaled.items()
+    ]
+    stacks_cut_off = sum(t.count for (stack, *_), t in recorded.stacks.items() if rules.cut(stack))
     switch_facts = {
         "switches": str(recorded.waits + recorded.preemptions),
         "preemptions": str(recorded.preemptions),
-        "stacks": str(sum(with_stack.values())),
+        "stacks": str(sum(tally.count for tally in recorded.stacks.values())),
         "stacks cut off": str(stacks_cut_off),
         "records lost": str(recorded.lost),
         "threads": str(len(recorded.threads)),
@@ -175,6 +165,17 @@ def make_switch_profile(
         seconds=seconds,
         facts={**facts, **switch_facts},
     )
+
+
+def _find_factors(recorded: Waits, preempted: bool) -> dict[int, Factor]:
+    """Return by length what a wait, or a preemption, with a stack stands for."""
+    with_stack: dict[int, Tally] = {}
+    for (_, kind, length), tally in recorded.stacks.items():
+        if kind == preempted:
+            with_stack.setdefault(length, Tally()).add(tally)
+    ended = {length: tally for (kind, length), tally in recorded.ended.items() if kind == preempted}
+    switches = recorded.preemptions if preempted else recorded.waits
+    return scale_by_length(with_stack, ended, switches)
 
 
 def make_wakeup_profile(
