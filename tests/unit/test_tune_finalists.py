@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.tune.search_history import Ratios, Standing
-from dballoc.tune.choose_finalists import choose_finalists, rank_promising
+from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simplify
 from dballoc.tune.estimate_effects import compare_settings, estimate_effects
 
 BOUND = math.log(1.03)
@@ -157,6 +157,26 @@ def test_a_single_reading_is_taken_for_less_than_the_mean_of_many() -> None:
     assert once.means[-1] < often.means[-1] < 0.1
 
 
+def test_a_configuration_is_simplified_to_what_the_others_show_to_matter() -> None:
+    """``gain`` saves alone as much as with what else the leader has; ``trim`` saves a little."""
+    idle = {f"idle{i}": "1" for i in range(4)}
+    leader = standing("leader", -0.45, settings={"gain": "1", "trim": "1", **idle})
+    others = [
+        default(),
+        standing("gain", -0.4, settings={"gain": "1"}),
+        standing("trim", -0.05, settings={"trim": "1"}),
+        *(standing(name, 0.0, settings={name: "1"}) for name in idle),
+    ]
+    assert simplify(leader, [*others, leader], "memory", BOUND) == {"gain": "1", "trim": "1"}
+
+
+def test_what_cannot_be_simplified_stays() -> None:
+    pair = standing("pair", -0.4, settings={"gain": "1", "trim": "1"})
+    alone = [standing(n, -0.2, settings={n: "1"}) for n in ("gain", "trim")]
+    assert simplify(pair, [default(), pair, *alone], "memory", BOUND) == pair.parameters
+    assert simplify(alone[0], [default(), *alone], "memory", BOUND) == {"gain": "1"}
+
+
 VALUES = st.sampled_from(["0", "1", "2", "131072", "on", "9" * 400])
 READINGS = st.lists(
     st.tuples(st.floats(-5, 5), st.floats(-5, 5)).map(lambda pair: Ratios(*pair)), max_size=3
@@ -187,3 +207,7 @@ def test_whatever_was_read_finalists_are_chosen(
     ranked = rank_promising(standings, "memory", bound)
     assert finalists[:1] == ranked[:1]
     assert all(s in ranked for s in finalists)
+    for standing in ranked:
+        simplest = simplify(standing, standings, "memory", bound)
+        assert simplest.items() <= standing.parameters.items()
+        assert simplest
