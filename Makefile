@@ -26,10 +26,10 @@ cli_reference := $(bin)/typer dballoc.cli.reference utils docs --name dballoc --
 
 # What times, loads or switches the machine has it to itself, the rest shares it, a file to a worker: what the tests of one share
 # is made once; in the order of the files, so that what waits for servers comes before the many short ones.
-# Five workers on two CPUs, for tests often wait for a server or a clock. 5: ARGS select nothing of these.
+# Two workers a CPU, for tests often wait for a server or a clock. 5: ARGS select nothing of these.
 # The files with such a mark: to read all of them takes ten seconds. With ARGS, those say which.
 marked = $(if $(ARGS),,$(shell grep -lr --include='test_*.py' 'mark\.$(1)\b' tests))
-workers := $(shell expr 5 \* $$(nproc) / 2)
+workers := $(shell expr 2 \* $$(nproc))
 run-tests = { $(python) -m pytest -n $(workers) --dist loadfile --no-loadscope-reorder -m '$(1) and not alone' $(ARGS) || [ $$? = 5 ]; }; shared=$$?; \
 	{ $(python) -m pytest -m '$(1) and alone' $(call marked,alone) $(ARGS) || [ $$? = 5 ]; } && exit $$shared
 

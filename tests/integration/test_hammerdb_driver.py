@@ -33,6 +33,7 @@ def installed(home: Path) -> dict[str, str]:
     return {"PATH": f"{directory}:{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_a_campaign(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, installed: dict[str, str]
 ) -> None:
