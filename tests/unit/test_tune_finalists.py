@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.analysis.tune.search_history import Ratios, Standing
-from dballoc.tune.choose_finalists import choose_finalists, rank_promising
+from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simplify
 from dballoc.tune.estimate_effects import compare_settings, estimate_effects
 
 BOUND = math.log(1.03)
@@ -22,7 +22,7 @@ def standing(
     cost: float = 0.0,
     trials: int = 4,
     *,
-    settings: dict[str, str] | None = None,
+    parameters: dict[str, str] | None = None,
     base: str = "glibc",
     faults: int = 0,
     scatter: tuple[float, float] = (MEMORY, COST),
@@ -32,14 +32,14 @@ def standing(
     return Standing(
         base=base,
         variant=variant,
-        parameters={variant: "on"} if settings is None else settings,
+        parameters={variant: "on"} if parameters is None else parameters,
         readings=tuple(Ratios(memory + s * scatter[0], cost + s * scatter[1]) for s in signs),
         attempts=trials + faults,
     )
 
 
 def default(base: str = "glibc", scatter: tuple[float, float] = (MEMORY, COST)) -> Standing:
-    return standing(base, 0.0, trials=6, settings={}, base=base, scatter=scatter)
+    return standing(base, 0.0, trials=6, parameters={}, base=base, scatter=scatter)
 
 
 def choose(standings: list[Standing], most: int = 3, bound: float = BOUND) -> list[str]:
@@ -50,7 +50,7 @@ def choose(standings: list[Standing], most: int = 3, bound: float = BOUND) -> li
 def test_the_best_is_put_forward_and_of_two_alike_the_simpler_one() -> None:
     bloated = {"b": "on", **{f"idle{i}": "1" for i in range(4)}}
     finalists = choose(
-        [standing("bloated", -0.3, settings=bloated), standing("b", -0.3), standing("c", -0.1)]
+        [standing("bloated", -0.3, parameters=bloated), standing("b", -0.3), standing("c", -0.1)]
     )
     assert finalists[0] == "b"
 
@@ -78,11 +78,11 @@ def test_trials_of_others_with_a_setting_say_what_it_costs() -> None:
     """Two configurations that read alike; five others with what one of them has were dear."""
     noisy = (MEMORY, 0.1)
     others = [
-        standing(f"o{i}", 0.0, 0.3, 1, settings={"slow": "1", f"idle{i}": "1"}) for i in range(5)
+        standing(f"o{i}", 0.0, 0.3, 1, parameters={"slow": "1", f"idle{i}": "1"}) for i in range(5)
     ]
     pair = [
-        standing("a", 0.0, 0.0, 1, settings={"slow": "1"}),
-        standing("b", 0.0, 0.0, 1, settings={"other": "1"}),
+        standing("a", 0.0, 0.0, 1, parameters={"slow": "1"}),
+        standing("b", 0.0, 0.0, 1, parameters={"other": "1"}),
     ]
     costs = estimate_effects(default(scatter=noisy), [*others, *pair], "cost").means
     assert costs[-2] > costs[-1] + 0.05
@@ -117,7 +117,7 @@ def test_each_base_has_one_before_any_has_two() -> None:
 def test_the_others_are_for_the_case_that_the_first_breaks_the_bound() -> None:
     """Three alike stand or fall together, so that a safe one with less gain adds more."""
     alike = [
-        standing(f"{n}", -0.5 - n / 1e6, 0.03, settings={"arenas": "1", "pad": str(n)})
+        standing(f"{n}", -0.5 - n / 1e6, 0.03, parameters={"arenas": "1", "pad": str(n)})
         for n in (4096, 4097, 4098)
     ]
     finalists = choose([*alike, standing("safe", -0.3, -0.02)], 2)
@@ -136,7 +136,7 @@ def test_for_speed_the_bound_is_on_memory() -> None:
 
 def test_values_are_alike_by_their_octaves_and_words_if_they_are_the_same() -> None:
     settings: list[dict[str, str]] = [{"n": "1"}, {"n": "4"}, {"w": "on"}, {"w": "off"}]
-    alike = compare_settings([standing(str(i), 0.0, settings=s) for i, s in enumerate(settings)])
+    alike = compare_settings([standing(str(i), 0.0, parameters=s) for i, s in enumerate(settings)])
     assert alike[0, 1] == pytest.approx(math.exp(-1))
     assert alike[2, 3] == 0.0
     assert alike[0, 2] == 0.0
@@ -157,12 +157,35 @@ def test_a_single_reading_is_taken_for_less_than_the_mean_of_many() -> None:
     assert once.means[-1] < often.means[-1] < 0.1
 
 
+def test_a_configuration_is_simplified_to_what_the_others_show_to_matter() -> None:
+    """``gain`` saves alone what the leader saves. What else it has may cost, as far as anybody
+    knows on a machine whose trials scatter by 10 % of CPU.
+    """
+    noisy = (MEMORY, 0.1)
+    idle = {f"idle{i}": "1" for i in range(4)}
+    leader = standing("leader", -0.4, 0.05, parameters={"gain": "1", **idle}, scatter=noisy)
+    others = [
+        default(scatter=noisy),
+        standing("gain", -0.4, 0.0, parameters={"gain": "1"}, scatter=noisy),
+        *(standing(name, 0.0, parameters={name: "1"}, scatter=noisy) for name in idle),
+    ]
+    assert simplify(leader, [*others, leader], "memory", BOUND) == {"gain": "1"}
+
+
+def test_what_cannot_be_simplified_stays() -> None:
+    pair = standing("pair", -0.4, parameters={"gain": "1", "trim": "1"})
+    alone = [standing(n, -0.2, parameters={n: "1"}) for n in ("gain", "trim")]
+    assert simplify(pair, [default(), pair, *alone], "memory", BOUND) == pair.parameters
+    assert simplify(alone[0], [default(), *alone], "memory", BOUND) == {"gain": "1"}
+
+
 VALUES = st.sampled_from(["0", "1", "2", "131072", "on", "9" * 400])
 READINGS = st.lists(
     st.tuples(st.floats(-5, 5), st.floats(-5, 5)).map(lambda pair: Ratios(*pair)), max_size=3
 )
 
 
+@settings(max_examples=40)
 @given(
     readings=READINGS,
     tried=st.lists(
@@ -187,3 +210,7 @@ def test_whatever_was_read_finalists_are_chosen(
     ranked = rank_promising(standings, "memory", bound)
     assert finalists[:1] == ranked[:1]
     assert all(s in ranked for s in finalists)
+    for leader in ranked[:1]:
+        simplest = simplify(leader, standings, "memory", bound)
+        assert simplest.items() <= leader.parameters.items()
+        assert simplest

@@ -14,7 +14,7 @@ from dballoc.analysis.tune.search_history import (
     list_front,
     summarize_standings,
 )
-from dballoc.experiment.model import Experiment, Tune, Variant
+from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
 from dballoc.tune.plan_trials import Pace, SearchAim, name_variant, plan_next_trial
 from dballoc.tune.search_space import Knob, Space
 from dballoc.tune.short_experiment import (
@@ -205,6 +205,19 @@ def test_trials_are_short_and_short_searches_have_fewer_workloads() -> None:
     assert len(make_short_experiment(experiment(), Tune(), 60.0).workloads) == 1
     assert len(make_short_experiment(experiment(), Tune(), 10 * 3600.0).workloads) == 12
     assert short.tune == Tune()
+
+
+def test_the_baseline_is_recorded_where_there_is_no_trace_to_replay() -> None:
+    trace = TraceReplay(trace="mine.trace", sha256="0" * 64)
+    for tune, recorded in (
+        (Tune(), True),
+        (Tune(trace=trace), False),
+        (Tune(replay=False), False),
+    ):
+        short = make_short_experiment(experiment(), tune, 3600.0)
+        assert (short.record is not None) == recorded
+        confirmation = make_confirmation(short, "glibc", [Variant(name="glibc-1")], 60.0)
+        assert confirmation.record is None
 
 
 def test_what_is_chosen_evenly() -> None:

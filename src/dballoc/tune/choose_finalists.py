@@ -157,22 +157,26 @@ def simplify(
 ) -> Mapping[str, str]:
     """Return the settings of a configuration without those that it promises as much or more
     without, as far as the trials of all ``standings`` of its base tell; its own if each earns its
-    place.
+    place. One after another is left out, each time the one without which most is promised.
     """
     [default] = [s for s in standings if not s.parameters]
     others = [s for s in standings if s.parameters and s.trials]
-    simplest = standing.parameters
-    while len(simplest) > 1:
-        subsets = [{n: v for n, v in simplest.items() if n != name} for name in (None, *simplest)]
+    path = [standing]
+    while len(path[-1].parameters) > 1:
+        longer = path[-1].parameters
+        shorter = [{n: v for n, v in longer.items() if n != name} for name in longer]
         tried = [dict(s.parameters) for s in others]
         untried = [
-            Standing(base=standing.base, variant=str(i), parameters=subset)
-            for i, subset in enumerate(subsets)
-            if subset not in tried
+            Standing(base=standing.base, variant=str(i), parameters=parameters)
+            for i, parameters in enumerate(shorter)
+            if parameters not in tried
         ]
         ranked = _rank_base(default, [*others, *untried], objective, bound).ranked
-        best = next((p.standing for p in ranked if dict(p.standing.parameters) in subsets), None)
-        if best is None or dict(best.parameters) == dict(simplest):
+        best = next((p.standing for p in ranked if dict(p.standing.parameters) in shorter), None)
+        if best is None:
             break
-        simplest = best.parameters
-    return simplest
+        path.append(best)
+    untried = [s for s in path if not s.trials]
+    ranked = _rank_base(default, [*others, *untried], objective, bound).ranked
+    on_path = [p.standing for p in ranked if p.standing in path]
+    return on_path[0].parameters if on_path else standing.parameters

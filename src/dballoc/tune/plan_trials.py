@@ -28,10 +28,12 @@ from dballoc.tune.search_space import Parameters, Space
 _DEFAULTS_FIRST = 2
 _DEFAULT_AGAIN = 12
 # From this share of the search on, what would be put forward is refined: so many of each base,
-# until each has so many trials.
+# until each has so many trials; the first one is left without single settings once it has a second
+# trial.
 REFINE_FROM = 0.8
 _LEADERS = 3
 _REPEATS = 4
+_BEFORE_SIMPLER = 2
 # So many configurations of a base that replays put forward are tried on servers.
 _REPLAYED = 8
 # Single knobs are tried where they take no more than this share of a base's trials.
@@ -144,16 +146,22 @@ def make_outcome(trial: Tried, trials: Sequence[Tried], aim: SearchAim) -> Outco
 
 def _refine_leaders(trials: Sequence[Tried], aim: SearchAim) -> tuple[Origin, Parameters] | None:
     """Return what would be put forward now without the settings that do not seem to earn their
-    place, or one of it to try again; None if all is done.
+    place; then the first of it with a setting less; or one of it to try again. None if all is done.
     """
     standings = summarize_standings(trials, trials[0].stage)
     leaders = choose_finalists(standings, aim.objective, aim.bound, _LEADERS)
     if not leaders:
         return None
-    least = min(leaders, key=lambda s: s.trials)
+    first, least = leaders[0], min(leaders, key=lambda s: s.trials)
     tried = [dict(s.parameters) for s in standings]
     for leader in leaders:
         simpler = dict(simplify(leader, standings, aim.objective, aim.bound))
+        if simpler not in tried:
+            return "simpler", simpler
+    if first.trials < _BEFORE_SIMPLER:
+        return "again", first.parameters
+    for name in first.parameters:
+        simpler = {n: v for n, v in first.parameters.items() if n != name}
         if simpler not in tried:
             return "simpler", simpler
     return ("again", least.parameters) if least.trials < _REPEATS else None
