@@ -16,7 +16,6 @@ from harness import Cli, Experiment, processes_of, server_pid, wait_until
 import dballoc
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment as Model
-from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.hosts.block_messages import (
     BlockFinished,
     FilePiece,
@@ -27,7 +26,7 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client import password_seal, tls_files
+from dballoc.hosts.client import tls_files
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.store_answers import read_columns
@@ -200,10 +199,11 @@ PLACE = ClientPlace(host="far", address="127.0.0.1", listen="127.0.0.1", shares_
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
     """A certificate and its key, which the server user may read."""
-    tls_files.write_tls_files(directory, password_seal.make_private_key(), ServerUser(None))
-    for path in directory.iterdir():
-        path.chmod(0o644)
-    return directory / "client-cert.pem", directory / "client-key.pem"
+    for name, text in zip(
+        ("key.pem", "certificate.pem"), tls_files.make_certificate(), strict=True
+    ):
+        (directory / name).write_text(text)
+    return directory / "certificate.pem", directory / "key.pem"
 
 
 def count_encrypted(block: Node, columns: dict[str, dict[str, str]], position: int) -> int:

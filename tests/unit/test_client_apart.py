@@ -19,7 +19,8 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import Step
-from dballoc.hosts.client import pair_hosts, password_seal, server_clock
+from dballoc.hosts.client import ask_server, pair_hosts, password_seal
+from dballoc.hosts.client.ask_server import ClockReading, choose_reading
 from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientFigures,
@@ -33,7 +34,6 @@ from dballoc.hosts.client.load_messages import (
 from dballoc.hosts.client.network_link import find_interface, read_bytes, read_speed
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads
-from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.message_stream import encode_message
 from dballoc.load.client import ClientFailed
 
@@ -400,7 +400,7 @@ def test_the_clock_is_wrong_by_half_the_shortest_round_trip_at_most(
 def test_a_server_that_does_not_tell_its_time(answer: Any) -> None:
     cursor = SimpleNamespace(execute=lambda sql: None, fetchone=lambda: answer)
     with pytest.raises(pymysql.Error, match="does not tell its time"):
-        server_clock._ask_once(cursor, time.monotonic)  # type: ignore[arg-type]
+        ask_server._ask_once(cursor, time.monotonic)  # type: ignore[arg-type]
 
 
 # -- what it cannot be of ---------------------------------------------------------------------------

@@ -52,8 +52,7 @@ class ClientRequest(_Message):
 
 class LoadRequested(_Message):
     """A load is to begin. ``seconds`` 0: until it ends by itself; ``port``: where the server
-    listens; ``password``: of its account for loads, encrypted for this client host, base64;
-    ``tls``: whether the server can encrypt its traffic, which is encrypted then.
+    listens; ``password``: of its account for loads, encrypted for this client host, base64.
     """
 
     kind: Literal["load"] = "load"
@@ -64,7 +63,6 @@ class LoadRequested(_Message):
     engine: Engine
     port: Annotated[int, Field(ge=1, le=65535)]
     password: Annotated[str, Field(max_length=2000)]
-    tls: bool = False
 
 
 class LoadStopped(_Message):
