@@ -123,9 +123,8 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
         path.unlink()
     interface = network_link.find_interface(network_link.find_source_address(setting.server))
     before = host_sampler.take_host_sample(), network_link.read_bytes(interface)
-    ended = _wait_for_client(
-        _start_client(setting, load, password, server.certificate), load, lines
-    )
+    running = _start_client(setting, load, password, server.certificate)
+    ended = _wait_for_client(running, load, lines)
     after = host_sampler.take_host_sample(), network_link.read_bytes(interface)
     figures = ClientFigures(
         seconds=after[0].clock - before[0].clock,
@@ -168,10 +167,12 @@ def _check_load(experiment: Experiment, load: LoadRequested) -> None:
 def _start_client(
     setting: ClientSetting, load: LoadRequested, password: str, certificate: str | None
 ) -> client.Client:
-    """Start sysbench; encrypted, and with that server alone, if it has a ``certificate``."""
+    """Start sysbench; encrypted, and with that server alone, if it has a ``certificate`` that is
+    signed by itself.
+    """
     address = Address(setting.work / "none", load.port, setting.server)
     options = sysbench_command.connection_options(address, password, ACCOUNT)
-    if certificate:
+    if certificate and tls_files.is_self_signed(certificate):
         tls_files.write_tls_files(setting.private, certificate, setting.user)
         options |= tls_files.OPTION
     connection = sysbench_command.write_config(

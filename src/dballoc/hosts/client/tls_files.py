@@ -3,8 +3,9 @@ names from its working directory (sysbench 1.0.20, drv_mysql.c), and connects no
 
 The first is the certificate that the server showed when it was asked for its time, so sysbench
 talks to that server alone. It must be signed by itself: for any other the client library wants the
-authority's, which a server does not show, and then the load is not encrypted. The others are a certificate of this host that nobody has signed, as
-servers do not ask for one, and its key, which is used for nothing else.
+authority's, which a server does not show, and then the load is not encrypted. The others are a
+certificate of this host that nobody has signed, as servers do not ask for one, and its key, which
+is used for nothing else.
 """
 
 import datetime
