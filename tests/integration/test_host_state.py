@@ -22,7 +22,7 @@ from dballoc.trace.trace_file.write_trace import write_trace
 from example_traces import make_trace
 
 # What is measured is of no interest here.
-QUICK = {"level": "1s", "idle": "0s"}
+QUICK = {"idle": "0s"}
 
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 
