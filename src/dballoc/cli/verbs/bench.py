@@ -240,8 +240,10 @@ def _bench(arguments: dict[str, Any]) -> None:
     if arguments["dry_run"]:
         _print_plan(setting)
     elif arguments["ray"] is not None:
-        with campaign_on_hosts.join_cluster(arguments["ray"], setting) as (kind, fitting):
-            _run(fitting, out, preferred, arguments["report"], kind=kind)
+        directory = _choose_directory(out, setting)
+        joined = campaign_on_hosts.join_cluster(arguments["ray"], setting, directory)
+        with joined as (kind, fitting):
+            _run(fitting, directory, preferred, arguments["report"], kind=kind)
     else:
         _run(setting, out, preferred, arguments["report"], extension)
 
@@ -286,6 +288,10 @@ def _read_experiment(arguments: dict[str, Any]) -> Experiment:
     return experiment_from_flags.experiment(file, shipped, changes, layers)
 
 
+def _choose_directory(out: Path | None, setting: prepare.PreparedCampaign) -> Path:
+    return out or choose_results_directory(Path("dballoc-results"), setting.experiment)
+
+
 def _run(
     setting: prepare.PreparedCampaign,
     out: Path | None,
@@ -294,7 +300,7 @@ def _run(
     extension: Extension | None = None,
     kind: CampaignKind = SERVERS,
 ) -> None:
-    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
+    directory = _choose_directory(out, setting)
     console = Console()
 
     def show() -> None:

@@ -2,9 +2,10 @@
 on between the two hosts of a block, after checking them. No password is in them but encrypted.
 """
 
+import ipaddress
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dballoc import readers
 from dballoc.experiment.model import MOST_CLIENTS, Engine
@@ -23,6 +24,14 @@ _Link = Annotated[int, Field(ge=1, le=10**15)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
+def _check_address(text: str) -> str:
+    return str(ipaddress.ip_address(text))
+
+
+# It becomes a part of SQL and of a command line.
+IpAddress = Annotated[str, Field(max_length=100), AfterValidator(_check_address)]
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -35,7 +44,7 @@ class ClientRequest(_Message):
 
     dballoc: _Text
     experiment: Annotated[str, Field(max_length=4 * readers.MIB)]
-    server: Annotated[str, Field(max_length=100)]
+    server: IpAddress
     shares_kernel: bool
     lease: Annotated[float, Field(gt=0, le=3600)]
 

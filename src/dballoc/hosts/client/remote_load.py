@@ -18,6 +18,7 @@ from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientReady,
     FromClient,
+    IpAddress,
     LoadFinished,
     LoadRequested,
     LoadStopped,
@@ -47,8 +48,8 @@ class ClientPlace(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     host: str = Field(max_length=10_000)
-    address: str = Field(max_length=100)
-    listen: str = Field(max_length=100)
+    address: IpAddress
+    listen: IpAddress
     shares_kernel: bool
 
 
