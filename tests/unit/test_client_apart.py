@@ -1,6 +1,5 @@
 """A client on a host of its own: what it is asked, when it is the limit, and its password."""
 
-import datetime
 import json
 import os
 import threading
@@ -13,9 +12,6 @@ from typing import Any
 import pymysql
 import pytest
 import simulated_hosts
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +19,7 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import Step
-from dballoc.hosts.client import ask_server, pair_hosts, password_seal, tls_files
-from dballoc.hosts.client.ask_server import ClockReading, choose_reading
+from dballoc.hosts.client import pair_hosts, password_seal, server_clock
 from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientFigures,
@@ -39,6 +34,7 @@ from dballoc.hosts.client.load_messages import (
 from dballoc.hosts.client.network_link import find_interface, read_bytes, read_speed
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads
+from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.message_stream import encode_message
 from dballoc.load.client import ClientFailed
 
@@ -415,52 +411,7 @@ def test_the_clock_is_wrong_by_half_the_shortest_round_trip_at_most(
 def test_a_server_that_does_not_tell_its_time(answer: Any) -> None:
     cursor = SimpleNamespace(execute=lambda sql: None, fetchone=lambda: answer)
     with pytest.raises(pymysql.Error, match="does not tell its time"):
-        ask_server._ask_once(cursor, time.monotonic)  # type: ignore[arg-type]
-
-
-# -- TLS --------------------------------------------------------------------------------------------
-
-
-def sign(subject: str, issuer: str, is_own_key: bool) -> str:
-    """A certificate, PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    signer = key if is_own_key else ec.generate_private_key(ec.SECP256R1())
-    names = [
-        x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, text)])
-        for text in (subject, issuer)
-    ]
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(names[0])
-        .issuer_name(names[1])
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(signer, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-
-@pytest.mark.parametrize(
-    ("subject", "issuer", "is_own_key", "is_self_signed"),
-    [
-        ("server", "server", True, True),
-        ("server", "authority", False, False),
-        ("server", "server", False, False),
-    ],
-)
-def test_who_signed_a_servers_certificate(
-    subject: str, issuer: str, is_own_key: bool, is_self_signed: bool
-) -> None:
-    assert tls_files.is_self_signed(sign(subject, issuer, is_own_key)) == is_self_signed
-
-
-@given(text=st.text(max_size=200))
-def test_what_is_no_certificate_is_unfit(text: str) -> None:
-    with pytest.raises(readers.Unfit, match="the server's certificate"):
-        tls_files.is_self_signed(text)
+        server_clock._ask_once(cursor, time.monotonic)  # type: ignore[arg-type]
 
 
 # -- what it cannot be of ---------------------------------------------------------------------------

@@ -141,10 +141,9 @@ def start(
     raw: Path,
     name: str,
     cpus: frozenset[int] | None,
-    directory: Path = Path("/"),
 ) -> Client:
-    """Start a run as the server user, in a working ``directory``. Raw files go to ``raw`` as
-    ``*-name.*``: they belong to us, and the client may only append to them.
+    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they belong to us,
+    and the client may only append to them.
     """
     connection = places.connection
     work = bench.workload(job.workload)
@@ -177,7 +176,6 @@ def start(
         env,
         printed,
         handed={INTERVALS: str(follower.path)},
-        cwd=directory,
         **limits,
         **user.as_spawn(),
     )

@@ -26,8 +26,7 @@ from dballoc.host.guardian.guardian_client import Custody, Exit, Lease
 from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.hosts.block_messages import Refused
-from dballoc.hosts.client import network_link, password_seal, tls_files
-from dballoc.hosts.client.ask_server import ClockReading, ask_server
+from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.load_messages import (
     MOST_PRINTED,
     MOST_REPORTS,
@@ -41,6 +40,7 @@ from dballoc.hosts.client.load_messages import (
 )
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ACCOUNT
+from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
 from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.load import client, sysbench_command, workload
 from dballoc.measure import host_sampler
@@ -115,7 +115,7 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
     _check_load(setting.experiment, load)
     password = password_seal.unseal(load.password, setting.key)
     try:
-        server = ask_server(setting.server, load.port, ACCOUNT, password)
+        clock = ask_server_clock(setting.server, load.port, ACCOUNT, password)
     except (pymysql.Error, OSError, RuntimeError) as error:
         text = f"the server at {setting.server}, port {load.port}, is not reached: {error}"
         return LoadFinished(number=load.number, status=1, printed=text[:MOST_PRINTED])
@@ -123,8 +123,7 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
         path.unlink()
     interface = network_link.find_interface(network_link.find_source_address(setting.server))
     before = host_sampler.take_host_sample(), network_link.read_bytes(interface)
-    running = _start_client(setting, load, password, server.certificate)
-    ended = _wait_for_client(running, load, lines)
+    ended = _wait_for_client(_start_client(setting, load, password), load, lines)
     after = host_sampler.take_host_sample(), network_link.read_bytes(interface)
     figures = ClientFigures(
         seconds=after[0].clock - before[0].clock,
@@ -134,9 +133,9 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
         received=max(0, after[1].received - before[1].received),
         sent=max(0, after[1].sent - before[1].sent),
         link=network_link.read_speed(interface),
-        round_trip=server.clock.round_trip,
+        round_trip=clock.round_trip,
     )
-    return _make_answer(setting, load, ended, server.clock, figures)
+    return _make_answer(setting, load, ended, clock, figures)
 
 
 def _make_answer(
@@ -164,19 +163,12 @@ def _check_load(experiment: Experiment, load: LoadRequested) -> None:
         raise readers.Unfit("it asked for a load that the experiment has not")
 
 
-def _start_client(
-    setting: ClientSetting, load: LoadRequested, password: str, certificate: str | None
-) -> client.Client:
-    """Start sysbench; encrypted, and with that server alone, if it has a ``certificate`` that is
-    signed by itself.
-    """
+def _start_client(setting: ClientSetting, load: LoadRequested, password: str) -> client.Client:
     address = Address(setting.work / "none", load.port, setting.server)
-    options = sysbench_command.connection_options(address, password, ACCOUNT)
-    if certificate and tls_files.is_self_signed(certificate):
-        tls_files.write_tls_files(setting.private, certificate, setting.user)
-        options |= tls_files.OPTION
     connection = sysbench_command.write_config(
-        setting.private / "sysbench.cnf", options, setting.user
+        setting.private / "sysbench.cnf",
+        sysbench_command.connection_options(address, password, ACCOUNT),
+        setting.user,
     )
     job = client.Job(
         workload=load.workload,
@@ -195,7 +187,6 @@ def _start_client(
         raw=setting.raw,
         name=_NAME,
         cpus=None,
-        directory=setting.private,
     )
 
 

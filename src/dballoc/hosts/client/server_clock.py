@@ -1,12 +1,10 @@
-"""What a client host asks the server before a load, by SQL over the load's own way: how far the
-clock of its host is from this one's, and the certificate with which it encrypts.
+"""How far the clock of the server's host is from that of the client's, asked over the way that the
+load takes: from the server itself, by SQL.
 """
 
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pymysql
 
@@ -36,25 +34,15 @@ class ClockReading:
         return self.server - (self.before + self.after) / 2
 
 
-@dataclass(frozen=True)
-class ServerAnswer:
-    """The server's clock, and its certificate, PEM; None if the connection is not encrypted."""
-
-    clock: ClockReading
-    certificate: str | None
-
-
 def choose_reading(readings: Sequence[ClockReading]) -> ClockReading:
     """Return the reading with the shortest round trip, whose error is smallest. Pure."""
     return min(readings, key=lambda reading: reading.round_trip)
 
 
-def ask_server(
+def ask_server_clock(
     host: str, port: int, user: str, password: str, clock: Callable[[], float] = time.monotonic
-) -> ServerAnswer:
-    """Ask a server, encrypted if it can. pymysql.Error if it cannot be reached, or answers
-    nonsense.
-    """
+) -> ClockReading:
+    """Ask a server for its time. pymysql.Error if it cannot be reached, or answers nonsense."""
     connection = pymysql.connect(
         host=host,
         port=port,
@@ -69,17 +57,9 @@ def ask_server(
         with connection.cursor() as cursor:
             # Without summer time, in which an hour comes twice.
             cursor.execute("SET time_zone = '+00:00'")
-            readings = [_ask_once(cursor, clock) for _ in range(_ASKED)]
-        return ServerAnswer(choose_reading(readings), _read_certificate(connection))
+            return choose_reading([_ask_once(cursor, clock) for _ in range(_ASKED)])
     finally:
         connection.close()
-
-
-def _read_certificate(connection: "pymysql.Connection[Any]") -> str | None:
-    # PyMySQL has no public way to its socket.
-    talk = connection._sock  # type: ignore[attr-defined]
-    certificate = talk.getpeercert(binary_form=True) if isinstance(talk, ssl.SSLSocket) else None
-    return ssl.DER_cert_to_PEM_cert(certificate) if certificate else None
 
 
 def _ask_once(cursor: "pymysql.cursors.Cursor", clock: Callable[[], float]) -> ClockReading:
