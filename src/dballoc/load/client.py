@@ -172,12 +172,7 @@ def start(
         )
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
     child = custody.spawn(
-        argv,
-        env,
-        printed,
-        handed={INTERVALS: str(follower.path)},
-        **limits,
-        **user.as_spawn(),
+        argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn()
     )
     return Client(work.driver, child, printed, follower)
 
