@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from harness import Cli, Experiment, processes_of, server_pid, wait_until
 import dballoc
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment as Model
-from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.hosts.block_messages import (
     BlockFinished,
     FilePiece,
@@ -27,7 +26,6 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.block_request import BlockRequest
-from dballoc.hosts.client import password_seal, tls_files
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.store_answers import read_columns
@@ -198,43 +196,14 @@ def make_client_request(experiment: Model) -> ClientRequest:
 PLACE = ClientPlace(host="far", address="127.0.0.1", listen="127.0.0.1", shares_kernel=True)
 
 
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate and its key, which the server user may read."""
-    tls_files.write_tls_files(directory, password_seal.make_private_key(), ServerUser(None))
-    for path in directory.iterdir():
-        path.chmod(0o644)
-    return directory / "client-cert.pem", directory / "client-key.pem"
-
-
-def count_encrypted(block: Node, columns: dict[str, dict[str, str]], position: int) -> int:
-    """The encrypted connections that the server had had when the trial's level was over."""
-    pieces = [m for m in block.list_messages(columns) if isinstance(m, FilePiece)]
-    names = sorted(m.name for m in pieces if m.position == position and "-after" in m.name)
-    text = next(m.decode().decode() for m in pieces if m.name == names[-1])
-    return next(
-        int(line.split("\t")[1]) for line in text.splitlines() if line.startswith("Ssl_accepts\t")
-    )
-
-
 def test_the_load_comes_from_a_client_apart(
     run_node: Any,
     tiny_experiment: Experiment,
     columns: dict[str, dict[str, str]],
     home: Path,
-    fresh_directory: Callable[[], Path],
 ) -> None:
-    certificate, key = make_certificate(fresh_directory())
-    options = {
-        "innodb_buffer_pool_size": "32M",
-        "ssl_cert": str(certificate),
-        "ssl_key": str(key),
-    }
     experiment = experiment_file.load_experiment(
-        tiny_experiment(
-            time={"level": "3s", "idle": "0s"},
-            variant=[{"name": "glibc"}],
-            server={"options": options},
-        )
+        tiny_experiment(time={"level": "3s", "idle": "0s"}, variant=[{"name": "glibc"}])
     )
     client = run_node(make_client_request(experiment))
     block = run_node(make_request(experiment, client=PLACE))
@@ -260,8 +229,6 @@ def test_the_load_comes_from_a_client_apart(
         assert all(begin <= float(i["t"]) <= end for i in record["intervals"])  # type: ignore[arg-type]
         assert len(record["intervals"]) >= 2
         assert len(record["samples"]) >= 3
-        # The clocks' connection and both of sysbench's.
-        assert count_encrypted(block, columns, trial.position) >= 3
         (row,) = record["client_steps"]
         assert row["host"] == "far"
         assert float(row["round_trip"] or 0) > 0

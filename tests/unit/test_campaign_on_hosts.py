@@ -1,6 +1,7 @@
 """What bench --ray refuses before it joins a cluster."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_what_is_on_this_machine_alone_is_not_sent(
     with (
         pytest.raises(UsageError, match=f"--ray: {words} cannot be sent to other hosts"),
         campaign_on_hosts.join_cluster(
-            "10.0.0.1:6379", simulated_hosts.make_setting(experiment(**changes))
+            "10.0.0.1:6379", simulated_hosts.make_setting(experiment(**changes)), Path("none")
         ),
     ):
         raise AssertionError
@@ -54,6 +55,18 @@ def test_a_cluster_without_a_token_is_not_joined(
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     with (
         pytest.raises(UsageError, match="lets everybody in"),
-        campaign_on_hosts.join_cluster("10.0.0.1:6379", simulated_hosts.make_setting(experiment())),
+        campaign_on_hosts.join_cluster(
+            "10.0.0.1:6379", simulated_hosts.make_setting(experiment()), Path("none")
+        ),
     ):
         raise AssertionError
+
+
+@pytest.mark.parametrize(("clients", "apart"), [([], False), (["x"], True)])
+def test_a_campaign_that_is_resumed_keeps_its_clients_where_they_are(
+    experiment: MakeExperiment, tmp_path: Path, clients: list[str], apart: bool
+) -> None:
+    assert campaign_on_hosts.find_clients_apart(tmp_path / "r") is None
+    hosts = simulated_hosts.SimulatedHosts(names=["a", *clients], clients=clients)
+    simulated_hosts.run(experiment(design="solo", blocks=1), hosts, tmp_path / "r")
+    assert campaign_on_hosts.find_clients_apart(tmp_path / "r") is apart

@@ -24,6 +24,7 @@ from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientFigures,
     ClientReady,
+    ClientRequest,
     LoadFinished,
     LoadRequested,
     LoadStopped,
@@ -191,6 +192,16 @@ def test_a_load_beyond_its_bounds_is_unfit(changes: dict[str, Any]) -> None:
     }  # fmt: skip
     with pytest.raises(readers.Unfit):
         parse_to_client(json.dumps(words | changes).encode())
+
+
+@pytest.mark.parametrize("address", ["", "db1", "10.0.0.1' OR '1", "10.0.0.0/8", "%", "::1 "])
+def test_a_place_that_is_no_address_is_unfit(address: str) -> None:
+    request = {
+        "dballoc": "1", "experiment": "", "server": address, "shares_kernel": False, "lease": 1.0
+    }  # fmt: skip
+    with pytest.raises(readers.Unfit, match="not a client's request"):
+        ClientRequest.parse(json.dumps(request).encode())
+    assert ClientRequest.parse(json.dumps(request | {"server": "fe80::1"}).encode())
 
 
 @pytest.fixture

@@ -141,10 +141,9 @@ def start(
     raw: Path,
     name: str,
     cpus: frozenset[int] | None,
-    directory: Path = Path("/"),
 ) -> Client:
-    """Start a run as the server user, in a working ``directory``. Raw files go to ``raw`` as
-    ``*-name.*``: they belong to us, and the client may only append to them.
+    """Start a run as the server user. Raw files go to ``raw`` as ``*-name.*``: they belong to us,
+    and the client may only append to them.
     """
     connection = places.connection
     work = bench.workload(job.workload)
@@ -173,13 +172,7 @@ def start(
         )
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
     child = custody.spawn(
-        argv,
-        env,
-        printed,
-        handed={INTERVALS: str(follower.path)},
-        cwd=directory,
-        **limits,
-        **user.as_spawn(),
+        argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn()
     )
     return Client(work.driver, child, printed, follower)
 

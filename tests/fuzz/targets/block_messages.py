@@ -16,11 +16,17 @@ from dballoc.hosts.block_messages import (
     make_record_rows,
     parse_message,
 )
+from dballoc.hosts.client.load_messages import LoadFinished, LoadRequested
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.store_answers import read_columns
 from dballoc.store.results import Results
 
-OF = ("dballoc.hosts.block_messages", "dballoc.readers", "dballoc.store.column_types")
+OF = (
+    "dballoc.hosts.block_messages",
+    "dballoc.hosts.client.load_messages",
+    "dballoc.readers",
+    "dballoc.store.column_types",
+)
 PRIVILEGED = False
 
 EXPERIMENT = Experiment.model_validate(
@@ -55,6 +61,18 @@ def seeds() -> list[bytes]:
     return [
         encode_message(TrialFinished(position=1, records=[small])),
         encode_message(BlockFinished(row=block)),
+        encode_message(
+            LoadRequested(
+                number=1,
+                workload="oltp_read_only",
+                threads=1,
+                seconds=1.0,
+                engine="innodb",
+                port=3306,
+                password="c2VhbGVk",
+            )
+        ),
+        encode_message(LoadFinished(number=1, status=0, printed="", reports="{}", ahead=1.0)),
         encode_message(FilePiece(position=1, name="heap/a.txt", data="YWJj")),
         *(
             json.dumps(words).encode()

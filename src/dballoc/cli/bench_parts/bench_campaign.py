@@ -23,6 +23,11 @@ def prepare_setting(experiment: Experiment, margin: float | None) -> prepare.Pre
     return replace(prepare.prepare_campaign(experiment), margin=margin)
 
 
+def choose_directory(out: Path | None, setting: prepare.PreparedCampaign) -> Path:
+    """Return the results directory: ``out``, or a new one below dballoc-results."""
+    return out or choose_results_directory(Path("dballoc-results"), setting.experiment)
+
+
 def run_campaign(
     setting: prepare.PreparedCampaign,
     out: Path | None,
@@ -34,7 +39,7 @@ def run_campaign(
     """Run the campaign, or go on with it, and print the answer. ``out``: the results directory; a
     new one if None.
     """
-    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment)
+    directory = choose_directory(out, setting)
     console = Console()
 
     def show() -> None:

@@ -42,8 +42,12 @@ def run_bench(arguments: dict[str, Any]) -> None:
     if arguments["dry_run"]:
         bench_campaign.print_plan(setting)
     elif arguments["ray"] is not None:
-        with campaign_on_hosts.join_cluster(arguments["ray"], setting) as (kind, fitting):
-            bench_campaign.run_campaign(fitting, out, preferred, arguments["report"], kind=kind)
+        directory = bench_campaign.choose_directory(out, setting)
+        joined = campaign_on_hosts.join_cluster(arguments["ray"], setting, directory)
+        with joined as (kind, fitting):
+            bench_campaign.run_campaign(
+                fitting, directory, preferred, arguments["report"], kind=kind
+            )
     else:
         bench_campaign.run_campaign(setting, out, preferred, arguments["report"], extension)
 

@@ -2,11 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import say
 from dballoc.errors import UsageError
+from dballoc.store.campaign_facts import APART, CLIENTS
+from dballoc.store.open_database import FILE
+from dballoc.store.results import Results
 
 if TYPE_CHECKING:
     from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -22,11 +26,12 @@ def check_flags(extend: Any) -> None:
 
 @contextlib.contextmanager
 def join_cluster(
-    address: str, setting: "PreparedCampaign"
+    address: str, setting: "PreparedCampaign", directory: Path
 ) -> Iterator[tuple["CampaignKind", "PreparedCampaign"]]:
     """Join the cluster, and leave it; yields the kind of campaign whose blocks run there, and the
-    setting as it can run there. UsageError if the cluster cannot be joined, or not run the
-    experiment.
+    setting as it can run there. ``directory``: the results directory, where there may be a campaign
+    that is resumed, whose clients stay where they are. UsageError if the cluster cannot be joined,
+    or not run the experiment.
     """
     # Ray takes a second to import, and is not there without the extra.
     from dballoc.hosts import ray_executor, run_on_hosts
@@ -34,6 +39,19 @@ def join_cluster(
 
     run_on_hosts.refuse_unsuitable(setting.experiment)
     with ray_executor.connect(address, say) as executor:
-        apart = pair_hosts.has_client_hosts(executor.list_hosts())
+        apart = find_clients_apart(directory)
+        if apart is None:
+            apart = pair_hosts.has_client_hosts(executor.list_hosts())
         fitting = pair_hosts.fit_setting(setting) if apart else setting
         yield run_on_hosts.make_kind(executor, apart=apart), fitting
+
+
+def find_clients_apart(directory: Path) -> bool | None:
+    """Whether the clients of a campaign are on hosts of their own; None without a campaign."""
+    if not (directory / FILE).exists():
+        return None
+    results = Results.open(directory, read_only=True)
+    try:
+        return results.facts().get(CLIENTS) == APART
+    finally:
+        results.close()

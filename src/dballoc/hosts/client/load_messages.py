@@ -2,9 +2,10 @@
 on between the two hosts of a block, after checking them. No password is in them but encrypted.
 """
 
+import ipaddress
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dballoc import readers
 from dballoc.experiment.model import MOST_CLIENTS, Engine
@@ -23,6 +24,14 @@ _Link = Annotated[int, Field(ge=1, le=10**15)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
+def _check_address(text: str) -> str:
+    return str(ipaddress.ip_address(text))
+
+
+# It becomes a part of SQL and of a command line.
+IpAddress = Annotated[str, Field(max_length=100), AfterValidator(_check_address)]
+
+
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -35,7 +44,7 @@ class ClientRequest(_Message):
 
     dballoc: _Text
     experiment: Annotated[str, Field(max_length=4 * readers.MIB)]
-    server: Annotated[str, Field(max_length=100)]
+    server: IpAddress
     shares_kernel: bool
     lease: Annotated[float, Field(gt=0, le=3600)]
 
@@ -52,8 +61,7 @@ class ClientRequest(_Message):
 
 class LoadRequested(_Message):
     """A load is to begin. ``seconds`` 0: until it ends by itself; ``port``: where the server
-    listens; ``password``: of its account for loads, encrypted for this client host, base64;
-    ``tls``: whether the server can encrypt its traffic, which is encrypted then.
+    listens; ``password``: of its account for loads, encrypted for this client host, base64.
     """
 
     kind: Literal["load"] = "load"
@@ -64,7 +72,6 @@ class LoadRequested(_Message):
     engine: Engine
     port: Annotated[int, Field(ge=1, le=65535)]
     password: Annotated[str, Field(max_length=2000)]
-    tls: bool = False
 
 
 class LoadStopped(_Message):

@@ -26,7 +26,7 @@ from dballoc.host.guardian.guardian_client import Custody, Exit, Lease
 from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.hosts.block_messages import Refused
-from dballoc.hosts.client import network_link, password_seal, tls_files
+from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.load_messages import (
     MOST_PRINTED,
     MOST_REPORTS,
@@ -101,8 +101,6 @@ def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines)
             work=work,
             raw=raw,
         )
-        # A key of its own: that of the passwords is in no file.
-        tls_files.write_tls_files(private, password_seal.make_private_key(), user)
         stream.send(ClientReady(key=password_seal.format_public_key(setting.key)))
         while True:
             custody.check()
@@ -167,11 +165,10 @@ def _check_load(experiment: Experiment, load: LoadRequested) -> None:
 
 def _start_client(setting: ClientSetting, load: LoadRequested, password: str) -> client.Client:
     address = Address(setting.work / "none", load.port, setting.server)
-    options = sysbench_command.connection_options(address, password, ACCOUNT)
-    if load.tls:
-        options |= tls_files.OPTION
     connection = sysbench_command.write_config(
-        setting.private / "sysbench.cnf", options, setting.user
+        setting.private / "sysbench.cnf",
+        sysbench_command.connection_options(address, password, ACCOUNT),
+        setting.user,
     )
     job = client.Job(
         workload=load.workload,
@@ -190,7 +187,6 @@ def _start_client(setting: ClientSetting, load: LoadRequested, password: str) ->
         raw=setting.raw,
         name=_NAME,
         cpus=None,
-        directory=setting.private,
     )
 
 

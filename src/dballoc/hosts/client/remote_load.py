@@ -18,6 +18,7 @@ from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientReady,
     FromClient,
+    IpAddress,
     LoadFinished,
     LoadRequested,
     LoadStopped,
@@ -47,8 +48,8 @@ class ClientPlace(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     host: str = Field(max_length=10_000)
-    address: str = Field(max_length=100)
-    listen: str = Field(max_length=100)
+    address: IpAddress
+    listen: IpAddress
     shares_kernel: bool
 
 
@@ -69,7 +70,6 @@ class RemoteLoads:
         self._sealed = ""
         self._number = 0
         self._link: int | None = None
-        self._tls = False
 
     @property
     def listen(self) -> str:
@@ -101,7 +101,7 @@ class RemoteLoads:
 
     def open_account(self, admin: Admin, database: str) -> None:
         """Make an account that may come from the client host alone, and has the load's database
-        alone; its loads are encrypted if the server can. pymysql.Error as it comes.
+        alone. pymysql.Error as it comes.
         """
         account = f"'{ACCOUNT}'@'{self.place.address}'"
         create = f"CREATE USER {account} IDENTIFIED BY '{self._password}'"
@@ -113,9 +113,6 @@ class RemoteLoads:
             admin.rows(f"DROP USER {account}")
             admin.rows(create)
         admin.rows(f"GRANT ALL ON `{database}`.* TO {account}")
-        # Until when its certificate is valid; empty without one.
-        status = admin.rows("SHOW GLOBAL STATUS LIKE 'Ssl_server_not_after'")
-        self._tls = bool(status and status[0][1])
 
     def start_client(self, step: Step, engine: str, port: int, raw: Path) -> "RemoteClient":
         """Ask for the load of a step; it begins a moment later."""
@@ -130,7 +127,6 @@ class RemoteLoads:
                 engine=engine,  # type: ignore[arg-type]
                 port=port,
                 password=self._sealed,
-                tls=self._tls,
             )
         )
         return RemoteClient(self, self._number, step, raw)
