@@ -210,9 +210,9 @@ def test_trials_are_short_and_short_searches_have_fewer_workloads() -> None:
 def test_the_baseline_is_recorded_where_there_is_no_trace_to_replay() -> None:
     trace = TraceReplay(trace="mine.trace", sha256="0" * 64)
     for tune, recorded in (
-        (Tune(), True),
-        (Tune(trace=trace), False),
-        (Tune(replay=False), False),
+        (Tune(replay=True), True),
+        (Tune(replay=True, trace=trace), False),
+        (Tune(), False),
     ):
         short = make_short_experiment(experiment(), tune, 3600.0)
         assert (short.record is not None) == recorded

@@ -331,7 +331,7 @@ class Tune(_Table):
     design: Literal["solo", "duet", "both"] | None = None
     blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
     trace: TraceReplay | None = None
-    replay: bool = True
+    replay: bool = False
 
 
 class RecordTrace(_Table):

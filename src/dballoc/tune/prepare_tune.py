@@ -90,7 +90,7 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
         **{f.name: getattr(setting, f.name) for f in fields(setting)},
         spaces={name: space for name, space in spaces.items() if space.knobs},
         preference=preference,
-        replays=prepare_replays(setting, tune.trace) if tune.trace and tune.replay else None,
+        replays=prepare_replays(setting, tune.trace) if tune.trace else None,
     )
 
 

@@ -12,7 +12,6 @@ from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.perform_campaign import INTERRUPTED
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.cli.verbs.bench import Cpus, DefaultsFile, Like, LoginPath, Memory
-from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
@@ -43,15 +42,15 @@ From = Annotated[
         "--from",
         metavar="TRACE",
         help="A trace of this workload, like bench --record makes one, for the replays that the "
-        "search begins with; without it the search records its first trial.",
+        "search begins with.",
     ),
 ]
 Replays = Annotated[
     bool | None,
     typer.Option(
-        "--replay/--no-replay",
-        help="Begin with replays of a trace, which take seconds, so that servers try first what "
-        "these put forward.",
+        "--replay",
+        help="Record the first trial, and begin with replays of that, which take seconds; servers "
+        "try first what these put forward.",
     ),
 ]
 Leave = Annotated[
@@ -162,8 +161,6 @@ def _read_experiment(arguments: dict[str, Any]) -> Experiment:
         "tune.leave": experiment_from_flags.words(arguments["leave"]),
     }
     if (trace := arguments["trace"]) is not None:
-        if arguments["replay"] is False:
-            raise UsageError("--from: of no use with --no-replay; leave one of them out")
         changes["tune.trace"] = {"trace": str(trace), "sha256": hash_trace(trace)}
     layers = server_options_sources.layers(
         arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
