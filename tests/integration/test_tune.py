@@ -90,6 +90,7 @@ def test_it_finds_what_saves_memory_and_confirms_it(
     assert verified.status == 0, verified.text
     assert f"settings: GLIBC_TUNABLES={variables['GLIBC_TUNABLES']}\n" in verified.stdout
     assert "warning" not in verified.stdout
+    os.kill(pid, signal.SIGKILL)
 
 
 def interrupt_when(run_cli: Cli, flags: tuple[str | Path, ...], ready: Callable[[], bool]) -> Done:
