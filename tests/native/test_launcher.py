@@ -110,9 +110,11 @@ def wait_until_empty(place: Path) -> None:
 
 
 def start_waiting(launcher: Path, place: Path) -> "subprocess.Popen[str]":
-    """One whose script waits for a line."""
+    """One whose script waits for a line. No signal is ignored, as SIGINT is by what a shell runs in
+    the background.
+    """
     process = subprocess.Popen(
-        [launcher],
+        ["env", "--default-signal", launcher],
         env={"PATH": os.environ["PATH"], "TMPDIR": str(place), "WAIT": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
