@@ -26,6 +26,13 @@ def compute_chi_square_quantile(freedom: float, probability_above: float) -> flo
     return float(chdtri(freedom, probability_above))
 
 
+def compute_binomial_tail(successes: int, trials: int, probability: float) -> float:
+    """Return the probability of that many successes or more in independent trials."""
+    from scipy.special import bdtrc
+
+    return float(bdtrc(successes - 1, trials, probability)) if successes else 1.0
+
+
 def compute_noncentrality(freedom: float, probability: float, value: float) -> float:
     """Return the noncentrality with which Student's t stays below ``value`` with that
     probability.

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from harness import Cli, Experiment, rows
 
 
@@ -12,6 +13,7 @@ def read_status(out: Path, name: str) -> dict[str, str]:
     return dict(line.split("\t", 1) for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_server_settles_and_is_warmed_up_before_a_workload(
     run_cli: Cli, tiny_experiment: Experiment, out: Path
 ) -> None:

@@ -40,7 +40,7 @@ def fetch(run_cli: Cli, store: dict[str, str], name: str) -> str | None:
 @pytest.mark.parametrize(
     ("server", "engine"),
     [
-        ("mariadb", "innodb"),
+        pytest.param("mariadb", "innodb", marks=pytest.mark.slow),
         pytest.param("mysql@9.7", "innodb", marks=pytest.mark.slow),
         pytest.param("mariadb@11.8", "rocksdb", marks=pytest.mark.slow),
     ],

@@ -51,6 +51,8 @@ SMALL = (
     "2s",
     "--idle",
     "0s",
+    "--repeat-noisy",
+    "0",
 )
 
 

@@ -492,6 +492,7 @@ def test_dumps_and_stages_beside_writes(
     assert rise(stages, "Com_update") > 10
 
 
+@pytest.mark.slow
 def test_a_backup_beside_writes(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     if not shutil.which("mariadb-backup"):
         pytest.skip("needs mariadb-backup: apt-get install mariadb-backup")

@@ -1,10 +1,16 @@
 """Quantiles in plain Python are scipy's."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.distributions import compute_t_quantile, find_t_quantile
+from dballoc.distributions import (
+    compute_binomial_tail,
+    compute_t_quantile,
+    find_t_quantile,
+)
 
 
 @given(st.integers(1, 200), st.floats(0.5, 0.9999))
@@ -17,3 +23,14 @@ def test_students_t_by_the_tables() -> None:
     """The familiar 95 % values."""
     values = [find_t_quantile(freedom, 0.975) for freedom in (1, 2, 5, 10, 30)]
     assert values == pytest.approx([12.706, 4.303, 2.571, 2.228, 2.042], abs=5e-4)
+
+
+@given(st.integers(0, 40), st.floats(0.01, 0.99))
+def test_the_binomial_tail_is_a_sum(trials: int, probability: float) -> None:
+    masses = [
+        math.comb(trials, k) * probability**k * (1 - probability) ** (trials - k)
+        for k in range(trials + 1)
+    ]
+    for successes in range(trials + 1):
+        tail = compute_binomial_tail(successes, trials, probability)
+        assert tail == pytest.approx(sum(masses[successes:]), abs=1e-12)

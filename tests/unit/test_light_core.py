@@ -4,6 +4,7 @@ need none of them work, and the others say in one line what to install.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -187,3 +188,10 @@ def test_the_modules_of_an_extra_are_those_of_pyproject(extra: str) -> None:
     names = [requirement.partition(">")[0] for requirement in requirements]
     modules = {MODULE_OF.get(name, name) for name in names} - {None}
     assert modules == set(extras.MODULES[extra])
+
+
+def test_no_module_takes_scipys_slowest(package_path: Path) -> None:
+    """``dballoc.distributions`` has what is needed of scipy.stats, which takes half a second."""
+    sources = (package_path / "dballoc").rglob("*.py")
+    importing = re.compile(r"^\s*(?:from scipy\.stats|from scipy import stats|import scipy)", re.M)
+    assert [str(path) for path in sources if importing.search(path.read_text())] == []

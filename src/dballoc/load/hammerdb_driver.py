@@ -68,6 +68,7 @@ class _Server:
             autocommit=True,
             connect_timeout=10,
             read_timeout=60,
+            ssl_disabled="socket" in account,
         )
 
     def close(self) -> None:

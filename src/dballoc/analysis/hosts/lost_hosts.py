@@ -5,9 +5,9 @@ again; so that a variant which takes hosts down does not vanish from the results
 from dataclasses import dataclass
 
 import polars as pl
-from scipy.stats import binom
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.distributions import compute_binomial_tail
 from dballoc.store.results import HOST_LOST
 
 # The probability of naming any variant when losses have nothing to do with variants.
@@ -43,6 +43,6 @@ def count_lost_hosts(campaign: Campaign) -> list[LostHosts]:
     rows = []
     for name, of_variant, lost in counts.iter_rows():
         if lost:
-            chance = float(binom.sf(lost - 1, losses, of_variant / total))
+            chance = compute_binomial_tail(lost, int(losses), of_variant / total)
             rows.append(LostHosts(name, lost, chance, chance < ERROR / len(counts)))
     return sorted(rows, key=lambda row: (-row.losses, row.variant))

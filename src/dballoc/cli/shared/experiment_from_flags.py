@@ -301,6 +301,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tolerance": ("fit.tolerance", _as_it_is),
     "repeats": ("fit.repeats", _as_it_is),
     "blocks": ("blocks", _as_it_is),
+    "repeat_noisy": ("noise.repeats", _as_it_is),
     "budget": ("budget", _as_it_is),
     "seed": ("seed", _as_it_is),
 }

@@ -79,6 +79,12 @@ Idle = Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the l
 Blocks = Annotated[
     int | None, typer.Option(metavar="N", help="Blocks to run: each runs every variant once.")
 ]
+RepeatNoisy = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="How often a block that other work disturbed is measured again."
+    ),
+]
 Budget = Annotated[
     str | None, typer.Option(metavar="TIME", help="Time for the whole campaign, like 20m.")
 ]

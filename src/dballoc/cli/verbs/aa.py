@@ -63,6 +63,7 @@ def aa(
     level: flags.Level = None,
     idle: flags.Idle = None,
     blocks: flags.Blocks = None,
+    repeat_noisy: flags.RepeatNoisy = None,
     budget: AaBudget = None,
     variants: Variants = None,
     seed: flags.Seed = None,

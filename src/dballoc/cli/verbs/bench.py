@@ -183,6 +183,7 @@ def bench(
     limit: RecordLimit = None,
     no_counters: NoCounters = False,
     blocks: flags.Blocks = None,
+    repeat_noisy: flags.RepeatNoisy = None,
     budget: flags.Budget = None,
     extend: Extend = None,
     seed: flags.Seed = None,

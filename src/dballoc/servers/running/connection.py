@@ -6,6 +6,7 @@ Ours goes to a process only if our own client settings mean that process, if it 
 host's own, or if it runs as us (:func:`may_have_password`).
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -94,11 +95,15 @@ def connect(
             password=(credentials.password or "") if trusted else "",
             read_timeout=_READ_SECONDS,
             defer_connect=True,
+            # TLS would take the socket's descriptor, and leave the bounds behind.
+            ssl_disabled=True,
         )
+        # As PyMySQL has it for a socket that it opens itself: the password may go over it.
+        connection._secure = True  # type: ignore[attr-defined]
         connection.connect(sock=talk)
         return connection
     except pymysql.Error as error:
-        talk.close()
+        _hang_up(talk)
         reason = str(error.args[-1])
         if credentials.password and not trusted and error.args[0] in _ACCESS_DENIED:
             reason += (
@@ -108,14 +113,21 @@ def connect(
             )
         raise NoConnection(reason) from None
     except OSError as error:
-        talk.close()
+        _hang_up(talk)
         raise NoConnection(error.strerror or str(error)) from None
     except BROKEN:
-        talk.close()
+        _hang_up(talk)
         raise NoConnection("what it answers is not MySQL's protocol") from None
     except NoConnection:
-        talk.close()
+        _hang_up(talk)
         raise
+
+
+def _hang_up(talk: socket.socket) -> None:
+    # PyMySQL's file of the socket keeps a closed one open until it is collected.
+    with contextlib.suppress(OSError):
+        talk.shutdown(socket.SHUT_RDWR)
+    talk.close()
 
 
 def peer(talk: socket.socket) -> int:
