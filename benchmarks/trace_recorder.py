@@ -139,6 +139,7 @@ def measure_drops(out: Path, minutes: float, args: argparse.Namespace) -> None:
                 "server": {"use": args.use, "options": {"max_connections": 400}},
                 "data": {"tables": 4, "rows": 50_000},
                 "time": {"warmup": "2s", "level": f"{round(seconds)}s", "idle": "0s"},
+                "noise": {"repeats": 0},
                 "variant": [under_recorder("recorded", Path(recordings), False)],
             }
             run(out / table["name"], table, "--no-report")

@@ -17,8 +17,10 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
+from dballoc.report.sections.method import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.store.campaign_facts import APART, CLIENTS
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -51,6 +53,18 @@ def test_hosts_of_one_kernel_are_one_host(experiment: MakeExperiment, tmp_path: 
     _, path = run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
     parts = split_by_host(load_campaign(path))
     assert [part.blocks("solo") for part in parts] == [3]
+
+
+def test_the_method_says_where_the_clients_were(results: Path) -> None:
+    campaign = load_campaign(results)
+    procedures = compare_with_baseline(campaign).procedures
+    together = describe_method(campaign, procedures, "")
+    campaign.facts[CLIENTS] = APART
+    apart = describe_method(campaign, procedures, "")
+    assert CLIENTS_APART not in together
+    assert "the clients included" in " ".join(together)
+    assert CLIENTS_APART in apart
+    assert "the clients included" not in " ".join(apart)
 
 
 def test_a_campaign_on_one_host_stays_as_it_is(make: Callable[..., Path]) -> None:

@@ -22,10 +22,15 @@ from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.numbers import count, listing, percent
 from dballoc.report.sections.counters import describe_counters
 from dballoc.report.wording.answer_notes import describe_levels
+from dballoc.store.campaign_facts import APART, CLIENTS
 
 FLOOR = (
     "The baseline runs twice in every block. How its second run differs from its first is noise "
     "and drift alone: a difference between variants that is no larger than this means nothing."
+)
+CLIENTS_APART = (
+    "Each server had a host to itself; its clients ran on another one. So no client took CPU from "
+    "a server, and throughput and response times include the network between the two hosts."
 )
 SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one core."
 
@@ -33,8 +38,10 @@ SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one
 def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: str) -> list[str]:
     """Return the paragraphs on the method. ``rule``: of the recommendation, in one sentence."""
     designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
+    is_apart = campaign.facts.get(CLIENTS) == APART
     return [
         *designs,
+        *([CLIENTS_APART] if is_apart else []),
         _describe_error(procedures),
         "Verdicts: higher or lower, if the interval excludes 1; equivalent within "
         f"±{percent(MARGIN, 0)}, if it lies within; else no difference shown, with the smallest "
@@ -46,10 +53,11 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
         "best at a "
         "lower level.",
         "CPU, context switches and memory are the server's own, unless they are called the host's: "
-        "those are of everything that ran on it, the clients included. The server's context "
-        "switches are voluntary and involuntary ones of all its threads. Peak RSS is the kernel's "
-        "high-water mark, reset before each step: the highest of one start, after the seconds of "
-        "load that its steps have. It does not say what a server grows to in hours.",
+        f"those are of everything that ran on it{'' if is_apart else ', the clients included'}. "
+        "The server's context switches are voluntary and involuntary ones of all its threads. Peak "
+        "RSS is the kernel's high-water mark, reset before each step: the highest of one start, "
+        "after the seconds of load that its steps have. It does not say what a server grows to in "
+        "hours.",
         *describe_counters(campaign),
         "A trial counts only if the server is proved to use the allocator asked for: by the "
         "loader's bindings, by the running server's memory maps, and by the allocator's own report "
