@@ -13,11 +13,11 @@ import re
 import socket
 import struct
 import time
-from pathlib import Path
 
 import pymysql
 from pymysql.cursors import Cursor
 
+from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.servers.running.credentials import Credentials
 
@@ -157,18 +157,19 @@ def is_unit(cgroups: str) -> bool:
     instance of one. Pure.
     """
     names = {name for entry in servers().values() for name in entry["units"]}
+    # A group's own name may have colons and strange line ends in it; whoever is given a group to
+    # divide (a user's systemd) chooses the names in it.
     units = {
         match[1].partition("@")[0]
-        for line in cgroups.splitlines()
-        if (match := _UNIT.match(line.rpartition(":")[2]))
+        for line in readers.rows(cgroups)
+        if (match := _UNIT.match(line.split(":", 2)[-1]))
     }
     return bool(units & names)
 
 
 def _read_cgroups(pid: int) -> str:
     try:
-        with Path(f"/proc/{pid}/cgroup").open(errors="replace") as file:
-            return file.read(1 << 16)
+        return readers.text_of_process(f"/proc/{pid}/cgroup", 1 << 16)
     except OSError:
         return ""
 
