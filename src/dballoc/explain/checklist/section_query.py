@@ -50,16 +50,6 @@ def limit_cell(value: Any) -> Cell:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def parse_integer(cell: Cell) -> int:
-    """Return a number that a server may have sent as text (a sum is a DECIMAL); NULL is 0.
-    ValueError if it is none, or beyond 64 bits. Pure.
-    """
-    number = int(cell or 0)
-    if not -_LARGEST < number < _LARGEST:
-        raise ValueError("a number beyond 64 bits")
-    return number
-
-
 def quote_values(sql: str, values: Sequence[str]) -> str:
     """Return a statement with its values in it, for people. Pure."""
     parts = iter(sql.split("%s"))
