@@ -201,3 +201,15 @@ def test_more_columns_than_any_table_has(listen: Listen) -> None:
     count = packet(1, b"\xfd" + struct.pack("<I", 10_001)[:3])
     with pytest.raises(ValueError, match="columns"):
         fetch(listen(answer_statements(count + columns)))
+
+
+@pytest.mark.parametrize("message", [b"", b" x\ny" * 100_000])
+def test_a_refusal_is_one_line_and_not_long(listen: Listen, message: bytes) -> None:
+    def refuse(talk: socket.socket) -> None:
+        talk.recv(4096)
+        talk.sendall(packet(2, b"\xff\x15\x04#28000" + message))
+
+    with pytest.raises(connection.NoConnection) as refused:
+        log_in(listen(refuse))
+    assert 0 < len(str(refused.value)) <= 300
+    assert "\n" not in str(refused.value)

@@ -26,14 +26,13 @@ from dballoc.explain.checklist.section_query import (
     LOST,
     TOP_ROWS,
     build_or_explain,
-    describe_refusal,
     query_rows,
 )
 from dballoc.explain.sources import innodb_status
 from dballoc.explain.sources.innodb_status import BufferPool
 from dballoc.explain.sources.server_memory import AT_NEXT_START, ServerMemory, parse_number
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.servers.running.sql_values import parse_count
+from dballoc.servers.running.sql_values import describe_refusal, parse_count
 
 _BEFORE = ("session", "user", "command", "seconds", "state")
 # Newest first: a version refuses columns that it does not have.

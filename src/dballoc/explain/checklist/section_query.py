@@ -7,6 +7,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.explain.checklist.section import Cell, Section
+from dballoc.servers.running.sql_values import describe_refusal
 
 # How many rows of a long table are shown.
 TOP_ROWS = 15
@@ -75,8 +76,3 @@ def build_or_explain(
         if since and error.args[0] == _NO_SUCH_TABLE:
             reason = f"{reason}; {since}"
         return Section(title=title, source=source, missing=reason)
-
-
-def describe_refusal(error: pymysql.Error) -> str:
-    """Return why a server refused a statement, in one line. Pure."""
-    return " ".join(str(error.args[-1]).split())[:_LONGEST]

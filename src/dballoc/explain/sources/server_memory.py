@@ -11,7 +11,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.catalogue import instruments
-from dballoc.servers.running.sql_values import parse_count
+from dballoc.servers.running.sql_values import describe_refusal, parse_count
 
 POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
 KEYS, ARIA, SESSIONS, DICTIONARY = (
@@ -314,7 +314,11 @@ def _query_schema_memory(cursor: Cursor) -> tuple[list[int], OwnerMemory | None,
     try:
         rows = _query(cursor, _SCHEMA_STATUS)
     except pymysql.Error as error:
-        return [], None, [f"the memory of performance_schema is not known: {error.args[-1]}"]
+        return (
+            [],
+            None,
+            [f"the memory of performance_schema is not known: {describe_refusal(error)}"],
+        )
     sizes = {
         str(name): parse_count(value) for _, name, value in rows if str(name).endswith(".memory")
     }
@@ -333,7 +337,7 @@ def _query_sessions(cursor: Cursor) -> tuple[list[tuple[str, str, int]], list[st
                 for number, user, size in _query(cursor, sql)
             ], []
         except pymysql.Error as error:
-            refused = str(error.args[-1])
+            refused = describe_refusal(error)
     return [], [f"the memory of sessions is not known: {refused}"]
 
 
@@ -383,7 +387,7 @@ def _query_instruments(cursor: Cursor) -> tuple[Counted, dict[str, int], list[st
         }
         return counted, session_bytes, notes
     except pymysql.Error as error:
-        return {}, {}, [*notes, f"memory instruments cannot be read: {error.args[-1]}"]
+        return {}, {}, [*notes, f"memory instruments cannot be read: {describe_refusal(error)}"]
 
 
 def assign_to_owners(

@@ -21,7 +21,7 @@ from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
-from dballoc.servers.running.sql_values import DECODERS
+from dballoc.servers.running.sql_values import DECODERS, describe_refusal
 
 # Where clients look by default. /tmp/mysql.sock is not listed, because anybody can make it.
 USUAL_SOCKETS = (
@@ -105,7 +105,7 @@ def connect(
         return connection
     except pymysql.Error as error:
         _hang_up(talk)
-        reason = str(error.args[-1])
+        reason = describe_refusal(error)
         if credentials.password and not trusted and error.args[0] in _ACCESS_DENIED:
             reason += (
                 f"; your password was not sent, because nothing shows that process {pid} is your "

@@ -7,12 +7,14 @@ import math
 import re
 from typing import Any
 
+import pymysql
 from pymysql.constants import FIELD_TYPE
 from pymysql.converters import conversions
 
 # A counter has 64 bits; a sum of them may have more.
 _LARGEST_INTEGER, _LARGEST_COUNT = 2**127, 2**64
 _MOST_DIGITS = 39
+_LONGEST_MESSAGE = 300
 # MySQL's manual, "DECIMAL Data Type": 65 digits at most, never an exponent.
 _DECIMAL = re.compile(r"-?[0-9]{1,65}(?:\.[0-9]{0,65})?", re.ASCII)
 
@@ -73,3 +75,11 @@ def parse_count(value: object) -> int:
     if not -_LARGEST_COUNT < float(value) < _LARGEST_COUNT:
         raise ValueError("a number beyond 64 bits")
     return int(value)
+
+
+def describe_refusal(error: pymysql.Error) -> str:
+    """Return why a server refused a statement, in one line; it may send a message of any length, or
+    none.
+    """
+    line = " ".join(str(error.args[-1])[:_LONGEST_MESSAGE].split())
+    return line or f"it sends an error without a message ({type(error).__name__})"
