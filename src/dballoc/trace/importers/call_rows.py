@@ -78,7 +78,9 @@ class CallRows:
 
 def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadCalls:
     """Return a thread of columns by name."""
-    columns = {name: arrays[name].astype(dtype) for name, dtype in CALL_TYPES.items()}
+    columns: dict[str, NDArray] = {
+        name: arrays[name].astype(dtype) for name, dtype in CALL_TYPES.items()
+    }
     return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, has_ended=False, **columns)
 
 
