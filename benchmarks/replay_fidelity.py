@@ -38,9 +38,10 @@ from scipy import stats
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.campaign.observer import Observer
+from dballoc.campaign.replay.describe_trace import describe_trace
+from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import prepare_replay
 from dballoc.campaign.replay.replay_blocks import REPLAYS
-from dballoc.campaign.replay.trace_summary import hash_trace, summarize_trace
 from dballoc.campaign.run_blocks import run_campaign
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment
 from dballoc.experiment.model import Noise
@@ -163,7 +164,7 @@ def run_replays(trace: Path, out: Path, blocks: int, mode: str = "fast") -> None
     hardly changes memory.
     """
     say(f"{out}")
-    summary = summarize_trace(read_trace(trace))
+    recorded = describe_trace(read_trace(trace))
     arguments: dict[str, Any] = {
         **dict.fromkeys(("speed", "preload", "baseline", "memory", "budget", "seed", "sweep")),
         "trace": trace,
@@ -173,9 +174,9 @@ def run_replays(trace: Path, out: Path, blocks: int, mode: str = "fast") -> None
         "idle": "50ms",
         "blocks": blocks,
     }
-    model = build_replay_experiment(arguments, hash_trace(trace), summary.threads)
+    model = build_replay_experiment(arguments, hash_trace(trace), recorded.threads)
     model = model.model_copy(update={"noise": Noise(repeats=0)})
-    run_campaign(prepare_replay(model, trace, summary), out, Observer(), kind=REPLAYS)
+    run_campaign(prepare_replay(model, trace, recorded), out, Observer(), kind=REPLAYS)
 
 
 def make_control(trace: Path, target: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,10 @@ hypothesis.settings.load_profile("dballoc")
 
 # What whoever runs the tests has fetched is not to be found by them.
 os.environ["DBALLOC_STORE"] = "/nowhere/dballoc"
+
+# What a script starts in the background ignores Ctrl-C, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CompileLibrary = Callable[..., Path]
 

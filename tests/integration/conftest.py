@@ -249,7 +249,7 @@ def data_with_accounts(home: Path) -> Path:
     place = home / "data-with-accounts"
     place.mkdir()
     give(A_USER, place)
-    subprocess.run(
+    installed = subprocess.run(
         [
             "mariadb-install-db",
             "--no-defaults",
@@ -260,11 +260,14 @@ def data_with_accounts(home: Path) -> Path:
             "--innodb-log-file-size=4M",
             "--innodb-buffer-pool-size=8M",
         ],
-        check=True,
-        capture_output=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         cwd="/",
         **run_as(A_USER),
     )
+    assert installed.returncode == 0, installed.stdout
     return place
 
 

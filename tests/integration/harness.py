@@ -23,6 +23,11 @@ BIN = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
 
 # A tiny trial takes about three seconds; anything near this hangs.
 PATIENCE = 180.0
+# Flags of a campaign of one block of a few seconds.
+SMALL_CAMPAIGN = tuple(
+    "--design solo --blocks 1 --threads 2 --tables 1 --rows 1000 "
+    "--warmup 0s --level 2s --idle 0s".split()
+)
 
 Experiment = Callable[..., Path]
 Launch = Callable[..., "subprocess.Popen[bytes]"]

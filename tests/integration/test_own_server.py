@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import A_USER, Cli, Experiment, Launch, answers, give, rows, run_as, wait_until
+from harness import (
+    A_USER,
+    SMALL_CAMPAIGN,
+    Cli,
+    Experiment,
+    Launch,
+    answers,
+    give,
+    rows,
+    run_as,
+    wait_until,
+)
 
 from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
@@ -157,25 +168,7 @@ def test_explain_with_a_wrong_password(run_cli: Cli, theirs: Running) -> None:
 def test_what_is_printed_stands_alone(run_cli: Cli, theirs: Running, out: Path) -> None:
     done = run_cli("bench", "--like", str(theirs.pid), "--allocators", "glibc", "--print")
     (out.parent / "mine.toml").write_text(done.stdout)
-    small = (
-        "--design",
-        "solo",
-        "--blocks",
-        "1",
-        "--threads",
-        "2",
-        "--tables",
-        "1",
-        "--rows",
-        "1000",
-        "--warmup",
-        "0s",
-        "--level",
-        "2s",
-        "--idle",
-        "0s",
-    )
-    done = run_cli("bench", out.parent / "mine.toml", *small, "--out", out)
+    done = run_cli("bench", out.parent / "mine.toml", *SMALL_CAMPAIGN, "--out", out)
     assert done.status == 0, done.text
     assert {
         (r["variant"], r["outcome"]) for r in rows(out, "SELECT variant, outcome FROM trial")

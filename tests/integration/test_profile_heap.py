@@ -2,12 +2,8 @@
 
 import gzip
 import json
-import os
 import re
-import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from importlib.resources import files
@@ -16,7 +12,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from harness import A_USER, Cli, Experiment, wait_until
+from harness import A_USER, Cli, Experiment
+from probed_server import ProbedServer
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
@@ -33,81 +30,24 @@ def nothing_is_left() -> None:
     """Here a server outlives a test on purpose; the module's own fixture ends it."""
 
 
-class Server:
+class Server(ProbedServer):
     """A MariaDB under the probe over jemalloc, which tells its own count of live bytes now and
     then.
     """
 
     def __init__(self, home: Path, run_cli: Cli) -> None:
-        self.place = home / "heap"
-        (self.place / "data").mkdir(parents=True)
-        self.probe, self.socket, self.log = (
-            self.place / "probe",
-            self.place / "s",
-            self.place / "log",
-        )
-        executable = shutil.which(
-            "mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
-        )
-        as_user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            as_user = {"user": UID, "group": UID, "extra_groups": []}
-            for path in (self.place, self.place / "data"):
-                os.chown(path, UID, UID)
         # Statistics after every 16 MiB of activity, the totals alone. It counts what lies in its
         # threads' caches as allocated.
         conf = "tcache:false,stats_interval:16777216,stats_interval_opts:mdablxeg"
         jemalloc = find_library.find_allocator("jemalloc").libraries[0]
-        command = [
-            "dballoc",
-            "exec",
-            "--probe",
-            "heap",
-            "--out",
-            self.probe,
-            "--interval",
-            "64K",
-            "--",
-            executable,
-            "--no-defaults",
-            f"--datadir={self.place / 'data'}",
-            f"--socket={self.socket}",
-            "--skip-networking",
-            f"--pid-file={self.place / 'pid'}",
-            "--skip-grant-tables",
-            "--skip-log-bin",
-            "--innodb-log-file-size=4M",
-            "--innodb-buffer-pool-size=64M",
-            "--performance-schema=ON",
-            "--performance-schema-consumer-events-statements-current=ON",
-            "--performance-schema-consumer-events-statements-history=ON",
-        ]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *map(str, command)],
-                env={
-                    **run_cli.env,
-                    "LD_PRELOAD": str(jemalloc),
-                    "MALLOC_CONF": conf,
-                    "TMPDIR": str(self.place),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-                **as_user,
-            )
-
-    def sysbench(self, *words: str) -> "subprocess.Popen[bytes]":
-        connect = [
-            "--db-driver=mysql",
-            f"--mysql-socket={self.socket}",
-            "--mysql-user=root",
-            "--mysql-db=t",
-            "--table-size=2000",
-        ]
-        return subprocess.Popen(["sysbench", *connect, *words], stdout=subprocess.DEVNULL)
+        consumers = "--performance-schema-consumer-events-statements"
+        super().__init__(
+            home / "heap",
+            run_cli,
+            ["--probe", "heap", "--interval", "64K"],
+            ["--performance-schema=ON", f"{consumers}-current=ON", f"{consumers}-history=ON"],
+            {"LD_PRELOAD": str(jemalloc), "MALLOC_CONF": conf},
+        )
 
     def jemallocs_word(self) -> int:
         """Its last count of allocated bytes."""
@@ -126,18 +66,10 @@ def server(home: Path, run_cli: Cli) -> Iterator[Server]:
         pytest.skip(str(error))
     running = Server(home, run_cli)
     try:
-        wait_until(lambda: running.socket.exists() or running.process.poll() is not None)
-        assert running.process.poll() is None, running.log.read_text()
-        with (
-            pymysql.connect(unix_socket=str(running.socket), autocommit=True) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("CREATE DATABASE t")
-        assert running.sysbench("oltp_read_write", "prepare").wait() == 0
+        running.make_tables()
         yield running
     finally:
-        running.process.kill()
-        running.process.wait()
+        running.kill()
 
 
 def profiled(run_cli: Cli, *arguments: str | Path) -> dict[str, Any]:
@@ -202,7 +134,7 @@ def test_live_bytes_agree_with_jemallocs_own(run_cli: Cli, server: Server) -> No
     ):
         for _ in range(600):
             cursor.execute("SELECT LENGTH(REPEAT('x', 100000))")
-        live = profiled(run_cli, "--out-dir", server.probe)["live"]
+        live = profiled(run_cli, "--out-dir", server.out)["live"]
     word = server.jemallocs_word()
     assert live["error"] < 0.01 * word
     # 1 MiB: what came and went between its word and ours.

@@ -2,18 +2,16 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pymysql
 import pytest
 from harness import A_USER, Cli, wait_until
+from probed_server import ProbedServer
 
 from dballoc.trace.model import EventKind, Recording
 from dballoc.trace.recording.read_recording import read_recording, verify_recording
@@ -26,62 +24,14 @@ def nothing_is_left() -> None:
     """Here a server outlives a test on purpose; the module's own fixture ends it."""
 
 
-class Server:
-    """A MariaDB under the recorder."""
-
-    def __init__(self, home: Path, run_cli: Cli) -> None:
-        self.place = home / "record"
-        (self.place / "data").mkdir(parents=True)
-        self.out, self.socket, self.log = (self.place / name for name in ("out", "s", "log"))
-        path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
-        as_user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            as_user = {"user": UID, "group": UID, "extra_groups": []}
-            for directory in (self.place, self.place / "data"):
-                os.chown(directory, UID, UID)
-        command = [
-            *(sys.executable, "-m", "dballoc", "exec", "--probe", "trace", "--idle"),
-            *("--out", self.out, "--", shutil.which("mariadbd", path=path), "--no-defaults"),
-            *(f"--datadir={self.place / 'data'}", f"--socket={self.socket}", "--skip-networking"),
-            *(f"--pid-file={self.place / 'pid'}", "--skip-grant-tables", "--skip-log-bin"),
-            *("--innodb-log-file-size=4M", "--innodb-buffer-pool-size=64M"),
-        ]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                list(map(str, command)),
-                env={**run_cli.env, "TMPDIR": str(self.place)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-                **as_user,
-            )
-
-    def sysbench(self, *words: str) -> "subprocess.Popen[bytes]":
-        connect = [
-            *("--db-driver=mysql", f"--mysql-socket={self.socket}", "--mysql-user=root"),
-            *("--mysql-db=t", "--table-size=2000"),
-        ]
-        return subprocess.Popen(["sysbench", *connect, *words], stdout=subprocess.DEVNULL)
-
-
 @pytest.fixture(scope="module")
-def server(home: Path, run_cli: Cli) -> Iterator[Server]:
-    running = Server(home, run_cli)
+def server(home: Path, run_cli: Cli) -> Iterator[ProbedServer]:
+    running = ProbedServer(home / "record", run_cli, ["--probe", "trace", "--idle"])
     try:
-        wait_until(lambda: running.socket.exists() or running.process.poll() is not None)
-        assert running.process.poll() is None, running.log.read_text()
-        with (
-            pymysql.connect(unix_socket=str(running.socket), autocommit=True) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute("CREATE DATABASE t")
-        assert running.sysbench("oltp_read_write", "prepare").wait() == 0
+        running.make_tables()
         yield running
     finally:
-        running.process.kill()
-        running.process.wait()
+        running.kill()
 
 
 def count_order_faults(recording: Recording) -> int:
@@ -100,7 +50,7 @@ def count_order_faults(recording: Recording) -> int:
     return int(np.count_nonzero(is_twice))
 
 
-def test_a_loaded_server_is_recorded_for_a_while(run_cli: Cli, server: Server) -> None:
+def test_a_loaded_server_is_recorded_for_a_while(run_cli: Cli, server: ProbedServer) -> None:
     load = server.sysbench("--threads=8", "--time=0", "--events=0", "oltp_read_write", "run")
     try:
         done = run_cli("record", "--pid", str(server.process.pid), "--for", "2s", "--json")
@@ -127,7 +77,7 @@ def test_a_loaded_server_is_recorded_for_a_while(run_cli: Cli, server: Server) -
     assert all(touch.size >= 8 << 10 for touch in recording.touches)
 
 
-def test_what_ends_a_recording_early(run_cli: Cli, server: Server) -> None:
+def test_what_ends_a_recording_early(run_cli: Cli, server: ProbedServer) -> None:
     """A limit that is reached, and Ctrl-C."""
     load = server.sysbench("--threads=4", "--time=0", "--events=0", "oltp_read_write", "run")
     try:
@@ -150,7 +100,7 @@ def test_what_ends_a_recording_early(run_cli: Cli, server: Server) -> None:
         assert verify_recording(path).complaint == ""
 
 
-def test_refusals(run_cli: Cli, server: Server, tmp_path: Path) -> None:
+def test_refusals(run_cli: Cli, server: ProbedServer, tmp_path: Path) -> None:
     nothing = run_cli("record", "--stop", "--out-dir", server.out)
     assert (nothing.status, "it is not recording" in nothing.stderr) == (1, True)
     for words, reason in (

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import A_USER, Cli, Launch, answers, ask, give, processes_of, rows, run_as
+from harness import (
+    A_USER,
+    SMALL_CAMPAIGN,
+    Cli,
+    Launch,
+    answers,
+    ask,
+    give,
+    processes_of,
+    rows,
+    run_as,
+)
 
 from dballoc.servers import build as find_build
 
@@ -32,28 +43,7 @@ NAMES = (
     "loose-federated-dsn",
     "loose-connect-java-wrapper",
 )
-SMALL = (
-    "--allocators",
-    "glibc",
-    "--design",
-    "solo",
-    "--blocks",
-    "1",
-    "--threads",
-    "2",
-    "--tables",
-    "1",
-    "--rows",
-    "1000",
-    "--warmup",
-    "0s",
-    "--level",
-    "2s",
-    "--idle",
-    "0s",
-    "--repeat-noisy",
-    "0",
-)
+SMALL = ("--allocators", "glibc", *SMALL_CAMPAIGN, "--repeat-noisy", "0")
 
 
 @dataclass(frozen=True)

@@ -110,11 +110,9 @@ def wait_until_empty(place: Path) -> None:
 
 
 def start_waiting(launcher: Path, place: Path) -> "subprocess.Popen[str]":
-    """One whose script waits for a line. No signal is ignored, as SIGINT is by what a shell runs in
-    the background.
-    """
+    """One whose script waits for a line."""
     process = subprocess.Popen(
-        ["env", "--default-signal", launcher],
+        [launcher],
         env={"PATH": os.environ["PATH"], "TMPDIR": str(place), "WAIT": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -149,31 +149,20 @@ def test_it_runs_on_every_glibc(native_library: Callable[[str], Path]) -> None:
     }
 
 
+def build_text_program(directory: Path) -> Path:
+    """Build the program that writes into a buffer of the size that it is given."""
+    flags = "-std=c17 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -fsanitize=address,undefined"
+    sources = [HERE / "text.c", HERE.parents[1] / "native/udf/text.c"]
+    program = directory / "text"
+    subprocess.run(["cc", *flags.split(), "-o", program, *sources], check=True)
+    return program
+
+
 def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
-    flags = [
-        "-std=c17",
-        "-D_GNU_SOURCE",
-        "-O1",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fsanitize=address,undefined",
-    ]
-    subprocess.run(
-        [
-            "cc",
-            *flags,
-            "-o",
-            tmp_path / "text",
-            HERE / "text.c",
-            HERE.parents[1] / "native/udf/text.c",
-        ],
-        check=True,
-    )
+    program = build_text_program(tmp_path)
     kept = []
     for size in [*range(110, 200), 500, 1000, 4000, 6000]:
-        done = subprocess.run([tmp_path / "text", str(size)], capture_output=True, check=False)
+        done = subprocess.run([program, str(size)], capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)
         assert said["path"] == '/a "b"\\\n\xff'
@@ -239,31 +228,9 @@ def test_figures_that_are_old_say_so() -> None:
 
 def test_a_buffer_too_small_for_anything_stays_what_it_is(tmp_path: Path) -> None:
     """Nothing is written beyond it, and what is there is JSON."""
-    flags = [
-        "-std=c17",
-        "-D_GNU_SOURCE",
-        "-O1",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fsanitize=address,undefined",
-    ]
-    subprocess.run(
-        [
-            "cc",
-            *flags,
-            "-o",
-            tmp_path / "text",
-            HERE / "text.c",
-            HERE.parents[1] / "native/udf/text.c",
-        ],
-        check=True,
-    )
+    program = build_text_program(tmp_path)
     for size in range(1, 110):
         environ = {"ASAN_OPTIONS": "detect_leaks=0"}  # the program ends early
-        done = subprocess.run(
-            [tmp_path / "text", str(size)], env=environ, capture_output=True, check=False
-        )
+        done = subprocess.run([program, str(size)], env=environ, capture_output=True, check=False)
         assert done.stderr == b"", size
         assert done.returncode == 1 or not done.stdout or json.loads(done.stdout)["cut"] is True

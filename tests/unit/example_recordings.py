@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 
 from dballoc.trace.model import (
+    CALL_TYPES,
     NONE,
     EventKind,
     Mark,
@@ -26,16 +27,6 @@ FACTS = RecordingFacts(
     page_size=4096,
     seconds=1.0,
 )
-COLUMNS = {
-    "kind": np.uint8,
-    "before": np.int64,
-    "after": np.int64,
-    "address": np.uint64,
-    "old": np.uint64,
-    "size": np.uint64,
-    "alignment": np.uint32,
-    "site": np.uint32,
-}
 
 
 def make_thread(number: int, rows: list[tuple[int, ...]], name: str = "") -> ThreadCalls:
@@ -43,7 +34,7 @@ def make_thread(number: int, rows: list[tuple[int, ...]], name: str = "") -> Thr
     filled = [row + (0,) * (8 - len(row)) for row in rows]
     columns = {
         column: np.array([row[i] for row in filled], dtype)
-        for i, (column, dtype) in enumerate(COLUMNS.items())
+        for i, (column, dtype) in enumerate(CALL_TYPES.items())
     }
     return ThreadCalls(
         number=number,

@@ -7,8 +7,8 @@ from typing import Any
 
 from example_results import MIB, block_row, facts, fault
 
+from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace
 from dballoc.campaign.replay.replay_rows import fill_record
-from dballoc.campaign.replay.trace_summary import SummaryMark, TraceSummary
 from dballoc.experiment import schedule
 from dballoc.experiment.model import REPLAY, Experiment
 from dballoc.store.results import KIND, Results, TrialRecord
@@ -168,37 +168,37 @@ def build_replays(
         "ending": "planned",
     }
     described.pop("sysbench")
-    summary = summary_of(json.loads(described[REPLAY]))
+    recorded = read_recorded_trace(json.loads(described[REPLAY]))
     window = tuple(fact["window"]) if fact.get("window") else None
     results = Results.create(directory, described, [variant_row(v.name) for v in chosen.variant])
     for block in range(1, blocks + 1):
         for slot in schedule.order_block(chosen, block):
-            kept = fault() if slot.variant in faulty else record(slot, summary, window)
+            kept = fault() if slot.variant in faulty else record(slot, recorded, window)
             results.add_trial(slot, kept)
         results.add_block({"design": "solo", **block_row(block), "disturbed": None})
     results.close()
     return directory
 
 
-def summary_of(fact: dict[str, Any]) -> TraceSummary:
+def read_recorded_trace(fact: dict[str, Any]) -> RecordedTrace:
     """The trace that a fact ``replay`` describes, as far as it can."""
     marks = fact["marks"] if isinstance(fact["marks"], list) else []
-    return TraceSummary(
-        **{name: fact[name] for name in TraceSummary.__dataclass_fields__ if name != "marks"},
+    return RecordedTrace(
+        **{name: fact[name] for name in RecordedTrace.__dataclass_fields__ if name != "marks"},
         marks=tuple(
-            SummaryMark(t=m["t"], name=m.get("name", ""), truth=m.get("truth", {})) for m in marks
+            RecordedMark(t=m["t"], name=m.get("name", ""), truth=m.get("truth", {})) for m in marks
         ),
     )
 
 
 def record(
-    slot: schedule.Slot, summary: TraceSummary, window: tuple[float, float] | None
+    slot: schedule.Slot, recorded: RecordedTrace, window: tuple[float, float] | None
 ) -> TrialRecord:
     """A replay's record, whose figures differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
     blank = {"started": 1.0, "ended": 3.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0}
     replayed = result(slot.variant, wobble)
-    if len(summary.marks) > 2 and replayed.figures:
+    if len(recorded.marks) > 2 and replayed.figures:
         moments = tuple(
             ReplayMoment(
                 name=mark.name,
@@ -206,7 +206,7 @@ def record(
                 heap=50 * MIB + round(number * CREEPS[slot.variant] * wobble) + slot.block % 2,
                 live=20 * MIB,
             )
-            for number, mark in enumerate(summary.marks)
+            for number, mark in enumerate(recorded.marks)
         )
         replayed = replace(replayed, figures=replace(replayed.figures, moments=moments))
-    return fill_record(TrialRecord(trial=blank), replayed, summary, 1.0, window)
+    return fill_record(TrialRecord(trial=blank), replayed, recorded, 1.0, window)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from example_server_memory import GLIBC_IN_USE, make_server_memory, make_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,6 @@ from dballoc.process_memory.heaps.allocator_statistics import (
 )
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
 from dballoc.process_memory.heaps.heap_walk import Block
-from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
@@ -332,32 +332,15 @@ VmFlags: rd wr mr mw me ac
 
 
 def look(rss: int, heap: GlibcHeap | None = None, name: str = "jemalloc") -> ProcessSnapshot:
-    in_use = MallocInUse(
-        pid=1,
-        executable="/usr/sbin/mariadbd",
-        name=name,
-        title=name,
-        version="5.3.0",
-        library=f"/usr/lib/lib{name}.so.2",
-        how="",
-        mixed={},
-        settings={},
-        idle={},
-        thp="",
+    in_use = replace(
+        GLIBC_IN_USE, name=name, title=name, version="5.3.0", library=f"/usr/lib/lib{name}.so.2"
     )
     mappings = smaps.parse_smaps(SMAPS.format(rss=rss >> 10))
-    return ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
+    return make_snapshot(
         malloc=in_use,
         mappings=mappings,
         kinds=[Kind.CODE, Kind.MALLOC if heap is None else Kind.HEAP],
         heap=heap,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
     )
 
 
@@ -394,13 +377,9 @@ def test_what_is_told_and_not_in_memory_is_said() -> None:
 
 
 def test_labels_take_from_the_mallocs_live_blocks() -> None:
-    labels = ServerMemory(
+    labels = make_server_memory(
         version="10.11-MariaDB",
         heap=[OwnerMemory(owner="sessions", bytes=4 * MIB, source="processlist")],
-        tables=[],
-        mapped_caches={},
-        variables={},
-        status={},
     )
     found = residents(look(60 * MIB), labels, read(GPERFTOOLS))
     assert (found["sessions"], found[LIVE_ALL]) == (4 * MIB, 36 * MIB)
@@ -410,14 +389,8 @@ def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
     """As with MySQL's pool: the kernel has merged its mapping with the malloc's, whose books know
     nothing of it.
     """
-    labels = ServerMemory(
-        version="8.0",
-        heap=[],
-        tables=[],
-        mapped_caches={POOL: 128 * MIB},
-        variables={},
-        status={},
-        filled={POOL: 20 * MIB},
+    labels = make_server_memory(
+        version="8.0", mapped_caches={POOL: 128 * MIB}, filled={POOL: 20 * MIB}
     )
     alone = residents(look(60 * MIB), None, read(GPERFTOOLS))
     found = residents(look(80 * MIB), labels, read(GPERFTOOLS))
@@ -452,13 +425,9 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
         MIB,
     ]
     for size, mine in ((26 * MIB // 10, smaller), (3 * MIB, larger), (36 * MIB // 10, untouched)):
-        labels = ServerMemory(
+        labels = make_server_memory(
             version="8.0",
             heap=[OwnerMemory(owner="x", bytes=size, source="P_S", single_block=True)],
-            tables=[],
-            mapped_caches={},
-            variables={},
-            status={},
         )
         found = residents(walked([smaller, larger, untouched]), labels, None)
         assert found["x"] == mine.resident
@@ -466,13 +435,8 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
             found[LIVE_LARGE]
             == sum(b.resident for b in (smaller, larger, untouched)) - mine.resident
         )
-    labels = ServerMemory(
-        version="8.0",
-        heap=[OwnerMemory(owner="x", bytes=2 * MIB, source="P_S", single_block=True)],
-        tables=[],
-        mapped_caches={},
-        variables={},
-        status={},
+    labels = make_server_memory(
+        version="8.0", heap=[OwnerMemory(owner="x", bytes=2 * MIB, source="P_S", single_block=True)]
     )
     assert "x" not in residents(walked([smaller, larger, untouched]), labels, None)
 
@@ -494,13 +458,9 @@ def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
         source="SHOW ENGINE PERFORMANCE_SCHEMA STATUS",
         zeroed=True,
     )
-    labels = ServerMemory(
+    labels = make_server_memory(
         version="10.11-MariaDB",
         heap=[OwnerMemory(owner="sessions", bytes=4 * MIB, source="processlist"), zeroed],
-        tables=[],
-        mapped_caches={},
-        variables={},
-        status={},
     )
     alone = residents(look(30 * MIB), None, read(JEMALLOC))
     found = residents(look(30 * MIB), labels, read(JEMALLOC))
@@ -515,13 +475,9 @@ def test_what_is_not_in_memory_is_none_of_what_was_zeroed() -> None:
 
 def test_beyond_the_books_a_label_has_all_that_it_asks() -> None:
     """The size of what no book tells is that of the mappings, of which most is reserved."""
-    labels = ServerMemory(
+    labels = make_server_memory(
         version="10.11-MariaDB",
         heap=[OwnerMemory(owner="sessions", bytes=33 * MIB, source="processlist")],
-        tables=[],
-        mapped_caches={},
-        variables={},
-        status={},
     )
     found = residents(look(60 * MIB), labels, read(JEMALLOC))
     assert (found["sessions"], found[UNACCOUNTED]) == (33 * MIB, (17 - 5) * MIB)

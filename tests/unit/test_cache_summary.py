@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from example_server_memory import make_server_memory
 
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import Line
@@ -123,13 +124,9 @@ def ledger(*lines: Line) -> Ledger:
 
 
 def labels(counted: bool, pool: int = 100) -> ServerMemory:
-    return ServerMemory(
+    return make_server_memory(
         version="8.0.33",
-        heap=[],
-        tables=[],
-        mapped_caches={},
         variables={"innodb_buffer_pool_size": str(pool * MIB)},
-        status={},
         filled={POOL: 50 * MIB},
         counted={"memory/innodb/x": (1, 1)} if counted else {},
     )

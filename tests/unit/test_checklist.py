@@ -6,6 +6,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from example_server_memory import make_server_memory
 
 from dballoc import catalogue
 from dballoc.explain.checklist import checklist
@@ -18,7 +19,6 @@ from dballoc.explain.checklist.server_summary import (
     list_memory_variables,
     summarize_server,
 )
-from dballoc.explain.sources.server_memory import ServerMemory
 
 MIB = 1 << 20
 EVERY_EVENT = EventFilter()
@@ -49,14 +49,7 @@ STATUS = {
     "qcache_free_memory": str(MIB // 2),
     "created_tmp_tables": "0",
 }
-LABELS = ServerMemory(
-    version=VARIABLES["version"],
-    heap=[],
-    tables=[],
-    mapped_caches={},
-    variables=VARIABLES,
-    status=STATUS,
-)
+LABELS = make_server_memory(version=VARIABLES["version"], variables=VARIABLES, status=STATUS)
 
 
 class Cursor:
@@ -82,14 +75,7 @@ class Cursor:
 def asked(
     cursor: Any, variables: dict[str, str] = VARIABLES, events: EventFilter = EVERY_EVENT
 ) -> dict[str, Section]:
-    said = ServerMemory(
-        version=VARIABLES["version"],
-        heap=[],
-        tables=[],
-        mapped_caches={},
-        variables=variables,
-        status=STATUS,
-    )
+    said = make_server_memory(version=VARIABLES["version"], variables=variables, status=STATUS)
     parts = checklist.query_server_sections(cursor, said, Procedure(events))
     return {part.title: part for part in parts}
 

@@ -13,11 +13,11 @@ from example_results import facts, variant
 from rich.console import Console
 
 from dballoc.analysis import campaign_tables as campaigns
+from dballoc.analysis.replay.replay_facts import RecordedMark
 from dballoc.analysis.tables import largest_cache as analysis
 from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.first_cache_sizes import find_other_memory
-from dballoc.campaign.replay.trace_summary import SummaryMark
 from dballoc.cli.search_verbs import fit as verb
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
@@ -321,8 +321,8 @@ def test_a_trace_gives_the_start_and_is_known_by_what_it_holds(tmp_path: Path) -
 
 
 def test_what_a_server_holds_beside_heap_and_cache() -> None:
-    def mark(**truth: int) -> SummaryMark:
-        return SummaryMark(t=1.0, name="x", truth={k: v * MIB for k, v in truth.items()})
+    def mark(**truth: int) -> RecordedMark:
+        return RecordedMark(t=1.0, name="x", truth={k: v * MIB for k, v in truth.items()})
 
     full = mark(rss=300, heap=80, pool=180)
     assert find_other_memory([full, mark(rss=200, heap=50, pool=180)]) == 40 * MIB

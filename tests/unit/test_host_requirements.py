@@ -58,14 +58,14 @@ def test_a_page_size_that_an_allocator_does_not_run_with(
 
 def test_alignment_is_read_from_the_file(c_library: Callable[..., Path], tmp_path: Path) -> None:
     library = c_library("aligned", "int one(void) { return 1; }")
-    [alignment] = host_obstacles.read_alignments([library]).values()
-    assert alignment >= os.sysconf("SC_PAGE_SIZE")
+    [needs] = host_obstacles.read_host_needs([library]).values()
+    assert needs["alignment"] >= os.sysconf("SC_PAGE_SIZE")
     (tmp_path / "text").write_text("no library")
-    assert host_obstacles.read_alignments([tmp_path / "text", tmp_path / "none"]) == {}
+    assert host_obstacles.read_host_needs([tmp_path / "text", tmp_path / "none"]) == {}
 
 
-@pytest.mark.parametrize(("alignments", "least"), [([0x10000, 0x1000], 0x1000), ([0, 1], None)])
-def test_the_least_alignment_counts(alignments: list[int], least: int | None) -> None:
+@pytest.mark.parametrize(("alignments", "least"), [([0x10000, 0x1000], 0x1000), ([0, 1], 0)])
+def test_the_least_alignment_counts(alignments: list[int], least: int) -> None:
     """Program headers of segments that are loaded (elf(5)): alignments 0 and 1 mean none."""
     head = bytearray(64)
     head[:6] = b"\x7fELF\x02\x01"
@@ -80,7 +80,7 @@ def test_the_least_alignment_counts(alignments: list[int], least: int | None) ->
     fd = os.memfd_create("library")
     try:
         os.write(fd, bytes(head) + table)
-        assert elf_parser.read_segment_alignment(fd) == least
+        assert elf_parser.read_host_needs(fd) == {"alignment": least, "isa": 0}
     finally:
         os.close(fd)
 

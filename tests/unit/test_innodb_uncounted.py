@@ -3,6 +3,7 @@
 """
 
 import pytest
+from example_server_memory import make_server_memory
 
 from dballoc.explain.sources import innodb_uncounted
 from dballoc.explain.sources.server_memory import POOL_EVENT, OwnerMemory, ServerMemory
@@ -17,15 +18,7 @@ def said(pool: int, version: str = "8.0.33", events: int = 6628) -> ServerMemory
         "innodb_page_size": "16384",
     }
     counted = {POOL_EVENT: (1, pool + 3 * MIB), "memory/innodb/os0event": (events, events * 136)}
-    return ServerMemory(
-        version=version,
-        heap=[],
-        tables=[],
-        mapped_caches={},
-        variables=variables,
-        status={},
-        counted=counted,
-    )
+    return make_server_memory(version=version, variables=variables, counted=counted)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +54,8 @@ def test_mariadbs_tables_have_latches(pages: int, locks: int, own: int | None) -
 
     def of(version: str) -> list[OwnerMemory]:
         return innodb_uncounted.estimate_uncounted_memory(
-            ServerMemory(
-                version=version,
-                heap=[],
-                tables=[],
-                mapped_caches={},
-                variables={},
-                status=status,
-                counted={"memory/innodb/hash0hash": (6, 50 * MIB)},
+            make_server_memory(
+                version=version, status=status, counted={"memory/innodb/hash0hash": (6, 50 * MIB)}
             )
         )
 
@@ -87,14 +74,7 @@ def test_nothing_is_known_of_others() -> None:
     )  # no such status
     assert (
         innodb_uncounted.estimate_uncounted_memory(
-            ServerMemory(
-                version="8.0.33",
-                heap=[OwnerMemory(owner="x", bytes=1, source="y")],
-                tables=[],
-                mapped_caches={},
-                variables={},
-                status={},
-            )
+            make_server_memory(version="8.0.33", heap=[OwnerMemory(owner="x", bytes=1, source="y")])
         )
         == []
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from example_server_memory import make_server_memory, make_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from dballoc.explain.sources.server_memory import LOGS, POOL, OwnerMemory, Serve
 from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
 from dballoc.process_memory.heaps.heap_walk import Block
-from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind, classify_mappings
 from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
 
@@ -132,19 +132,6 @@ def test_under_another_malloc_what_nobody_else_claims_is_its_own() -> None:
     assert kinds[0x7F4C640C6000] is Kind.REST
 
 
-IN_USE = MallocInUse(
-    pid=1,
-    executable="/usr/sbin/mariadbd",
-    name="glibc",
-    title="glibc malloc",
-    version="2.36",
-    library="/lib/libc.so.6",
-    how="",
-    mixed={},
-    settings={},
-    idle={},
-    thp="",
-)
 SIZES = st.integers(0, 1 << 36)
 
 
@@ -173,18 +160,11 @@ def looks(draw: st.DrawFn) -> ProcessSnapshot:
     own_maps = [ServerMapping(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 3)))]
     mappings = [replace(m, rss=draw(st.integers(0, m.size))) for m in smaps.parse_smaps(SMAPS)]
     kinds = classify_mappings(mappings, [], (), own_malloc=False)
-    return ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
+    return make_snapshot(
         mappings=mappings,
         kinds=kinds,
         heap=GlibcHeap(arenas, {1: blocks}, []),
         server_mappings=own_maps,
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
     )
 
 
@@ -227,26 +207,13 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
     blocks = [Block(1 << 30, 2820 * 1024, 2000 * 1024), Block(2 << 30, 5 * MIB, 5 * MIB)]
     heap = GlibcHeap([ArenaUsage(address=1, live=MIB, live_resident=MIB)], {1: blocks}, [])
     mappings = smaps.parse_smaps(SMAPS)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=mappings,
-        kinds=classify_mappings(mappings, [], (), own_malloc=False),
-        heap=heap,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
+    look = make_snapshot(
+        mappings=mappings, kinds=classify_mappings(mappings, [], (), own_malloc=False), heap=heap
     )
-    labels = ServerMemory(
+    labels = make_server_memory(
         version="MariaDB",
         heap=[OwnerMemory(owner="performance_schema itself", bytes=2887680 + 1000, source="x")],
         tables=[2883584],
-        mapped_caches={},
-        variables={},
-        status={},
     )
     lines = {line.owner: line for line in build_ledger(look, labels).lines}
     # Its block, as far as it is resident, and 1,000 bytes of the small blocks.
@@ -261,26 +228,13 @@ def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
 )
 def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     mappings = smaps.parse_smaps(SMAPS)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
+    look = make_snapshot(
         mappings=mappings,
         kinds=classify_mappings(mappings, [], (), own_malloc=False),
-        heap=None,
         server_mappings=[ServerMapping(1, size, MIB)],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
     )
-    labels = ServerMemory(
-        version="MariaDB",
-        heap=[],
-        tables=[],
-        mapped_caches={"key cache (MyISAM)": 128 * MIB, POOL: 105 * MIB},
-        variables={},
-        status={},
+    labels = make_server_memory(
+        version="MariaDB", mapped_caches={"key cache (MyISAM)": 128 * MIB, POOL: 105 * MIB}
     )
     assert [line.resident for line in build_ledger(look, labels).lines if line.owner == owner] == [
         MIB
@@ -293,30 +247,13 @@ def test_a_pool_in_pieces() -> None:
     """
     chunk = 128 * MIB
     variables = {"innodb_buffer_pool_chunk_size": str(chunk)}
-    labels = ServerMemory(
-        version="9.7.4",
-        heap=[],
-        tables=[],
-        mapped_caches={POOL: 16 * chunk},
-        variables=variables,
-        status={},
+    labels = make_server_memory(
+        version="9.7.4", mapped_caches={POOL: 16 * chunk}, variables=variables
     )
     piece, other = ServerMapping(1, chunk + 3 * MIB, 20 * MIB), ServerMapping(2, 5 * MIB, 4 * MIB)
     # Two of them lie side by side.
     own = [piece] * 14 + [replace(piece, size=2 * piece.size, resident=2 * piece.resident), other]
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[],
-        kinds=[],
-        heap=None,
-        server_mappings=own,
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
+    look = make_snapshot(mappings=[], kinds=[], server_mappings=own)
     found = {line.owner: line.resident for line in build_ledger(look, labels).lines}
     assert found == {POOL: 16 * 20 * MIB, "mapped by the server itself": 4 * MIB}
     # Half of a pool is none.
@@ -328,27 +265,9 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
     """MySQL counts descriptors with it, which are no pages."""
     pool = replace(smaps.parse_smaps(SMAPS)[11], flags=None, innodb=True, rss=40 * MIB)
     rest = replace(pool, start=1 << 40, end=(1 << 40) + 200 * MIB, rss=30 * MIB, innodb=False)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[pool, rest],
-        kinds=[Kind.POOL, Kind.MALLOC],
-        heap=None,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
-    labels = ServerMemory(
-        version="8.0",
-        heap=[],
-        tables=[],
-        mapped_caches={POOL: 128 * MIB},
-        variables={},
-        status={},
-        filled={POOL: 45 * MIB},
+    look = make_snapshot(mappings=[pool, rest], kinds=[Kind.POOL, Kind.MALLOC])
+    labels = make_server_memory(
+        version="8.0", mapped_caches={POOL: 128 * MIB}, filled={POOL: 45 * MIB}
     )
     found = {line.owner: line.resident for line in build_ledger(look, labels).lines}
     assert found == {Kind.POOL: 40 * MIB, POOL: 5 * MIB, Kind.MALLOC: 25 * MIB}
@@ -363,35 +282,16 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
 def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
     pool, logs = smaps.parse_smaps(SMAPS)[11], smaps.parse_smaps(SMAPS)[11]
     logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[pool, logs],
-        kinds=[Kind.POOL, Kind.POOL],
-        heap=None,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
+    look = make_snapshot(mappings=[pool, logs], kinds=[Kind.POOL, Kind.POOL])
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
-    labels = ServerMemory(
-        version="MariaDB", heap=[], tables=[], mapped_caches={}, variables=variables, status={}
-    )
+    labels = make_server_memory(version="MariaDB", variables=variables)
     assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == {
         POOL: pool.rss,
         LOGS: 5 * MIB,
     }
     # A pool of that size is no log buffer, and without SQL nothing tells them apart.
-    small = ServerMemory(
-        version="MariaDB",
-        heap=[],
-        tables=[],
-        mapped_caches={},
-        variables=variables | {"innodb_log_buffer_size": str(pool.size)},
-        status={},
+    small = make_server_memory(
+        version="MariaDB", variables=variables | {"innodb_log_buffer_size": str(pool.size)}
     )
     for said in (small, None):
         assert [line.owner for line in build_ledger(look, said).lines] == [Kind.POOL]
@@ -404,23 +304,9 @@ def test_log_buffers_that_no_flags_tell() -> None:
     pool = replace(smaps.parse_smaps(SMAPS)[11], flags=None, innodb=True)
     logs = replace(pool, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB, innodb=False)
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
-    labels = ServerMemory(
-        version="MariaDB", heap=[], tables=[], mapped_caches={}, variables=variables, status={}
-    )
+    labels = make_server_memory(version="MariaDB", variables=variables)
     both = {POOL: pool.rss, LOGS: 5 * MIB}
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[pool, logs],
-        kinds=[Kind.POOL, Kind.MALLOC],
-        heap=None,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
+    look = make_snapshot(mappings=[pool, logs], kinds=[Kind.POOL, Kind.MALLOC])
     assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == both
     # Beside glibc's books it is the server's own.
     own = [ServerMapping(logs.start, logs.size, logs.rss)]
@@ -448,20 +334,7 @@ def test_log_buffers_that_no_flags_tell() -> None:
 
 def test_what_is_not_known_without_smaps_is_said() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], flags=None)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[mapping],
-        kinds=[Kind.MALLOC],
-        heap=None,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-        given_back=3 * MIB,
-    )
+    look = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC], given_back=3 * MIB)
     [note] = build_ledger(look).notes
     assert note.startswith("3.0 MiB were lazily freed")
     assert build_ledger(replace(look, given_back=0)).notes == []
@@ -489,29 +362,13 @@ def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
         {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]},
         [],
     )
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=smaps.parse_smaps(SMAPS),
-        kinds=[Kind.REST] * 16,
-        heap=heap,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
+    look = make_snapshot(mappings=smaps.parse_smaps(SMAPS), kinds=[Kind.REST] * 16, heap=heap)
     for size, there in ((16 * MIB, 2 * MIB), (64 * MIB, 0)):
         found = build_ledger(
             look,
-            ServerMemory(
+            make_server_memory(
                 version="8.0",
                 heap=[OwnerMemory(owner=LOGS, bytes=size, source="x", single_block=True)],
-                tables=[],
-                mapped_caches={},
-                variables={},
-                status={},
             ),
         )
         assert sum(line.resident for line in found.lines if line.owner == LOGS) == there
@@ -527,32 +384,13 @@ def test_links_and_hash_of_a_cache() -> None:
         {1: [Block(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]},
         [],
     )
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=smaps.parse_smaps(SMAPS),
-        kinds=[Kind.REST] * 16,
-        heap=heap,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
+    look = make_snapshot(mappings=smaps.parse_smaps(SMAPS), kinds=[Kind.REST] * 16, heap=heap)
     own = {"key cache (MyISAM)": 128 * MIB, "Aria page cache": 128 * MIB}
     lines = {
         line.owner: line.resident
         for line in build_ledger(
             look,
-            ServerMemory(
-                version="10.11-MariaDB",
-                heap=[],
-                tables=[],
-                mapped_caches=own,
-                variables={},
-                status={},
-            ),
+            make_server_memory(version="10.11-MariaDB", mapped_caches=own),
         ).lines
     }
     assert lines["key cache (MyISAM), links and hash"] == 24485888
@@ -565,26 +403,10 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
     malloc's.
     """
     mapping = replace(smaps.parse_smaps(SMAPS)[11], rss=90 * MIB)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[mapping],
-        kinds=[Kind.MALLOC],
-        heap=None,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
-    labels = ServerMemory(
+    look = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC])
+    labels = make_server_memory(
         version="8.0",
-        heap=[],
-        tables=[],
         mapped_caches={POOL: 128 * MIB},
-        variables={},
-        status={},
         filled={POOL: 40 * MIB, "Aria page cache": 100 * MIB},
     )
     found = build_ledger(look, labels)
@@ -604,19 +426,7 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
 
 def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
-    look = ProcessSnapshot(
-        pid=1,
-        taken_at=0.0,
-        malloc=IN_USE,
-        mappings=[mapping],
-        kinds=[Kind.MALLOC],
-        heap=None,
-        server_mappings=[],
-        threads=1,
-        page_tables=0,
-        swap=0,
-        seconds=0.0,
-    )
+    look = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC])
     assert {line.owner: line.resident for line in build_ledger(look).lines} == {
         LAZY: 4 * MIB,
         Kind.MALLOC: 16 * MIB,

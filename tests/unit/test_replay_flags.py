@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 from dballoc.campaign.preparation.prepare import prepare_campaign
+from dballoc.campaign.replay.describe_trace import describe_trace, find_peak_live
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import estimate_replay_seconds
-from dballoc.campaign.replay.trace_summary import (
-    find_peak_live,
-    summarize_trace,
-)
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment, name_after
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
@@ -223,7 +220,7 @@ def test_the_peak_of_live_bytes() -> None:
 
 
 def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:
-    summary = summarize_trace(make_trace([[(1, 0, NONE)]], [8], program="\x1b]0;" + "x" * 5000))
+    summary = describe_trace(make_trace([[(1, 0, NONE)]], [8], program="\x1b]0;" + "x" * 5000))
     assert summary.events == 1
     assert "\x1b" not in summary.program + "".join(m.name for m in summary.marks)
     assert len(summary.program) <= 100
@@ -239,7 +236,7 @@ def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:
     ],
 )
 def test_the_recorded_malloc_has_its_catalogue_name(library: str, name: str) -> None:
-    assert summarize_trace(make_trace([], [], allocator=library)).allocator == name
+    assert describe_trace(make_trace([], [], allocator=library)).allocator == name
 
 
 def test_a_timed_replay_takes_its_time() -> None:

@@ -17,7 +17,8 @@ from dballoc.trace.figures.live_curve import compute_live_curve
 from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
 from dballoc.trace.trace_file.check_trace import check_trace
 from dballoc.trace.trace_file.read_trace import LIMITS, parse_trace
-from dballoc.trace.trace_file.write_trace import find_bases, pack_trace
+from dballoc.trace.trace_file.thread_columns import find_bases
+from dballoc.trace.trace_file.write_trace import pack_trace
 
 M, R, F = EventKind.MALLOC, EventKind.REALLOC, EventKind.FREE
 
@@ -51,7 +52,7 @@ def test_the_live_curve_is_the_programs(seed: int, step: int) -> None:
 def test_every_free_belongs_to_its_allocation(seed: int) -> None:
     simulation = simulate(seed, threads=4, calls=500)
     trace = compile_recording(simulation.recording, resolution=1)
-    bases = find_bases(trace)
+    bases = find_bases([np.count_nonzero(t.object != NONE) for t in trace.threads])
     freed_by = {
         (int(owner), number - int(bases[owner])): int(trace.objects.freed_by[number])
         for number, owner in enumerate(trace.objects.allocated_by)

@@ -73,8 +73,8 @@ def find_page_obstacle(
     """Return why an allocator does not run with this page size, and what to do; None if nothing
     speaks against it.
 
-    ``alignments``: by library, the bytes that its loaded segments are aligned to
-    (:func:`dballoc.host.elf.elf_parser.read_segment_alignment`); ``page_size``: bytes.
+    ``alignments``: by library, the bytes that its loaded segments are aligned to, 0 for none
+    (:func:`dballoc.host.elf.elf_parser.read_host_needs`); ``page_size``: bytes.
     """
     size = _spell_size(page_size)
     pages = entry.get("pages", {})
@@ -85,7 +85,7 @@ def find_page_obstacle(
             f"{pages['why']}; use another allocator, or a kernel with pages of {wanted}"
         )
     for library, alignment in alignments.items():
-        if alignment < page_size:
+        if 0 < alignment < page_size:
             return (
                 f"preload {library}: laid out for pages of {_spell_size(alignment)}, and this "
                 f"kernel's are of {size}: the loader cannot map it; take a build for such a "
@@ -117,7 +117,7 @@ def find_cpu_obstacle(needed: Mapping[Path, int], flags: Set[str]) -> str | None
     it, or the CPU is not known.
 
     ``needed``: by library, the bits of the levels that its file asks for
-    (:func:`dballoc.host.elf.elf_parser.read_needed_isa`); ``flags``: those of /proc/cpuinfo.
+    (:func:`dballoc.host.elf.elf_parser.read_host_needs`); ``flags``: those of /proc/cpuinfo.
     """
     for library, bits in needed.items():
         for bit, (level, names) in _X86_LEVELS.items():

@@ -2,12 +2,14 @@
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import dballoc
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
+from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.session import RunSetting
 from dballoc.errors import UsageError
@@ -41,9 +43,9 @@ def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
 
 
 def make_replay_facts(
-    setting: RunSetting, planned_blocks: dict[str, int], replay: dict[str, Any]
+    setting: RunSetting, planned_blocks: dict[str, int], replay: ReplayFacts
 ) -> dict[str, str]:
-    """Return all facts of a campaign of replays. ``replay``: the trace, and how it is replayed."""
+    """Return all facts of a campaign of replays."""
     return make_common_facts(setting) | {
         KIND: REPLAY,
         "procedure_version": str(PROCEDURE_VERSION),
@@ -51,7 +53,7 @@ def make_replay_facts(
         "designs": "solo",
         "margin": str(setting.margin or DEFAULT_MARGIN),
         "duet": "{}",
-        REPLAY: json.dumps(replay),
+        REPLAY: json.dumps(asdict(replay)),
     }
 
 

@@ -21,14 +21,12 @@ def find_library_obstacle(
     """Return why an allocator, or one of the libraries that are preloaded, does not run on this
     host, and what to do; None if nothing speaks against it.
     """
-    libraries = list(libraries)
-    obstacle = host_requirements.find_page_obstacle(
-        entry, read_alignments(libraries), host.page_size
-    )
-    if obstacle:
-        return obstacle
-    needed = _ask_parser("read_needed_isa", libraries)
-    return host_requirements.find_cpu_obstacle(needed, host.cpu_flags)
+    needs = read_host_needs(libraries)
+    alignments = {library: need["alignment"] for library, need in needs.items()}
+    levels = {library: need["isa"] for library, need in needs.items()}
+    return host_requirements.find_page_obstacle(
+        entry, alignments, host.page_size
+    ) or host_requirements.find_cpu_obstacle(levels, host.cpu_flags)
 
 
 def find_preload_obstacle(environment: Mapping[str, str], host: Host) -> str | None:
@@ -64,27 +62,21 @@ def find_rseq_obstacle(
     )
 
 
-def read_alignments(libraries: Iterable[Path]) -> dict[Path, int]:
-    """Read what each library's segments are aligned to, in bytes; a library that cannot be read is
+def read_host_needs(libraries: Iterable[Path]) -> dict[Path, dict[str, int]]:
+    """Read what each library's file needs of a host, as
+    :func:`dballoc.host.elf.elf_parser.read_host_needs` returns it; a library that cannot be read is
     left out.
     """
-    return _ask_parser("read_segment_alignment", libraries)
-
-
-def _ask_parser(function: str, libraries: Iterable[Path]) -> dict[Path, int]:
-    """Return what the sandboxed parser reads of each library that can be read."""
-    values = {}
+    needs = {}
     for library in libraries:
         try:
             fd = open_in_process_root.open_file(Path("/"), os.path.realpath(library))
         except OSError:
             continue
         try:
-            value = ELF_PARSER.call(function, [fd])
+            needs[library] = ELF_PARSER.call("read_host_needs", [fd])
         except SandboxError:
             continue
         finally:
             os.close(fd)
-        if value is not None:
-            values[library] = value
-    return values
+    return needs

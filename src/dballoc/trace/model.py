@@ -30,23 +30,17 @@ class EventKind(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadCalls:
-    """The calls of one thread in its own order, as recorded. All arrays have one element a call.
+class CallColumns:
+    """Calls as recorded. All arrays have one element a call; their types are in CALL_TYPES.
 
     ``before`` and ``after`` are ns since the recording began: ``before`` is stamped before a FREE,
     FREE_SIZED or REALLOC, ``after`` after a call that returned a block; where there is no such
     stamp, both are the one that there is. ``address`` is the block returned, or the one freed;
     ``old`` is what REALLOC was given (0: nothing). ``size`` is what was asked for (of FREE_SIZED:
     what was passed; of FREE: 0), ``alignment`` in bytes (0: as malloc). ``site`` is the number of
-    the call site of a large block, 0 where none was recorded. Calls that returned no block are not
-    there. ``has_ended``: the thread ended while it was recorded, with its last call.
+    the call site of a large block, 0 where none was recorded.
     """
 
-    number: int
-    tid: int
-    name: str
-    created_by: int
-    has_ended: bool = False
     kind: NDArray[np.uint8]
     before: NDArray[np.int64]
     after: NDArray[np.int64]
@@ -55,6 +49,31 @@ class ThreadCalls:
     size: NDArray[np.uint64]
     alignment: NDArray[np.uint32]
     site: NDArray[np.uint32]
+
+
+CALL_TYPES: dict[str, type] = {
+    "kind": np.uint8,
+    "before": np.int64,
+    "after": np.int64,
+    "address": np.uint64,
+    "old": np.uint64,
+    "size": np.uint64,
+    "alignment": np.uint32,
+    "site": np.uint32,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadCalls(CallColumns):
+    """The calls of one thread in its own order. Calls that returned no block are not there.
+    ``has_ended``: the thread ended while it was recorded, with its last call.
+    """
+
+    number: int
+    tid: int
+    name: str
+    created_by: int
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,28 +134,36 @@ class Recording:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadEvents:
-    """The events of one thread of a trace in their order. All arrays have one element an event.
+class EventColumns:
+    """Events of a trace. All arrays have one element an event.
 
-    ``created_by`` is the number of the thread that made it, NONE where that is not known. Times
-    never run backwards: no event begins before the one before it is completed.
     ``time`` in ns since the trace began: of an allocation when its block was there, of a free when
     it began. REALLOC has ``time`` for its free and ``completed`` for its allocation; elsewhere both
     are equal. ``object`` is the object that the event allocates, NONE if it is a FREE or
     FREE_SIZED; ``freed`` the one that it frees, NONE if it frees none or one that the recording
     does not know. Objects are numbered thread by thread, in the order of their allocation.
-    ``ended``: when the thread ended; NONE if it was alive at the end, or if that is not known.
+    """
+
+    kind: NDArray[np.uint8]
+    time: NDArray[np.int64]
+    completed: NDArray[np.int64]
+    object: NDArray[np.int64]
+    freed: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadEvents(EventColumns):
+    """The events of one thread of a trace in their order.
+
+    ``created_by`` is the number of the thread that made it, NONE where that is not known. Times
+    never run backwards: no event begins before the one before it is completed. ``ended``: when the
+    thread ended; NONE if it was alive at the end, or if that is not known.
     """
 
     number: int
     name: str
     created_by: int
     ended: int = NONE
-    kind: NDArray[np.uint8]
-    time: NDArray[np.int64]
-    completed: NDArray[np.int64]
-    object: NDArray[np.int64]
-    freed: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

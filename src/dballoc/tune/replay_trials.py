@@ -9,6 +9,7 @@ from dballoc.allocators import find_library
 from dballoc.allocators.find_library import Allocator
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
+from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import (
     PreparedReplay,
@@ -23,7 +24,6 @@ from dballoc.campaign.replay.replay_blocks import (
     plan_trace,
     replay_variant,
 )
-from dballoc.campaign.replay.trace_summary import summarize_trace
 from dballoc.errors import UsageError
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.host.guardian.guardian_client import Custody
@@ -69,9 +69,9 @@ def prepare_replays(setting: PreparedCampaign, pace: TraceReplay) -> ReplayTrial
     path = Path(pace.trace)
     if hash_trace(path) != pace.sha256:
         raise UsageError(f"{path}: not the trace that the search began with; choose a new --out")
-    summary = summarize_trace(read_any_trace(path))
-    experiment = _make_replay_experiment(setting, pace, summary.threads)
-    return ReplayTrials(setting=prepare_replay(experiment, path.absolute(), summary))
+    recorded = describe_trace(read_any_trace(path))
+    experiment = _make_replay_experiment(setting, pace, recorded.threads)
+    return ReplayTrials(setting=prepare_replay(experiment, path.absolute(), recorded))
 
 
 def prepare_recorded_replays(setting: PreparedCampaign, trace: Path) -> ReplayTrials:

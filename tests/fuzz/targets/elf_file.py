@@ -49,10 +49,10 @@ def fuzz(data: bytes) -> None:
         with contextlib.suppress(elf_parser.ParseError):
             assert re.fullmatch("[0-9a-f]*", elf_parser.read_build_id(fd))
         with contextlib.suppress(elf_parser.ParseError):
-            alignment = elf_parser.read_segment_alignment(fd)
-            assert alignment is None or 1 < alignment < 1 << 64
-        with contextlib.suppress(elf_parser.ParseError):
-            assert 0 <= elf_parser.read_needed_isa(fd) < 1 << 32
+            needs = elf_parser.read_host_needs(fd)
+            assert 0 <= needs["alignment"] < 1 << 64
+            assert needs["alignment"] != 1
+            assert 0 <= needs["isa"] < 1 << 32
         with contextlib.suppress(elf_notes.Unreadable, ELFError):
             elf_notes.read_image(fd)
         with contextlib.suppress(elf_notes.Unreadable):

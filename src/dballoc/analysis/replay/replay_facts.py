@@ -24,15 +24,12 @@ class RecordedMark:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayFacts:
-    """The trace, and how it is replayed. ``decaying``: the variants whose malloc gives memory back
-    by the clock; ``window``: the seconds of the trace whose peak heap is judged, None: all; the
-    rest as in :class:`dballoc.trace.model.RecordingFacts` and
-    :class:`dballoc.experiment.model.TraceReplay`.
+class RecordedTrace:
+    """A trace in figures. ``program``: its file's name; ``allocator``: the catalogue's name of its
+    malloc, or its file's; ``seconds`` as recorded; ``peak_live`` in bytes as asked for; the rest as
+    in :class:`dballoc.trace.model.RecordingFacts`.
     """
 
-    trace: str
-    sha256: str
     program: str
     allocator: str
     seconds: float
@@ -44,6 +41,29 @@ class ReplayFacts:
     ended_by: str
     not_seen: tuple[str, ...]
     marks: tuple[RecordedMark, ...]
+
+    @property
+    def flaws(self) -> list[str]:
+        """What is wrong with the trace, each in a few words: in every heading and every figure."""
+        flaws = []
+        if not self.from_start:
+            flaws.append("the recording began late")
+        if self.dropped:
+            share = self.dropped / (self.events + self.dropped)
+            words = percent(share, 2) if share >= _LEAST_SHARE else "less than 0.01 %"
+            flaws.append(f"{self.dropped:,} events are missing ({words})")
+        return flaws
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFacts(RecordedTrace):
+    """The trace, and how it is replayed. ``decaying``: the variants whose malloc gives memory back
+    by the clock; ``window``: the seconds of the trace whose peak heap is judged, None: all; the
+    rest as in :class:`dballoc.experiment.model.TraceReplay`.
+    """
+
+    trace: str
+    sha256: str
     mode: str
     speed: float
     touch: str
@@ -58,18 +78,6 @@ class ReplayFacts:
     def judges(self, moment: float) -> bool:
         """Whether a moment of the trace, in seconds, is in the stretch that is judged."""
         return self.window is None or self.window[0] <= moment <= self.window[1]
-
-    @property
-    def flaws(self) -> list[str]:
-        """What is wrong with the trace, each in a few words: in every heading and every figure."""
-        flaws = []
-        if not self.from_start:
-            flaws.append("the recording began late")
-        if self.dropped:
-            share = self.dropped / (self.events + self.dropped)
-            words = percent(share, 2) if share >= _LEAST_SHARE else "less than 0.01 %"
-            flaws.append(f"{self.dropped:,} events are missing ({words})")
-        return flaws
 
 
 def read_replay_facts(campaign: Campaign) -> ReplayFacts:

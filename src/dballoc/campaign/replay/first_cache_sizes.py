@@ -5,12 +5,13 @@ that each malloc takes for a recorded trace of such a server.
 from collections.abc import Sequence
 from pathlib import Path
 
+from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.campaign.replay import read_trace_file
+from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplayVariant, find_engine
-from dballoc.campaign.replay.trace_summary import SummaryMark, TraceSummary, summarize_trace
 from dballoc.campaign.session import Session
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_size
@@ -37,16 +38,16 @@ def guess_first_sizes(session: Session[PreparedCampaign]) -> dict[str, int]:
         raise UsageError(f"{path}: it is not the trace that this search began with")
     observer.notice(f"reading {path}")
     trace = read_trace_file.read_any_trace(path)
-    summary = summarize_trace(trace)
-    _tell_flaws(session, summary)
-    other = find_other_memory(summary.marks)
+    recorded = describe_trace(trace)
+    _tell_flaws(session, recorded)
+    other = find_other_memory(recorded.marks)
     scratch = directories.make_run_directory(session.custody.scratch)
     session.setting.user.show(scratch)
     plan = plan_file.write_plan(trace, scratch / "plan")
     sizes = {}
     for variant in experiment.variant:
         try:
-            heap = _replay_heap(session, variant, summary, plan)
+            heap = _replay_heap(session, variant, recorded, plan)
         except UsageError as error:
             observer.notice(f"no guess from the trace: {error}")
             continue
@@ -61,7 +62,7 @@ def guess_first_sizes(session: Session[PreparedCampaign]) -> dict[str, int]:
     return sizes
 
 
-def find_other_memory(marks: Sequence[SummaryMark]) -> int | None:
+def find_other_memory(marks: Sequence[RecordedMark]) -> int | None:
     """Return the bytes that the recorded server held beside its heap and its cache: the most at any
     mark, where the cache was full. None if it was not measured. Pure.
     """
@@ -73,19 +74,19 @@ def find_other_memory(marks: Sequence[SummaryMark]) -> int | None:
     return max(0, *beside) if beside else None
 
 
-def _tell_flaws(session: Session[PreparedCampaign], summary: TraceSummary) -> None:
-    if not summary.from_start:
+def _tell_flaws(session: Session[PreparedCampaign], recorded: RecordedTrace) -> None:
+    if not recorded.from_start:
         session.observer.notice(
             "the recording began late: what was allocated before it is not in the guess"
         )
-    if summary.dropped:
-        session.observer.notice(f"{summary.dropped:,} events are missing in the trace")
+    if recorded.dropped:
+        session.observer.notice(f"{recorded.dropped:,} events are missing in the trace")
 
 
 def _replay_heap(
     session: Session[PreparedCampaign],
     variant: Variant,
-    summary: TraceSummary,
+    recorded: RecordedTrace,
     plan: plan_file.ReplayPlan,
 ) -> int:
     """Return the peak heap in bytes of one replay on the variant's malloc. UsageError if there is
@@ -96,7 +97,7 @@ def _replay_heap(
     if in_server.server_library is not None and in_server.name != "glibc":
         raise UsageError(f"{where}: its malloc is built into the server")
     malloc = prove_malloc(where, setting.experiment, setting.user, find_engine(), variant)
-    prepared = PreparedReplayVariant(variant=variant, malloc=malloc, trace=summary)
+    prepared = PreparedReplayVariant(variant=variant, malloc=malloc, trace=recorded)
     result = run_replay.run_replay(
         plan,
         malloc.allocator,

@@ -13,9 +13,9 @@ from typing import Any
 
 import dballoc
 from dballoc.allocators import server_environment
+from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.preparation import asked_thp, variant_malloc
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
-from dballoc.campaign.replay.trace_summary import TraceSummary
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.host.resources import cgroup, cpus
@@ -44,7 +44,7 @@ class PreparedReplayVariant:
 
     variant: Variant
     malloc: ProvedMalloc
-    trace: TraceSummary
+    trace: RecordedTrace
 
     @property
     def environment(self) -> dict[str, str]:
@@ -81,7 +81,7 @@ class PreparedReplay:
 
     experiment: Experiment
     path: Path
-    trace: TraceSummary
+    trace: RecordedTrace
     variants: Mapping[str, PreparedReplayVariant]
     user: ServerUser
     server_cpus: frozenset[int] | None = None
@@ -104,7 +104,7 @@ class PreparedReplay:
         return asked_thp.needs_switching(self.experiment.variant, self.thp)
 
 
-def prepare_replay(experiment: Experiment, path: Path, trace: TraceSummary) -> PreparedReplay:
+def prepare_replay(experiment: Experiment, path: Path, trace: RecordedTrace) -> PreparedReplay:
     """Find and check everything for replays of the trace at ``path``. UsageError for whatever this
     machine cannot do as asked.
     """

@@ -14,9 +14,9 @@ from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
+from dballoc.campaign.replay.describe_trace import describe_replay
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, PreparedReplayVariant
 from dballoc.campaign.replay.replay_rows import fill_record
-from dballoc.campaign.replay.trace_summary import describe_replay
 from dballoc.campaign.run_blocks import CampaignKind, DesignBlocks
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials.host_thp import check_host_thp, switch_thp
@@ -190,14 +190,13 @@ def _prepare_blocks(
 
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:
     assert setting.experiment.replay
-    described = describe_replay(setting.trace, setting.experiment.replay) | {
-        "decaying": [
-            name
-            for name, prepared in setting.variants.items()
-            if find_entry(prepared.malloc.allocator).get("decays")
-        ]
-    }
-    return make_replay_facts(setting, planned_blocks, described)
+    decaying = tuple(
+        name
+        for name, prepared in setting.variants.items()
+        if find_entry(prepared.malloc.allocator).get("decays")
+    )
+    replay = describe_replay(setting.trace, setting.experiment.replay, decaying)
+    return make_replay_facts(setting, planned_blocks, replay)
 
 
 def _make_blank_row() -> dict[str, Any]:

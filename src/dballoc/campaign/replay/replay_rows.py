@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from dballoc.campaign.replay.trace_summary import TraceSummary
+from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.experiment.model import REPLAY
 from dballoc.store.results import TrialRecord
 from dballoc.trace.replay.replay_result import (
@@ -30,7 +30,7 @@ ENDLESS = 2**48
 def fill_record(
     record: TrialRecord,
     result: ReplayResult,
-    trace: TraceSummary,
+    trace: RecordedTrace,
     idle: float,
     window: tuple[float, float] | None = None,
 ) -> TrialRecord:

@@ -86,18 +86,5 @@ def _read_preference(text: str | None, model: Experiment) -> preference.Preferen
 
 def _read_experiment(arguments: dict[str, Any]) -> Experiment:
     """Return the experiment that the verb's arguments describe."""
-    file, shipped, scale = (arguments[name] for name in ("experiment", "named", "scale"))
-    changes = experiment_from_flags.changes_of(arguments)
-    changes |= experiment_from_flags.make_record_changes(arguments["record"], arguments["limit"])
-    layers = []
-    if scale is not None:
-        layers.append(experiment_from_flags.make_scale_layer(scale, file, shipped or "demo"))
-    like, login_path, defaults_file = (
-        arguments[name] for name in ("like", "login_path", "defaults_file")
-    )
-    if like is not None or defaults_file is not None:
-        # Here, because it reads running servers.
-        from dballoc.cli.shared import server_options_sources
-
-        layers += server_options_sources.layers(like, login_path, defaults_file, changes)
-    return experiment_from_flags.experiment(file, shipped, changes, layers)
+    record = experiment_from_flags.make_record_changes(arguments["record"], arguments["limit"])
+    return experiment_from_flags.read_experiment(arguments, record)

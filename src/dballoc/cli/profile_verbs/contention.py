@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.profile.contention.recording_limits import MAX_STACKS
@@ -36,7 +37,7 @@ def contention(
             metavar="N", help="About how many call stacks to record; 32 KiB each.", min=100
         ),
     ] = MAX_STACKS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Show what a live server's threads wait for: locks and kernel memory calls below malloc, and
     everything else.

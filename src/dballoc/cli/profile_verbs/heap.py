@@ -15,6 +15,7 @@ from dballoc.cli.profile_verbs.massif import (
     make_options,
     print_massif,
 )
+from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import size
@@ -63,7 +64,6 @@ _Times = Annotated[
 _Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep profiles and flame graphs there.")
 ]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _AsMassif = Annotated[
     bool,
     typer.Option(
@@ -90,7 +90,7 @@ def heap_(
     times: _Times = False,
     login_path: LoginPath = None,
     out: _Out = None,
-    as_json: _AsJson = False,
+    as_json: flags.AsJson = False,
     as_massif: _AsMassif = False,
     threshold: ThresholdFlag = THRESHOLD,
     depth: DepthFlag = DEPTH,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import UsageError
 
@@ -27,14 +28,13 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Also write the report there: HTML, Markdown, CSV, charts."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def combine(
     directories: Directories,
     each_is_a_host: EachIsAHost = False,
     out: Out = None,
-    as_json: AsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Combine campaigns that were run on different hosts, or one that ran on several: verdicts over
     hosts, how much they differ, and in what.

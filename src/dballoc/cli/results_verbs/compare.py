@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
 from dballoc.errors import Failure, UsageError
 
@@ -35,7 +36,6 @@ Judged = Annotated[
         "default: relative where both have the same baseline.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def compare(
@@ -44,7 +44,7 @@ def compare(
     fail_if: FailIf = None,
     strict: Strict = False,
     judged: Judged = None,
-    as_json: AsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Compare two campaigns: what is paired and what is not, ratios with intervals and verdicts,
     and a gate for CI.

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,19 +14,14 @@ from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.campaign.run_blocks import has_trials
 from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
-from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED
+from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, print_report_place
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 
-Memory = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Memory limit of the server (a cgroup), like 2G."),
-]
 LevelTime = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="How long each size is under load at each level."),
@@ -69,7 +64,7 @@ def fit(
     experiment: flags.File = None,
     named: flags.Named = None,
     scale: flags.Scale = None,
-    memory: Memory = None,
+    memory: flags.Memory = None,
     allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
     server: flags.Server = None,
@@ -90,7 +85,7 @@ def fit(
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    as_json: flags.AnswerAsJson = False,
+    as_json: flags.AsJson = False,
     dry_run: DryRun = False,
     print_: flags.PrintFile = False,
 ) -> None:
@@ -100,7 +95,7 @@ def fit(
     Every trial runs a server in a memory cgroup; the search needs as few trials as possible. The
     same command resumes it.
     """
-    model = _read_experiment(locals())
+    model = experiment_from_flags.read_experiment(locals(), default="fit")
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
@@ -127,17 +122,6 @@ def fit(
         )
 
 
-def _read_experiment(arguments: dict[str, Any]) -> Experiment:
-    """Return the experiment that the verb's arguments describe; ``fit`` where they name none."""
-    file, named, scale = (arguments[name] for name in ("experiment", "named", "scale"))
-    name = named or (None if file else "fit")
-    layers = []
-    if scale is not None:
-        layers.append(experiment_from_flags.make_scale_layer(scale, file, name or "fit"))
-    changes = experiment_from_flags.changes_of(arguments)
-    return experiment_from_flags.experiment(file, name, changes, layers)
-
-
 def _show(
     fits: analysis.Fits, directory: Path, console: Console, *, report: bool, as_json: bool
 ) -> None:
@@ -148,10 +132,7 @@ def _show(
         print(json.dumps(fit_report.describe_fits(fits), indent=1))
     else:
         terminal.print_fit(console, directory)
-    where = (
-        f"Report: {page}" if page else f"No report yet; write it with: dballoc report {directory}"
-    )
-    console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+    print_report_place(console, directory, page)
 
 
 def _print_plan(setting: PreparedCampaign) -> None:

@@ -1,19 +1,16 @@
 """``dballoc tune``: which settings of which malloc, searched in noise and confirmed."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.results_directory import choose_results_directory
-from dballoc.cli.shared import experiment_from_flags, flags, server_options_sources
+from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.perform_campaign import INTERRUPTED
 from dballoc.cli.shared.safe_output import Console, say
-from dballoc.cli.verbs.bench import Cpus, DefaultsFile, Like, LoginPath, Memory
 from dballoc.experiment import experiment_file
-from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 from dballoc.tune import run_confirmation
@@ -81,21 +78,21 @@ def tune(
     trace: From = None,
     replay: Replays = None,
     budget: Budget = None,
-    like: Like = None,
+    like: flags.Like = None,
     server: flags.Server = None,
     basedir: flags.Basedir = None,
     engine: flags.Engine = None,
     option: flags.ServerOptions = None,
-    defaults_file: DefaultsFile = None,
-    login_path: LoginPath = None,
+    defaults_file: flags.DefaultsFile = None,
+    login_path: flags.LikeLoginPath = None,
     workloads: flags.Workloads = None,
     threads: flags.Threads = None,
     tables: flags.Tables = None,
     rows: flags.Rows = None,
     warmup: flags.Warmup = None,
     level: flags.Level = None,
-    cpus: Cpus = None,
-    memory: Memory = None,
+    cpus: flags.Cpus = None,
+    memory: flags.Memory = None,
     leave: Leave = None,
     presets: Presets = None,
     thp: Thp = None,
@@ -110,7 +107,7 @@ def tune(
 
     The same command resumes what was interrupted. dballoc deploy prints the winner.
     """
-    model = _read_experiment(locals())
+    model = experiment_from_flags.read_experiment(locals())
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
@@ -147,27 +144,6 @@ def _run(setting: PreparedTune, directory: Path, report: bool) -> None:
     if ending == "interrupted":
         console.print("interrupted; run the same command to resume", highlight=False)
         raise typer.Exit(INTERRUPTED)
-
-
-def _read_experiment(arguments: dict[str, Any]) -> Experiment:
-    """Return the experiment that the verb's arguments describe."""
-    file, named, scale = (arguments[name] for name in ("experiment", "named", "scale"))
-    changes = experiment_from_flags.changes_of(arguments)
-    changes |= {
-        "tune.aim": arguments["aim"],
-        "tune.presets": arguments["presets"],
-        "tune.thp": arguments["thp"],
-        "tune.replay": arguments["replay"],
-        "tune.leave": experiment_from_flags.words(arguments["leave"]),
-    }
-    if (trace := arguments["trace"]) is not None:
-        changes["tune.trace"] = {"trace": str(trace), "sha256": hash_trace(trace)}
-    layers = server_options_sources.layers(
-        arguments["like"], arguments["login_path"], arguments["defaults_file"], changes
-    )
-    if scale is not None:
-        layers.insert(0, experiment_from_flags.make_scale_layer(scale, file, named or "demo"))
-    return experiment_from_flags.experiment(file, named, changes, layers)
 
 
 def _print_plan(setting: PreparedTune) -> None:

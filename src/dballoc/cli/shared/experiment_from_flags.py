@@ -1,4 +1,6 @@
-"""Make the experiment from a verb's file and flags. Pure, except for this machine's CPU count."""
+"""Make the experiment from a verb's file and flags. Reads what these name, and this machine's CPU
+count.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +78,33 @@ def experiment(
     return model
 
 
+def read_experiment(
+    arguments: Mapping[str, Any], more: Table | None = None, default: str | None = None
+) -> Experiment:
+    """Return the experiment that a verb's ``arguments`` describe, with ``--scale``, ``--like`` and
+    ``--defaults-file`` where the verb has them. ``more``: changes beside those of
+    :func:`changes_of`; ``default``: the shipped experiment where none is named, instead of the
+    demo. UsageError as of :func:`experiment`.
+    """
+    file: Path | None = arguments["experiment"]
+    named = arguments["named"] or (None if file else default)
+    changes = changes_of(arguments) | (more or {})
+    layers: list[Callable[[Table], Table]] = []
+    if (scale := arguments["scale"]) is not None:
+        origin = str(file or f"experiment {named or 'demo'}")
+        available = cpus.list_available_cpus()
+        layers.append(partial(scaling.scale_table, text=scale, cpus=available, origin=origin))
+    like, defaults_file = arguments.get("like"), arguments.get("defaults_file")
+    if like is not None or defaults_file is not None:
+        # Here, because it reads running servers.
+        from dballoc.cli.shared import server_options_sources
+
+        layers += server_options_sources.layers(
+            like, arguments["login_path"], defaults_file, changes
+        )
+    return experiment(file, named, changes, layers)
+
+
 def make_record_changes(record: bool, limit: str | None) -> Table:
     """Return the experiment's key that ``--record`` and ``--limit`` change. UsageError for a limit
     of nothing.
@@ -83,18 +112,6 @@ def make_record_changes(record: bool, limit: str | None) -> Table:
     if limit is not None and not record:
         raise UsageError("--limit: of what? It goes with --record")
     return {"record": {} if limit is None else {"limit": limit}} if record else {}
-
-
-def make_scale_layer(scale: str, file: Path | None, name: str) -> Callable[[Table], Table]:
-    """Return the layer that makes an experiment smaller, as ``--scale`` asks for: the experiment of
-    ``file``, else the shipped one of that ``name``.
-    """
-    return partial(
-        scaling.scale_table,
-        text=scale,
-        cpus=cpus.list_available_cpus(),
-        origin=str(file or f"experiment {name}"),
-    )
 
 
 def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -300,6 +317,12 @@ _KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "from_": ("fit.guess", _trace_file),
     "tolerance": ("fit.tolerance", _as_it_is),
     "repeats": ("fit.repeats", _as_it_is),
+    "aim": ("tune.aim", _as_it_is),
+    "trace": ("tune.trace", _trace_file),
+    "replay": ("tune.replay", _as_it_is),
+    "leave": ("tune.leave", words),
+    "presets": ("tune.presets", _as_it_is),
+    "thp": ("tune.thp", _as_it_is),
     "blocks": ("blocks", _as_it_is),
     "repeat_noisy": ("noise.repeats", _as_it_is),
     "budget": ("budget", _as_it_is),

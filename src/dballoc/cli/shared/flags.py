@@ -22,6 +22,22 @@ Scale = Annotated[
         "clients, and this machine's CPUs.",
     ),
 ]
+Like = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PID",
+        min=1,
+        help="Take build, options, limits and the baseline's malloc from this running server.",
+    ),
+]
+DefaultsFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A my.cnf: the server's options, below those of --option."),
+]
+LikeLoginPath = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Login path with which --like connects, besides ~/.my.cnf."),
+]
 Server = Annotated[
     str | None, typer.Option(metavar="NAME[@VERSION]", help="Server; see dballoc list servers.")
 ]
@@ -76,6 +92,13 @@ Warmup = Annotated[
 ]
 Level = Annotated[str | None, typer.Option(metavar="TIME", help="How long each level is measured.")]
 Idle = Annotated[str | None, typer.Option(metavar="TIME", help="Rest after the last level.")]
+Cpus = Annotated[
+    int | None, typer.Option(metavar="N", help="Number of CPUs for server and client together.")
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Memory limit of each server (a cgroup), like 2G."),
+]
 Blocks = Annotated[
     int | None, typer.Option(metavar="N", help="Blocks to run: each runs every variant once.")
 ]
@@ -107,4 +130,4 @@ Report = Annotated[bool, typer.Option("--report/--no-report", help="Write the re
 PrintFile = Annotated[
     bool, typer.Option("--print", help="Print the equivalent experiment file, and stop.")
 ]
-AnswerAsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -46,12 +46,7 @@ def perform(
     if run_blocks.has_trials(directory):
         page = write_report_outputs(directory, preference=preference) if report else None
         show()
-        where = (
-            f"Report: {page}"
-            if page
-            else f"No report yet; write it with: dballoc report {directory}"
-        )
-        console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+        print_report_place(console, directory, page)
         if setting.experiment.published:
             console.print(
                 f"Beside the published figures: dballoc report {directory} --published",
@@ -65,3 +60,11 @@ def perform(
         raise Failure(
             "every trial ended in a fault; the report has each server's and client's message"
         )
+
+
+def print_report_place(console: Console, directory: Path, page: Path | None) -> None:
+    """Print where the report is, or how to write it. ``page``: None if there is none."""
+    where = (
+        f"Report: {page}" if page else f"No report yet; write it with: dballoc report {directory}"
+    )
+    console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)

@@ -69,7 +69,7 @@ def aa(
     seed: flags.Seed = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    as_json: flags.AnswerAsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Compare a malloc with itself: every difference is noise. Says how small a difference this
     host can resolve, and in what time.

@@ -7,22 +7,6 @@ import typer
 
 from dballoc.cli.shared import flags
 
-Like = Annotated[
-    int | None,
-    typer.Option(
-        metavar="PID",
-        min=1,
-        help="Take build, options, limits and the baseline's malloc from this running server.",
-    ),
-]
-DefaultsFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="A my.cnf: the server's options, below those of --option."),
-]
-LoginPath = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Login path with which --like connects, besides ~/.my.cnf."),
-]
 Connect = Annotated[
     Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")
 ]
@@ -63,18 +47,11 @@ DataSql = Annotated[
 Database = Annotated[
     str | None, typer.Option(metavar="NAME", help="The database that the load uses.")
 ]
-Cpus = Annotated[
-    int | None, typer.Option(metavar="N", help="Number of CPUs for server and client together.")
-]
 ServerCpus = Annotated[
     str | None, typer.Option(metavar="LIST", help='CPUs of the server, like "0-3".')
 ]
 ClientCpus = Annotated[
     str | None, typer.Option(metavar="LIST", help='CPUs of the client, like "4-7".')
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Memory limit of each server (a cgroup), like 2G."),
 ]
 Profiled = Annotated[
     Literal["contention", "heap", "none"] | None,
@@ -150,13 +127,13 @@ def bench(
     scale: flags.Scale = None,
     allocators: flags.Allocators = None,
     sweep: flags.Sweeps = None,
-    like: Like = None,
+    like: flags.Like = None,
     server: flags.Server = None,
     basedir: flags.Basedir = None,
     engine: flags.Engine = None,
     option: flags.ServerOptions = None,
-    defaults_file: DefaultsFile = None,
-    login_path: LoginPath = None,
+    defaults_file: flags.DefaultsFile = None,
+    login_path: flags.LikeLoginPath = None,
     connect: Connect = None,
     workloads: flags.Workloads = None,
     threads: flags.Threads = None,
@@ -173,10 +150,10 @@ def bench(
     warmup: flags.Warmup = None,
     level: flags.Level = None,
     idle: flags.Idle = None,
-    cpus: Cpus = None,
+    cpus: flags.Cpus = None,
     server_cpus: ServerCpus = None,
     client_cpus: ClientCpus = None,
-    memory: Memory = None,
+    memory: flags.Memory = None,
     profile: Profiled = None,
     profile_at: ProfileAt = None,
     record: Recorded = False,

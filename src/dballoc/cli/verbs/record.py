@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
@@ -44,7 +45,6 @@ _Limit = Annotated[
 _Stop = Annotated[
     bool, typer.Option("--stop", help="End the recording that goes on, and begin none.")
 ]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def record(
@@ -55,7 +55,7 @@ def record(
     time_: _For = None,
     limit: _Limit = None,
     stop: _Stop = False,
-    as_json: _AsJson = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Record every allocation of a program that was started with exec --probe trace --idle.
 

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dballoc.analysis.decisions import preference
+from dballoc.analysis.replay.replay_facts import RecordedTrace
+from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import REPLAYS, estimate_replays
-from dballoc.campaign.replay.trace_summary import TraceSummary, summarize_trace
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
 from dballoc.cli.shared.campaign_display import minutes
@@ -119,15 +120,15 @@ def replay(
     """
     sha256 = hash_trace(trace)
     source = read_any_trace(trace)
-    summary = summarize_trace(source)
+    recorded = describe_trace(source)
     model = experiment_from_replay.build_replay_experiment(
-        locals(), sha256, summary.threads, find_window(source, window) if window else None
+        locals(), sha256, recorded.threads, find_window(source, window) if window else None
     )
     preferred = preference.parse_preference(prefer)
     preference.check_preference(
         preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
     )
-    setting = prepare_replay(model, trace.absolute(), summary)
+    setting = prepare_replay(model, trace.absolute(), recorded)
     if dry_run:
         _print_plan(setting)
         return
@@ -161,18 +162,14 @@ def _print_plan(setting: PreparedReplay) -> None:
         say(f"variant: {name}: {title} ({malloc.env.get('LD_PRELOAD', 'no preload')}){settings}")
 
 
-def _describe_trace(trace: TraceSummary) -> dict[str, Any]:
+def _describe_trace(trace: RecordedTrace) -> dict[str, Any]:
     """Return what a plan says of a trace, by label."""
     kept = [
         f"{trace.events:,} events in {trace.threads:,} threads",
         f"{minutes(trace.seconds)} recorded",
         f"{with_unit(trace.peak_live)} live at most",
     ]
-    flaws = [
-        *([] if trace.from_start else ["it began late"]),
-        *([f"{trace.dropped:,} events are missing"] if trace.dropped else []),
-    ]
     return {
         "trace": f"{trace.program} under {trace.allocator}: {', '.join(kept)}",
-        **({"beware": "; ".join(flaws)} if flaws else {}),
+        **({"beware": "; ".join(trace.flaws)} if trace.flaws else {}),
     }

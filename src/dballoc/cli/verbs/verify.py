@@ -9,6 +9,7 @@ import typer
 from dballoc import readers
 from dballoc.allocators import host_requirements
 from dballoc.catalogue import allocators
+from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import clean, say
 from dballoc.errors import Failure
 from dballoc.host.process_environment import parse_environment
@@ -20,7 +21,7 @@ from dballoc.process_memory.malloc_bindings import UnreadableProcess
 
 def verify(
     pid: Annotated[int, typer.Argument(metavar="PID", help="A running process.", min=1)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Say which malloc a running server really uses, with which settings: from its own bindings,
     read from outside.

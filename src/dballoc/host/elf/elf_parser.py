@@ -190,11 +190,23 @@ def read_build_id(fd: int) -> str:
 
 
 @_raise_parse_errors
-def read_needed_isa(fd: int) -> int:
-    """Read the bits of the x86-64 levels that a file needs of the CPU; 0 where it names none
-    (x86-64 psABI, "Program Property": GNU_PROPERTY_X86_ISA_1_NEEDED).
+def read_host_needs(fd: int) -> dict[str, int]:
+    """Read what a file needs of the host that loads it.
+
+    ``alignment``: what its loaded segments are aligned to, in bytes, which is the largest page size
+    that it can be mapped with, 0 if no segment has an alignment; ``isa``: the bits of the x86-64
+    levels that it needs of the CPU, 0 where it names none.
     """
     file = _parse(fd)
+    # 0 and 1 mean none (elf(5), p_align).
+    alignments = [alignment for alignment in file.alignments if alignment > 1]
+    return {"alignment": min(alignments, default=0), "isa": _find_needed_isa(file)}
+
+
+def _find_needed_isa(file: _File) -> int:
+    """Find the bits of the x86-64 levels (x86-64 psABI, "Program Property":
+    GNU_PROPERTY_X86_ISA_1_NEEDED).
+    """
     if file.machine != _EM_X86_64:
         return 0
     for kind, value in _iterate_gnu_notes(file, alignment=8):
@@ -220,15 +232,6 @@ def _iterate_gnu_notes(file: _File, alignment: int) -> Iterator[tuple[int, bytes
             if file.data[offset + 12 : offset + 16] == b"GNU\0":
                 yield kind, file.data[value : value + min(value_size, _MOST_NOTE)]
             offset = value + -(-value_size // alignment) * alignment
-
-
-@_raise_parse_errors
-def read_segment_alignment(fd: int) -> int | None:
-    """Read what the loaded segments of a file are aligned to, in bytes, which is the largest page
-    size that it can be mapped with; None if no segment has an alignment.
-    """
-    # 0 and 1 mean none (elf(5), p_align).
-    return min((alignment for alignment in _parse(fd).alignments if alignment > 1), default=None)
 
 
 def _parse(fd: int) -> _File:
@@ -318,7 +321,6 @@ SANDBOXED = {
         find_text,
         list_texts,
         read_build_id,
-        read_needed_isa,
-        read_segment_alignment,
+        read_host_needs,
     )
 }

@@ -18,8 +18,11 @@ from dballoc.trace.compilation.draw_touches import TouchDraw, draw_touches
 from dballoc.trace.compilation.make_tellable import make_tellable
 from dballoc.trace.compilation.match_blocks import AddressUses, Matches, match_blocks
 from dballoc.trace.model import (
+    CALL_TYPES,
     NONE,
+    CallColumns,
     CompileFacts,
+    EventColumns,
     EventKind,
     Objects,
     Recording,
@@ -33,34 +36,15 @@ RESOLUTION = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Calls:
+class _Calls(CallColumns):
     """The calls of all threads, one after another; ``thread`` is an index, not a number."""
 
     thread: NDArray[np.int32]
-    kind: NDArray[np.uint8]
-    time: NDArray[np.int64]
-    completed: NDArray[np.int64]
-    address: NDArray[np.uint64]
-    old: NDArray[np.uint64]
-    size: NDArray[np.uint64]
-    alignment: NDArray[np.uint32]
-    site: NDArray[np.uint32]
     clock_steps: int
 
 
 # ns: beyond any clock, but what a file holds.
 _LAST = 2**61
-_TYPES: dict[str, type] = {
-    "thread": np.int32,
-    "kind": np.uint8,
-    "time": np.int64,
-    "completed": np.int64,
-    "address": np.uint64,
-    "old": np.uint64,
-    "size": np.uint64,
-    "alignment": np.uint32,
-    "site": np.uint32,
-}
 
 
 def compile_recording(recording: Recording, resolution: int = RESOLUTION, seed: int = 0) -> Trace:
@@ -76,13 +60,13 @@ def compile_recording(recording: Recording, resolution: int = RESOLUTION, seed: 
     matches = match_blocks(
         AddressUses(
             address=calls.address[allocating],
-            time=calls.completed[allocating],
+            time=calls.after[allocating],
             call=allocating,
             thread=calls.thread[allocating],
         ),
         AddressUses(
             address=np.where(freeing, calls.address[releasing], calls.old[releasing]),
-            time=calls.time[releasing],
+            time=calls.before[releasing],
             call=releasing,
             thread=calls.thread[releasing],
         ),
@@ -109,9 +93,8 @@ def compile_recording(recording: Recording, resolution: int = RESOLUTION, seed: 
 
 def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
     """Join the calls of all threads, without those that neither returned nor freed a block."""
-    columns: dict[str, list[NDArray]] = {}
-    if not threads:
-        return _Calls(**{name: np.zeros(0, dtype) for name, dtype in _TYPES.items()}, clock_steps=0)
+    types = {"thread": np.int32, **CALL_TYPES}
+    columns: dict[str, list[NDArray]] = {name: [np.zeros(0, t)] for name, t in types.items()}
     clock_steps = 0
     for index, thread in enumerate(threads):
         before, after, steps = _forbid_steps(thread.before, thread.after)
@@ -124,8 +107,8 @@ def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
         joined: dict[str, NDArray] = {
             "thread": np.full(len(kind), index, np.int32),
             "kind": kind,
-            "time": before,
-            "completed": after,
+            "before": before,
+            "after": after,
             "address": address,
             "old": thread.old,
             "size": thread.size,
@@ -133,7 +116,7 @@ def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
             "site": thread.site,
         }
         for name, column in joined.items():
-            columns.setdefault(name, []).append(column[kept])
+            columns[name].append(column[kept])
     arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
     return _Calls(**arrays, clock_steps=clock_steps)
 
@@ -151,15 +134,10 @@ def _forbid_steps(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Events:
-    """The events of all threads, one after another, as :class:`ThreadEvents` has them."""
+class _Events(EventColumns):
+    """The events of all threads, one after another; ``thread`` is an index, not a number."""
 
     thread: NDArray[np.int32]
-    kind: NDArray[np.uint8]
-    time: NDArray[np.int64]
-    completed: NDArray[np.int64]
-    object: NDArray[np.int64]
-    freed: NDArray[np.int64]
 
 
 def _add_missed_frees(
@@ -172,8 +150,8 @@ def _add_missed_frees(
     """Make the events, with a FREE for every block whose free was missed."""
     numbers = np.full(len(calls.kind), NONE, np.int64)
     numbers[allocating] = np.arange(len(allocating))
-    time = calls.time // resolution * resolution
-    completed = calls.completed // resolution * resolution
+    time = calls.before // resolution * resolution
+    completed = calls.after // resolution * resolution
     events = _Events(
         thread=calls.thread,
         kind=calls.kind,

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.readers import Unfit
-from dballoc.trace.model import NONE, EventKind, Recording, RecordingFacts, ThreadCalls
+from dballoc.trace.model import (
+    CALL_TYPES,
+    NONE,
+    EventKind,
+    Recording,
+    RecordingFacts,
+    ThreadCalls,
+)
 
 # Calls of a file of text: Python reads about a million of them a second.
 MOST_CALLS = 50_000_000
@@ -19,17 +26,6 @@ MOST_THREADS = 65_536
 STEP = 1000
 # Bytes of the file, of one line.
 MOST_BYTES, LONGEST_LINE = 16 * 2**30, 65_536
-
-_COLUMNS = {
-    "kind": np.uint8,
-    "before": np.int64,
-    "after": np.int64,
-    "address": np.uint64,
-    "old": np.uint64,
-    "size": np.uint64,
-    "alignment": np.uint32,
-    "site": np.uint32,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +57,7 @@ class CallRows:
         if columns is None:
             if len(self.threads) == MOST_THREADS:
                 raise Unfit(f"has more than {MOST_THREADS:,} threads")
-            columns = self.threads[tid] = {name: array("Q") for name in _COLUMNS}
+            columns = self.threads[tid] = {name: array("Q") for name in CALL_TYPES}
         columns["kind"].append(call.kind)
         columns["before"].append(call.before)
         columns["after"].append(call.after)
@@ -82,7 +78,9 @@ class CallRows:
 
 def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadCalls:
     """Return a thread of columns by name."""
-    columns = {name: arrays[name].astype(dtype) for name, dtype in _COLUMNS.items()}
+    columns: dict[str, NDArray] = {
+        name: arrays[name].astype(dtype) for name, dtype in CALL_TYPES.items()
+    }
     return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, has_ended=False, **columns)
 
 

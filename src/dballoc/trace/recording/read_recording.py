@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.host import open_in_process_root
-from dballoc.trace.model import NONE, Mark, Recording, RecordingFacts, ThreadCalls, TouchSample
+from dballoc.trace.model import (
+    CALL_TYPES,
+    NONE,
+    Mark,
+    Recording,
+    RecordingFacts,
+    ThreadCalls,
+    TouchSample,
+)
 from dballoc.trace.recording import event_records, stamp_times
 from dballoc.trace.recording.chunk_file import NO_THREAD, Chunk, ChunkKind, Torn, iterate_chunks
 from dballoc.trace.recording.event_records import EventRecords
@@ -268,10 +276,7 @@ def _make_thread(
         name=thread.name if thread else "",
         created_by=thread.created_by if thread else NONE,
         has_ended=thread is not None and thread.has_ended,
-        **{
-            name: join(name)
-            for name in ("kind", "before", "after", "address", "old", "size", "alignment", "site")
-        },
+        **{name: join(name) for name in CALL_TYPES},
     )
 
 

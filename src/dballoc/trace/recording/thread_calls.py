@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.trace.model import EventKind, TouchSample
+from dballoc.trace.model import CallColumns, EventKind, TouchSample
 from dballoc.trace.recording.event_records import (
     ALIGNMENT,
     REALLOC_FROM,
@@ -22,20 +22,10 @@ _MOST_PAGES = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedCalls:
-    """Calls in the order of their buffers; the arrays are those of
-    :class:`~dballoc.trace.model.ThreadCalls`, and ``buffer``, the index of the call's buffer.
-    """
+class RecordedCalls(CallColumns):
+    """Calls in the order of their buffers; ``buffer`` is the index of the call's buffer."""
 
     buffer: NDArray[np.int64]
-    kind: NDArray[np.uint8]
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-    address: NDArray[np.uint64]
-    old: NDArray[np.uint64]
-    size: NDArray[np.uint64]
-    alignment: NDArray[np.uint32]
-    site: NDArray[np.uint32]
 
     def cut(self, start: int, stop: int) -> "RecordedCalls":
         """Return the calls from ``start`` to before ``stop``."""

@@ -32,6 +32,7 @@ from dballoc.trace.trace_file.thread_columns import (
     ThreadParts,
     ThreadShape,
     count_column,
+    find_bases,
     restore_thread,
 )
 from dballoc.trace.trace_file.varints import InvalidVarints, decode_varints
@@ -206,8 +207,7 @@ class _Reading:
     bases: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        counts = [thread.allocations for thread in self.header.threads]
-        self.bases = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        self.bases = find_bases([thread.allocations for thread in self.header.threads])
 
     def take_block(self, head: BlockHead, content: bytes) -> None:
         """Take the next block. DamagedTrace if it does not fit to those before it."""

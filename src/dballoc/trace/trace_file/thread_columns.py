@@ -17,13 +17,13 @@ difference to the last one of that thread that was freed so
 Times are in units of the trace's resolution.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.trace.model import NONE, EventKind, Objects, ThreadEvents
+from dballoc.trace.model import NONE, EventColumns, EventKind, Objects, ThreadEvents
 from dballoc.trace.trace_file.varints import decode_signs, encode_signs
 
 KIND, FREES, TOUCHED, ALIGNED = 0b111, 0b11000, 0b100000, 0b1000000
@@ -57,6 +57,13 @@ def select_events(name: str, op: NDArray[np.uint8]) -> NDArray[np.bool_]:
         case "distance":
             return op & FREES == FREES_OWN
     return op & FREES == FREES_OTHER
+
+
+def find_bases(allocations: Sequence[int]) -> NDArray[np.int64]:
+    """Return the first object of each thread, and at the end the number of objects, where they are
+    numbered thread by thread. ``allocations``: how many each thread makes.
+    """
+    return np.concatenate([[0], np.cumsum(allocations, dtype=np.int64)]).astype(np.int64)
 
 
 def make_columns(
@@ -131,14 +138,9 @@ class ThreadShape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThreadParts:
-    """The arrays of ThreadEvents, and those of its objects."""
+class ThreadParts(EventColumns):
+    """The events of a thread, and the arrays of the objects that it allocates."""
 
-    kind: NDArray[np.uint8]
-    time: NDArray[np.int64]
-    completed: NDArray[np.int64]
-    object: NDArray[np.int64]
-    freed: NDArray[np.int64]
     size: NDArray[np.uint64]
     alignment: NDArray[np.uint32]
     touch: NDArray[np.int32]

@@ -9,14 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import zstandard
-from numpy.typing import NDArray
 
 from dballoc.errors import UsageError
 from dballoc.readers import reason
-from dballoc.trace.model import NONE, Objects, Trace
+from dballoc.trace.model import NONE, Objects, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
 from dballoc.trace.trace_file.layout import BlockKind
-from dballoc.trace.trace_file.thread_columns import COLUMNS, make_columns, select_events
+from dballoc.trace.trace_file.thread_columns import (
+    COLUMNS,
+    count_column,
+    find_bases,
+    make_columns,
+)
 from dballoc.trace.trace_file.varints import encode_varints
 
 # Of zstd's levels: higher ones make the file a few per cent smaller and take several times as long.
@@ -59,7 +63,7 @@ def pack_trace(trace: Trace) -> Iterator[bytes]:
     header = text.encode()
     yield _pack(compressor, BlockKind.HEADER, header)
     yield from _pack_patterns(compressor, trace)
-    bases = find_bases(trace)
+    bases = find_bases([_count_allocations(thread) for thread in trace.threads])
     for index, thread in enumerate(trace.threads):
         op, columns = make_columns(thread, trace.objects, bases, index, trace.compiled.resolution)
         starts = dict.fromkeys(COLUMNS, 0)
@@ -67,7 +71,7 @@ def pack_trace(trace: Trace) -> Iterator[bytes]:
             piece = op[first : first + layout.MOST_ITEMS]
             parts = [piece.tobytes()]
             for name in COLUMNS:
-                end = starts[name] + int(np.count_nonzero(select_events(name, piece)))
+                end = starts[name] + count_column(name, piece)
                 parts.append(encode_varints(columns[name][starts[name] : end]))
                 starts[name] = end
             content = np.array([len(part) for part in parts[1:]], "<u4").tobytes() + b"".join(parts)
@@ -85,12 +89,8 @@ def _pack(
     return layout.pack_block(kind, thread, items, len(content), compressor.compress(content))
 
 
-def find_bases(trace: Trace) -> NDArray[np.int64]:
-    """Return the first object of each thread, and at the end the number of objects, of a trace
-    whose objects are numbered thread by thread.
-    """
-    counts = [int(np.count_nonzero(thread.object != NONE)) for thread in trace.threads]
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+def _count_allocations(thread: ThreadEvents) -> int:
+    return int(np.count_nonzero(thread.object != NONE))
 
 
 def number_by_thread(trace: Trace) -> Trace:
@@ -121,7 +121,7 @@ def _make_header(trace: Trace) -> dict[str, object]:
                 "created_by": thread.created_by,
                 "ended": thread.ended,
                 "events": len(thread.kind),
-                "allocations": int(np.count_nonzero(thread.object != NONE)),
+                "allocations": _count_allocations(thread),
             }
             for thread in trace.threads
         ],

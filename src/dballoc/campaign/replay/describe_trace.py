@@ -1,12 +1,11 @@
 """What a campaign and its report say of a trace, without the trace itself."""
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dballoc import readers
+from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
 from dballoc.experiment.model import TraceReplay
 from dballoc.process_memory.identify_malloc import find_catalogue_name
 from dballoc.trace.model import NONE, Trace
@@ -16,39 +15,10 @@ _LONGEST_NAME = 100
 _MOST_MARKS = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class SummaryMark:
-    """A mark of the trace: ``t`` in seconds since the trace began, ``truth`` in bytes."""
-
-    t: float
-    name: str
-    truth: dict[str, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TraceSummary:
-    """A trace in figures: ``program``: its file's name; ``allocator``: the catalogue's name of its
-    malloc, or its file's; ``seconds`` as recorded, ``peak_live`` in bytes as asked for; the rest as
-    in :class:`dballoc.trace.model.RecordingFacts`.
-    """
-
-    program: str
-    allocator: str
-    seconds: float
-    events: int
-    threads: int
-    peak_live: int
-    from_start: bool
-    dropped: int
-    ended_by: str
-    not_seen: tuple[str, ...]
-    marks: tuple[SummaryMark, ...]
-
-
-def summarize_trace(trace: Trace) -> TraceSummary:
+def describe_trace(trace: Trace) -> RecordedTrace:
     """Return a trace in figures; its words made printable, and bounded."""
     facts = trace.facts
-    return TraceSummary(
+    return RecordedTrace(
         program=_show(Path(facts.program).name),
         allocator=_show(name_malloc(facts.allocator)),
         seconds=facts.seconds,
@@ -60,7 +30,7 @@ def summarize_trace(trace: Trace) -> TraceSummary:
         ended_by=_show(facts.ended_by),
         not_seen=tuple(_show(text) for text in facts.not_seen[:20]),
         marks=tuple(
-            SummaryMark(t=m.time / 1e9, name=_show(m.name), truth=dict(m.truth))
+            RecordedMark(t=m.time / 1e9, name=_show(m.name), truth=dict(m.truth))
             for m in trace.marks[:_MOST_MARKS]
         ),
     )
@@ -88,17 +58,22 @@ def find_peak_live(trace: Trace) -> int:
     return int(max(0, live.max(initial=0)))
 
 
-def describe_replay(summary: TraceSummary, replay: TraceReplay) -> dict[str, Any]:
-    """Return the fact ``replay`` of the results: the trace, and how it is replayed."""
-    return {
-        "trace": Path(replay.trace).name,
-        "sha256": replay.sha256,
-        "mode": replay.mode,
-        "speed": replay.speed,
-        "touch": replay.touch,
-        "window": replay.window,
-        **asdict(summary),
-    }
+def describe_replay(
+    recorded: RecordedTrace, replay: TraceReplay, decaying: tuple[str, ...]
+) -> ReplayFacts:
+    """Return what the results say of the trace, and of how it is replayed. ``decaying``: the
+    variants whose malloc gives memory back by the clock.
+    """
+    return ReplayFacts(
+        **vars(recorded),
+        trace=Path(replay.trace).name,
+        sha256=replay.sha256,
+        mode=replay.mode,
+        speed=replay.speed,
+        touch=replay.touch,
+        window=replay.window,
+        decaying=decaying,
+    )
 
 
 def _show(text: str) -> str:

@@ -1,0 +1,51 @@
+"""Snapshots of a server's process and its own statistics, of which a test names what matters."""
+
+from typing import Any
+
+from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.process_memory.identify_malloc import MallocInUse
+from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.process_memory.smaps import Mapping
+
+GLIBC_IN_USE = MallocInUse(
+    pid=1,
+    executable="/usr/sbin/mariadbd",
+    name="glibc",
+    title="glibc malloc",
+    version="2.36",
+    library="/lib/libc.so.6",
+    how="",
+    mixed={},
+    settings={},
+    idle={},
+    thp="",
+)
+
+
+def make_snapshot(mappings: list[Mapping], kinds: list[Kind], **others: Any) -> ProcessSnapshot:
+    """A snapshot of a server on glibc, whose heap was not walked."""
+    fields: dict[str, Any] = {
+        "pid": 1,
+        "taken_at": 0.0,
+        "malloc": GLIBC_IN_USE,
+        "heap": None,
+        "server_mappings": [],
+        "threads": 1,
+        "page_tables": 0,
+        "swap": 0,
+        "seconds": 0.0,
+    }
+    return ProcessSnapshot(mappings=mappings, kinds=kinds, **fields | others)
+
+
+def make_server_memory(version: str, **others: Any) -> ServerMemory:
+    """Statistics of a server that tells nothing but its version and ``others``."""
+    fields: dict[str, Any] = {
+        "heap": [],
+        "tables": [],
+        "mapped_caches": {},
+        "variables": {},
+        "status": {},
+    }
+    return ServerMemory(version=version, **fields | others)
