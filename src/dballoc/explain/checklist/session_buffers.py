@@ -13,11 +13,10 @@ from pymysql.cursors import Cursor
 from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.explain.checklist.section_query import (
     LOST,
-    describe_refusal,
     query_rows,
 )
 from dballoc.explain.sources.server_memory import is_number
-from dballoc.servers.running.sql_values import parse_count
+from dballoc.servers.running.sql_values import describe_refusal, parse_count
 
 _TITLE = "buffers of a session"
 _GLOBAL = "SHOW GLOBAL VARIABLES"

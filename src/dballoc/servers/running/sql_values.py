@@ -7,7 +7,6 @@ import math
 import re
 from typing import Any
 
-import pymysql
 from pymysql.constants import FIELD_TYPE
 from pymysql.converters import conversions
 
@@ -77,7 +76,7 @@ def parse_count(value: object) -> int:
     return int(value)
 
 
-def describe_refusal(error: pymysql.Error) -> str:
+def describe_refusal(error: Exception) -> str:
     """Return why a server refused a statement, in one line; it may send a message of any length, or
     none.
     """
