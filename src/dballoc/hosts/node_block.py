@@ -9,6 +9,7 @@ guardian are what they are in a local campaign.
 """
 
 import base64
+import contextlib
 import os
 import stat
 import sys
@@ -18,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import dballoc
+from dballoc import readers
 from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer
@@ -27,7 +29,7 @@ from dballoc.campaign.results_directory import TRIALS
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host.guardian.guardian_client import Lease
@@ -38,6 +40,7 @@ from dballoc.hosts.block_messages import (
     BlockFinished,
     FilePiece,
     Notice,
+    Refused,
     TrialFinished,
     TrialStarted,
     make_record_rows,
@@ -50,7 +53,7 @@ from dballoc.hosts.block_request import (
 )
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import RemoteLoads
-from dballoc.hosts.message_stream import MessageStream, answer_request
+from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.store.results import TrialRecord
 
 _LEASE = 0
@@ -179,10 +182,23 @@ def _run_trials(
 
 def main() -> int:
     """Read the request, run the block, and send how it ended. Returns the exit status."""
+    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
+    with os.fdopen(request_descriptor, "rb") as file:
+        text = file.read(LARGEST_REQUEST + 1)
+    stream = take_standard_output()
     try:
-        return answer_request(BlockRequest.parse, run_block, LARGEST_REQUEST)
+        if len(text) > LARGEST_REQUEST:
+            raise readers.Unfit("the request is too large")
+        run_block(BlockRequest.parse(text), stream, PipeLines(lines_descriptor))
+    except (UsageError, Failure, readers.Unfit) as error:
+        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
+            stream.send(Refused(text=str(error)))
+        return 1
     except Interrupted:
         return 130
+    except BrokenPipeError:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
