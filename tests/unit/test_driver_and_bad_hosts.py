@@ -271,3 +271,25 @@ def test_late_answers_of_a_lost_block_are_not_taken(
     )
     assert positions[0][0] == positions[0][1]
     assert query(path, "SELECT count(*) FROM trial WHERE fault = 'host lost'") == [(1,)]
+
+
+def test_a_host_that_is_lost_while_it_cleans_up_loses_no_block(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=3)
+    hosts = SimulatedHosts(names=["a", "b"], cleaning=30.0)
+    poll, losses = hosts.poll, iter([True])
+
+    def poll_and_lose(seconds: float) -> list[Any]:
+        events = poll(seconds)
+        for event in events:
+            if isinstance(event, Line) and b'"kind":"block"' in event.line and next(losses, False):
+                hosts.alive.discard(event.host)
+                return [event, HostLost(host=event.host, reason="killed", is_alive=False)]
+        return events
+
+    hosts.poll = poll_and_lose  # type: ignore[method-assign]
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 3)
+    assert query(path, "SELECT count(*) FROM trial WHERE outcome = 'fault'") == [(0,)]
+    assert len(hosts.alive) == 1

@@ -40,7 +40,12 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
     parse_message,
 )
-from dballoc.hosts.block_request import BlockRequest, ChosenSlices, select_common_columns
+from dballoc.hosts.block_request import (
+    BlockRequest,
+    ChosenSlices,
+    find_secret,
+    select_common_columns,
+)
 from dballoc.hosts.block_under_way import BlockUnderWay
 from dballoc.hosts.client.load_messages import (
     ClientReady,
@@ -89,6 +94,11 @@ def refuse_unsuitable(experiment: Experiment) -> None:
     for words, is_there in reasons.items():
         if is_there:
             raise UsageError(f"--ray: {words} cannot be sent to other hosts; leave it out")
+    if secret := find_secret(experiment):
+        raise UsageError(
+            f"--ray: {secret} holds a secret, which every node of the cluster could read; leave it "
+            "out"
+        )
 
 
 def make_kind(
@@ -468,16 +478,11 @@ class DriverLoop:
         key, name = block.key, host.name
         trial = self._store.add_lost_trial(block, host, reason)
         self._load.lost.setdefault(name, set()).add((key.design, key.number))
-        # What is out of reach ends by itself, and until then nothing else is measured beside it.
-        wait = _ENDING if is_alive else LEASE + _ENDING
         self._failures[name] += is_alive
         if self._failures[name] >= _MOST_FAILURES:
             self._load.refused[name] = reason
         for each in block.pair.hosts:
-            self._load.free_at[each.kernel] = self._clock() + _ENDING
-        self._load.free_at[host.kernel] = self._clock() + wait
-        if not is_alive:
-            self._hosts = [each for each in self._hosts if each.name != name]
+            self._leave_alone(each, is_alive or each is not host)
         during = f" in the trial of {trial.variant}" if trial else ""
         self._observer.notice(
             f"{name} was lost{during}: {reason}; {key.design} block {key.number} is drawn again"
@@ -524,8 +529,20 @@ class DriverLoop:
                 has_ended = True
             if not has_ended:
                 return
-        del self._cleaning[event.host]
-        self._executor.end_block(event.host)
+        host, _ = self._cleaning.pop(event.host)
+        if isinstance(event, HostLost):
+            self._leave_alone(host, event.is_alive)
+        self._executor.end_block(host.name)
+
+    def _leave_alone(self, host: Host, is_alive: bool) -> None:
+        """Give nothing to a lost host's kernel before all has ended there: what is out of reach
+        ends by itself. One that does not live is forgotten until it is heard of again.
+        """
+        free_at = self._clock() + (_ENDING if is_alive else LEASE + _ENDING)
+        # Server and client host may share it, of which one is out of reach.
+        self._load.free_at[host.kernel] = max(free_at, self._load.free_at.get(host.kernel, free_at))
+        if not is_alive:
+            self._hosts = [each for each in self._hosts if each.name != host.name]
 
     def _let_go(self, block: BlockUnderWay) -> None:
         del self._running[block.host.name]
