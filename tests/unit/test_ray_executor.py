@@ -17,7 +17,7 @@ from dballoc.hosts.executor import HostLost, Line
 ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
 
 NODE = {
-    "NodeID": "n1",
+    "NodeID": "1a" * 28,
     "Alive": True,
     "NodeManagerAddress": "10.0.0.1",
     "Resources": {"dballoc_server": 1.0},
