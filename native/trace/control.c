@@ -3,7 +3,8 @@
  *   status                    lines "name value", and the end
  *   memory                    the same, of its memory: bytes
  *   start, stop               a recording, in a file of its own
- *   limit BYTES               what the next recording's file may take
+ *   limit BYTES               what the next recording's file may take; those after it have what the
+ *                             program was started with
  *   mark NAME [KEY=VALUE …]   a moment of the recording, with figures in bytes that were measured from
  *                             outside
  *
@@ -40,7 +41,8 @@ static void send_status(struct client *client)
             CHUNK_VERSION, (int)preload.owner, is_on, (uint64_t)session_status.events,
             (uint64_t)session_status.dropped, (uint64_t)session_status.bytes,
             (uint64_t)session_status.threads, began != 0 ? (end - began) / 1000000 : 0,
-            (uint64_t)session_limit, ended_by != NULL ? ended_by : "nothing", session_path());
+            is_on ? (uint64_t)session_status.limit : (uint64_t)session_next_limit,
+            ended_by != NULL ? ended_by : "nothing", session_path());
     client_answer(client, text);
 }
 
@@ -75,7 +77,7 @@ static void set_limit(struct client *client, const char *text)
         client_answer(client, "error limit: 2^20 to 2^50 bytes\n");
         return;
     }
-    atomic_store(&session_limit, bytes);
+    atomic_store(&session_next_limit, bytes);
     client_answer(client, "ok\n");
 }
 

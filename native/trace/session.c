@@ -24,7 +24,7 @@ const char SESSION_EXIT[] = "exit", SESSION_ASKED[] = "asked", SESSION_LIMIT[] =
            SESSION_DISK[] = "disk";
 
 struct session_status session_status;
-_Atomic uint64_t session_limit;
+_Atomic uint64_t session_next_limit, session_usual_limit;
 
 static struct file file;
 static struct clock_record beginning;
@@ -149,8 +149,9 @@ bool session_open(char why[LONGEST_WHY])
     atomic_store(&session_status.threads, 0);
     atomic_store(&session_status.began, beginning.monotonic);
     atomic_store(&session_status.ended_by, NULL);
-    if (file_open(&file, preload.directory, (int)preload.owner, atomic_load(&session_limit)) &&
-            write_head()) {
+    const uint64_t limit = atomic_exchange(&session_next_limit, atomic_load(&session_usual_limit));
+    atomic_store(&session_status.limit, limit);
+    if (file_open(&file, preload.directory, (int)preload.owner, limit) && write_head()) {
         atomic_store(&session_status.is_open, true);
         is_from_start = false; /* of the next one */
         return true;

@@ -12,14 +12,15 @@ extern const char SESSION_EXIT[], SESSION_ASKED[], SESSION_LIMIT[], SESSION_DISK
 /* What it has done, for whoever asks, at any time. `ended_by`: NULL while nothing has ended. */
 struct session_status {
     _Atomic bool is_open;
-    _Atomic uint64_t events, dropped, bytes, threads, began, ended; /* ns, CLOCK_MONOTONIC */
+    _Atomic uint64_t events, dropped, bytes, limit, threads;
+    _Atomic uint64_t began, ended; /* ns, CLOCK_MONOTONIC */
     _Atomic(const char *) ended_by;
 };
 
 extern struct session_status session_status;
 
-/* Bytes that the file may have, for the next recording. */
-extern _Atomic uint64_t session_limit;
+/* Bytes that a file may have: of the next recording, and of those after it. */
+extern _Atomic uint64_t session_next_limit, session_usual_limit;
 
 /* Notes that a recording is on from the program's beginning, which is now. */
 void session_from_start(void);

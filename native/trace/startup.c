@@ -85,7 +85,8 @@ static bool read_request(const char *text, bool *is_idle)
             strlen(end + 1) >= sizeof preload.directory || limit < LEAST_LIMIT ||
             limit > MOST_LIMIT)
         return false;
-    atomic_store(&session_limit, limit);
+    atomic_store(&session_usual_limit, limit);
+    atomic_store(&session_next_limit, limit);
     memcpy(preload.directory, end + 1, strlen(end + 1) + 1);
     return true;
 }

@@ -334,6 +334,21 @@ def test_a_limit_ends_it_and_the_program_goes_on(
     assert verify_recording(next(tmp_path.glob("*.recording"))).complaint == ""
 
 
+def test_a_limit_that_was_asked_for_is_of_one_recording(
+    start: Callable[..., Ready], environ: Environ, tmp_path: Path
+) -> None:
+    start("wait", 1000, **environ(when="idle", limit=4 << 20))
+    recorder = wait_for_recorder(tmp_path)
+    recorder.set_limit(2 << 20)
+    assert recorder.status().limit == 2 << 20
+    limits = []
+    for _ in range(2):
+        recorder.start()
+        limits.append(recorder.status().limit)
+        recorder.stop()
+    assert limits == [2 << 20, 4 << 20]
+
+
 @pytest.mark.parametrize("when", ["at once", "at the end"])
 def test_a_file_that_must_not_grow(
     program: Path, environ: Environ, tmp_path: Path, when: str

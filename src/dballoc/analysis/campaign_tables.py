@@ -11,6 +11,7 @@ from dballoc.analysis import results_consistency
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import FIT, KIND, REPLAY, TUNE, Results
 
 _TABLES = (
@@ -97,6 +98,11 @@ class Campaign:
         guard, and mostly no repeats.
         """
         return "imported" in self.facts
+
+    @property
+    def has_clients_apart(self) -> bool:
+        """Whether the clients ran on other hosts than the servers."""
+        return self.facts.get(CLIENTS) == APART
 
     @property
     def procedure_version(self) -> int:

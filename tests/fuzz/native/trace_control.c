@@ -199,7 +199,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begin();
     check(mkdtemp(directory) != NULL, "no directory");
     memcpy(preload.directory, directory, sizeof directory);
-    atomic_store(&session_limit, LEAST_LIMIT);
+    atomic_store(&session_usual_limit, LEAST_LIMIT);
+    atomic_store(&session_next_limit, LEAST_LIMIT);
     for (size_t at = 0; at < size;) {
         const uint8_t *newline = memchr(data + at, '\n', size - at);
         const size_t length = newline != NULL ? (size_t)(newline - data) + 1 - at : size - at;
@@ -207,8 +208,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         serve(data + at, length);
         at += length;
         /* A larger one is only more of the same. */
-        if (atomic_load(&session_limit) > LEAST_LIMIT)
-            atomic_store(&session_limit, LEAST_LIMIT);
+        if (atomic_load(&session_next_limit) > LEAST_LIMIT)
+            atomic_store(&session_next_limit, LEAST_LIMIT);
     }
     if (atomic_load(&session_status.is_open)) {
         stop();

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(request, data, size);
     request[size] = '\0';
     const bool good = read_request(request, &is_idle);
-    const uint64_t limit = atomic_load(&session_limit);
+    const uint64_t limit = atomic_load(&session_usual_limit);
     if (good && (preload.directory[0] != '/' || limit < LEAST_LIMIT || limit > MOST_LIMIT ||
                         strlen(preload.directory) > size)) {
         abort();

@@ -22,7 +22,6 @@ from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.numbers import count, listing, percent
 from dballoc.report.sections.counters import describe_counters
 from dballoc.report.wording.answer_notes import describe_levels
-from dballoc.store.campaign_facts import APART, CLIENTS
 
 FLOOR = (
     "The baseline runs twice in every block. How its second run differs from its first is noise "
@@ -38,10 +37,10 @@ SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one
 def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: str) -> list[str]:
     """Return the paragraphs on the method. ``rule``: of the recommendation, in one sentence."""
     designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
-    is_apart = campaign.facts.get(CLIENTS) == APART
+    clients = "" if campaign.has_clients_apart else ", the clients included"
     return [
         *designs,
-        *([CLIENTS_APART] if is_apart else []),
+        *([CLIENTS_APART] if campaign.has_clients_apart else []),
         _describe_error(procedures),
         "Verdicts: higher or lower, if the interval excludes 1; equivalent within "
         f"±{percent(MARGIN, 0)}, if it lies within; else no difference shown, with the smallest "
@@ -53,7 +52,7 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
         "best at a "
         "lower level.",
         "CPU, context switches and memory are the server's own, unless they are called the host's: "
-        f"those are of everything that ran on it{'' if is_apart else ', the clients included'}. "
+        f"those are of everything that ran on it{clients}. "
         "The server's context switches are voluntary and involuntary ones of all its threads. Peak "
         "RSS is the kernel's high-water mark, reset before each step: the highest of one start, "
         "after the seconds of load that its steps have. It does not say what a server grows to in "

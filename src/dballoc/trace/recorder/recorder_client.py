@@ -96,7 +96,9 @@ class Recorder:
         self.place.ask("stop")
 
     def set_limit(self, limit: int) -> None:
-        """Set what the next recording's file may take, bytes."""
+        """Set what the next recording's file may take, bytes; those after it have what the program
+        was started with.
+        """
         self.place.ask(f"limit {limit}")
 
     def mark(self, name: str, truth: Mapping[str, int]) -> None:
