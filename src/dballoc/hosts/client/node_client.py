@@ -22,7 +22,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody, Exit, Lease
+from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
 from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.hosts.block_messages import Refused
@@ -230,6 +230,10 @@ def main() -> int:
         if len(text) > _LARGEST_REQUEST:
             raise readers.Unfit("the request is too large")
         serve_loads(ClientRequest.parse(text), stream, PipeLines(lines_descriptor))
+    except GuardianEnded as error:
+        # It may be for once, and its end is reported.
+        print(error, file=sys.stderr)
+        return 1
     except (UsageError, Failure, readers.Unfit) as error:
         with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
             stream.send(Refused(text=str(error)))
