@@ -170,3 +170,8 @@ def test_what_was_set_since_the_start_is_added() -> None:
     assert adopted_options.with_own_word([], {"max_heap_table_size": "1024", "sql_mode": ""}) == [
         ("max_heap_table_size", "1024"), ("sql_mode", "''"),
     ]  # fmt: skip
+
+
+def test_a_size_of_more_digits_than_a_number_may_have() -> None:
+    options = [("x", "9" * 5000 + "k")]
+    assert adopted_options.with_own_word(options, {"x": "1"}) == [*options, ("x", "1")]

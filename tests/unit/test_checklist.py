@@ -223,7 +223,7 @@ def test_a_server_without_the_tables_is_told_which_have_them() -> None:
 
 def test_a_server_that_sends_no_numbers_or_too_many_rows() -> None:
     rows = [(*JOIN_CACHE[:3], *["x" * 1000] * 10)]
-    with pytest.raises(ValueError, match="invalid literal"):
+    with pytest.raises(ValueError, match="could not convert"):
         asked(Cursor({"SUM_NUMBER_OF_BYTES_ALLOC > 0": rows}))
     with pytest.raises(ValueError, match="64 bits"):
         asked(Cursor({"PLUGINS": [("p", "ENGINE", "1", 10**400)]}))

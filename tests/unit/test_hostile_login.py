@@ -1,5 +1,6 @@
 """What a listener that is no honest server can do to the connection that explain makes: send more
-than is read, say nothing, or ask for TLS, behind which no bound would hold.
+than is read, say nothing, read nothing, ask for TLS, behind which no bound would hold, or answer
+with what takes the client library much more time or memory than it took to send.
 """
 
 import os
@@ -10,42 +11,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from example_sql_packets import (
+    DECIMAL,
+    FULL_LOGIN,
+    GREETING,
+    LONGLONG,
+    OK,
+    TLS,
+    VARCHAR,
+    make_column,
+    make_result,
+    packet,
+)
 
 from dballoc.servers.running import connection
+from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
 
-# Capability flags of the protocol (https://dev.mysql.com/doc/dev/mysql-server/latest/
-# group__group__mysql__capabilities__flags.html).
-PROTOCOL_41, TLS, SECURE, PLUGIN_AUTH = 1 << 9, 1 << 11, 1 << 15, 1 << 19
-OFFERED = PROTOCOL_41 | TLS | SECURE | PLUGIN_AUTH
-FULL_LOGIN = b"\x01\x04"
-OK = b"\x00\x00\x00\x02\x00\x00\x00"
-
-Listen = Callable[[Callable[[socket.socket], None]], str]
-
-
-def packet(number: int, body: bytes) -> bytes:
-    return struct.pack("<I", len(body))[:3] + bytes([number]) + body
-
-
-GREETING = packet(
-    0,
-    b"\x0a8.4.0\x00"
-    + struct.pack("<I", 1)
-    + b"saltsalt\x00"
-    + struct.pack("<HBHHB", OFFERED & 0xFFFF, 255, 2, OFFERED >> 16, 21)
-    + bytes(10)
-    + b"saltsaltsalt\x00caching_sha2_password\x00",
-)
+Listen = Callable[..., str]
 
 
 @pytest.fixture
 def listen(tmp_path: Path) -> Iterator[Listen]:
-    """``listen(answer)``: the path of a socket on which ``answer`` has the first connection."""
+    """``listen(answer)``: the path of a socket on which ``answer`` has the first connection, after
+    a greeting.
+    """
     threads: list[threading.Thread] = []
     listener = socket.socket(socket.AF_UNIX)
 
-    def start(answer: Callable[[socket.socket], None]) -> str:
+    def start(answer: Callable[[socket.socket], None], greeting: bytes = GREETING) -> str:
         path = str(tmp_path / "s")
         listener.bind(path)
         listener.listen(1)
@@ -54,7 +48,7 @@ def listen(tmp_path: Path) -> Iterator[Listen]:
             talk, _ = listener.accept()
             with talk:
                 try:
-                    talk.sendall(GREETING)
+                    talk.sendall(greeting)
                     answer(talk)
                 except OSError:
                     pass  # the other side has hung up, as it should
@@ -108,7 +102,7 @@ def test_more_than_is_read(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> N
         while True:
             talk.sendall(packet(2, bytes(1 << 20)))
 
-    monkeypatch.setattr(connection.BoundedSocket, "most_bytes", 1 << 20)
+    monkeypatch.setattr(BoundedSocket, "most_bytes", 1 << 20)
     with pytest.raises(connection.NoConnection):
         log_in(listen(flood))
 
@@ -125,3 +119,97 @@ def test_silence(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(connection.NoConnection):
         log_in(listen(say_nothing))
     assert hung_up.wait(10)
+
+
+def answer_statements(*answers: bytes) -> Callable[[socket.socket], None]:
+    """Let anybody in, and answer the statements, after the one that sets the character set."""
+
+    def answer(talk: socket.socket) -> None:
+        talk.recv(4096)
+        talk.sendall(packet(2, OK))
+        for packets in (packet(1, OK), packet(1, OK), *answers):
+            talk.recv(4096)
+            talk.sendall(packets)
+        talk.recv(4096)
+
+    return answer
+
+
+def fetch(path: str) -> tuple[tuple, ...]:
+    credentials = Credentials(user="me")
+    with (
+        connection.connect(os.getpid(), path, credentials, False) as connected,
+        connected.cursor() as cursor,
+    ):
+        cursor.execute("SELECT 1")
+        return cursor.fetchall()
+
+
+def test_a_listener_that_asks_and_reads_nothing(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin ``dialog`` makes the library send the password at each prompt."""
+
+    def ask_for_ever(talk: socket.socket) -> None:
+        talk.recv(4096)
+        talk.sendall(packet(2, b"\xfedialog\x00\x02Password: "))
+        number = 4
+        while True:
+            talk.sendall(packet(number, b"\x02Password: "))
+            number += 2
+
+    monkeypatch.setattr(connection, "_SECONDS", 0.5)
+    with pytest.raises(connection.NoConnection):
+        log_in(listen(ask_for_ever))
+
+
+@pytest.mark.parametrize("length", range(len(GREETING) - 4))
+def test_a_greeting_that_is_cut_short(listen: Listen, length: int) -> None:
+    with pytest.raises(connection.NoConnection):
+        log_in(listen(lambda talk: None, packet(0, GREETING[4 : 4 + length])))
+
+
+def test_values_of_an_honest_server(listen: Listen) -> None:
+    row = [b"-7", b"18446744073709551616", b"1.5", "ü".encode()]
+    answer = answer_statements(make_result([LONGLONG, DECIMAL, DECIMAL, VARCHAR], [row]))
+    assert fetch(listen(answer)) == ((-7, 2**64, 1.5, "ü"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (DECIMAL, b"1E+999999999"),  # int() of it does not end, nor can it be interrupted
+        (DECIMAL, b"sNaN"),
+        (DECIMAL, b"9" * 66),
+        (LONGLONG, b"9" * 4000),  # no real number has so many digits
+        (5, b"inf"),
+    ],
+)
+def test_numbers_that_no_machine_has(listen: Listen, kind: int, value: bytes) -> None:
+    with pytest.raises(ValueError, match=r"beyond|not a"):
+        fetch(listen(answer_statements(make_result([kind], [[value]]))))
+
+
+def test_a_column_without_a_name(listen: Listen) -> None:
+    packets = packet(1, b"\x01") + packet(2, b"\xfb" * 6)
+    with pytest.raises(connection.BROKEN):
+        fetch(listen(answer_statements(packets)))
+
+
+def test_more_columns_than_any_table_has(listen: Listen) -> None:
+    columns = b"".join(packet(number, make_column(VARCHAR)) for number in range(2, 10_003))
+    count = packet(1, b"\xfd" + struct.pack("<I", 10_001)[:3])
+    with pytest.raises(ValueError, match="columns"):
+        fetch(listen(answer_statements(count + columns)))
+
+
+@pytest.mark.parametrize("message", [b"", b" x\ny" * 100_000])
+def test_a_refusal_is_one_line_and_not_long(listen: Listen, message: bytes) -> None:
+    def refuse(talk: socket.socket) -> None:
+        talk.recv(4096)
+        talk.sendall(packet(2, b"\xff\x15\x04#28000" + message))
+
+    with pytest.raises(connection.NoConnection) as refused:
+        log_in(listen(refuse))
+    assert 0 < len(str(refused.value)) <= 300
+    assert "\n" not in str(refused.value)

@@ -1,6 +1,7 @@
 """Call stacks that other programs counted: collapsed, of xperf, of Windows Performance Analyzer."""
 
 import re
+import time
 
 import pytest
 from example_imports import ALLOCATE, DUMP, ENTER, SLEEP, TABLE, THREAD, stack_file
@@ -196,6 +197,13 @@ def test_the_events_of_xperf() -> None:
 
 
 STACK = ("ntdll.dll!RtlUserThreadStart", "server.dll!A::operator/(B)", "ntdll.dll!X")
+
+
+def test_a_process_of_spaces_takes_no_time_that_grows_with_its_square() -> None:
+    began = time.process_time()
+    dump = f"{DUMP}CSwitch, 9,{' ' * 5_000}, 1, 2\nCSwitch, 9, a (x) ( 7 ), 1, 2\n"
+    assert xperf_stacks.parse_dump(dump, "f", "waits", "77") == {("sysbench.exe!main",): 1}
+    assert time.process_time() - began < 5
 
 
 def test_a_table_of_windows_performance_analyzer() -> None:

@@ -1,5 +1,7 @@
 """BUFFER POOL AND MEMORY in every layout that there is."""
 
+import time
+
 import pytest
 
 from dballoc.explain.checklist.checklist import list_pool_rows
@@ -208,3 +210,13 @@ def test_hash_tables_have_their_parts_in_the_table() -> None:
 def test_without_such_a_section(text: str) -> None:
     found = parse_buffer_pool(text)
     assert found is None or found.figures == {}
+
+
+@pytest.mark.parametrize("line", ["x{}x", " x{}x", " x 1{}x"])
+def test_a_line_of_spaces_takes_no_time_that_grows_with_its_square(line: str) -> None:
+    began = time.process_time()
+    text = f"{BEFORE}{line.format(' ' * 40_000)}\nBuffer pool size 7\n{AFTER}"
+    pool = parse_buffer_pool(text)
+    assert time.process_time() - began < 5
+    assert pool is not None
+    assert pool.figures == {"pages": 7}

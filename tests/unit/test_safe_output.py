@@ -22,12 +22,15 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.cli.explain_parts import ledger_table
+from dballoc.cli.explain_parts import confirmed_server_changes, ledger_table
 from dballoc.cli.explain_parts.explain_request import View
 from dballoc.cli.shared import safe_output
 from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.experiment.schedule import Slot
+from dballoc.explain.sources import loadable_function
+from dballoc.explain.sources.loadable_function import TrimResult
 from dballoc.report.outputs import csv_cells
+from dballoc.servers.running.credentials import Credentials
 
 EVIL = "my\x1b[31msqld\x1b]0;title\x07\x9b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
 SHOWN = r"my\x1b[31msqld\x1b]0;title\x07\u009b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
@@ -195,3 +198,22 @@ def test_a_table_of_formulas(tmp_path: Path) -> None:
 
 def test_json_stays_json() -> None:
     assert not obeyed(json.dumps(EVIL))
+
+
+def test_what_is_confirmed_is_not_written_by_the_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The plugin directory is what the server says."""
+    confirmed_server_changes._confirm("--install-function", [f"copy it into /{EVIL}"], yes=True)
+    printed = capsys.readouterr().out
+    assert not obeyed(printed.replace("\n", ""))
+    assert printed.count("\n") == 2
+
+
+def test_what_trim_called_is_not_written_by_the_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trimmed = TrimResult(called=EVIL, before=1, after=1, seconds=1.0)
+    monkeypatch.setattr(loadable_function, "trim_malloc", lambda pid, credentials: trimmed)
+    confirmed_server_changes.trim_heap(1, Credentials(user="me"), yes=True)
+    assert not obeyed(capsys.readouterr().out.replace("\n", ""))

@@ -103,6 +103,11 @@ def test_a_unit_is_known_by_its_cgroup() -> None:
     )
     assert not connection.is_unit("0::/system.slice/evil.service\n")
     assert not connection.is_unit("0::/x/system.slice/mariadb.service\n")
+    # A user's own groups may be named so.
+    user = "0::/user.slice/user-1000.slice/user@1000.service"
+    assert not connection.is_unit(f"{user}/x:/system.slice/mariadb.service\n")
+    assert not connection.is_unit(f"{user}/x\r0::/system.slice/mariadb.service\n")
+    assert not connection.is_unit(f"{user}/x\u20280::/system.slice/mariadb.service\n")
 
 
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"])

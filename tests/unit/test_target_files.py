@@ -2,9 +2,13 @@
 end.
 """
 
+import contextlib
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -127,3 +131,27 @@ def test_no_path_at_all_reads_the_host(place: Path, parts: list[str]) -> None:
         assert read(place, "/".join(parts)) != SECRET
     except OSError:
         pass
+
+
+@pytest.mark.parametrize(
+    "open_it", [open_in_process_root.open_directory, open_in_process_root.open_socket]
+)
+def test_a_file_system_that_does_not_answer_is_left_when_a_socket_or_directory_is_opened(
+    open_it: Callable[[Path, str], contextlib.AbstractContextManager[object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, really_open = threading.Event(), os.open
+
+    def open_slowly(path: str, *arguments: Any, **named: Any) -> int:
+        if path == "slow":
+            answers.wait(60)
+        return really_open(path, *arguments, **named)
+
+    monkeypatch.setattr(open_in_process_root, "_PATIENCE", 0.05)
+    monkeypatch.setattr(open_in_process_root.os, "open", open_slowly)
+    try:
+        with pytest.raises(TimeoutError), open_it(tmp_path, "/slow/s"):
+            pass
+    finally:
+        answers.set()

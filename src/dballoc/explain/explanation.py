@@ -40,6 +40,7 @@ from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.process_memory.process_usage import ProcessUsage
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.sql_values import describe_refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +265,7 @@ def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
     except allocator_statistics.Unreadable as error:
         return None, [str(error)]
     except pymysql.Error as error:
-        return None, [f"the loadable function cannot be called: {error.args[-1]}"]
+        return None, [f"the loadable function cannot be called: {describe_refusal(error)}"]
 
 
 def _measure_room(surroundings: Surroundings) -> AvailableMemory:

@@ -82,7 +82,7 @@ def list_directory(root: Path, path: str, most: int) -> list[str]:
     """List at most ``most`` names of a directory, in order. OSError if it cannot be opened."""
 
     def read() -> list[str]:
-        with open_directory(root, path) as fd:
+        with _open_path(root, path) as fd:
             listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
             try:
                 with os.scandir(listing) as entries:
@@ -108,9 +108,9 @@ def measure_file(root: Path, path: str) -> os.stat_result:
 @contextlib.contextmanager
 def open_socket(root: Path, path: str) -> Iterator[str]:
     """Yield a path by which a socket file can be connected to, even if its name changes meanwhile.
-    OSError if it does not exist, or is not a socket.
+    OSError if it does not exist, is not a socket, or if its file system does not answer in time.
     """
-    with _open_path(root, path) as fd:
+    with _open_path_in_time(root, path) as fd:
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
         yield f"/proc/self/fd/{fd}"
@@ -118,10 +118,10 @@ def open_socket(root: Path, path: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def open_directory(root: Path, path: str) -> Iterator[int]:
-    """Yield a descriptor of a directory (O_PATH). OSError if there is none, or a link leads to
-    nothing in the root.
+    """Yield a descriptor of a directory (O_PATH). OSError if there is none, a link leads to
+    nothing in the root, or its file system does not answer in time.
     """
-    with _open_path(root, path) as fd:
+    with _open_path_in_time(root, path) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         yield fd
@@ -202,6 +202,21 @@ def _open_path(root: Path, path: str) -> Iterator[int]:
                 way = [top]
             parts.extendleft(reversed(target.split("/")))
         yield way[-1]
+
+
+@contextlib.contextmanager
+def _open_path_in_time(root: Path, path: str) -> Iterator[int]:
+    """Open ``path`` as :func:`_open_path`; TimeoutError where that takes too long."""
+
+    def open_path() -> int:
+        with _open_path(root, path) as fd:
+            return os.dup(fd)
+
+    fd = _answer_in_time(path, open_path)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _read_all(fd: int, most: int, path: str) -> bytes:

@@ -50,7 +50,8 @@ _DUMP = re.compile(
     re.MULTILINE,
 )
 _BEGINNING = 65_536
-_PROCESS = re.compile(r"\s*(.*?)\s*\(\s*(\d{1,10})\s*\)\s*")
+# The end of a process's name, which may have brackets and blanks in it.
+_PROCESS_NUMBER = re.compile(r"\(\s*+(\d{1,10})\s*+\)")
 # Functions may have a slash in their names; a new frame begins with its file and a mark.
 _SEPARATOR = re.compile(r"/(?=[^/!]*!)")
 _ROOT = "[Root]"
@@ -116,8 +117,8 @@ def parse_dump(text: str, origin: str, counts: Counts, process: str | None) -> d
         kind = kind.strip()
         if kind == wanted:
             fields = rest.split(",", 3)
-            if len(fields) == 4 and (match := _PROCESS.fullmatch(fields[1])):
-                events[fields[0].strip(), fields[2].strip()] = _Process(match[1], match[2])
+            if len(fields) == 4 and (switched := _parse_process(fields[1])):
+                events[fields[0].strip(), fields[2].strip()] = switched
         elif kind == "Stack":
             fields = rest.split(",", 4)
             if len(fields) < 5 or not fields[0].strip().isdigit():
@@ -206,6 +207,13 @@ def _find_number(heading: list[str], counts: Counts, origin: str) -> tuple[int |
     )
 
 
+def _parse_process(cell: str) -> _Process | None:
+    """Parse ``NAME (NUMBER)``; None for anything else. The time is linear in the length."""
+    name, bracket, number = cell.strip().rpartition("(")
+    match = _PROCESS_NUMBER.fullmatch(bracket + number)
+    return _Process(name.strip(), match[1]) if match else None
+
+
 def _choose_rows(
     rows: list[Row], column: int | None, process: str | None, origin: str
 ) -> list[Row]:
@@ -217,8 +225,7 @@ def _choose_rows(
     for row in rows:
         cell = row.cells[column]
         if cell not in processes:
-            match = _PROCESS.fullmatch(cell)
-            processes[cell] = _Process(match[1], match[2]) if match else _Process(cell, "")
+            processes[cell] = _parse_process(cell) or _Process(cell, "")
     if not processes:
         return []
     chosen = _choose_process(dict.fromkeys(processes.values()), process, origin)

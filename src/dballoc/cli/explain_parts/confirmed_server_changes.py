@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from dballoc.cli.shared.safe_output import safe
 from dballoc.errors import UsageError
 from dballoc.explain.sources import loadable_function
 from dballoc.servers.running.credentials import Credentials
@@ -49,8 +50,8 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
     trimmed = loadable_function.trim_malloc(pid, credentials)
     gain = (trimmed.before - trimmed.after) / _MIB
     print(
-        f"{trimmed.called} took {trimmed.seconds * 1e3:,.0f} ms: RSS {trimmed.before / _MIB:,.1f} "
-        "MiB before,"
+        f"{safe(trimmed.called)} took {trimmed.seconds * 1e3:,.0f} ms: RSS "
+        f"{trimmed.before / _MIB:,.1f} MiB before,"
         f" {trimmed.after / _MIB:,.1f} MiB after: {abs(gain):,.1f} MiB "
         f"{'less' if gain >= 0 else 'more'}"
     )
@@ -59,7 +60,7 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
 def _confirm(option: str, steps: list[str], yes: bool) -> None:
     print("This changes the server:")
     for step in steps:
-        print(f"- {step}")
+        print(f"- {safe(step)}")  # the plugin directory is what the server says
     if yes:
         return
     if not sys.stdin.isatty():

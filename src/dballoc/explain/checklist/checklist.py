@@ -26,14 +26,13 @@ from dballoc.explain.checklist.section_query import (
     LOST,
     TOP_ROWS,
     build_or_explain,
-    describe_refusal,
-    parse_integer,
     query_rows,
 )
 from dballoc.explain.sources import innodb_status
 from dballoc.explain.sources.innodb_status import BufferPool
 from dballoc.explain.sources.server_memory import AT_NEXT_START, ServerMemory, parse_number
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
+from dballoc.servers.running.sql_values import describe_refusal, parse_count
 
 _BEFORE = ("session", "user", "command", "seconds", "state")
 # Newest first: a version refuses columns that it does not have.
@@ -210,7 +209,7 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
             continue
         try:
             rows: list[tuple[Cell, ...]] = [
-                (*row[:5], *(Bytes(parse_integer(x)) for x in row[5:]))
+                (*row[:5], *(Bytes(parse_count(x)) for x in row[5:]))
                 for row in query_rows(cursor, sql, len(_BEFORE) + len(figures))
             ]
         except pymysql.Error as error:

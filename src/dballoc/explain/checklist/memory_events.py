@@ -18,11 +18,11 @@ from dballoc.explain.checklist.section_query import (
     LOST,
     TOP_ROWS,
     build_or_explain,
-    parse_integer,
     query_rows,
     quote_values,
 )
 from dballoc.explain.sources.server_memory import AT_NEXT_START
+from dballoc.servers.running.sql_values import parse_count
 
 _COLUMNS = ("blocks", "bytes", "most bytes")
 _COUNTED = "CURRENT_COUNT_USED, CURRENT_NUMBER_OF_BYTES_USED, HIGH_NUMBER_OF_BYTES_USED"
@@ -122,7 +122,7 @@ def _query_summary(
 
     def query() -> Section:
         rows: list[tuple[Cell, ...]] = [
-            (*row[:-3], parse_integer(row[-3]), *map(_parse_bytes, row[-2:]))
+            (*row[:-3], parse_count(row[-3]), *map(_parse_bytes, row[-2:]))
             for row in query_rows(cursor, sql, len(columns) + 4)
         ]
         missing = (
@@ -181,7 +181,7 @@ def make_account_row(row: Sequence[Cell]) -> tuple[Cell, ...]:
     return (
         *row[:3],
         *(
-            _parse_bytes(count) if "BYTES" in name else parse_integer(count)
+            _parse_bytes(count) if "BYTES" in name else parse_count(count)
             for name, count in counts.items()
         ),
     )
@@ -229,4 +229,4 @@ def _suggest_name(event: str, names: Iterable[str]) -> str:
 
 
 def _parse_bytes(cell: Cell) -> Bytes:
-    return Bytes(parse_integer(cell))
+    return Bytes(parse_count(cell))

@@ -7,6 +7,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.explain.checklist.section import Cell, Section
+from dballoc.servers.running.sql_values import describe_refusal
 
 # How many rows of a long table are shown.
 TOP_ROWS = 15
@@ -50,16 +51,6 @@ def limit_cell(value: Any) -> Cell:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def parse_integer(cell: Cell) -> int:
-    """Return a number that a server may have sent as text (a sum is a DECIMAL); NULL is 0.
-    ValueError if it is none, or beyond 64 bits. Pure.
-    """
-    number = int(cell or 0)
-    if not -_LARGEST < number < _LARGEST:
-        raise ValueError("a number beyond 64 bits")
-    return number
-
-
 def quote_values(sql: str, values: Sequence[str]) -> str:
     """Return a statement with its values in it, for people. Pure."""
     parts = iter(sql.split("%s"))
@@ -85,8 +76,3 @@ def build_or_explain(
         if since and error.args[0] == _NO_SUCH_TABLE:
             reason = f"{reason}; {since}"
         return Section(title=title, source=source, missing=reason)
-
-
-def describe_refusal(error: pymysql.Error) -> str:
-    """Return why a server refused a statement, in one line. Pure."""
-    return " ".join(str(error.args[-1]).split())[:_LONGEST]

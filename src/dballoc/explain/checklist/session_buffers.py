@@ -14,10 +14,10 @@ from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.explain.checklist.section_query import (
     LOST,
     describe_refusal,
-    parse_integer,
     query_rows,
 )
 from dballoc.explain.sources.server_memory import is_number
+from dballoc.servers.running.sql_values import parse_count
 
 _TITLE = "buffers of a session"
 _GLOBAL = "SHOW GLOBAL VARIABLES"
@@ -86,7 +86,7 @@ def describe_session_buffers(
         new = _as_size(variables[name])
         others = [row for row in different or () if str(row[0]).lower() == name]
         rows += [
-            (name, new, parse_integer(count), _as_size(value), user)
+            (name, new, parse_count(count), _as_size(value), user)
             for _, value, user, count in others
         ] or [(name, new, None if different is None else 0, None, None)]
     return Section(
@@ -101,4 +101,4 @@ def describe_session_buffers(
 
 def _as_size(value: Cell) -> Cell:
     """Return a variable's value in bytes; a text stays what it is."""
-    return Bytes(parse_integer(value)) if is_number(str(value)) else value
+    return Bytes(parse_count(value)) if is_number(str(value)) else value

@@ -32,10 +32,13 @@ _PLAIN = {
     "Pending reads": "pending_reads",
     "LRU len": "lru",
 }
-_NUMBERED = re.compile(r"(.+?):?\s+(\d{1,20})(?=[;,\s]|$)(.*)")
+# Names are words with one space between them. No character fits in two ways, so that the time is
+# linear in the length of a line.
+_NAME = r"(\S++(?: \S++)*?)\s++"
+_NUMBERED = re.compile(_NAME + r"(\d{1,20})(?=[;,\s]|$)(.*)")
 _ADDITIONAL = re.compile(r"in additional pool allocated (\d{1,20})")
 _HASH = re.compile(
-    r"\s+(\S.*?)\s+(\d{1,20})\s*(?:\((\d{1,20}) \+ (\d{1,20})\)|\(buffer pool 0 only\))?$"
+    r"\s++" + _NAME + r"(\d{1,20})\s*+(?:\((\d{1,20}) \+ (\d{1,20})\)|\(buffer pool 0 only\))?$"
 )
 _PAGES = re.compile(r"Pages read (\d{1,20}), created (\d{1,20}), written (\d{1,20})")
 _RATE = re.compile(r"Buffer pool hit rate (\d{1,20}) / (\d{1,20})")
@@ -103,7 +106,7 @@ def _add_line(pool: BufferPool, line: str) -> None:
     elif line.startswith((" ", "\t")) and (table := _HASH.match(line)):
         total, constant, variable = (int(x) if x else None for x in table.groups()[1:])
         pool.tables[table[1]] = HashTable(total or 0, constant, variable)
-    elif (plain := _NUMBERED.match(line)) and (name := _PLAIN.get(plain[1].strip())):
+    elif (plain := _NUMBERED.match(line)) and (name := _PLAIN.get(plain[1].removesuffix(":"))):
         pool.figures[name] = int(plain[2])
         if more := _ADDITIONAL.search(plain[3]):
             pool.figures["additional"] = int(more[1])

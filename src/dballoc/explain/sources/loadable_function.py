@@ -23,6 +23,7 @@ from dballoc.process_memory import pagemap_or_smaps
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.sql_values import describe_refusal
 
 LIBRARY = "dballoc_udf.so"
 STATS, TRIM = "dballoc_malloc_stats", "dballoc_malloc_trim"
@@ -287,7 +288,7 @@ def _drop_with_retries(
                     _drop_if_exists(another, variables, name)
             return
         except (pymysql.Error, Failure, UsageError) as error:
-            refused = str(error.args[-1])
+            refused = describe_refusal(error)
     raise Failure(f"{_describe_leftover(name)} (it could not be dropped: {refused})")
 
 
@@ -335,7 +336,7 @@ def _connect(pid: int, credentials: Credentials) -> Iterator[Cursor]:
 
 def _describe_error(error: pymysql.Error) -> str:
     remedy = _REMEDIES.get(error.args[0])
-    message = f"the server says: {error.args[-1]}"
+    message = f"the server says: {describe_refusal(error)}"
     return f"{message}; {remedy}" if remedy else message
 
 

@@ -11,6 +11,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.catalogue import instruments
+from dballoc.servers.running.sql_values import describe_refusal, parse_count
 
 POOL, SCHEMA, LOGS = "InnoDB buffer pool", "performance_schema itself", "InnoDB log buffers"
 KEYS, ARIA, SESSIONS, DICTIONARY = (
@@ -272,7 +273,7 @@ def query_values(cursor: Cursor, sql: str) -> dict[str, str]:
 def _query_number(cursor: Cursor, sql: str) -> int:
     """Return one number, or 0 where the table does not exist."""
     try:
-        return int(_query(cursor, sql)[0][0] or 0)
+        return parse_count(_query(cursor, sql)[0][0])
     except pymysql.Error:
         return 0
 
@@ -301,7 +302,7 @@ def _query_memtables(cursor: Cursor) -> int:
     except pymysql.Error:
         return 0
     matches = (
-        re.search(r"MemTable Total: (\d+)", str(text))
+        re.search(r"MemTable Total: ([0-9]{1,19})(?![0-9])", str(text))
         for kind, _, text in rows
         if kind == "MEMORY_STATS"
     )
@@ -313,8 +314,14 @@ def _query_schema_memory(cursor: Cursor) -> tuple[list[int], OwnerMemory | None,
     try:
         rows = _query(cursor, _SCHEMA_STATUS)
     except pymysql.Error as error:
-        return [], None, [f"the memory of performance_schema is not known: {error.args[-1]}"]
-    sizes = {str(name): int(value) for _, name, value in rows if str(name).endswith(".memory")}
+        return (
+            [],
+            None,
+            [f"the memory of performance_schema is not known: {describe_refusal(error)}"],
+        )
+    sizes = {
+        str(name): parse_count(value) for _, name, value in rows if str(name).endswith(".memory")
+    }
     total = sizes.pop("performance_schema.memory", 0)
     label = OwnerMemory(owner=SCHEMA, bytes=total, source=_SCHEMA_STATUS, zeroed=True)
     return sorted(sizes.values(), reverse=True), label, []
@@ -326,11 +333,11 @@ def _query_sessions(cursor: Cursor) -> tuple[list[tuple[str, str, int]], list[st
     for sql in _EVERY_SESSION:
         try:
             return [
-                (str(number), str(user), int(size or 0))
+                (str(number), str(user), parse_count(size))
                 for number, user, size in _query(cursor, sql)
             ], []
         except pymysql.Error as error:
-            refused = str(error.args[-1])
+            refused = describe_refusal(error)
     return [], [f"the memory of sessions is not known: {refused}"]
 
 
@@ -364,20 +371,23 @@ def _query_instruments(cursor: Cursor) -> tuple[Counted, dict[str, int], list[st
     notes: list[str] = []
     try:
         [(on, total)] = _query(cursor, _ENABLED)
-        too_few = not total or int(on or 0) < _ENOUGH * total
+        on, total = parse_count(on), parse_count(total)
+        too_few = not total or on < _ENOUGH * total
         notes.append(
-            f"{int(on or 0)} of {total} memory instruments are on"
-            + (f"; {AT_NEXT_START}" if too_few else "")
+            f"{on} of {total} memory instruments are on" + (f"; {AT_NEXT_START}" if too_few else "")
         )
         if too_few:
             return {}, {}, notes
         counted = {
-            str(name): (int(count), int(size)) for name, count, size in _query(cursor, _INSTRUMENTS)
+            str(name): (parse_count(count), parse_count(size))
+            for name, count, size in _query(cursor, _INSTRUMENTS)
         }
-        session_bytes = {str(name): int(size or 0) for name, size in _query(cursor, _OF_SESSIONS)}
+        session_bytes = {
+            str(name): parse_count(size) for name, size in _query(cursor, _OF_SESSIONS)
+        }
         return counted, session_bytes, notes
     except pymysql.Error as error:
-        return {}, {}, [*notes, f"memory instruments cannot be read: {error.args[-1]}"]
+        return {}, {}, [*notes, f"memory instruments cannot be read: {describe_refusal(error)}"]
 
 
 def assign_to_owners(

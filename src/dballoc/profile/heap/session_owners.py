@@ -17,6 +17,7 @@ from pymysql.cursors import Cursor
 
 from dballoc import readers
 from dballoc.profile.heap.probe_snapshot import Block
+from dballoc.servers.running.sql_values import describe_refusal
 
 UNKNOWN = "(not attributed)"
 
@@ -168,7 +169,7 @@ def _read_statements(cursor: Cursor) -> tuple[dict[int, list[Statement]], list[s
                     Statement(began, ended, remove_literals(str(text)))
                 )
     except pymysql.Error as error:
-        return statements, [f"statements cannot be read: {error.args[-1]}"]
+        return statements, [f"statements cannot be read: {describe_refusal(error)}"]
     return statements, []
 
 

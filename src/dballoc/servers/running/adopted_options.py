@@ -155,6 +155,6 @@ def _plain(value: str) -> str:
         return "1"
     if text in ("off", "false", "no"):
         return "0"
-    if size := re.fullmatch(r"(\d+)([kmgtpe])", text):
+    if size := re.fullmatch(r"([0-9]{1,20})([kmgtpe])", text):
         return str(int(size[1]) << 10 * ("kmgtpe".index(size[2]) + 1))
     return text

@@ -7,19 +7,21 @@ host's own, or if it runs as us (:func:`may_have_password`).
 """
 
 import contextlib
-import errno
 import os
 import re
 import socket
 import struct
 import time
-from pathlib import Path
 
 import pymysql
 from pymysql.cursors import Cursor
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
+from dballoc import readers
 from dballoc.catalogue import servers
+from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.sql_values import DECODERS, describe_refusal
 
 # Where clients look by default. /tmp/mysql.sock is not listed, because anybody can make it.
 USUAL_SOCKETS = (
@@ -28,9 +30,9 @@ USUAL_SOCKETS = (
     "/var/lib/mysql/mysql.sock",
 )
 
-# The most bytes that a server may send, and the most time that it may take, for one connection.
-_MOST_BYTES = 16 << 20
+# The most time that a server may take, and the most columns that it may send, for one connection.
 _SECONDS = 120.0
+_MOST_COLUMNS = 10_000
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30
 
@@ -44,6 +46,8 @@ BROKEN = (
     struct.error,
     LookupError,
     AssertionError,
+    AttributeError,
+    NameError,
     RuntimeError,
     ValueError,
     TypeError,
@@ -56,24 +60,20 @@ class NoConnection(Exception):
     """The server cannot be queried; the text is a short reason."""
 
 
-class BoundedSocket(socket.socket):
-    """A socket with a limit on bytes and time. OSError beyond either."""
+class _Connection(pymysql.Connection):
+    """A connection with a limit on the columns of all its answers: each takes fifty times the
+    memory that it takes to send.
+    """
 
-    most_bytes = _MOST_BYTES
-    deadline = float("inf")
+    columns = 0
 
-    def recv_into(self, *arguments: object, **named: object) -> int:
-        """Receive as a socket does; a file made of the socket reads through this."""
-        remaining = self.deadline - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError(errno.ETIMEDOUT, "it takes too long to answer")
-        if self.gettimeout() is None or self.gettimeout() > remaining:  # type: ignore[operator]
-            self.settimeout(remaining)
-        count: int = super().recv_into(*arguments, **named)  # type: ignore[arg-type]
-        self.most_bytes -= count
-        if self.most_bytes < 0:
-            raise OSError(errno.EMSGSIZE, f"it answers with more than {_MOST_BYTES >> 20} MiB")
-        return count
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        if packet_type is FieldDescriptorPacket:
+            self.columns += 1
+            if self.columns > _MOST_COLUMNS:
+                raise ValueError(f"more than {_MOST_COLUMNS} columns")
+        packet: MysqlPacket = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
+        return packet
 
 
 def connect(
@@ -89,7 +89,7 @@ def connect(
         talk.connect(path)
         if (answers := peer(talk)) != pid:
             raise NoConnection(f"its socket is answered by process {answers}")
-        connection = pymysql.connect(
+        connection = _Connection(
             unix_socket=path,
             user=credentials.user,
             password=(credentials.password or "") if trusted else "",
@@ -97,6 +97,7 @@ def connect(
             defer_connect=True,
             # TLS would take the socket's descriptor, and leave the bounds behind.
             ssl_disabled=True,
+            conv=DECODERS,
         )
         # As PyMySQL has it for a socket that it opens itself: the password may go over it.
         connection._secure = True  # type: ignore[attr-defined]
@@ -104,7 +105,7 @@ def connect(
         return connection
     except pymysql.Error as error:
         _hang_up(talk)
-        reason = str(error.args[-1])
+        reason = describe_refusal(error)
         if credentials.password and not trusted and error.args[0] in _ACCESS_DENIED:
             reason += (
                 f"; your password was not sent, because nothing shows that process {pid} is your "
@@ -157,18 +158,19 @@ def is_unit(cgroups: str) -> bool:
     instance of one. Pure.
     """
     names = {name for entry in servers().values() for name in entry["units"]}
+    # A group's own name may have colons and strange line ends in it; whoever is given a group to
+    # divide (a user's systemd) chooses the names in it.
     units = {
         match[1].partition("@")[0]
-        for line in cgroups.splitlines()
-        if (match := _UNIT.match(line.rpartition(":")[2]))
+        for line in readers.rows(cgroups)
+        if (match := _UNIT.match(line.split(":", 2)[-1]))
     }
     return bool(units & names)
 
 
 def _read_cgroups(pid: int) -> str:
     try:
-        with Path(f"/proc/{pid}/cgroup").open(errors="replace") as file:
-            return file.read(1 << 16)
+        return readers.text_of_process(f"/proc/{pid}/cgroup", 1 << 16)
     except OSError:
         return ""
 

@@ -25,6 +25,7 @@ from dballoc.servers.running import connection, option_files
 from dballoc.servers.running.adopted_options import parse
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.option_files import OptionFiles
+from dballoc.servers.running.sql_values import describe_refusal
 
 _REPLACED = " (deleted)"
 
@@ -159,7 +160,7 @@ def talking(
         with _connected(process, options, credentials) as connected, connected.cursor() as cursor:
             yield cursor
     except pymysql.Error as error:
-        raise NoWord(str(error.args[-1])) from None
+        raise NoWord(describe_refusal(error)) from None
     except OSError as error:
         raise NoWord(
             f"it has ended meanwhile, or is not ours to look at: {error.strerror or error}"
