@@ -35,7 +35,9 @@ def load_demo() -> ModuleType:
 
 @pytest.fixture
 def cluster(needs_root: None, run_cli: Cli, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The nodes; a test's parameter names their resources, else all are server hosts."""
+    """The nodes; a test's parameter names their resources, else all are server hosts. With
+    ``SLOW_TO_NOTICE`` Ray looks after its nodes as seldom as it does by itself.
+    """
     if not shutil.which("ip"):
         pytest.skip("needs ip (iproute2) for network namespaces")
     ray = ROOT / ".venv" / "bin"
@@ -45,8 +47,10 @@ def cluster(needs_root: None, run_cli: Cli, request: pytest.FixtureRequest) -> I
     before = dict(os.environ)
     os.environ.update(run_cli.env)
     try:
-        resources = getattr(demo, getattr(request, "param", "SERVERS"))
-        with demo.start_cluster(ray, resources) as started:
+        kind = getattr(request, "param", "SERVERS")
+        resources = getattr(demo, kind, demo.SERVERS)
+        health = {} if kind == "SLOW_TO_NOTICE" else demo.HEALTH
+        with demo.start_cluster(ray, resources, health) as started:
             yield started
     finally:
         os.environ.clear()
@@ -118,6 +122,90 @@ def test_a_node_is_lost(
     assert [row["fault"] for row in lost] == ["host lost"]
     assert address in lost[0]["fault_text"]
     assert re.search(r"was lost in the trial of \w+", done.text)
+
+
+def list_commands(cluster: Any, number: int) -> str:
+    """The command lines of the processes on a node."""
+    texts = []
+    for pid in cluster.list_pids(number):
+        try:
+            texts.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return "\n".join(texts)
+
+
+# What a block is doing on a node, by what of it runs there and what does not.
+MOMENTS = {
+    "begins": (("dballoc.hosts.node_block",), ("mariadbd",)),
+    "has a server": (("dballoc.hosts.node_block", "mariadbd"), ("sysbench",)),
+    "is under load": (("mariadbd", "sysbench"), ()),
+}
+
+
+def find_node_at(cluster: Any, moment: str) -> int | None:
+    """The number of a node, not the head, whose block is at a moment."""
+    present, absent = MOMENTS[moment]
+    for number in (1, 2):
+        commands = list_commands(cluster, number)
+        if all(word in commands for word in present) and not any(w in commands for w in absent):
+            return number
+    return None
+
+
+def check_nothing_is_doubled_or_left(cluster: Any, out: Path) -> None:
+    """No trial is stored twice, none failed but by the loss of its host, and no server runs."""
+    doubled = rows(
+        out,
+        "SELECT 1 FROM trial GROUP BY design, block, attempt, position, variant, role "
+        "HAVING count(*) > 1",
+    )
+    assert not doubled
+    faults = rows(out, "SELECT fault FROM trial WHERE outcome = 'fault'")
+    assert {row["fault"] for row in faults} <= {"host lost"}
+    for number in range(3):
+        wait_until(lambda n=number: "mariadbd" not in list_commands(cluster, n), 60)
+
+
+def test_nodes_are_killed_five_times_and_start_again(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+) -> None:
+    file = tiny_experiment(blocks=6, time={"level": "3s", "idle": "0s"})
+    process = start_bench(run_cli, cluster, file, out)
+    for moment in ("begins", "has a server", "is under load", "is under load", "begins"):
+        number = wait_until(
+            lambda m=moment: process.poll() is not None or find_node_at(cluster, m), 240
+        )
+        assert number is not True, run_cli.end(process).text
+        cluster.kill_node(number)
+        wait_until(
+            lambda n=number: not re.search(r"raylet|node_block", list_commands(cluster, n)), 60
+        )
+        cluster.start_node(number, cluster.resources[number])
+    done = run_cli.end(process, 500)
+    assert done.status == 0, done.text
+    check_campaign(out, 6, 3)
+    check_nothing_is_doubled_or_left(cluster, out)
+    # Where no server was seen, the block may just have ended.
+    assert done.text.count(" was lost") >= 3, done.text
+
+
+@pytest.mark.parametrize("cluster", ["SERVERS", "SLOW_TO_NOTICE"], indirect=True)
+def test_a_network_that_is_cut_for_30_s_heals(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+) -> None:
+    """Whether Ray notices it or not."""
+    file = tiny_experiment(blocks=4, time={"level": "3s", "idle": "0s"})
+    process = start_bench(run_cli, cluster, file, out)
+    number = wait_until(lambda: process.poll() is not None or find_node_under_load(cluster), 240)
+    assert number is not True, run_cli.end(process).text
+    cluster.set_link(number, "down")
+    time.sleep(30)  # what is tried is this time, nothing waits for it
+    cluster.set_link(number, "up")
+    done = run_cli.end(process, 400)
+    assert done.status == 0, done.text
+    check_campaign(out, 4, 3)
+    check_nothing_is_doubled_or_left(cluster, out)
 
 
 def test_the_driver_is_killed_and_the_same_command_resumes(

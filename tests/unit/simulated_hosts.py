@@ -23,6 +23,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     BlockFinished,
+    Ended,
     TrialFinished,
     TrialStarted,
     make_record_rows,
@@ -41,6 +42,8 @@ from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import TrialRecord
 
 TRIAL_SECONDS = 60.0
+# Seconds that nothing takes; the real executor returns after one, and few polls must do here.
+LONGEST_POLL = 20.0
 ENVIRONMENT = {"host": "dbhost", "cpu": "a CPU", "cpus": 2, "memory": 2**34}
 
 MakeRecord = Callable[[Experiment, Slot, str], TrialRecord]
@@ -87,7 +90,8 @@ class SimulatedHosts:
     """An executor. ``lose``: whether a host is lost in a trial, by its variant; ``record``: what a
     trial measures; ``kernels``: how many kernels the hosts have, or one each;
     ``disturbed``: why every block is; ``clients``: those of the names that are for clients;
-    ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts.
+    ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts;
+    ``cleaning``: seconds that a block's process takes to clean up, ``cleaned``: how many have.
     """
 
     names: list[str]
@@ -108,6 +112,8 @@ class SimulatedHosts:
     events: list[tuple[float, int, Event]] = field(default_factory=list)
     running: set[str] = field(default_factory=set)
     busy: float = 0.0
+    cleaning: float = 1.0
+    cleaned: int = 0
 
     def __post_init__(self) -> None:
         self.alive = set(self.names)
@@ -176,6 +182,8 @@ class SimulatedHosts:
         row = example_results.block_row(request.block) | {"disturbed": self.disturbed}
         del row["block"], row["attempt"]
         self._answer(at, host.name, encode_message(BlockFinished(row=row)))
+        ended = encode_message(Ended(status=0, log=""))
+        self._answer(at + self.cleaning, host.name, ended)
 
     def _load(self, at: float, server: str, client: str, number: int) -> None:
         """One load of a trial: asked by the server's host, answered by the client's."""
@@ -200,13 +208,15 @@ class SimulatedHosts:
         heapq.heappush(self.events, (at, self.count, event))
 
     def poll(self, seconds: float) -> list[Event]:
-        if not self.events:
-            self.now += seconds
+        if not self.events or self.events[0][0] > self.now + LONGEST_POLL:
+            self.now += LONGEST_POLL
             return []
         at, _, event = heapq.heappop(self.events)
         self.now = max(self.now, at)
         if isinstance(event, HostLost):
             self.alive.discard(event.host)
+        elif b'"kind":"ended"' in event.line:
+            self.cleaned += 1
         return [event]
 
     def end_block(self, host: str) -> None:

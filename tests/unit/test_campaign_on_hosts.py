@@ -11,6 +11,7 @@ from dballoc.cli import extras
 from dballoc.cli.shared import campaign_on_hosts
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.hosts.block_request import find_secret
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -47,6 +48,35 @@ def test_what_is_on_this_machine_alone_is_not_sent(
         ),
     ):
         raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"server": {"options": {"report-password": "hunter2"}}}, "report-password"),
+        ({"variant": [{"name": "glibc", "env": {"AWS_SECRET_ACCESS_KEY": "x"}}]}, "AWS_SECRET"),
+        (
+            {"variant": [{"name": "glibc", "server": {"options": {"wsrep_sst_auth": "a:b"}}}]},
+            "wsrep_sst_auth",
+        ),
+    ],
+)
+def test_a_secret_of_the_experiment_is_not_sent(
+    experiment: MakeExperiment, changes: dict[str, Any], name: str
+) -> None:
+    with (
+        pytest.raises(UsageError, match=f"--ray: {name}.* holds a secret") as refused,
+        campaign_on_hosts.join_cluster(
+            "10.0.0.1:6379", simulated_hosts.make_setting(experiment(**changes)), Path("none")
+        ),
+    ):
+        raise AssertionError
+    assert "hunter2" not in str(refused.value)
+
+
+def test_settings_that_are_no_secrets_are_sent(experiment: MakeExperiment) -> None:
+    options = {"innodb_buffer_pool_size": "1G", "old_passwords": "0", "user": "mysql"}
+    assert find_secret(experiment(server={"options": options})) is None
 
 
 def test_a_cluster_without_a_token_is_not_joined(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,26 @@ def test_the_second_is_refused_and_told_who_has_it(
     assert f"dballoc (process {os.getpid()}, results in /there)" in str(refused.value)
     assert f"kill {os.getpid()}" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_who_has_patience_gets_it_when_the_other_run_has_ended(
+    stand_in: Machine, hold: Hold
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(
+            machine_lock.hold, stand_in, exclusive=True, purpose="mine", patience=60.0
+        )
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        hold.release()
+        second = waiting.result(60)
+    assert second
+    second.release()
+
+
+def test_patience_ends(stand_in: Machine, hold: Hold) -> None:
+    with pytest.raises(UsageError, match=r"results in /there"):
+        machine_lock.hold(stand_in, exclusive=True, purpose="mine", patience=0.1)
 
 
 def test_it_is_free_when_the_last_that_has_it_is_gone(

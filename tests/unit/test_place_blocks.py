@@ -215,6 +215,14 @@ def test_a_token_that_is_not_there_is_named(tmp_path: Path) -> None:
         ray_access.check_access("10.0.0.1:6379", environment)
 
 
+def test_a_cluster_without_a_token_has_no_node_beyond_the_loopback(tmp_path: Path) -> None:
+    ray_access.check_nodes("127.0.0.1:6379", ["127.0.0.1"], {})
+    with pytest.raises(UsageError, match=r"has a node at 10\.0\.0\.1, which is not the loopback"):
+        ray_access.check_nodes("127.0.0.1:6379", ["127.0.0.1", "10.0.0.1"], {})
+    environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path)}
+    ray_access.check_nodes("10.0.0.1:6379", ["10.0.0.1", "10.0.0.2"], environment)
+
+
 def test_servers_get_nothing_of_rays_settings() -> None:
     environment = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/root/token", "RAY_JOB_ID": "1"}
     assert make_environment(environment) == {"PATH": "/bin"}

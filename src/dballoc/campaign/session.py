@@ -27,6 +27,10 @@ from dballoc.host.unprivileged.server_user import ServerUser
 
 T = TypeVar("T")
 
+# Seconds that a block whose driver was lost may take to let go of a host: the driver's successor
+# must not take that for another user's run.
+_PATIENCE_WITH_BLOCKS = 60.0
+
 
 class RunSetting(Protocol):
     """What every prepared campaign has, of servers or of replays; see
@@ -183,7 +187,9 @@ def run_in_session(
     directory = Directory.acquire(out, setting.experiment)
     try:
         with (
-            _hold_host_settings(setting, out) if runs_here else contextlib.nullcontext() as hold,
+            _hold_host_settings(setting, out, _PATIENCE_WITH_BLOCKS if lease else 0.0)
+            if runs_here
+            else contextlib.nullcontext() as hold,
             Custody(keep_open=[directory.lock], hold=hold, adopt=True, lease=lease) as custody,
             _stop_on_interrupt() as stop,
         ):
@@ -207,12 +213,17 @@ def run_in_session(
 
 
 @contextlib.contextmanager
-def _hold_host_settings(setting: RunSetting, out: Path) -> Iterator[machine_lock.Hold | None]:
+def _hold_host_settings(
+    setting: RunSetting, out: Path, patience: float
+) -> Iterator[machine_lock.Hold | None]:
     """Hold the machine's lock, exclusively if a variant switches THP. UsageError if another run
-    holds it.
+    holds it for longer than ``patience`` seconds.
     """
     hold = machine_lock.hold(
-        machine_lock.THIS_MACHINE, exclusive=setting.switches_thp, purpose=f"results in {out}"
+        machine_lock.THIS_MACHINE,
+        exclusive=setting.switches_thp,
+        purpose=f"results in {out}",
+        patience=patience,
     )
     try:
         if switched := thp.find_switched(setting.thp):

@@ -19,6 +19,10 @@ from dballoc.store.results import TrialRecord
 FILE_PIECE = readers.MIB
 MOST_FILE_BYTES = 256 * readers.MIB
 MOST_FILES = 10_000
+# Sentences for the user, of one block.
+MOST_NOTICES = 1000
+# Seconds of the fixed probe, which takes a hundredth; later blocks are told those of earlier ones.
+LONGEST_PROBE = 3600.0
 _MOST_ROWS = 1_000_000
 # Which trial or block rows are of is the driver's to say.
 _TRIAL_PLACE = frozenset(
@@ -106,10 +110,13 @@ class BlockFinished(_Message):
 
 
 class Refused(_Message):
-    """The host cannot run the block, or not finish it; the last message."""
+    """The host cannot run the block, or not finish it; the last message. ``blames_client``: because
+    of its client host.
+    """
 
     kind: Literal["refused"] = "refused"
     text: _Text
+    blames_client: bool = False
 
 
 class Ended(_Message):
@@ -148,7 +155,7 @@ def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Mess
         raise readers.Unfit(f"not a message: {readers.first_complaint(error)}") from None
     match message:
         case FilePiece():
-            if not _FILE_NAME.fullmatch(message.name):
+            if not is_file_name(message.name):
                 raise readers.Unfit(f"{readers.shown(message.name)} is no name of a trial's file")
         case TrialFinished():
             for record in message.records:
@@ -157,7 +164,20 @@ def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Mess
             _check_rows("block", [message.row], columns)
             if message.row.keys() != columns["block"].keys() - _BLOCK_PLACE:
                 raise readers.Unfit("a block's row has not the columns that it should have")
+            _check_probes(message.row)
     return message
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a raw file of a trial may have that path below its directory. Pure."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
+def _check_probes(row: _Row) -> None:
+    for name in ("probe_before", "probe_after"):
+        seconds = row[name]
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_PROBE:
+            raise readers.Unfit(f"{name}: {readers.shown(str(seconds))} is not valid")
 
 
 def _check_record(

@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dballoc import readers
 from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.experiment import secret_names
+from dballoc.experiment.model import Experiment
 from dballoc.hosts.client.remote_load import ClientPlace
 
 # The most bytes of a request; the experiment is nearly all of it.
@@ -84,3 +86,21 @@ def find_difference(
                     f"driver {value or 'none'}"
                 )
     return None
+
+
+def find_secret(experiment: Experiment) -> str | None:
+    """Return the name of a setting whose value is a secret, for experiments are sent to hosts as
+    they are; None if there is none. Pure.
+    """
+    tables = [experiment.server.options, experiment.server.init_options]
+    for variant in experiment.variant:
+        tables += [variant.server.options, variant.server.init_options, variant.env]
+    return next(
+        (
+            name
+            for table in tables
+            for name, value in table.items()
+            if secret_names.hide_value(name, value) != value
+        ),
+        None,
+    )

@@ -9,6 +9,7 @@ guardian are what they are in a local campaign.
 """
 
 import base64
+import contextlib
 import os
 import stat
 import sys
@@ -18,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import dballoc
+from dballoc import readers
 from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer
@@ -27,19 +29,22 @@ from dballoc.campaign.results_directory import TRIALS
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.host.guardian.guardian_client import Lease
+from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.hosts.block_messages import (
     FILE_PIECE,
     MOST_FILE_BYTES,
+    MOST_FILES,
     BlockFinished,
     FilePiece,
     Notice,
+    Refused,
     TrialFinished,
     TrialStarted,
+    is_file_name,
     make_record_rows,
 )
 from dballoc.hosts.block_request import (
@@ -49,8 +54,8 @@ from dballoc.hosts.block_request import (
     select_common_columns,
 )
 from dballoc.hosts.client.pipe_lines import PipeLines
-from dballoc.hosts.client.remote_load import RemoteLoads
-from dballoc.hosts.message_stream import MessageStream, answer_request
+from dballoc.hosts.client.remote_load import ClientHostFailed, RemoteLoads
+from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.store.results import TrialRecord
 
 _LEASE = 0
@@ -93,26 +98,41 @@ class _SentNotices(Observer):
 
 
 def send_files(stream: MessageStream, directory: Path, position: int) -> None:
-    """Send the regular files below ``directory``, up to the most bytes of a trial; a notice says
-    which were left out. No link is followed.
+    """Send the regular files below ``directory``, as far as the driver takes them; a notice says
+    which were left out. No link is followed: a server may have made it.
     """
-    room = MOST_FILE_BYTES
+    bytes_left, files_left = MOST_FILE_BYTES, MOST_FILES
     for parent, _, names in os.walk(directory):
         for name in sorted(names):
             path = Path(parent) / name
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
-                relative = str(path.relative_to(directory))
-                if not stat.S_ISREG(status.st_mode):
-                    continue
-                if status.st_size > room:
-                    stream.send(Notice(text=f"{relative}: too large to be sent to the driver"))
-                    continue
-                room -= status.st_size
-                while piece := file.read(FILE_PIECE):
-                    data = base64.b64encode(piece).decode()
-                    stream.send(FilePiece(position=position, name=relative, data=data))
+            relative = str(path.relative_to(directory))
+            size = _find_size(path)
+            if size is None:
+                continue
+            if not is_file_name(relative):
+                shown = readers.shown(relative)
+                stream.send(Notice(text=f"{shown}: not sent to the driver, for its name"))
+            elif size > bytes_left or not files_left:
+                stream.send(Notice(text=f"{relative}: too large to be sent to the driver"))
+            else:
+                bytes_left, files_left = bytes_left - size, files_left - 1
+                _send_file(stream, path, relative, position, size)
+
+
+def _find_size(path: Path) -> int | None:
+    """Return the bytes of a regular file; None if it is something else."""
+    status = path.lstat()
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _send_file(stream: MessageStream, path: Path, name: str, position: int, size: int) -> None:
+    """Send the first ``size`` bytes of a file, which may grow meanwhile."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        while piece := file.read(min(size, FILE_PIECE)):
+            size -= len(piece)
+            data = base64.b64encode(piece).decode()
+            stream.send(FilePiece(position=position, name=name, data=data))
 
 
 def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) -> None:
@@ -179,10 +199,28 @@ def _run_trials(
 
 def main() -> int:
     """Read the request, run the block, and send how it ended. Returns the exit status."""
+    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
+    with os.fdopen(request_descriptor, "rb") as file:
+        text = file.read(LARGEST_REQUEST + 1)
+    stream = take_standard_output()
     try:
-        return answer_request(BlockRequest.parse, run_block, LARGEST_REQUEST)
+        if len(text) > LARGEST_REQUEST:
+            raise readers.Unfit("the request is too large")
+        run_block(BlockRequest.parse(text), stream, PipeLines(lines_descriptor))
+    except GuardianEnded as error:
+        # It may be for once, and its end is reported.
+        print(error, file=sys.stderr)
+        return 1
+    except (UsageError, Failure, readers.Unfit) as error:
+        blames_client = isinstance(error, ClientHostFailed)
+        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
+            stream.send(Refused(text=str(error), blames_client=blames_client))
+        return 1
     except Interrupted:
         return 130
+    except BrokenPipeError:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dballoc.errors import UsageError
@@ -16,7 +16,7 @@ def check_access(address: str, environment: Mapping[str, str]) -> None:
     read. ``address``: ``HOST:PORT``, as --ray has it.
     """
     host = find_host(address)
-    if environment.get(MODE) != "token" or not environment.get(TOKEN_PATH):
+    if not has_token(environment):
         if is_loopback(host):
             return
         raise UsageError(
@@ -35,6 +35,27 @@ def check_access(address: str, environment: Mapping[str, str]) -> None:
             f"{TOKEN_PATH}: {path}: others can read it, and who has the token can run code on "
             f"every host; chmod 600 {path}"
         )
+
+
+def has_token(environment: Mapping[str, str]) -> bool:
+    """Whether Ray asks for a token."""
+    return environment.get(MODE) == "token" and bool(environment.get(TOKEN_PATH))
+
+
+def check_nodes(address: str, nodes: Iterable[str], environment: Mapping[str, str]) -> None:
+    """Raise UsageError if a cluster without a token has nodes, by their addresses, beyond the
+    loopback: its head answers there too, and may listen on all addresses.
+    """
+    if has_token(environment):
+        return
+    for node in nodes:
+        if not is_loopback(node):
+            raise UsageError(
+                f"--ray {address}: Ray lets everybody in who reaches its ports, and has a node at "
+                f"{node}, which is not the loopback; start it with --node-ip-address=127.0.0.1, or "
+                f"set {MODE}=token and {TOKEN_PATH}=FILE here and on every node "
+                "(docs/how-to/many-hosts.md)"
+            )
 
 
 def find_host(address: str) -> str:

@@ -41,6 +41,7 @@ _SILENCE = LEASE + 15.0
 _DESCRIBE = 60.0
 _EXAMINE = 180.0
 _LONGEST_DESCRIPTION = readers.MIB
+_LONGEST_NAME = 255
 
 
 class HostDescription(BaseModel):
@@ -107,6 +108,8 @@ def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
             "same version and token?"
         ) from None
     try:
+        addresses = [str(n["NodeManagerAddress"]) for n in _list_nodes() if n["Alive"]]
+        ray_access.check_nodes(address, addresses, os.environ)
         yield RayExecutor(notice)
     finally:
         ray.shutdown()
@@ -122,58 +125,54 @@ class RayExecutor:
         self._tasks: dict[str, _Task] = {}
         self._nodes: dict[str, str] = {}
         self._described: dict[str, HostDescription | None] = {}
+        # Descriptions that have not come yet, by node, each with when it counts as silent.
+        self._awaited: dict[str, tuple[Any, float]] = {}
         self._actor: Any = ray.remote(ray_node.BlockProcess)
 
     def list_hosts(self) -> list[Host]:
-        """Return the nodes that are alive, have a resource of ours, and this version of dballoc."""
+        """Return the nodes that are alive, have a resource of ours, and this version of dballoc.
+        While blocks are under way, a node that is slow to answer is left out until it has.
+        """
         alive = [node for node in _list_nodes() if node["Alive"] and _list_roles(node)]
-        self._describe([str(node["NodeID"]) for node in alive])
+        self._ask_descriptions([str(node["NodeID"]) for node in alive])
+        # Nobody's lease is renewed meanwhile.
+        self._take_descriptions(0.0 if self._tasks else _DESCRIBE)
         hosts = []
         for node in alive:
             if description := self._described.get(str(node["NodeID"])):
-                # Both: several nodes may have one name, and a name must not change when one comes.
-                name = f"{description.environment.get('host')} ({node['NodeManagerAddress']})"
-                self._nodes[name] = str(node["NodeID"])
-                hosts.append(
-                    Host(
-                        name=name,
-                        kernel=description.kernel,
-                        environment=json.dumps(description.environment),
-                        address=str(node["NodeManagerAddress"]),
-                        roles=_list_roles(node),
-                    )
-                )
+                host = make_host(node, description)
+                self._nodes[host.name] = str(node["NodeID"])
+                hosts.append(host)
         return hosts
 
-    def _describe(self, nodes: list[str]) -> None:
+    def _ask_descriptions(self, nodes: list[str]) -> None:
         """Ask nodes that were not asked yet what they are."""
         describe = ray.remote(ray_node.describe_host)
-        answers = {
-            node: describe.options(
-                num_cpus=0,
-                max_retries=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-            ).remote()
-            for node in nodes
-            if node not in self._described
-        }
-        for node, answer in answers.items():
+        for node in nodes:
+            if node not in self._described and node not in self._awaited:
+                answer = describe.options(
+                    num_cpus=0,
+                    max_retries=0,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                ).remote()
+                self._awaited[node] = answer, time.monotonic() + _DESCRIBE
+
+    def _take_descriptions(self, seconds: float) -> None:
+        """Take what nodes say of themselves, waiting up to so many seconds for all of it."""
+        answers = [answer for answer, _ in self._awaited.values()]
+        if not answers:
+            return
+        ready, _ = ray.wait(answers, num_returns=len(answers), timeout=seconds)
+        now = time.monotonic()
+        for node, (answer, latest) in list(self._awaited.items()):
+            if answer not in ready and now < latest:
+                continue
+            del self._awaited[node]
             try:
-                text = ray.get(answer, timeout=_DESCRIBE)
-                description = HostDescription.model_validate(readers.document(text))
-                # As the results database has it, which must stay readable.
-                campaign_facts.check_environment(
-                    json.dumps(description.environment), "its environment"
-                )
-                if description.dballoc != dballoc.__version__:
-                    raise readers.Unfit(
-                        f"it has dballoc {description.dballoc}, the driver {dballoc.__version__}"
-                    )
-            except (RayError, readers.Unfit, ValidationError, TypeError) as error:
+                self._described[node] = read_description(ray.get(answer, timeout=0))
+            except (RayError, readers.Unfit) as error:
                 self._described[node] = None
                 self._notice(f"a node of Ray cannot be used: {readers.reason(error)}")
-            else:
-                self._described[node] = description
 
     def examine_hosts(self) -> dict[str, HostExamination | str]:
         """Ask the hosts of :meth:`list_hosts` for their doctor; by name, or why one is silent."""
@@ -233,11 +232,10 @@ class RayExecutor:
             time.sleep(seconds)
             return []
         streams = {id(task.lines): host for host, task in self._tasks.items()}
+        # A line counts as ready when it is here: to wait for a large one of a host that is cut off
+        # would let the leases of all others run out.
         ready, _ = ray.wait(
-            [task.lines for task in self._tasks.values()],
-            num_returns=1,
-            timeout=seconds,
-            fetch_local=False,
+            [task.lines for task in self._tasks.values()], num_returns=1, timeout=seconds
         )
         events: list[Event] = [self._read(streams[id(stream)]) for stream in ready]
         now = time.monotonic()
@@ -254,7 +252,7 @@ class RayExecutor:
 
     def _read(self, host: str) -> Event:
         try:
-            line = ray.get(next(self._tasks[host].lines), timeout=_SILENCE)
+            line = ray.get(next(self._tasks[host].lines), timeout=_RENEW_EVERY)
         except StopIteration:
             return HostLost(host=host, reason="its process went without a word", is_alive=True)
         except RayError as error:
@@ -275,7 +273,7 @@ class RayExecutor:
                 ready, task.renewals = ray.wait(
                     task.renewals, num_returns=len(task.renewals), timeout=0
                 )
-                if ready:
+                if any(map(_has_succeeded, ready)):
                     task.answered = now
             if now - task.renewed >= _RENEW_EVERY and len(task.renewals) < 20:
                 task.renewed = now
@@ -292,6 +290,46 @@ class RayExecutor:
         """Let go of all blocks."""
         for host in list(self._tasks):
             self.end_block(host)
+
+
+def make_host(node: Mapping[str, Any], description: HostDescription) -> Host:
+    """Return a host from what Ray knows of a node and what that says of itself. Pure."""
+    address = str(node["NodeManagerAddress"])
+    # Both: several nodes may have one name, and a name must not change when one comes.
+    own_name = str(description.environment.get("host"))[:_LONGEST_NAME]
+    return Host(
+        name=f"{own_name} ({address})",
+        kernel=description.kernel,
+        environment=json.dumps(description.environment),
+        address=address,
+        roles=_list_roles(node),
+    )
+
+
+def read_description(text: object) -> HostDescription:
+    """Read what a node says of itself. Unfit if it cannot be used. Pure."""
+    if not isinstance(text, bytes) or len(text) > _LONGEST_DESCRIPTION:
+        raise readers.Unfit("what it says of itself is no text, or too long")
+    try:
+        description = HostDescription.model_validate(readers.document(text))
+    except ValidationError as error:
+        raise readers.Unfit(readers.first_complaint(error)) from None
+    # As the results database has it, which must stay readable.
+    campaign_facts.check_environment(json.dumps(description.environment), "its environment")
+    if description.dballoc != dballoc.__version__:
+        raise readers.Unfit(
+            f"it has dballoc {description.dballoc}, the driver {dballoc.__version__}"
+        )
+    return description
+
+
+def _has_succeeded(answer: Any) -> bool:
+    """Whether a call that has ended was answered, and did not fail because its host is away."""
+    try:
+        ray.get(answer, timeout=0)
+    except RayError:
+        return False
+    return True
 
 
 def _list_roles(node: Mapping[str, Any]) -> frozenset[Role]:

@@ -40,7 +40,13 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
     parse_message,
 )
-from dballoc.hosts.block_request import BlockRequest, ChosenSlices, select_common_columns
+from dballoc.hosts.block_request import (
+    BlockRequest,
+    ChosenSlices,
+    find_secret,
+    select_common_columns,
+)
+from dballoc.hosts.block_under_way import BlockUnderWay
 from dballoc.hosts.client.load_messages import (
     ClientReady,
     LoadFinished,
@@ -55,12 +61,7 @@ from dballoc.hosts.client.pair_hosts import (
 from dballoc.hosts.executor import Event, Executor, HostLost, Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
-from dballoc.hosts.store_answers import (
-    AnswerStore,
-    BlockUnderWay,
-    make_placement_row,
-    read_columns,
-)
+from dballoc.hosts.store_answers import AnswerStore, make_placement_row, read_columns
 from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import Results
 
@@ -71,8 +72,14 @@ _ENDING = 15.0
 # Seconds between two looks at what has come, and at which hosts there are.
 _POLL = 1.0
 _HOSTS_EVERY = 10.0
+# Seconds in which a host must have removed the data of a finished block.
+_CLEANING = 600.0
+# A block must have ended after so many times its estimate; its data are extra, in seconds.
+_MOST_TIMES, _MAKING_DATA = 10, 6 * 3600.0
 # Blocks in succession that a host may lose while it lives itself.
 _MOST_FAILURES = 3
+# How often one block may be lost: where lost hosts come back by themselves, there is no other end.
+MOST_LOSSES = 10
 # Seconds without any host after which the driver gives up; what is finished is kept.
 _PATIENCE = 120.0
 
@@ -87,6 +94,11 @@ def refuse_unsuitable(experiment: Experiment) -> None:
     for words, is_there in reasons.items():
         if is_there:
             raise UsageError(f"--ray: {words} cannot be sent to other hosts; leave it out")
+    if secret := find_secret(experiment):
+        raise UsageError(
+            f"--ray: {secret} holds a secret, which every node of the cluster could read; leave it "
+            "out"
+        )
 
 
 def make_kind(
@@ -167,6 +179,9 @@ class DriverLoop:
         self._host_seen = clock()
         self._has_told = False
         self._failures: Counter[str] = Counter()
+        self._losses: Counter[tuple[str, int]] = Counter()
+        # Hosts that clean up after a finished block, and until when they may.
+        self._cleaning: dict[str, tuple[Host, float]] = {}
         self._looks = {
             design: sorted(procedure.spending)
             for design, procedure in campaign.declare_procedures().items()
@@ -183,10 +198,11 @@ class DriverLoop:
         try:
             while True:
                 self._give_out_blocks()
-                if not self._running and self._choose_block() is None:
+                if not self._running and not self._cleaning and self._choose_block() is None:
                     return
                 for event in self._executor.poll(_POLL):
                     self._take(event)
+                self._end_late()
                 if stop.requested:
                     raise Interrupted
         finally:
@@ -200,6 +216,7 @@ class DriverLoop:
         while block := self._choose_block():
             now = self._clock()
             busy = {host.kernel for each in self._running.values() for host in each.pair.hosts}
+            busy |= {host.kernel for host, _ in self._cleaning.values()}
             pair = place_blocks.choose_hosts(
                 self._hosts, busy, self._load, block, now, apart=self._apart
             )
@@ -249,7 +266,7 @@ class DriverLoop:
         is_possible = place_blocks.choose_hosts(
             self._list_usable(), (), HostLoad(), ("", 0), now, apart=self._apart
         )
-        if self._running or is_possible:
+        if self._running or self._cleaning or is_possible:
             self._host_seen = now
         elif self._load.refused or now - self._host_seen > _PATIENCE:
             reasons = "; ".join(f"{name}: {why}" for name, why in self._load.refused.items())
@@ -276,7 +293,11 @@ class DriverLoop:
             {"host": host.name, "kernel": host.kernel, "environment": host.environment}
         )
         self._results.add_placement(make_placement_row(key, host))
-        self._running[host.name] = BlockUnderWay(pair=pair, key=key, trials=trials)
+        seconds = _MAKING_DATA + _MOST_TIMES * campaign.estimate_block_seconds(design)
+        now = self._clock()
+        self._running[host.name] = BlockUnderWay(
+            pair=pair, key=key, trials=trials, given_at=now, latest_end=now + seconds
+        )
         for each in pair.hosts:
             self._load.blocks[each.name] = self._load.blocks.get(each.name, 0) + 1
         seconds_left = campaign.estimate_seconds_left(self._planned)
@@ -317,7 +338,8 @@ class DriverLoop:
             (b for b in self._running.values() for h in b.pair.hosts if h.name == event.host), None
         )
         if block is None:
-            return  # a last word of a block that was let go
+            self._take_last_word(event)
+            return
         host = next(h for h in block.pair.hosts if h.name == event.host)
         match event:
             case HostLost():
@@ -336,7 +358,11 @@ class DriverLoop:
 
     def _take_from_client(self, block: BlockUnderWay, host: Host, message: Message) -> None:
         match message:
-            case ClientReady() | LoadFinished():
+            case ClientReady():
+                block.loads.become_ready()
+                self._executor.hand_line(block.host.name, encode_message(message))
+            case LoadFinished():
+                block.loads.end(message.number)
                 self._executor.hand_line(block.host.name, encode_message(message))
             case Refused():
                 self._refuse(block, host, message)
@@ -350,8 +376,13 @@ class DriverLoop:
             case LoadRequested() | LoadStopped():
                 if block.pair.client is None:
                     raise readers.Unfit("it asked for a load from another host, and has none")
+                if isinstance(message, LoadRequested):
+                    block.begin_load(message.number)
+                else:
+                    block.loads.stop(message.number)
                 self._executor.hand_line(block.pair.client.name, encode_message(message))
             case Notice():
+                block.count_notice()
                 self._observer.notice(f"{block.host.name}: {readers.printable(message.text)}")
             case TrialStarted():
                 trial = block.begin_trial(message.position)
@@ -373,10 +404,18 @@ class DriverLoop:
                 raise readers.Unfit("it answered as if it were a client")
 
     def _refuse(self, block: BlockUnderWay, host: Host, message: Refused) -> None:
+        """Let a host go that cannot run the block. If it gives up a trial that it had begun, or
+        blames its client host, another try may end otherwise.
+        """
         text = readers.printable(message.text)
-        self._load.refused[host.name] = text
-        self._observer.notice(f"{host.name} runs no more blocks: {text}")
-        self._let_go(block)
+        if block.pair.client and message.blames_client:
+            self._lose(block, block.pair.client, text, is_alive=True)
+        elif block.trial_under_way:
+            self._lose(block, host, text, is_alive=True)
+        else:
+            self._load.refused[host.name] = text
+            self._observer.notice(f"{host.name} runs no more blocks: {text}")
+            self._let_go(block)
 
     def _lose_ended(self, block: BlockUnderWay, host: Host, message: Ended) -> None:
         log = readers.printable(message.log[-500:])
@@ -412,7 +451,7 @@ class DriverLoop:
         self._store.add_block(row)
         campaign.history.add(row)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
-        self._let_go(block)
+        self._let_clean_up(block)
         for host in block.pair.hosts:
             self._failures[host.name] = 0
         again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
@@ -439,21 +478,71 @@ class DriverLoop:
         key, name = block.key, host.name
         trial = self._store.add_lost_trial(block, host, reason)
         self._load.lost.setdefault(name, set()).add((key.design, key.number))
-        # What is out of reach ends by itself, and until then nothing else is measured beside it.
-        wait = _ENDING if is_alive else LEASE + _ENDING
         self._failures[name] += is_alive
         if self._failures[name] >= _MOST_FAILURES:
             self._load.refused[name] = reason
         for each in block.pair.hosts:
-            self._load.free_at[each.kernel] = self._clock() + _ENDING
-        self._load.free_at[host.kernel] = self._clock() + wait
-        if not is_alive:
-            self._hosts = [each for each in self._hosts if each.name != name]
+            self._leave_alone(each, is_alive or each is not host)
         during = f" in the trial of {trial.variant}" if trial else ""
         self._observer.notice(
             f"{name} was lost{during}: {reason}; {key.design} block {key.number} is drawn again"
         )
         self._let_go(block)
+        lost = (key.design, key.number)
+        self._losses[lost] += 1
+        if self._losses[lost] >= MOST_LOSSES:
+            raise Failure(
+                f"{key.design} block {key.number} was lost {MOST_LOSSES} times, last{during} on "
+                f"{name}: {reason}; finished trials are kept; run the same command to resume, or "
+                "another experiment without what takes the hosts down"
+            )
+
+    def _end_late(self) -> None:
+        """Let go of what should have ended long ago: a host may hang and be heard."""
+        now = self._clock()
+        for block in [b for b in self._running.values() if now > b.latest_end]:
+            reason = f"its block had not ended after {(now - block.given_at) / 3600:.1f} hours"
+            self._lose(block, block.host, reason, is_alive=True)
+        for name in [name for name, (_, until) in self._cleaning.items() if now > until]:
+            del self._cleaning[name]
+            self._executor.end_block(name)
+
+    def _let_clean_up(self, block: BlockUnderWay) -> None:
+        """Let a host that has finished a block end by itself: until it has, it holds the machine's
+        lock and removes data, beside which nothing is measured.
+        """
+        del self._running[block.host.name]
+        self._cleaning[block.host.name] = block.host, self._clock() + _CLEANING
+        if block.pair.client:
+            self._executor.end_block(block.pair.client.name)
+
+    def _take_last_word(self, event: Event) -> None:
+        """Take an answer of a host that has no block: its process has ended, or says what is of no
+        interest any more.
+        """
+        if event.host not in self._cleaning:
+            return
+        if isinstance(event, Line):
+            try:
+                has_ended = isinstance(parse_message(event.line, self._columns), Ended)
+            except readers.Unfit:
+                has_ended = True
+            if not has_ended:
+                return
+        host, _ = self._cleaning.pop(event.host)
+        if isinstance(event, HostLost):
+            self._leave_alone(host, event.is_alive)
+        self._executor.end_block(host.name)
+
+    def _leave_alone(self, host: Host, is_alive: bool) -> None:
+        """Give nothing to a lost host's kernel before all has ended there: what is out of reach
+        ends by itself. One that does not live is forgotten until it is heard of again.
+        """
+        free_at = self._clock() + (_ENDING if is_alive else LEASE + _ENDING)
+        # Server and client host may share it, of which one is out of reach.
+        self._load.free_at[host.kernel] = max(free_at, self._load.free_at.get(host.kernel, free_at))
+        if not is_alive:
+            self._hosts = [each for each in self._hosts if each.name != host.name]
 
     def _let_go(self, block: BlockUnderWay) -> None:
         del self._running[block.host.name]

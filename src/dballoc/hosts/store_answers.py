@@ -5,8 +5,6 @@ was under way when its host was lost.
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dballoc import readers
@@ -14,61 +12,11 @@ from dballoc.campaign.results_directory import Directory
 from dballoc.campaign.trials.server_in_trial import make_blank_trial_row
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.hosts.block_messages import (
-    MOST_FILE_BYTES,
-    MOST_FILES,
-    RECORD_TABLES,
-    FilePiece,
-    TrialFinished,
-)
-from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
+from dballoc.hosts.block_messages import RECORD_TABLES, FilePiece, TrialFinished
+from dballoc.hosts.block_under_way import BlockUnderWay
+from dballoc.hosts.place_blocks import BlockKey, Host
 from dballoc.store import campaign_facts
 from dballoc.store.results import HOST_LOST, Results, TrialRecord
-
-
-@dataclass(kw_only=True)
-class BlockUnderWay:
-    """An attempt at a block that hosts have. ``trials``: by their position; ``started``: Unix time
-    of the trial under way, at its ``position``; ``finished``: positions of the stored ones.
-    """
-
-    pair: HostPair
-    key: BlockKey
-    trials: Mapping[int, Slot | Pairing]
-    began: float = field(default_factory=time.monotonic)
-    position: int | None = None
-    started: float = 0.0
-    finished: set[int] = field(default_factory=set)
-    file_bytes: int = 0
-    files: set[str] = field(default_factory=set)
-    directory: Path | None = None
-
-    @property
-    def host(self) -> Host:
-        """The one that runs the block, and its servers."""
-        return self.pair.server
-
-    def begin_trial(self, position: int) -> Slot | Pairing:
-        """Note that a trial begins, and return it. Unfit if the block has none there, or had it."""
-        trial = self.trials.get(position)
-        if trial is None or position in self.finished:
-            raise readers.Unfit(f"it began a trial {position} that its block has not")
-        self.position, self.started = position, time.time()
-        self.file_bytes, self.directory = 0, None
-        self.files = set()
-        return trial
-
-    @property
-    def trial_under_way(self) -> Slot | Pairing | None:
-        """The trial that has begun and has no rows yet."""
-        return None if self.position is None else self.trials[self.position]
-
-    def check_position(self, position: int) -> Slot | Pairing:
-        """Return the trial under way. Unfit if an answer is of another."""
-        trial = self.trial_under_way
-        if trial is None or position != self.position:
-            raise readers.Unfit(f"it answered of trial {position}, which is not under way")
-        return trial
 
 
 class AnswerStore:
@@ -85,14 +33,9 @@ class AnswerStore:
         """
         trial = block.check_position(piece.position)
         data = piece.decode()
-        block.file_bytes += len(data)
-        if block.file_bytes > MOST_FILE_BYTES:
-            raise readers.Unfit("it sent more files of a trial than there can be")
+        block.count_file(piece.name, len(data))
         if block.directory is None:
             block.directory = self._directory.make_trial_directory(trial.label)
-        block.files.add(piece.name)
-        if len(block.files) > MOST_FILES:
-            raise readers.Unfit("it sent more files of a trial than there can be")
         path = block.directory / piece.name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

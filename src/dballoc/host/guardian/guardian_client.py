@@ -29,6 +29,10 @@ _REMOVAL = 600.0
 _GUARDIANS: set[int] = set()
 
 
+class GuardianEnded(Failure):
+    """The guardian has ended before its time: it was killed, or its lease has run out."""
+
+
 @dataclass(frozen=True)
 class Lease:
     """What a guardian must hear from time to time: a byte from ``descriptor``, the reading end of a
@@ -191,7 +195,7 @@ class Custody:
         return sum(e.user + e.system for e in self._exits.values())
 
     def check(self) -> None:
-        """Raise Failure if the guardian has ended: it was killed, or its lease has run out."""
+        """Raise GuardianEnded if it has: it was killed, or its lease has run out."""
         self.exit_of(0)  # the number of no child
 
     def exit_of(self, number: int, timeout: float = 0) -> Exit | None:
@@ -267,7 +271,7 @@ class Custody:
 
     def _fail_as_killed(self) -> NoReturn:
         self._clean_up_ourselves(_END)
-        raise Failure(
+        raise GuardianEnded(
             "dballoc's guardian process was killed; its servers ended with it. Run the same "
             "command to resume"
         )

@@ -93,15 +93,18 @@ class Hold:
             os.close(descriptor)
         self.descriptors = []
 
-    def take(self, purpose: str) -> None:
-        """Lock, write our note, and restore what an earlier run has left changed."""
+    def take(self, purpose: str, patience: float = 0.0) -> None:
+        """Lock, write our note, and restore what an earlier run has left changed. ``patience``:
+        seconds to wait for holders that are alive.
+        """
         lock = _open_file(self.directory, _LOCK)
         self.descriptors.append(lock)
-        deadline = time.monotonic() + _PATIENCE
+        began = time.monotonic()
+        deadline = began + max(_PATIENCE, patience)
         while not _try_lock(lock, exclusive=self.exclusive):
             blocking = [h for h in list_holders(self.directory) if self.exclusive or h.exclusive]
             alive = [h for h in blocking if h.is_alive]
-            if alive:
+            if alive and time.monotonic() >= began + patience:
                 raise UsageError(_format_refusal(alive, self.exclusive))
             # A holder has ended and its guardian is cleaning up, or the doctor holds the lock.
             if time.monotonic() > deadline:
@@ -135,9 +138,10 @@ class Hold:
         self._note = _NOTE + name
 
 
-def hold(machine: Machine, *, exclusive: bool, purpose: str) -> Hold | None:
+def hold(machine: Machine, *, exclusive: bool, purpose: str, patience: float = 0.0) -> Hold | None:
     """Take the machine's lock, and restore what an earlier run has left changed. ``purpose``: what
-    we do, for the error of those who want the lock meanwhile.
+    we do, for the error of those who want the lock meanwhile; ``patience``: seconds to wait for
+    another run that has it.
 
     None where this user cannot have a lock and would only share it. UsageError that names the
     holder if another run has it, or if the directory cannot be trusted.
@@ -154,7 +158,7 @@ def hold(machine: Machine, *, exclusive: bool, purpose: str) -> Hold | None:
         return None
     held = Hold(machine, exclusive, directory)
     try:
-        held.take(purpose)
+        held.take(purpose, patience)
     except OSError as error:
         held.release()
         raise UsageError(f"{machine.directory}: cannot take the machine's lock: {error}") from None

@@ -6,6 +6,7 @@ lease, answers go to standard output. What is asked later comes as lines from th
 (:mod:`dballoc.hosts.client.load_messages`).
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -17,13 +18,14 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import dballoc
 from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody, Exit, Lease
+from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
 from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
+from dballoc.hosts.block_messages import Refused
 from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.load_messages import (
     MOST_PRINTED,
@@ -39,7 +41,7 @@ from dballoc.hosts.client.load_messages import (
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ACCOUNT
 from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
-from dballoc.hosts.message_stream import MessageStream, answer_request
+from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.load import client, sysbench_command, workload
 from dballoc.measure import host_sampler
 from dballoc.servers.private.command_line import Address
@@ -220,7 +222,25 @@ def _read_text(path: Path, most: int) -> str:
 
 def main() -> int:
     """Read the request, and run loads until the other end closes. Returns the exit status."""
-    return answer_request(ClientRequest.parse, serve_loads, _LARGEST_REQUEST)
+    request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
+    with os.fdopen(request_descriptor, "rb") as file:
+        text = file.read(_LARGEST_REQUEST + 1)
+    stream = take_standard_output()
+    try:
+        if len(text) > _LARGEST_REQUEST:
+            raise readers.Unfit("the request is too large")
+        serve_loads(ClientRequest.parse(text), stream, PipeLines(lines_descriptor))
+    except GuardianEnded as error:
+        # It may be for once, and its end is reported.
+        print(error, file=sys.stderr)
+        return 1
+    except (UsageError, Failure, readers.Unfit) as error:
+        with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
+            stream.send(Refused(text=str(error)))
+        return 1
+    except BrokenPipeError:
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ _READY = 120.0
 _STOPPED = 60.0
 
 
+class ClientHostFailed(Failure):
+    """The client host of a block does not do what it should; the server's is not to blame."""
+
+
 class ClientPlace(BaseModel):
     """Where the clients of a block are. ``host``: the client host's name; ``address``: from which
     its loads come; ``listen``: the server host's own address; ``shares_kernel``: whether both
@@ -77,19 +81,21 @@ class RemoteLoads:
         return self.place.listen
 
     def wait_until_ready(self) -> None:
-        """Wait until the client host is ready. Failure if it is not in time."""
+        """Wait until the client host is ready. ClientHostFailed if it is not in time."""
         message = self.read(_READY)
         if not isinstance(message, ClientReady):
-            raise Failure(f"the client host {self.place.host} did not begin within {_READY:.0f} s")
+            raise ClientHostFailed(
+                f"the client host {self.place.host} did not begin within {_READY:.0f} s"
+            )
         try:
             self._sealed = password_seal.seal(self._password, message.key)
         except readers.Unfit as error:
-            raise Failure(str(error)) from None
+            raise ClientHostFailed(str(error)) from None
         self._link = network_link.read_speed(network_link.find_interface(self.listen))
 
     def read(self, timeout: float) -> FromClient | None:
         """Return the next message of the client host; None if none comes in so many seconds.
-        Failure if it is none, or the driver is gone.
+        ClientHostFailed if it is none, Failure if the driver is gone.
         """
         line = self.lines.read(timeout)
         if line is None:
@@ -97,7 +103,7 @@ class RemoteLoads:
         try:
             return parse_from_client(line)
         except readers.Unfit as error:
-            raise Failure(f"the client host {self.place.host}: {error}") from None
+            raise ClientHostFailed(f"the client host {self.place.host}: {error}") from None
 
     def open_account(self, admin: Admin, database: str) -> None:
         """Make an account that may come from the client host alone, and has the load's database
@@ -187,12 +193,13 @@ class RemoteClient:
             yield replace(report, clock=report.clock + self._ahead)
 
     def kill(self) -> None:
-        """End it at once, and wait until it has ended. Failure if it does not."""
+        """End it at once, and wait until it has ended. ClientHostFailed if it does not."""
         self._loads.send(LoadStopped(number=self._number))
         deadline = time.monotonic() + _STOPPED
         while self.wait(1.0) is None:
             if time.monotonic() > deadline:
-                raise Failure(f"the client host {self._loads.place.host} does not end its load")
+                host = self._loads.place.host
+                raise ClientHostFailed(f"the client host {host} does not end its load")
 
     def make_row(self) -> Mapping[str, Any] | None:
         """Return the row of table ``client_step``; None of a load that could not begin."""

@@ -1,0 +1,55 @@
+"""Which raw files of a trial a host sends to the driver."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from dballoc.hosts import node_block
+from dballoc.hosts.block_messages import FilePiece, Message, Notice, parse_message
+from dballoc.hosts.message_stream import MessageStream
+
+
+def send(directory: Path) -> list[Message]:
+    """What the driver gets of a directory; all of it must be fit."""
+    file = io.BytesIO()
+    node_block.send_files(MessageStream(file), directory, 1)
+    return [parse_message(line, {}) for line in file.getvalue().splitlines(keepends=True)]
+
+
+def test_files_are_sent_whole(tmp_path: Path) -> None:
+    content = os.urandom(node_block.FILE_PIECE + 10)
+    (tmp_path / "server.log").write_bytes(content)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.txt").write_text("x")
+    pieces = [m for m in send(tmp_path) if isinstance(m, FilePiece)]
+    assert b"".join(m.decode() for m in pieces if m.name == "server.log") == content
+    assert [m.decode() for m in pieces if m.name == "sub/more.txt"] == [b"x"]
+
+
+def test_what_a_server_left_that_is_no_plain_file_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "shadow").symlink_to("/etc/shadow")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a b.txt").write_text("x")
+    (tmp_path / ".hidden").write_text("x")
+    (tmp_path / "server.log").write_text("x")
+    messages = send(tmp_path)
+    assert [m.name for m in messages if isinstance(m, FilePiece)] == ["server.log"]
+    notices = [m.text for m in messages if isinstance(m, Notice)]
+    assert len(notices) == 2
+    assert all("not sent to the driver, for its name" in text for text in notices)
+
+
+@pytest.mark.parametrize(("name", "bound"), [("MOST_FILES", 1), ("MOST_FILE_BYTES", 5)])
+def test_no_more_is_sent_than_the_driver_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
+) -> None:
+    monkeypatch.setattr(node_block, name, bound)
+    for file in ("a", "b"):
+        (tmp_path / file).write_text("abc")
+    messages = send(tmp_path)
+    assert [m.name for m in messages if isinstance(m, FilePiece)] == ["a"]
+    assert [m.text for m in messages if isinstance(m, Notice)] == [
+        "b: too large to be sent to the driver"
+    ]

@@ -1,0 +1,187 @@
+"""What the driver makes of Ray's answers, without Ray's processes; with them:
+tests/integration/test_hosts_on_ray.py.
+"""
+
+import json
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dballoc
+from dballoc import readers
+from dballoc.host.machine_description import describe_machine
+from dballoc.hosts.executor import HostLost, Line
+
+ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
+
+NODE = {
+    "NodeID": "1a" * 28,
+    "Alive": True,
+    "NodeManagerAddress": "10.0.0.1",
+    "Resources": {"dballoc_server": 1.0},
+}
+GONE = ray_executor.RayError("its host is away")
+
+
+def describe(**changes: Any) -> bytes:
+    words = {
+        "dballoc": dballoc.__version__,
+        "kernel": "k1",
+        "environment": describe_machine() | {"host": "db1"},
+    }
+    return json.dumps(words | changes).encode()
+
+
+class FakeRay:
+    """Answers are what was put into them; what is None has not come. ``waits``: how long was waited
+    for answers, seconds.
+    """
+
+    def __init__(self) -> None:
+        self.alive = [NODE]
+        self.answers: dict[str, Any] = {}
+        self.waits: list[float] = []
+        self.calls = 0
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.alive
+
+    def remote(self, function: Any) -> Any:
+        def call() -> Any:
+            self.calls += 1
+            return SimpleNamespace(answer=lambda: self.answers.get(function.__name__))
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=call))
+
+    def wait(self, some: list[Any], *, num_returns: int, timeout: float) -> Any:
+        """Like Ray's, which also fetches what is ready unless it is told not to."""
+        self.waits.append(timeout)
+        ready = [each for each in some if each.answer() is not None][:num_returns]
+        return ready, [each for each in some if each not in ready]
+
+    def get(self, one: Any, timeout: float) -> Any:
+        value = one.answer()
+        if isinstance(value, Exception):
+            raise value
+        if value is None:
+            self.waits.append(timeout)
+            raise ray_executor.RayError("not in time")
+        return value
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    ray = FakeRay()
+    monkeypatch.setattr(ray_executor, "ray", ray)
+    return ray
+
+
+def make_executor(notices: list[str], answer: Any = None) -> Any:
+    """An executor with a block under way on a host, whose next line is ``answer``."""
+    executor = ray_executor.RayExecutor(notices.append)
+    lines = FakeLines(answer)
+    now = time.monotonic()
+    executor._tasks["db2"] = ray_executor._Task(
+        node="n2", actor=None, lines=lines, renewed=now, answered=now
+    )
+    return executor
+
+
+class FakeLines:
+    def __init__(self, line: Any) -> None:
+        self.answer = lambda: line
+
+    def __next__(self) -> Any:
+        return self
+
+
+def test_a_host_is_a_node_that_answers(fake: FakeRay) -> None:
+    fake.answers["describe_host"] = describe()
+    executor = ray_executor.RayExecutor(print)
+    (host,) = executor.list_hosts()
+    assert host.name == "db1 (10.0.0.1)"
+    assert host.kernel == "k1"
+    assert host.roles == {"server"}
+    executor.list_hosts()
+    assert fake.calls == 1
+
+
+def test_a_silent_node_does_not_hold_up_blocks_under_way(fake: FakeRay) -> None:
+    notices: list[str] = []
+    executor = make_executor(notices)
+    assert executor.list_hosts() == []
+    assert max(fake.waits) == 0
+    fake.answers["describe_host"] = describe()
+    (host,) = executor.list_hosts()
+    assert host.name == "db1 (10.0.0.1)"
+    assert fake.calls == 1
+    assert not notices
+
+
+def test_a_node_that_stays_silent_is_named_once(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_executor, "_DESCRIBE", -1.0)
+    notices: list[str] = []
+    executor = make_executor(notices)
+    assert executor.list_hosts() == executor.list_hosts() == []
+    assert len(notices) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"{", "not JSON"),
+        ("text", "is no text"),
+        (b" " * (readers.MIB + 1), "too long"),
+        (describe(dballoc="0.0"), "it has dballoc 0.0, the driver"),
+        (describe(kernel=7), "kernel"),
+        (describe(environment={"cpus": "many"}), "its environment"),
+        (b"[]", "dict"),
+    ],
+)
+def test_a_node_that_describes_itself_wrongly_is_left_out(
+    fake: FakeRay, text: Any, reason: str
+) -> None:
+    with pytest.raises(readers.Unfit, match=reason):
+        ray_executor.read_description(text)
+    fake.answers["describe_host"] = text
+    notices: list[str] = []
+    assert ray_executor.RayExecutor(notices.append).list_hosts() == []
+    assert notices
+
+
+def test_a_long_name_is_cut() -> None:
+    description = ray_executor.read_description(
+        describe(environment=describe_machine() | {"host": "x" * 10_000})
+    )
+    host = ray_executor.make_host(NODE, description)
+    assert len(host.name) < 300
+    assert host.name.endswith(" (10.0.0.1)")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"), [(b"{}\n", Line), (GONE, HostLost), ("text", HostLost)]
+)
+def test_a_line_that_is_here_is_read_at_once(fake: FakeRay, answer: Any, kind: type) -> None:
+    executor = make_executor([], answer)
+    (event,) = executor.poll(1.0)
+    assert isinstance(event, kind)
+    assert event.host == "db2"
+
+
+def test_a_line_that_is_not_here_is_not_waited_for(fake: FakeRay) -> None:
+    assert make_executor([]).poll(1.0) == []
+    assert fake.waits == [1.0]
+
+
+@pytest.mark.parametrize(("answer", "is_lost"), [(GONE, True), (b"", False)])
+def test_renewals_that_fail_are_no_answers(fake: FakeRay, answer: Any, is_lost: bool) -> None:
+    executor = make_executor([])
+    task = executor._tasks["db2"]
+    task.answered -= ray_executor._SILENCE + 1
+    task.renewals.append(SimpleNamespace(answer=lambda: answer))
+    events = executor.poll(0.0)
+    assert any(isinstance(event, HostLost) for event in events) is is_lost
