@@ -17,6 +17,7 @@ from harness import A_USER, Cli, Done, Server, give, wait_until
 from dballoc.errors import Failure
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import STATS, TRIM
+from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials
 
 SLOW_STATISTICS = Path(__file__).parents[1] / "native" / "slow_statistics.c"
@@ -158,8 +159,7 @@ def test_a_second_interruption_does_not_stop_the_first_ones_work(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that wait for an answer for two seconds, not for thirty."""
-    real = pymysql.connect
-    monkeypatch.setattr(pymysql, "connect", lambda **how: real(**{**how, "read_timeout": 2}))
+    monkeypatch.setattr(connection, "_READ_SECONDS", 2)
 
 
 def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(
@@ -180,16 +180,16 @@ def test_what_cannot_be_dropped_is_said(
     it.
     """
     monkeypatch.setattr(loadable_function, "_PAUSE", 0.01)
-    real, connections = pymysql.connect, 0
+    real, connections = pymysql.Connection.connect, 0
 
-    def once(**how: Any) -> Any:
+    def connect_once(self: pymysql.Connection, sock: Any = None) -> None:
         nonlocal connections
         connections += 1
         if connections > 1:
             raise pymysql.OperationalError(1040, "Too many connections")
-        return real(**how)
+        real(self, sock)
 
-    monkeypatch.setattr(pymysql, "connect", once)
+    monkeypatch.setattr(pymysql.Connection, "connect", connect_once)
     with pytest.raises(Failure) as failure:
         loadable_function.trim_malloc(slow.server.pid, Credentials(user="root"))
     said = str(failure.value)
