@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dballoc.campaign.preparation.prepare import prepare_campaign
-from dballoc.campaign.replay.describe_trace import describe_trace, find_peak_live
+from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import estimate_replay_seconds
@@ -212,11 +212,11 @@ def make_trace(calls: list[list[tuple[int, int, int]]], sizes: list[int], **fact
 
 
 def test_the_peak_of_live_bytes() -> None:
-    trace = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(3, NONE, 0), (5, NONE, 1)]], [100, 30])
-    assert find_peak_live(trace) == 100
+    one = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(3, NONE, 0), (5, NONE, 1)]], [100, 30])
+    assert describe_trace(one).peak_live == 100
     both = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(6, NONE, 0)]], [100, 30])
-    assert find_peak_live(both) == 130
-    assert find_peak_live(make_trace([], [])) == 0
+    assert describe_trace(both).peak_live == 130
+    assert describe_trace(make_trace([], [])).peak_live == 0
 
 
 def test_a_summary_shows_no_escape_sequences_and_no_endless_names() -> None:

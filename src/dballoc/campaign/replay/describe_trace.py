@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from dballoc import readers
 from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
 from dballoc.experiment.model import TraceReplay
 from dballoc.process_memory.identify_malloc import find_catalogue_name
-from dballoc.trace.model import NONE, Trace
+from dballoc.trace.figures.live_curve import compute_live_curve
+from dballoc.trace.model import Trace
 
 # A trace comes from strangers: more of its words than this are not shown.
 _LONGEST_NAME = 100
@@ -24,7 +23,7 @@ def describe_trace(trace: Trace) -> RecordedTrace:
         seconds=facts.seconds,
         events=sum(len(thread.kind) for thread in trace.threads),
         threads=len(trace.threads),
-        peak_live=find_peak_live(trace),
+        peak_live=compute_live_curve(trace).peak_bytes,
         from_start=facts.from_start,
         dropped=facts.dropped,
         ended_by=_show(facts.ended_by),
@@ -39,23 +38,6 @@ def describe_trace(trace: Trace) -> RecordedTrace:
 def name_malloc(library: str) -> str:
     """Return the catalogue's name of the malloc in a ``library``, or else the file's name."""
     return find_catalogue_name(library) or Path(library).name
-
-
-def find_peak_live(trace: Trace) -> int:
-    """Return the most bytes that were allocated and not yet freed, as they were asked for."""
-    sizes = trace.objects.size.astype(np.int64)
-    times, changes = [], []
-    for thread in trace.threads:
-        born, freed = thread.object != NONE, thread.freed != NONE
-        times += [thread.completed[born], thread.time[freed]]
-        changes += [sizes[thread.object[born]], -sizes[thread.freed[freed]]]
-    if not times:
-        return 0
-    time, change = np.concatenate(times), np.concatenate(changes)
-    # At equal times what is freed comes first.
-    order = np.lexsort((change, time))
-    live = np.cumsum(change[order])
-    return int(max(0, live.max(initial=0)))
 
 
 def describe_replay(
