@@ -34,6 +34,7 @@ import pymysql
 
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates, prepare
+from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.errors import Failure, UsageError
@@ -113,7 +114,13 @@ def cells(
     """Both looks at one start."""
     setting = prepare.prepare_campaign(experiment(server, allocator, given, on))
     directory = directories.make_run_directory(custody.scratch)
-    context = TrialContext(setting, custody, Observer(), lambda: False)
+    context = TrialContext(
+        setting=setting,
+        custody=custody,
+        copies=DataCopies(custody, again=False, most=1),
+        observer=Observer(),
+        stopping=lambda: False,
+    )
     try:
         template = next(
             iter(
@@ -147,9 +154,15 @@ def load(life: ServerLife, given: argparse.Namespace) -> None:
         engine=prepared.server.engine,
         load=setting.experiment.load,
     )
-    connection = client.connection_file(life.run_directory, life.address, life.password)
     running = client.start(
-        life.context.custody, setting.sysbench, job, connection, life.directory, "load", None
+        custody=life.context.custody,
+        user=setting.user,
+        bench=setting.sysbench,
+        job=job,
+        places=life.write_client_files(),
+        raw=life.directory,
+        name="load",
+        cpus=prepared.client_cpus,
     )
     ended = running.wait(given.seconds + 60)
     if ended is None:
@@ -163,7 +176,7 @@ def load(life: ServerLife, given: argparse.Namespace) -> None:
 def look(life: ServerLife, server: str, allocator: str, on: bool, when: str) -> Cell:
     """The ledger of this moment, and what else is said."""
     admin = life.running.admin
-    who = Credentials(user=USER, password=life.password)
+    who = Credentials(user=USER, password=life.password, socket=str(life.address.socket))
     found = explanation.explain(life.running.pid, who)
     if "SQL" not in found.ledger.tiers or found.bounds is None:
         raise Failure("; ".join(found.ledger.notes))

@@ -22,7 +22,7 @@ from pathlib import Path
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.post_differences import NOT_SET, NOT_STATED
+from dballoc.analysis.published.setup.post_comparison import DEFAULT, NOT_SET, NOT_STATED
 from dballoc.report.outputs.markdown import escape_markdown
 
 # The exit status of what cannot be run as asked.
@@ -53,7 +53,7 @@ def list_missing(campaign: Campaign, report: str) -> list[str]:
             texts = [compared.run] if compared.post == NOT_STATED else []
         elif compared.run == NOT_SET:
             texts = [f"{compared.item}={compared.post}"]
-        elif compared.post == NOT_STATED:
+        elif compared.post in {DEFAULT, NOT_STATED}:
             texts = [f"{compared.item}={compared.run}"]
         else:
             texts = [compared.item, f"the post: {compared.post}; here: {compared.run}"]
