@@ -26,19 +26,25 @@ def count_events(trace: Trace) -> int:
 
 
 def brute_force_curve(trace: Trace) -> tuple[dict[int, tuple[int, int]], int]:
-    """(bytes, blocks) alive after each time, and the peak; allocations of a time come first."""
-    steps = []
+    """(bytes, blocks) alive after each time, and the peak. At one time frees come first, but for
+    those of blocks that were allocated at it, which come last.
+    """
+    births = {
+        int(thread.object[i]): int(thread.completed[i])
+        for thread in trace.threads
+        for i in range(len(thread.kind))
+        if thread.object[i] != NONE
+    }
+    steps = [(time, 1, number) for number, time in births.items()]
     for thread in trace.threads:
-        for i in range(len(thread.kind)):
-            if thread.freed[i] != NONE:
-                steps.append((int(thread.time[i]), 1, int(thread.freed[i])))
-            if thread.object[i] != NONE:
-                steps.append((int(thread.completed[i]), 0, int(thread.object[i])))
+        for time, freed in zip(thread.time.tolist(), thread.freed.tolist(), strict=True):
+            if freed != NONE:
+                steps.append((time, 2 if births[freed] == time else 0, freed))
     alive: dict[int, int] = {}
     curve: dict[int, tuple[int, int]] = {}
     peak = total = 0
-    for time, freeing, number in sorted(steps):
-        if freeing:
+    for time, rank, number in sorted(steps):
+        if rank != 1:
             total -= alive.pop(number)
         else:
             alive[number] = int(trace.objects.size[number])

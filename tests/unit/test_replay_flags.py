@@ -214,6 +214,9 @@ def make_trace(calls: list[list[tuple[int, int, int]]], sizes: list[int], **fact
 def test_the_peak_of_live_bytes() -> None:
     one = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(3, NONE, 0), (5, NONE, 1)]], [100, 30])
     assert describe_trace(one).peak_live == 100
+    # At 5 ns the one is freed before the other is there, whichever is larger.
+    same = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(5, NONE, 0)]], [100, 130])
+    assert describe_trace(same).peak_live == 130
     both = make_trace([[(1, 0, NONE), (5, 1, NONE)], [(6, NONE, 0)]], [100, 30])
     assert describe_trace(both).peak_live == 130
     assert describe_trace(make_trace([], [])).peak_live == 0

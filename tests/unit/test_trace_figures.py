@@ -1,5 +1,7 @@
 """What is told of a trace, against a brute-force count of it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from example_recordings import make_recording, simulate
@@ -31,7 +33,7 @@ def test_the_live_curve_is_exact(seed: int, step: int, resolution: int) -> None:
     rows = zip(curve.bytes.tolist(), curve.blocks.tolist(), strict=True)
     assert list(rows) == [expected[time] for time in sorted(expected)]
     _, highs = find_highs(curve, 7)
-    assert highs.max() == max(size for size, _ in expected.values())
+    assert highs.max() == peak
     classes = compute_size_classes(trace, curve.peak_time)
     assert sum(row.peak_bytes for row in classes) == peak
     assert sum(row.allocations for row in classes) == len(trace.objects.size)
@@ -59,6 +61,26 @@ def test_a_curve_by_hand() -> None:
     assert [(p.allocated_by, p.freed_by, p.blocks) for p in handovers.pairs] == [(0, 1, 1)]
     lifetimes = compute_lifetimes(trace)
     assert (lifetimes.p50, lifetimes.longest, lifetimes.survivors) == (2e-8, 3e-8, 0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "peak"),
+    [
+        # At 5 ns: a block is freed and another is born, by two threads.
+        ([[(M, 1, 1, 16, 0, 100), (F, 5, 5, 16, 0, 0)], [(M, 5, 5, 32, 0, 70)]], 100),
+        ([[(M, 1, 1, 16, 0, 100), (F, 5, 5, 16, 0, 0)], [(M, 5, 5, 32, 0, 170)]], 170),
+        # A realloc with both stamps equal.
+        ([[(M, 1, 1, 16, 0, 100), (EventKind.REALLOC, 5, 5, 32, 16, 130)]], 130),
+        # A block that is born and freed at one time is alive within it.
+        ([[(M, 1, 1, 16, 0, 100), (M, 5, 5, 32, 0, 30), (F, 5, 5, 32, 0, 0)]], 130),
+    ],
+)
+def test_at_equal_times_the_free_comes_first(calls: list[list[Any]], peak: int) -> None:
+    trace = compile_recording(make_recording(*calls), 1)
+    curve = compute_live_curve(trace)
+    assert curve.peak_bytes == peak
+    assert find_highs(curve, 3)[1].max() == peak
+    assert sum(row.peak_bytes for row in compute_size_classes(trace, curve.peak_time)) == peak
 
 
 @pytest.mark.parametrize("seed", range(3))

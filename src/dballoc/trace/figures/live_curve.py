@@ -16,13 +16,16 @@ NEVER = np.iinfo(np.int64).max
 class LiveCurve:
     """What is alive after all events up to and at each time at which there are any.
 
-    ``time`` in ns, ``bytes`` as asked for, ``blocks``. ``peak_bytes`` are alive at ``peak_time``:
-    of the events of one time allocations count first, so the peak is never understated, and
-    overstated by no more than what is freed within the trace's resolution.
+    ``time`` in ns, ``bytes`` as asked for, ``blocks``. ``most_bytes`` are alive at some moment of
+    each time, ``peak_bytes``, the most of them, first at ``peak_time``. Of the events of one time
+    the frees count first, as blocks are matched (docs/trace-format.md), then the allocations, then
+    the frees of blocks that were allocated at that very time. So what is freed and taken again
+    within the trace's resolution does not count twice.
     """
 
     time: NDArray[np.int64]
     bytes: NDArray[np.int64]
+    most_bytes: NDArray[np.int64]
     blocks: NDArray[np.int64]
     peak_bytes: int
     peak_time: int
@@ -43,19 +46,25 @@ def compute_live_curve(trace: Trace) -> LiveCurve:
     deaths = find_deaths(trace)
     freed = np.flatnonzero(deaths != NEVER)
     times = np.concatenate([births, deaths[freed]])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
     if not len(times):
-        nothing = np.zeros(0, np.int64)
-        return LiveCurve(time=nothing, bytes=nothing, blocks=nothing, peak_bytes=0, peak_time=0)
+        return LiveCurve(
+            time=times, bytes=times, most_bytes=times, blocks=times, peak_bytes=0, peak_time=0
+        )
+    # Of one time: frees of older blocks, allocations, frees of blocks that are as young.
+    is_young = deaths[freed] == births[freed]
+    rank = np.concatenate([np.ones(len(births), np.int8), np.where(is_young, 2, 0)])
+    order = np.lexsort((rank, times))
+    times = times[order]
     sizes = trace.objects.size.astype(np.int64)
     live = np.cumsum(np.concatenate([sizes, -sizes[freed]])[order])
     blocks = np.cumsum(np.where(order < len(births), 1, -1))
     peak = int(np.argmax(live))
-    last = np.flatnonzero(np.append(times[1:] != times[:-1], True))
+    ends = np.append(times[1:] != times[:-1], True)
+    first, last = np.flatnonzero(np.append(True, ends[:-1])), np.flatnonzero(ends)
     return LiveCurve(
         time=times[last],
         bytes=live[last],
+        most_bytes=np.maximum.reduceat(live, first),
         blocks=blocks[last],
         peak_bytes=int(live[peak]),
         peak_time=int(times[peak]),
@@ -77,7 +86,7 @@ def find_highs(curve: LiveCurve, columns: int) -> tuple[NDArray[np.int64], NDArr
     places = np.searchsorted(curve.time, edges)
     carried = sample_curve(curve, edges[:-1])
     highs = [
-        max(int(before), int(curve.bytes[first:last].max(initial=0)))
+        max(int(before), int(curve.most_bytes[first:last].max(initial=0)))
         for before, first, last in zip(carried, places[:-1], places[1:], strict=True)
     ]
     return edges[1:], np.array(highs, np.int64)

@@ -46,7 +46,8 @@ def compute_size_classes(trace: Trace, peak_time: int) -> tuple[SizeClass, ...]:
     """
     sizes = trace.objects.size.astype(np.int64)
     births, deaths = find_births(trace.threads, len(sizes)), find_deaths(trace)
-    at_peak = (births <= peak_time) & (deaths >= peak_time)
+    # As the live curve orders the events of one time.
+    at_peak = (births <= peak_time) & ((deaths > peak_time) | (births == peak_time))
     # The exponent of a size is exact: frexp rounds none that has less than 54 bits.
     exponents = np.frexp(np.maximum(sizes - 1, 0).astype(np.float64))[1]
     classes = []
