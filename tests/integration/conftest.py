@@ -254,6 +254,8 @@ def data_with_accounts(home: Path) -> Path:
             "mariadb-install-db",
             "--no-defaults",
             f"--datadir={place}",
+            # A server that starts removes the temporary tables of all others in its directory.
+            f"--tmpdir={place}",
             "--skip-test-db",
             "--skip-name-resolve",
             "--auth-root-authentication-method=normal",
