@@ -2,11 +2,12 @@
 
     python benchmarks/demo_share.py DIR
 
-The load is what clients were asked to do: warm-ups, levels and slices, with the beginnings of
-slices that do not count. A duet's two servers are under load at the same time, which counts once.
-The rest is making data, starting, proving, scanning the tables, connecting, idling, stopping, and
-the noise probe. A campaign that was interrupted and resumed counts its pause as wall time. The exit
-status is 1 if the target of 75 % is missed.
+The load is what clients were asked to do. Two shares are printed: of levels and of the duet's
+slices, with the beginnings of slices that do not count; and of these with warm-ups and the pilot. A
+duet's two servers are under load at the same time, which counts once. The rest is making data,
+starting, proving, scanning the tables, connecting, idling, stopping, and the noise probe. A
+campaign that was interrupted and resumed counts its pause as wall time. The exit status is 1 if the
+first share misses the target of 75 %.
 """
 
 import json
@@ -23,14 +24,15 @@ TARGET = 0.75
 
 
 class Phase(NamedTuple):
-    """A part of the wall time: whether servers were under ``load`` then, and whether they were
-    ``counted``.
+    """A part of the wall time: whether servers were under ``load`` then, whether that was
+    ``measured`` load, with what is discarded of it, and whether it was ``counted``.
     """
 
     design: str
     name: str
     seconds: float
     load: bool = False
+    measured: bool = False
     counted: bool = False
 
 
@@ -45,7 +47,14 @@ def split_solo(campaign: Campaign) -> list[Phase]:
         Phase("solo", "copying data, start, proof", start),
         Phase("solo", "warm-up SQL", float(kinds["sql"]["seconds"].sum())),
         Phase("solo", "warm-up", kinds["warmup"].height * time.warmup, load=True),
-        Phase("solo", "levels", kinds["level"].height * time.level, load=True, counted=True),
+        Phase(
+            "solo",
+            "levels",
+            kinds["level"].height * time.level,
+            load=True,
+            measured=True,
+            counted=True,
+        ),
         Phase("solo", "idle", idle),
     ]
     total = float((trials["ended"] - trials["started"]).sum())
@@ -73,13 +82,14 @@ def split_duets(campaign: Campaign, design: str, trials: pl.DataFrame) -> list[P
     played, counted = float((spans["end"] - spans["begin"]).sum()), float(spans["counted"].sum())
     warmup = spans.height * campaign.experiment.duet_warmup
     stop = total - float(spans.group_by("trial").agg(pl.col("end").max())["end"].sum())
+    is_duet = design == "duet"
     return [
         Phase(
             design, "copying data, start, proof, SQL, connecting", total - played - warmup - stop
         ),
         Phase(design, "warm-up", warmup, load=True),
-        Phase(design, "slices, discarded", played - counted, load=True),
-        Phase(design, "slices, counted", counted, load=True, counted=design == "duet"),
+        Phase(design, "slices, discarded", played - counted, load=True, measured=is_duet),
+        Phase(design, "slices, counted", counted, load=True, measured=is_duet, counted=is_duet),
         Phase(design, "stop", stop),
     ]
 
@@ -116,10 +126,12 @@ def main() -> int:
         share = f"{phase.seconds:6.1f} s  {phase.seconds / wall:6.1%}"
         print(f"{share}  {mark:4}  {phase.design:5}  {phase.name}")
     loaded = sum(phase.seconds for phase in phases if phase.load)
+    measured = sum(phase.seconds for phase in phases if phase.measured)
     counted = sum(phase.seconds for phase in phases if phase.counted)
     print(f"{counted:6.1f} s  {counted / wall:6.1%}  counted: levels, and slices of the duet")
-    print(f"{loaded:6.1f} s  {loaded / wall:6.1%}  under load, discards and warm-ups included")
-    met = loaded / wall >= TARGET
+    print(f"{measured:6.1f} s  {measured / wall:6.1%}  levels and slices, discards included")
+    print(f"{loaded:6.1f} s  {loaded / wall:6.1%}  all load: warm-ups and the pilot too")
+    met = measured / wall >= TARGET
     print(f"target: at least {TARGET:.0%}: {'met' if met else 'MISSED'}")
     return 0 if met else 1
 

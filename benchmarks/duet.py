@@ -13,13 +13,14 @@ effects  a preload that spins in malloc, calibrated to 2 % and to 0.2 % of the s
 memory   a preload that pads requests by 25 %, in the solo design, for 5 seeds
 
 Every campaign's directory is kept below DIR, and an interrupted run goes on where it stopped. The
-machine must be quiet. Needs cc.
+machine must be quiet. Needs cc. The exit status is 1 where a target is missed.
 """
 
 import argparse
 import re
 import statistics
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,6 +34,9 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 # Of each part: how many campaigns, and their minutes.
 PARTS = {"aa": (20, 6.0), "solo": (3, 6.0), "effects": (10, 15.0), "memory": (5, 15.0)}
+# Targets: the share of A/A campaigns whose interval holds 1, the half-width that a quiet hour
+# gives in so many minutes, and the share of campaigns that find 2 % of CPU.
+LEAST_HELD, MOST_HALF, MOST_MINUTES, LEAST_FOUND = 0.85, 0.01, 3.0, 0.9
 SAID = re.compile(r"dballoc spin: \d+ calls, [\d.-]+ ns each, ([\d.-]+) s in all")
 
 
@@ -66,9 +70,9 @@ def words(c: Comparison) -> str:
     )
 
 
-def aa(out: Path, seeds: range, budget: str) -> None:
-    """The duet against itself."""
-    held, narrow, halves = 0, 0, []
+def aa(out: Path, seeds: range, budget: str) -> bool:
+    """The duet against itself. True where its targets are met."""
+    held, narrow, halves, times = 0, 0, [], []
     scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet_slices.Estimate)}
     for seed in seeds:
         table = experiment(
@@ -87,9 +91,10 @@ def aa(out: Path, seeds: range, budget: str) -> None:
         held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
         for estimate, each in scatter.items():
             each.append(statistics.stdev(duet_slices.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
+        times.append(minutes(campaign))
         note = "" if inside else "  DOES NOT HOLD 1"
         print(
-            f"duet A/A, seed {seed:2}: {words(floor)}, {minutes(campaign):.1f} min{note}",
+            f"duet A/A, seed {seed:2}: {words(floor)}, {times[-1]:.1f} min{note}",
             flush=True,
         )
     print(
@@ -106,6 +111,24 @@ def aa(out: Path, seeds: range, budget: str) -> None:
         ),
         flush=True,
     )
+    in_time = sum(
+        half <= MOST_HALF and time <= MOST_MINUTES for half, time in zip(halves, times, strict=True)
+    )
+    return judge(
+        {
+            f"1 is held at {LEAST_HELD:.0%} of the seeds": held >= LEAST_HELD * len(seeds),
+            f"±{MOST_HALF:.0%} in {MOST_MINUTES:g} minutes at half of the seeds ({in_time} are)": (
+                2 * in_time >= len(seeds)
+            ),
+        }
+    )
+
+
+def judge(targets: dict[str, bool]) -> bool:
+    """Print whether each target is met; return whether all are."""
+    for target, met in targets.items():
+        print(f"target: {target}: {'met' if met else 'MISSED'}", flush=True)
+    return all(targets.values())
 
 
 def solo(out: Path, seeds: range, budget: str) -> None:
@@ -161,8 +184,8 @@ def added(out: Path, campaign: Campaign, name: str) -> float:
     return statistics.mean(shares)
 
 
-def effects(out: Path, seeds: range, budget: str) -> None:
-    """Known additions of CPU."""
+def effects(out: Path, seeds: range, budget: str) -> bool:
+    """Known additions of CPU. True where the targets are met."""
     library = build(out, "spin")
     first = [spinning("none", library, 0), spinning("hundred", library, 100)]
     table = experiment(
@@ -206,10 +229,17 @@ def effects(out: Path, seeds: range, budget: str) -> None:
         print(f"A/A beside it: {words(compared.floor[0])}; {minutes(campaign):.1f} min", flush=True)
     for variant, found in found_of.items():
         print(f"{variant}: shown to cost more in {sum(found)} of {len(found)} campaigns")
+    two, fifth = found_of["two"], found_of["fifth"]
+    return judge(
+        {
+            f"2 % is found in {LEAST_FOUND:.0%} of campaigns": sum(two) >= LEAST_FOUND * len(two),
+            "0.2 % is found in none": not any(fifth),
+        }
+    )
 
 
-def memory(out: Path, seeds: range) -> None:
-    """Known padding."""
+def memory(out: Path, seeds: range) -> bool:
+    """Known padding. True where it is found in every campaign."""
     variants = [
         {"name": "glibc"},
         {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]},
@@ -227,10 +257,11 @@ def memory(out: Path, seeds: range) -> None:
                     flush=True,
                 )
     print(f"padded: shown to take more in {sum(shown)} of {len(shown)} campaigns")
+    return judge({"padding is found in all campaigns": all(shown)})
 
 
-def main() -> None:
-    """Run the parts asked for."""
+def main() -> int:
+    """Run the parts asked for, and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -244,20 +275,22 @@ def main() -> None:
     args = parser.parse_args()
     out = args.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
+    met = True
     for part in args.part or PARTS:
         campaigns, longest = PARTS[part]
         seeds = range(args.first, args.first + (args.seeds or campaigns))
         budget = f"{round((args.minutes or longest) * 60)}s"
         match part:
             case "aa":
-                aa(out, seeds, budget)
+                met &= aa(out, seeds, budget)
             case "solo":
                 solo(out, seeds, budget)
             case "effects":
-                effects(out, seeds, budget)
+                met &= effects(out, seeds, budget)
             case _:
-                memory(out, seeds)
+                met &= memory(out, seeds)
+    return 0 if met else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

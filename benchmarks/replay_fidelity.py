@@ -22,6 +22,7 @@ stacks and files are the server's, whatever its malloc, and under others a pool 
 """
 
 import argparse
+import inspect
 import itertools
 import statistics
 import sys
@@ -44,6 +45,7 @@ from dballoc.campaign.replay.prepare_replay import prepare_replay
 from dballoc.campaign.replay.replay_blocks import REPLAYS
 from dballoc.campaign.run_blocks import run_campaign
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment
+from dballoc.cli.verbs.replay import replay
 from dballoc.experiment.model import Noise
 from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.trace_file.read_trace import read_trace
@@ -165,18 +167,23 @@ def run_replays(trace: Path, out: Path, blocks: int, mode: str = "fast") -> None
     """
     say(f"{out}")
     recorded = describe_trace(read_trace(trace))
-    arguments: dict[str, Any] = {
-        **dict.fromkeys(("speed", "preload", "baseline", "memory", "budget", "seed", "sweep")),
-        "trace": trace,
-        "allocators": ",".join(ALLOCATORS),
-        "mode": mode,
-        "touch": "recorded",
-        "idle": "50ms",
-        "blocks": blocks,
-    }
+    arguments = make_arguments(trace, blocks, mode)
     model = build_replay_experiment(arguments, hash_trace(trace), recorded.threads)
     model = model.model_copy(update={"noise": Noise(repeats=0)})
     run_campaign(prepare_replay(model, trace, recorded), out, Observer(), kind=REPLAYS)
+
+
+def make_arguments(trace: Path, blocks: int, mode: str) -> dict[str, Any]:
+    """Return the arguments of ``dballoc replay``: its own defaults but for what is given here."""
+    defaults = inspect.signature(replay).parameters.values()
+    return {
+        **{each.name: each.default for each in defaults},
+        "trace": trace,
+        "allocators": ",".join(ALLOCATORS),
+        "mode": mode,
+        "idle": "50ms",
+        "blocks": blocks,
+    }
 
 
 def make_control(trace: Path, target: Path) -> Path:

@@ -8,7 +8,7 @@ A campaign has a duet and a solo design, one workload, and judges CPU per transa
 and peak RSS. It is extended to every look that was declared, unless its designs are decided before.
 An error is an interval, at any look that was taken, that does not hold the truth. Everything is in
 logarithms. What decides is the project's: looks and levels are `declare_current_procedure`'s;
-moderated variances and intervals are computed here for arrays, and
+moderated variances, intervals and the stop rule are computed here for arrays, and
 tests/unit/test_simulated_procedure.py shows that they are those of the project's functions.
 """
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import load_unimported_campaign
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
     ERROR,
@@ -48,6 +49,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 DESIGN_OF = {CPU: "duet", THROUGHPUT: "solo", MEMORY: "solo"}
+BETTER = {CPU: "lower", THROUGHPUT: "higher", MEMORY: "lower"}
 # The standard deviation of a start's figure, of those that shared machines have.
 LUCK = {CPU: 0.008, THROUGHPUT: 0.03, MEMORY: 0.008}
 # Half of the true ratios are 1, so that there is something to be wrong about.
@@ -141,6 +143,25 @@ def compute_intervals(
     return logs.mean(axis=-1), half
 
 
+def find_decided(middle: Floats, half: Floats, better: str) -> Flags:
+    """Return where more blocks could only repeat what intervals of logarithms say: the verdict,
+    whether it is no worse within the usual margin, and whether a gain that it promises is there.
+    """
+    limits = compute_thresholds(better, DEFAULT_MARGIN)
+    gain, tolerance, loss = (
+        abs(math.log(x)) * sign
+        for x, sign in ((limits.gain, -1), (limits.tolerance, 1), (limits.loss, 1))
+    )
+    low, high = middle - half, middle + half
+    within = (low >= math.log(1 - MARGIN)) & (high <= math.log(1 + MARGIN))
+    has_verdict = (low > 0) | (high < 0) | within
+    # A figure that should be high is better the lower its reciprocal is.
+    if better == "higher":
+        middle, low, high = -middle, -high, -low
+    is_shown = (high < tolerance) | (low > loss)
+    return has_verdict & is_shown & ((middle >= gain) | (high < gain))
+
+
 def judge_looks(
     logs: Floats, effects: Floats, procedure: Procedure, measure: str
 ) -> tuple[Flags, Flags]:
@@ -154,9 +175,7 @@ def judge_looks(
         middle, half = compute_intervals(logs[..., :look], confidence, DESIGN_OF[measure], error)
         middle, half = middle[:, :-1], half[:, :-1]
         misses.append(np.abs(middle) > half)
-        low, high = middle + effects - half, middle + effects + half
-        within = (low >= math.log(1 - MARGIN)) & (high <= math.log(1 + MARGIN))
-        decided.append((low > 0) | (high < 0) | within)
+        decided.append(find_decided(middle + effects, half, BETTER[measure]))
     return np.stack(misses, axis=-1), np.stack(decided, axis=-1)
 
 

@@ -19,9 +19,13 @@ hypothesis.settings.load_profile("dballoc")
 # What whoever runs the tests has fetched is not to be found by them.
 os.environ["DBALLOC_STORE"] = "/nowhere/dballoc"
 
-# What a script starts in the background ignores Ctrl-C, and so would all that the tests start.
+# What a script starts in the background ignores Ctrl-C, what nohup starts ignores SIGHUP, and so
+# would all that the tests start: programs inherit what is ignored, but no handler.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda _number, _frame: None)
 
 CompileLibrary = Callable[..., Path]
 

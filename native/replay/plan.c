@@ -23,6 +23,7 @@ struct check {
     unsigned char *created; /* by thread */
     uint32_t *creator;      /* by thread */
     int64_t *live;          /* by epoch: bytes allocated less those freed */
+    int64_t *rise;          /* by epoch: the sum of how far each thread's live bytes rise in it */
     uint64_t created_threads;
     uint64_t records; /* of the threads before */
 };
@@ -179,13 +180,44 @@ struct position {
     const struct plan_thread *thread;
     uint64_t number; /* of the thread */
     int64_t epoch;   /* -1: in none yet */
+    int64_t live;    /* bytes allocated less those freed in this epoch */
+    int64_t highest; /* of live in this epoch */
     unsigned before; /* kind of the record before; 0: none */
     int pattern;     /* that record is to be followed by its pattern */
 };
 
-static const char *check_tick(struct position *at, const struct plan_record *record)
+/* Count bytes that the thread allocates, or frees if they are negative. */
+static const char *count_bytes(struct position *at, int64_t bytes)
+{
+    if (__builtin_add_overflow(at->live, bytes, &at->live))
+        return "more bytes than can be counted";
+    if (at->live > at->highest)
+        at->highest = at->live;
+    return NULL;
+}
+
+/* Add to the epoch what the thread did in it. */
+static const char *close_epoch(struct check *check, struct position *at)
+{
+    if (at->epoch < 0)
+        return NULL;
+    int64_t *live = &check->live[at->epoch];
+    int64_t *rise = &check->rise[at->epoch];
+    if (__builtin_add_overflow(*live, at->live, live) ||
+            __builtin_add_overflow(*rise, at->highest, rise))
+        return "more bytes than can be counted";
+    at->live = 0;
+    at->highest = 0;
+    return NULL;
+}
+
+static const char *check_tick(
+        struct check *check, struct position *at, const struct plan_record *record)
 {
     uint32_t epoch = record_number(record);
+    const char *wrong = close_epoch(check, at);
+    if (wrong)
+        return wrong;
     if (epoch >= plan.header->epochs || (int64_t)epoch <= at->epoch)
         return "an epoch that is not there, or not later than the one before";
     at->epoch = epoch;
@@ -212,23 +244,21 @@ static const char *check_record(
     case RECORD_ALIGNED:
     case RECORD_REALLOC:
         wrong = check_allocation(check, at->thread, record);
-        if (__builtin_add_overflow(
-                    check->live[at->epoch], (int64_t)record_size(record), &check->live[at->epoch]))
-            return "more bytes than can be counted";
+        if (!wrong)
+            wrong = count_bytes(at, (int64_t)record_size(record));
         break;
     case RECORD_FREE:
     case RECORD_FREE_SIZED:
     case RECORD_FROM:
         wrong = check_free(check, at->thread, record);
-        if (__builtin_sub_overflow(
-                    check->live[at->epoch], (int64_t)record_size(record), &check->live[at->epoch]))
-            return "more bytes than can be counted";
+        if (!wrong)
+            wrong = count_bytes(at, -(int64_t)record_size(record));
         break;
     case RECORD_TOUCH:
         wrong = record_number(record) < plan.header->patterns ? NULL : "no such pattern";
         break;
     case RECORD_TICK:
-        wrong = check_tick(at, record);
+        wrong = check_tick(check, at, record);
         break;
     case RECORD_CREATE:
         wrong = check_birth(check, at->number, record_number(record));
@@ -265,6 +295,9 @@ static void check_thread(struct check *check, uint64_t number)
     if (at.before == RECORD_FROM || at.pattern || at.epoch < 0 ||
             record_offset(&record[last]) >= header->epoch_ns)
         refuse_record(number, last, "an end in the middle");
+    const char *wrong = close_epoch(check, &at);
+    if (wrong)
+        refuse_record(number, last, wrong);
     memory_unmap(check->own, thread->slots, sizeof *check->own);
     plan.slots += thread->slots;
     check->records += thread->records;
@@ -303,13 +336,29 @@ static void check_shared(const struct check *check)
     }
 }
 
+/* More than the bytes that are ever alive at once, where threads rise together within an epoch. */
+static int64_t bound_peak(const struct check *check)
+{
+    int64_t live = 0;
+    int64_t most = 0;
+    for (uint64_t i = 0; i < plan.header->epochs; i++) {
+        int64_t high = 0;
+        if (__builtin_add_overflow(live, check->rise[i], &high) ||
+                __builtin_add_overflow(live, check->live[i], &live))
+            refuse("plan: more bytes than can be counted");
+        most = high > most ? high : most;
+    }
+    return most;
+}
+
 void plan_check(const void *memory, uint64_t bytes)
 {
     take_sections(memory, bytes);
     const struct plan_header *header = plan.header;
     check_patterns();
     if (header->threads > options.threads) {
-        refuse("the trace has %llu threads, and no more than %llu are allowed; see --max-threads",
+        refuse("the trace has %llu threads, and no more than %llu are allowed; take a stretch of "
+               "it (dballoc trace cut)",
                 (unsigned long long)header->threads, (unsigned long long)options.threads);
     }
     struct check check = {
@@ -318,6 +367,7 @@ void plan_check(const void *memory, uint64_t bytes)
             .created = memory_map(header->threads, 1),
             .creator = memory_map(header->threads, sizeof *check.creator),
             .live = memory_map(header->epochs, sizeof *check.live),
+            .rise = memory_map(header->epochs, sizeof *check.rise),
     };
     plan.pending = memory_map_present(header->epochs, sizeof *plan.pending);
     plan.slots = 0;
@@ -325,32 +375,26 @@ void plan_check(const void *memory, uint64_t bytes)
         check_thread(&check, i);
     check_births(&check);
     check_shared(&check);
-    int64_t live = 0;
-    plan.peak_live = 0;
-    for (uint64_t i = 0; i < header->epochs; i++) {
-        if (__builtin_add_overflow(live, check.live[i], &live))
-            refuse("plan: more bytes than can be counted");
-        if (live > plan.peak_live)
-            plan.peak_live = live;
-    }
+    plan.peak_live = bound_peak(&check);
     memory_unmap(check.shared, header->shared, sizeof *check.shared);
     memory_unmap(check.seen, header->shared, 1);
     memory_unmap(check.created, header->threads, 1);
     memory_unmap(check.creator, header->threads, sizeof *check.creator);
     memory_unmap(check.live, header->epochs, sizeof *check.live);
+    memory_unmap(check.rise, header->epochs, sizeof *check.rise);
 }
 
 void plan_check_limits(void)
 {
     if ((uint64_t)plan.peak_live > options.live_bytes) {
         refuse("the trace has up to %lld bytes alive at once, and no more than %llu are allowed; "
-               "see --max-bytes",
+               "take a stretch of it (dballoc trace cut)",
                 (long long)plan.peak_live, (unsigned long long)options.live_bytes);
     }
     double seconds = (double)plan.header->epochs * (double)plan.header->epoch_ns / 1e9;
     if (options.speed > 0 && seconds / options.speed + options.idle > options.seconds) {
         refuse("the replay would take %.0f seconds at that speed, and no more than %.0f are "
-               "allowed; see --max-seconds",
+               "allowed; see --max-time",
                 seconds / options.speed + options.idle, options.seconds);
     }
 }

@@ -15,7 +15,8 @@ struct plan {
     const struct plan_run *runs;
     const struct plan_mark *marks;
     /* What the check finds out: how many threads have records in each epoch; the slots of all
-     * threads together; the most bytes alive at the end of an epoch. */
+     * threads together; a bound of the bytes alive at once: those at the end of an epoch, and how
+     * far each thread rises above them within the next. */
     _Atomic uint32_t *pending;
     uint64_t slots;
     int64_t peak_live;

@@ -56,7 +56,8 @@ static pthread_t create(uint32_t stack, void *(*run)(void *), void *argument)
 static uint32_t take_fresh_stack(void)
 {
     if (fresh_stack > options.alive) {
-        refuse("the trace has more than %llu threads at once; see --max-threads-alive",
+        refuse("the trace has more than %llu threads at once, which is all that are allowed; take "
+               "a stretch of it (dballoc trace cut)",
                 (unsigned long long)options.alive);
     }
     uint32_t stack = fresh_stack++;

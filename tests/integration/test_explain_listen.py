@@ -4,9 +4,11 @@ signal.
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from harness import A_USER, Cli, Launch, Server, run_as, wait_until
 
@@ -134,6 +137,28 @@ def test_it_looks_with_two_capabilities_and_nobodys_rights(
     assert "as nobody, with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE" in errors
 
 
+def test_it_looks_from_where_only_root_may_pass(
+    needs_root: None,
+    export: Callable[..., Exporter],
+    server: Server,
+    package_path: Path,
+    fresh_directory: Callable[[], Path],
+) -> None:
+    """As the portable file unpacks itself: what it has become may start nothing from there."""
+    place = fresh_directory()
+    shutil.copytree(package_path / "dballoc", place / "dballoc")
+    place.chmod(0o700)
+    # Another interpreter than the tests', which would find the installed package again.
+    start = f'shift; PYTHONPATH={place}:{package_path} exec {sys._base_executable} "$@"'
+    prefix = ("sh", "-c", start, "sh")
+    exporter = export("--pid", str(server.pid), "--no-sql", prefix=prefix)
+    samples = exporter.scrape()
+    code, errors = exporter.end()
+    assert samples["dballoc_up"] == 1, errors
+    assert (code, "as nobody" in errors) == (0, True)
+    shutil.rmtree(place)
+
+
 def test_looks_are_cached_and_no_page_of_another_name_reads_them(
     export: Callable[..., Exporter], server: Server
 ) -> None:
@@ -185,8 +210,32 @@ def test_a_restarted_server_is_found_again_by_its_socket(
         assert time.monotonic() - began < 30
 
 
+def read_cpu_seconds(pid: int) -> float:
+    """CPU of a process and of its descendants, in seconds."""
+    process = psutil.Process(pid)
+    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    return float(sum(each.user + each.system for each in times))
+
+
 @pytest.mark.slow
-def test_its_memory_and_cpu_stay_bounded(export: Callable[..., Exporter], server: Server) -> None:
+def test_its_cpu_stays_within_its_share(export: Callable[..., Exporter], server: Server) -> None:
+    """Of this process and its parsers, by the kernel's count; looks as often as they may be."""
+    exporter = export("--pid", str(server.pid), "--no-sql", "--every", "10ms", "--cpu", "5")
+    wait_until(lambda: exporter.scrape()["dballoc_looks_total"] >= 2)
+    began, before = time.monotonic(), read_cpu_seconds(exporter.process.pid)
+    looks = exporter.scrape()["dballoc_looks_total"]
+    scrapes = 0
+    while exporter.scrape()["dballoc_looks_total"] < looks + 10:
+        scrapes += 1
+        time.sleep(0.5)
+        assert time.monotonic() < began + 300
+    share = (read_cpu_seconds(exporter.process.pid) - before) / (time.monotonic() - began)
+    # Answering a scrape is not part of a look: some milliseconds.
+    assert share < 0.05 * 1.5 + 0.01, f"{share:.3f} of a CPU, with {scrapes} scrapes"
+
+
+@pytest.mark.slow
+def test_its_memory_stays_bounded(export: Callable[..., Exporter], server: Server) -> None:
     """As many looks as it can take, and connections that say nothing all the while."""
     exporter = export("--pid", str(server.pid), "--no-sql", "--every", "10ms", "--cpu", "100")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.allocators.find_library import find_allocator
-from dballoc.campaign.replay.check_replay import expect_replay, find_difference
+from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.trace.changes.compose_traces import Stretch, compose_traces
 from dballoc.trace.changes.cut_trace import cut_trace
@@ -22,6 +22,8 @@ from dballoc.trace.trace_file.read_trace import read_trace
 TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*.trace"))
 MIB = 2**20
 
+Replay = Callable[[Trace], tuple[ReplayFigures, ExpectedReplay]]
+
 
 @pytest.fixture(params=TRACES, ids=lambda path: path.stem)
 def trace(request: pytest.FixtureRequest) -> Trace:
@@ -30,8 +32,8 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 @pytest.fixture
-def replay(tmp_path: Path) -> Callable[[Trace], ReplayFigures]:
-    def run(trace: Trace) -> ReplayFigures:
+def replay(tmp_path: Path) -> Replay:
+    def run(trace: Trace) -> tuple[ReplayFigures, ExpectedReplay]:
         plan = write_plan(trace, tmp_path / "plan")
         with Custody() as custody:
             result = run_replay(
@@ -39,7 +41,7 @@ def replay(tmp_path: Path) -> Callable[[Trace], ReplayFigures]:
             )
         assert result.fault is None, result.fault
         assert result.figures
-        return result.figures
+        return result.figures, expect_replay(trace, plan)
 
     return run
 
@@ -48,9 +50,9 @@ def test_there_is_one_of_each_server() -> None:
     assert [path.stem for path in TRACES] == ["mariadb-innodb", "mariadb-myrocks", "mysql-8.0"]
 
 
-def test_it_is_replayed_to_the_byte(trace: Trace, replay: Callable[[Trace], ReplayFigures]) -> None:
-    figures = replay(trace)
-    assert find_difference(figures, expect_replay(trace)) is None
+def test_it_is_replayed_to_the_byte(trace: Trace, replay: Replay) -> None:
+    figures, expected = replay(trace)
+    assert find_difference(figures, expected) is None
     assert figures.peak_heap > 10 * MIB
 
 
@@ -63,12 +65,10 @@ def test_it_names_nobody_and_lacks_nothing(trace: Trace) -> None:
     assert summary.handovers.frees > 10_000
 
 
-def test_days_of_it_are_replayed_to_the_byte(
-    trace: Trace, replay: Callable[[Trace], ReplayFigures]
-) -> None:
+def test_days_of_it_are_replayed_to_the_byte(trace: Trace, replay: Replay) -> None:
     middle = get_duration(trace) // 2
     stretch = Stretch(name="load", trace=cut_trace(trace, middle, middle + 10**8))
     days = compose_traces([stretch], "free", days=6)
-    figures = replay(days)
-    assert find_difference(figures, expect_replay(days)) is None
+    figures, expected = replay(days)
+    assert find_difference(figures, expected) is None
     assert [m.name for m in figures.moments] == [mark.name for mark in days.marks]

@@ -17,10 +17,10 @@ from dataclasses import replace
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.replay.fidelity import measure_fidelity
 from dballoc.analysis.replay.replay_facts import read_replay_facts
-from dballoc.campaign.replay.check_replay import expect_replay, find_difference
+from dballoc.campaign.replay.check_replay import expect_replay, find_difference, sum_live_bytes
 from dballoc.store.results import Results
-from dballoc.trace.figures.live_curve import sample_curve
 from dballoc.trace.model import NONE, EventKind, Mark, Trace
+from dballoc.trace.replay.plan_file import write_plan
 from dballoc.trace.trace_file.write_trace import write_trace
 from example_traces import make_trace
 
@@ -123,18 +123,15 @@ def test_a_realloc_frees_when_its_new_block_is_there() -> None:
     thread = trace.threads[0]
     moves = (thread.kind == EventKind.REALLOC) & (thread.freed != NONE)
     slow = int(np.flatnonzero(moves & (thread.completed > thread.time + 1))[0])
-    curve = expect_replay(trace).curve
-    assert curve is not None
-    before, after = sample_curve(curve, thread.completed[slow] - np.array([1, 0]))
+    before, after = sum_live_bytes(trace, thread.completed[slow] + np.array([0, 1]))
     size = trace.objects.size.astype(int)
     assert after - before == size[thread.object[slow]] - size[thread.freed[slow]]
 
 
-def test_another_threads_call_is_a_difference() -> None:
+def test_another_threads_call_is_a_difference(tmp_path: Path) -> None:
     from example_replays import result
 
     figures = result("glibc").figures
     assert figures
-    assert "threads were replayed instead of" in (
-        find_difference(figures, expect_replay(traced())) or ""
-    )
+    expected = expect_replay(traced(), write_plan(traced(), tmp_path / "plan"))
+    assert "threads were replayed instead of" in (find_difference(figures, expected) or "")

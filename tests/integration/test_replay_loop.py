@@ -51,7 +51,7 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The stand-in, in place of the engine, the plan and the trace's reader."""
+    """The stand-in, in place of the engine and the trace's reader."""
     from test_replay_flags import make_trace
 
     stand_in = Engine()
@@ -65,7 +65,6 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
         ),
     )  # fmt: skip
     monkeypatch.setattr(replay_blocks.run_replay, "run_replay", stand_in.run)
-    monkeypatch.setattr(replay_blocks.plan_file, "write_plan", lambda trace, path: None)
     monkeypatch.setattr(replay_blocks, "find_difference", lambda figures, expected: None)
     # A busy machine would have blocks repeated.
     measure = BlockNoiseMeter.make_row

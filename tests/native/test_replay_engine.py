@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import MACHINE
 
-from dballoc.trace.model import NONE, EventKind, Trace
+from dballoc.trace.model import NONE, EventKind, Objects, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.plan_file import write_plan
 from example_traces import make_trace
@@ -172,6 +172,37 @@ def test_a_plan_that_needs_too_much_is_refused(
     option: str, reason: str, example: tuple[Trace, Path]
 ) -> None:
     assert reason in refusal(example[1], option)
+
+
+def test_bytes_that_live_within_an_epoch_count(tmp_path: Path) -> None:
+    """Each of two threads allocates 300 MB and frees it 1 us later, in one epoch."""
+    sizes = np.array([3 * 10**8] * 2, np.uint64)
+    nothing = np.zeros(2, np.int32)
+    threads = tuple(
+        ThreadEvents(
+            number=number,
+            name="",
+            created_by=NONE,
+            kind=np.array([EventKind.MALLOC, EventKind.FREE], np.uint8),
+            time=np.array([1000, 2000]),
+            completed=np.array([1000, 2000]),
+            object=np.array([number, NONE]),
+            freed=np.array([NONE, number]),
+        )
+        for number in range(2)
+    )
+    objects = Objects(
+        size=sizes,
+        alignment=nothing.astype(np.uint32),
+        allocated_by=np.arange(2, dtype=np.int32),
+        freed_by=np.arange(2, dtype=np.int32),
+        touch=nothing - 1,
+    )
+    trace = replace(make_trace(1, 1, 1), threads=threads, objects=objects, marks=())
+    write_plan(trace, tmp_path / "plan")
+    words = "up to 600000000 bytes alive at once, and no more than 599999999 are allowed"
+    assert words in refusal(tmp_path / "plan", "--live-bytes=599999999")
+    check_figures(trace, figures(tmp_path / "plan", "--live-bytes=600000000", "--touch=first"))
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

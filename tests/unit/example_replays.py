@@ -184,7 +184,7 @@ def read_recorded_trace(fact: dict[str, Any]) -> RecordedTrace:
     """The trace that a fact ``replay`` describes, as far as it can."""
     marks = fact["marks"] if isinstance(fact["marks"], list) else []
     return RecordedTrace(
-        **{name: fact[name] for name in RecordedTrace.__dataclass_fields__ if name != "marks"},
+        **{n: fact[n] for n in RecordedTrace.__dataclass_fields__ if n in fact and n != "marks"},
         marks=tuple(
             RecordedMark(t=m["t"], name=m.get("name", ""), truth=m.get("truth", {})) for m in marks
         ),

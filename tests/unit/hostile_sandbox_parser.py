@@ -1,14 +1,21 @@
 """Functions for tests of the sandbox: what code that a hostile file has taken over would try."""
 
 import os
+import resource
 import socket
 import subprocess
 import tempfile
 import time
 
+from dballoc.host.unprivileged import keep_capabilities
+
 
 def tell_who(*_: int) -> list[int]:
     return [os.getuid(), os.geteuid(), os.getgid(), *os.getgroups()]
+
+
+def list_capabilities() -> list[int]:
+    return sorted(keep_capabilities.read_capabilities())
 
 
 def read_all(fd: int) -> str:
@@ -38,6 +45,24 @@ def try_everything() -> dict[str, str]:
     return outcomes
 
 
+def tell_pid() -> int:
+    return os.getpid()
+
+
+def burn(seconds: float) -> float:
+    """Use CPU for so long."""
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass
+    return seconds
+
+
+def use_up_cpu_limit() -> None:
+    """Be nearly at the end of the CPU time that the process may take."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (1, hard))
+
+
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
@@ -60,5 +85,18 @@ def fail() -> None:
 
 SANDBOXED = {
     f.__name__: f
-    for f in (tell_who, read_all, try_everything, sleep, crash, take_memory, shout, fail)
+    for f in (
+        tell_who,
+        tell_pid,
+        burn,
+        use_up_cpu_limit,
+        list_capabilities,
+        read_all,
+        try_everything,
+        sleep,
+        crash,
+        take_memory,
+        shout,
+        fail,
+    )
 }

@@ -118,6 +118,36 @@ def test_a_container_beside_ours_is_read_in_its_own_root(tmp_path: Path) -> None
     assert process_limits.read_limits(7, proc, ours).memory is None
 
 
+def test_in_a_sidecar_under_v1_our_own_group_is_not_the_servers(tmp_path: Path) -> None:
+    """Without a cgroup namespace paths are the machine's, and what is mounted is our own group."""
+    proc = tree(
+        tmp_path / "proc", {"7/cgroup": "4:memory:/kubepods/pod/db\n3:cpu:/kubepods/pod/db"}
+    )
+    ours = tree(tmp_path / "cg", {"memory/memory.limit_in_bytes": str(64 * MIB)})
+    (proc / "self").mkdir()
+    (proc / "self/mountinfo").write_text(
+        f"31 23 0:28 / {ours} rw - tmpfs tmpfs rw,mode=755\n"
+        f"32 31 0:35 /kubepods/pod/sidecar {ours}/memory rw - cgroup cgroup rw,memory\n"
+    )
+    assert cgroup_memory.read_cgroup_memory(7, proc, ours) is None
+    values = {
+        "cgroup.procs": "7",
+        "memory.limit_in_bytes": str(800 * MIB),
+        "memory.usage_in_bytes": str(300 * MIB),
+    }
+    tree(proc / "7/root/sys/fs/cgroup/memory", values)
+    read = cgroup_memory.read_cgroup_memory(7, proc, ours)
+    assert read
+    assert (read.limit, read.charged) == (800 * MIB, 300 * MIB)
+    assert process_limits.read_memory_usage(7, proc, ours) is None
+    # A group below the one that is mounted is where its path less that one's says.
+    (proc / "7/cgroup").write_text("4:memory:/kubepods/pod/sidecar/below")
+    tree(ours / "memory/below", values)
+    read = cgroup_memory.read_cgroup_memory(7, proc, ours)
+    assert read
+    assert read.name == f"{ours}/memory/below"
+
+
 def test_a_link_in_a_hostile_root_leads_nowhere_else(tmp_path: Path) -> None:
     proc = tree(tmp_path / "proc", {"7/cgroup": "0::/../x"})
     outside = tree(tmp_path / "outside", {"cgroup.procs": "7", **v2_group("1", "1", 1, 0)})
@@ -133,6 +163,7 @@ def test_any_text_is_read_or_left_out(text: str) -> None:
     assert all(value >= 0 for value in cgroup_tree.parse_flat_keyed(text).values())
     assert all(0 <= value < 1e9 for value in cgroup_memory.parse_pressure(text).values())
     cgroup_tree.parse_groups(text)
+    cgroup_tree.parse_mount_roots(text)
 
 
 @given(

@@ -55,6 +55,35 @@ def test_what_a_server_left_unchanged_is_used_again() -> None:
     assert template.copied == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({}, "ib_buffer_pool"), ({"innodb_buffer_pool_filename": "pages"}, "pages")],
+)
+def test_what_a_server_noted_of_its_pool_is_not_for_the_next(
+    options: dict[str, str], name: str
+) -> None:
+    copies, template = make_copies(), _Template("a")
+    first = use(copies, template, variant(options))
+    (first.data / name).write_text("0,7\n")
+    (first.data / "ibdata1").touch()
+    copies.give_back(first, unchanged=True)
+    assert use(copies, template, variant(options)) == first
+    assert [path.name for path in first.data.iterdir()] == ["ibdata1"]
+
+
+def test_a_copy_whose_note_cannot_be_removed_is_not_used_again(cache: Path) -> None:
+    template = _Template(str(cache / "template"))
+    for options, make in (
+        ({"innodb_buffer_pool_filename": "/tmp/pages"}, lambda copy: None),
+        ({}, lambda copy: (copy.data / "ib_buffer_pool").mkdir()),
+    ):
+        copies = make_copies()
+        first = use(copies, template, variant(options))
+        make(first)
+        copies.give_back(first, unchanged=True)
+        assert not first.scratch.exists()
+
+
 @pytest.mark.parametrize(("again", "unchanged"), [(True, False), (False, True)])
 def test_what_a_server_may_have_changed_is_removed(again: bool, unchanged: bool) -> None:
     copies, template = make_copies(again), _Template("a")

@@ -391,13 +391,14 @@ def test_designs_go_side_by_side() -> None:
     ("endings", "why"),
     [
         ({}, "planned"),
-        ({"solo": "decided"}, "decided"),
+        ({"solo": "decided"}, "planned"),
+        ({"solo": "decided", "duet": "decided"}, "decided"),
         ({"solo": "decided", "duet": "budget"}, "budget"),
         ({"duet": "planned"}, "planned"),
     ],
 )
 def test_why_it_ended(endings: dict[str, str], why: str) -> None:
-    assert combine_endings(endings) == why
+    assert combine_endings(endings, ["solo", "duet"]) == why
 
 
 def test_duets_of_a_block(experiment) -> None:

@@ -32,6 +32,7 @@ from dballoc.explain.verdicts.verdict import Verdict
 from dballoc.explain.watch import Pace
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import Limits
+from dballoc.host.unprivileged.sandbox import ELF_PARSER
 from dballoc.process_memory.process_usage import ProcessUsage
 
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
@@ -186,6 +187,20 @@ def test_looks_take_no_more_than_their_share_however_often_they_are_asked_for(
     # A look of 0.2 s every 20 s is 1 % of a CPU.
     assert served.looks == pytest.approx((clock.now - began) / 20, abs=2)
     assert served.pause == pytest.approx(20)
+
+
+def test_what_the_parser_took_is_of_the_looks_cost(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = (look(taken=1e9 + i) for i in range(2))
+
+    def take(pid: int) -> Explanation:
+        monkeypatch.setattr(ELF_PARSER, "_cpu", ELF_PARSER.cpu_seconds + 0.5)
+        return next(readings)
+
+    cache = LookCache(lambda: 7, take, Pace(every=5, span=None, share=0.01), clock.lines.append)
+    served = cache.serve()
+    assert (served.cost, served.pause) == (pytest.approx(0.5), pytest.approx(50))
 
 
 def test_a_server_that_ends_is_not_shown_as_it_was(clock: Clock) -> None:

@@ -309,10 +309,12 @@ def test_what_is_shown_worse_but_maybe_within_the_margin_is_not_the_end(
 def test_an_extension_runs_to_declared_looks_alone() -> None:
     procedures = {"solo": declared(6, 6), "duet": declared(10, 10)}
     found = list_extensions(procedures, {"solo": 10.0, "duet": 2.0})
-    assert found[0] == Extension(goals={"solo": 9, "duet": 15}, seconds=3 * 10 + 5 * 2)
+    assert found[0] == Extension(
+        goals={"solo": 9, "duet": 15}, missing={"solo": 3, "duet": 5}, seconds=3 * 10 + 5 * 2
+    )
     assert [e.goals["solo"] for e in found] == [9, 12, 18, 24]
     cut = list_extensions({"solo": declared(6, 4)}, {"solo": 10.0})
-    assert cut[0] == Extension(goals={"solo": 6}, seconds=20)
+    assert cut[0] == Extension(goals={"solo": 6}, missing={"solo": 2}, seconds=20)
     assert list_extensions({"solo": declared(6, 24)}, {"solo": 10.0}) == []
 
 

@@ -104,6 +104,21 @@ def test_the_safe_pool_is_what_its_parts_leave() -> None:
     assert with_parts(pool)
 
 
+def test_a_safe_pool_has_whole_chunks_in_every_instance() -> None:
+    """The server rounds up whatever has not: above what is safe."""
+    figures = {
+        "innodb_buffer_pool_pages_free": 40_000,
+        "max_used_connections": 1,
+        "threads_connected": 1,
+    }
+    one, eight = (
+        estimate(300 * MIB, innodb_buffer_pool_instances=n, **figures).pool for n in (1, 8)
+    )
+    assert 0 < eight <= one
+    assert eight % (64 * MIB) == 0
+    assert one % (64 * MIB) != 0
+
+
 def with_parts(pool: SafePool) -> bool:
     return all(word in pool.describe() for word in ("estimate", "beside", "margin", "60 connec"))
 
@@ -185,3 +200,12 @@ def test_arenas_that_hold_much_are_a_problem() -> None:
     assert verdict
     assert verdict.level == "problem"
     assert "16 arenas now, with 400 MiB free, the worst 50.0 MiB" in verdict.evidence
+
+
+def test_one_number_of_arenas_is_advised() -> None:
+    few = Limits(64, 1.0, None)
+    for cpus, kept in ((few, False), (Limits(64, None, None), True)):
+        verdict = judge("fragmentation", {HELD: 800}, online_cpus=64, cpus=cpus, malloc="glibc")
+        assert verdict
+        assert any("MALLOC_ARENA_MAX=2" in text for text in verdict.remedies) is kept
+        assert (judge("arenas", {HELD: 800}, online_cpus=64, cpus=cpus) is None) is kept

@@ -15,8 +15,16 @@ from example_raw_recordings import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc import catalogue
+from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment import experiment_file
+from dballoc.experiment.model import RecordTrace
+from dballoc.trace import trace_size
 from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
+from dballoc.trace.recorder import recorder_launch
+from dballoc.trace.recording import chunk_file
+from dballoc.trace.recording import read_recording as read_recording_module
 from dballoc.trace.recording.chunk_file import ChunkKind, Torn
 from dballoc.trace.recording.event_records import decode_records
 from dballoc.trace.recording.read_recording import (
@@ -193,3 +201,71 @@ def test_times_between_clocks_and_beyond() -> None:
     assert times.to_ns([50, 100, 150, 200, 250, 300, 400]).tolist() == [
         0, 0, 50, 100, 250, 400, 700,
     ]  # fmt: skip
+
+
+def record_calls(events: int, claimed: int) -> bytes:
+    """A recording of so many calls, whose chunk claims others."""
+    encoder = Encoder(1000)
+    for number in range(events):
+        encoder.call(1, 1001 + number, 16 * (number + 1), 1)
+    recording = begin_recording()
+    recording.add(
+        ChunkKind.EVENTS, bytes(encoder.data), thread=0, buffer=0, events=claimed, first=1000
+    )
+    return bytes(recording.data)
+
+
+def test_more_than_a_trace_holds_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_size, "MOST_EVENTS", 99)
+    path = tmp_path / "1.recording"
+    path.write_bytes(record_calls(99, 99))
+    assert len(read_recording(path).threads[0].kind) == 99
+    for claimed in (100, 0):  # A file may claim what it likes.
+        path.write_bytes(record_calls(100, claimed))
+        with pytest.raises(
+            Failure, match=r"100 events; a trace has at most 99; .*--limit"
+        ) as error:
+            read_recording(path)
+        assert "\n" not in str(error.value)
+        with pytest.raises(UsageError, match="100 events; a trace has at most 99"):
+            read_any_trace(path)
+    path.write_bytes(record_calls(100, 100))
+    monkeypatch.setattr(read_recording_module.event_records, "decode_records", None)
+    with pytest.raises(Failure, match="100 events; a trace has at most 99"):
+        read_recording(path)
+
+
+def test_what_the_shipped_experiments_record_can_be_compiled() -> None:
+    # Bytes an event, of which a real server's recording has 6.2.
+    least = 5.4
+    for name in ("trace-innodb", "trace-myrocks", "trace-mysql", "trace-day"):
+        table = experiment_file.parse_table(catalogue.experiments()[name], name)
+        record = experiment_file.build_experiment(table, name).record
+        assert record
+        assert record.limit / least < trace_size.MOST_EVENTS
+    assert RecordTrace().limit == recorder_launch.DEFAULT_LIMIT
+    assert recorder_launch.DEFAULT_LIMIT / least < trace_size.MOST_EVENTS
+
+
+def test_pieces_that_together_are_no_buffer() -> None:
+    """The longest payload at once would take as many steps as it has records."""
+    recording = begin_recording()
+    for number in range(3):
+        payload = b"\x01\x00" * 4000
+        recording.add(
+            ChunkKind.EVENTS, payload, thread=0, offset=8000 * number, events=4000, first=1000
+        )
+    whole = parse_recording(memoryview(bytes(recording.data)))
+    assert any("a chunk of kind EVENTS is damaged" in note for note in whole.facts.not_seen)
+    assert sum(len(thread.kind) for thread in whole.threads) == 8000
+
+
+def test_the_number_of_chunks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = begin_recording()
+    for stamp in range(10):
+        recording.clock(1000 + stamp, 1000 + stamp)
+    monkeypatch.setattr(chunk_file, "_MOST_CHUNKS", recording.chunks - 1)
+    notes = parse_recording(memoryview(bytes(recording.data))).facts.not_seen
+    assert any("more than" in note and "chunks" in note for note in notes)

@@ -1,5 +1,6 @@
 """``dballoc replay``'s flags, the experiment that they make, and what identifies it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ from dballoc.campaign.preparation.prepare import prepare_campaign
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.read_trace_file import read_any_trace
-from dballoc.campaign.replay.replay_blocks import estimate_replay_seconds
+from dballoc.campaign.replay.replay_limits import (
+    check_needs,
+    estimate_replay_seconds,
+    make_limits,
+)
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment, name_after
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
@@ -18,12 +23,14 @@ from dballoc.experiment.model import Experiment
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import (
     NONE,
+    CompileFacts,
     Mark,
     Objects,
     RecordingFacts,
     ThreadEvents,
     Trace,
 )
+from dballoc.trace.recording.read_recording import LOST_END
 
 FLAGS: dict[str, Any] = {
     "trace": Path("/data/oltp.trace"),
@@ -38,6 +45,7 @@ FLAGS: dict[str, Any] = {
     "touch": "recorded",
     "idle": "1s",
     "memory": None,
+    "max_time": None,
     "blocks": None,
     "budget": None,
     "seed": None,
@@ -246,3 +254,80 @@ def test_a_timed_replay_takes_its_time() -> None:
     fast, timed = build(), build(mode="timed", speed=10.0)
     assert estimate_replay_seconds(fast, 1_000, 600.0) < 5
     assert 60 < estimate_replay_seconds(timed, 1_000, 600.0) < 65
+
+
+MIB, HOUR = 2**20, 3600.0
+
+
+def test_a_replay_has_the_memory_that_is_there_and_a_day_at_most() -> None:
+    trace = describe_trace(make_trace([[(1, 0, NONE)]], [8]))
+    limits = make_limits(build(), trace, 700 * MIB)
+    assert (limits.memory, limits.needs_cgroup) == (700 * MIB, False)
+    assert 120 < limits.seconds < 300
+    asked = make_limits(build(memory="2G", max_time="30m"), trace, 700 * MIB)
+    assert (asked.memory, asked.needs_cgroup, asked.seconds) == (2048 * MIB, True, HOUR / 2)
+    longest = replace(trace, events=10**12)
+    assert make_limits(build(), longest, 0).seconds == 24 * HOUR
+    identity = experiment_file.compute_identity
+    assert identity(build(max_time="30m")) == identity(build())
+
+
+@pytest.mark.parametrize(
+    ("needs", "flags", "complaint"),
+    [
+        ({"peak_touched": 701 * MIB}, {}, "touches 701 MiB at once, and this machine has 700"),
+        ({"peak_live": 701 * MIB}, {"touch": "all"}, "touches 701 MiB at once"),
+        ({"peak_live": 100 * 2**30}, {}, "100 GiB alive at once, and no more than 64.0 GiB"),
+        ({"threads": 100_001}, {}, "100,001 threads, and no more than 100,000"),
+        ({"threads_at_once": 4097}, {}, "4,097 threads at once, and no more than 4,096"),
+        ({"seconds": 25 * HOUR}, {"mode": "timed"}, "about 25.0 hours.*24.0 are .*--max-time"),
+        ({"events": 10**9}, {"max_time": "10s"}, "--max-time"),
+    ],
+)
+def test_what_a_replay_cannot_have_is_refused_before_the_first(
+    needs: dict[str, Any], flags: dict[str, Any], complaint: str
+) -> None:
+    trace = describe_trace(make_trace([[(1, 0, NONE)]], [8]))
+    check_needs(build(), trace, 700 * MIB)
+    with pytest.raises(UsageError, match=complaint) as error:
+        check_needs(build(**flags), replace(trace, **needs), 700 * MIB)
+    assert "\n" not in str(error.value)
+
+
+def test_under_a_limit_that_was_asked_for_a_kill_is_a_result() -> None:
+    trace = replace(describe_trace(make_trace([[(1, 0, NONE)]], [8])), peak_touched=900 * MIB)
+    check_needs(build(memory="800M"), trace, 700 * MIB)
+
+
+def test_what_is_touched_and_how_many_threads_there_are_at_once() -> None:
+    rows = [[(1, 0, NONE), (2, 1, NONE), (3, NONE, 0)], [(5, 2, NONE)], [(7, 3, NONE)]]
+    trace = make_trace(rows, [8192, 40_960, 100, 100])
+    # The second block's first page and its fifth are touched.
+    touched = replace(trace.objects, touch=np.array([NONE, 0, NONE, NONE], np.int32))
+    trace = replace(trace, objects=touched, touch_patterns=(((0, 1), (4, 1)),))
+    assert describe_trace(trace).peak_touched == 8192 + 8192
+    ended = replace(trace.threads[1], ended=6, created_by=0)
+    late = replace(trace.threads[2], created_by=0)
+    trace = replace(trace, threads=(trace.threads[0], ended, late))
+    assert describe_trace(trace).threads_at_once == 2
+    assert describe_trace(replace(trace, threads=trace.threads[:1])).threads_at_once == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "flaw"),
+    [
+        ({"unknown_frees": 1}, "1 unknown free"),
+        ({"double_frees": 2}, "2 double frees"),
+        ({"missed_frees": 3000}, "3,000 missed frees"),
+    ],
+)
+def test_frees_that_fit_to_nothing_are_said_by_every_replay(
+    changes: dict[str, int], flaw: str
+) -> None:
+    trace = make_trace([[(1, 0, NONE)]], [8])
+    assert describe_trace(trace).flaws == []
+    assert describe_trace(replace(trace, compiled=CompileFacts(**changes))).flaws == [flaw]
+    torn = make_trace([], [], ended_by="unknown", not_seen=(f"{LOST_END} (it has no end)",))
+    assert describe_trace(torn).flaws == ["its end is missing"]
+    # Other tools' traces have no end that could be missing.
+    assert describe_trace(make_trace([], [], ended_by="unknown")).flaws == []

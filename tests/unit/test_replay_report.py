@@ -7,11 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from example_replays import PEAKS, REAL, build_replays, replay_fact, result
+from example_replays import (
+    PEAKS,
+    REAL,
+    build_replays,
+    replay_experiment,
+    replay_fact,
+    result,
+)
 from example_results import MIB
 from rich.console import Console
 
+from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
+from dballoc.analysis.decisions.preference import parse_preference
 from dballoc.analysis.replay.fidelity import (
     estimate_real_peak,
     find_recorded_variant,
@@ -24,11 +33,14 @@ from dballoc.analysis.replay.replay_tables import (
     average_replays,
 )
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.analysis.tables.campaign_diff import compare_campaigns
+from dballoc.campaign.replay.prepare_replay import may_decay
 from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
 from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs.terminal import print_answer
+from dballoc.report.replay.replay_content import judge_replays
 from dballoc.report.report_content import Content, gather_report
 
 
@@ -99,6 +111,38 @@ def test_idle_heap_is_not_shown_for_a_malloc_that_keeps_the_clock(tmp_path: Path
     assert faster.sections[0].tables[0].rows[1][3] == "–"
 
 
+def test_idle_heap_is_judged_by_nobody_where_the_clock_is_not_kept(tmp_path: Path) -> None:
+    fast, timed = build_replays(tmp_path / "f"), build_replays(tmp_path / "t", mode="timed")
+    for directory, judged in ((fast, {"glibc"}), (timed, {"glibc", "jemalloc", "mimalloc"})):
+        comparisons = compare_with_baseline(load_campaign(directory))
+        shown = [*comparisons.floor, *comparisons.family, *comparisons.descriptive]
+        of_idle = [c for c in shown if c.metric.measure == "rss_idle" and c.ratio is not None]
+        assert {comparison.variant for comparison in of_idle} == judged
+        diff = compare_campaigns(load_campaign(directory), load_campaign(directory))
+        idle = [f for f in diff.figures if f.measure.name == "rss_idle" and f.contrast]
+        # Relative to glibc, which is not compared with itself.
+        assert {figure.variant for figure in idle} == judged - {"glibc"}
+    preferred = parse_preference("rss_idle<=1.05")
+    with pytest.raises(UsageError, match="idle heap says nothing of jemalloc and mimalloc") as e:
+        judge_replays(load_campaign(fast), preferred)
+    assert "\n" not in str(e.value)
+    judge_replays(load_campaign(fast), parse_preference("glibc:rss_idle<=1.05"))
+    judge_replays(load_campaign(timed), preferred)
+
+
+def test_a_malloc_that_the_catalogue_does_not_know_may_give_memory_back_by_the_clock() -> None:
+    def make(name: str, library: str) -> Allocator:
+        return Allocator(name=name, libraries=(Path(library),), version="1")
+
+    assert may_decay(make("jemalloc", "/usr/lib/libjemalloc.so.2"))
+    assert not may_decay(make("glibc", "/lib/libc.so.6"))
+    assert not may_decay(make("tcmalloc", "/usr/lib/libtcmalloc.so.4"))
+    assert may_decay(make("libmine.so", "/opt/libmine.so"))
+    # One that was given by path is known by its file's name.
+    assert may_decay(make("libjemalloc.so.2", "/opt/libjemalloc.so.2"))
+    assert not may_decay(make("libtcmalloc.so.4", "/opt/libtcmalloc.so.4"))
+
+
 def test_a_failed_baseline_gives_no_ratio_and_no_crash(tmp_path: Path) -> None:
     page = report(build_replays(tmp_path / "r", faulty=("glibc",)))
     assert page.answer.headline.startswith("jemalloc has the least peak heap, 80.3 MiB")
@@ -140,7 +184,7 @@ def test_the_peak_of_a_stretch(tmp_path: Path) -> None:
         "jemalloc has the least peak heap from 2.00 s to 8.00 s of the trace, 64.3 MiB"
     )
     # Compared at the mark within it; the high-water mark is not of that stretch.
-    assert "the peak is 12.9 % above" in page.answer.headline
+    assert "the highest heap at any mark is 12.9 % above" in page.answer.headline
     assert any("everything else is of all of it" in note for note in page.answer.notes)
     table = page.sections[0].tables[0]
     assert {row[table.columns.index("peak ÷ live bytes")] for row in table.rows} == {"–"}
@@ -271,6 +315,27 @@ def test_a_recorded_malloc_is_found_by_its_name_alone(tmp_path: Path) -> None:
     assert find_recorded_variant(campaign, "jemalloc 5.3.0-0-g54ea") == "jemalloc"
     assert find_recorded_variant(campaign, "") is None
     assert find_recorded_variant(campaign, "gl") is None
+
+
+def test_another_c_library_or_mode_of_thp_is_not_as_it_was_recorded(tmp_path: Path) -> None:
+    variants = [{"name": "glibc", "thp": "always"}, {"name": "jemalloc", "allocator": "jemalloc"}]
+    of_mode = replay_experiment(variant=variants)
+    campaign = load_campaign(build_replays(tmp_path / "m", experiment=of_mode))
+    assert find_recorded_variant(campaign, "glibc") is None
+    assert find_recorded_variant(campaign, "jemalloc") == "jemalloc"
+    of_library = replay_experiment(server={"glibc": "2.43"})
+    campaign = load_campaign(build_replays(tmp_path / "l", experiment=of_library))
+    assert find_recorded_variant(campaign, "glibc") is None
+
+
+def test_what_is_not_the_real_peak_is_not_called_so(tmp_path: Path) -> None:
+    marks = [{"t": 19.0, "name": "after", "truth": {"rss": 150 * MIB, "heap": 86 * MIB}}]
+    at_marks = headline(build_replays(tmp_path / "m", marks=marks))
+    window = headline(build_replays(tmp_path / "w", window=[0.0, 20.0]))
+    for first in (at_marks, window):
+        assert "the highest heap at any mark is" in first
+        assert first.endswith("the real one at its marks")
+        assert "the peak is" not in first
 
 
 def test_deploying_what_was_replayed(tmp_path: Path) -> None:

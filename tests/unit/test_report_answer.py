@@ -177,9 +177,10 @@ def test_a_collapse_is_a_loss() -> None:
             "dballoc bench --out 'my results' --extend 24m",
         ),
         (
-            Settling(Way.NEW_CAMPAIGN, 40),
+            Settling(Way.NEW_CAMPAIGN, 40, 55),
             "A new campaign of 40 minutes would settle it, with 80 % chance,",
-            "dballoc bench 'my results/experiment.toml' --budget 40m --out 'my results-2'",
+            "dballoc bench 'my results/experiment.toml' --blocks 55 --budget 40m "
+            "--out 'my results-2'",
         ),
         (Settling(Way.NOT_HERE), "More time would not settle it on this host", ""),
     ],
@@ -356,5 +357,5 @@ def test_of_both_designs_each_has_its_note() -> None:
 def test_a_duet_alone_settles_nothing_of_memory() -> None:
     said = say(comparisons({"jemalloc": (LOWER, LOWER)}, metrics=(CPU,)))
     assert said.headline == "jemalloc looks better, not settled"
-    assert "Memory was not compared: that takes solo blocks." in said.reason
+    assert "Memory was not compared: that takes solo blocks, as in:" in said.reason
     assert said.command == "dballoc bench DIR/experiment.toml --design both --out DIR-2"

@@ -73,7 +73,7 @@ def test_what_fit_searches_shrinks_with_its_memory(experiment: Make) -> None:
     searched = {"limits": {"memory": "120G"}, "fit": {"start": "80G", "tolerance": "4G"}}
     small = scale.scale_experiment(experiment(**searched), 1 / 64, TWO, "x")
     assert (small.limits.memory, small.fit.start, small.fit.tolerance) == (
-        1920 * 2**20,
+        (1920 + 512) * 2**20,
         1280 * 2**20,
         64 * 2**20,
     )

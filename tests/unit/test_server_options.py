@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
 from dballoc.servers.build import Build
@@ -100,6 +102,21 @@ def test_limits_are_wide_enough() -> None:
     assert command_line.open_files(3, 8, "10G") == command_line.open_files(3, 8) == 4096
     # Never below the server's own defaults.
     assert {int(v) for v in command_line.capacity(1, 0, 1).values()} == {151, 16_382, 2_000, 80}
+
+
+@given(st.integers(1, 5000), st.integers(1, 64), st.integers(0, 1 << 20))
+def test_fewer_tables_are_kept_open_where_files_are_few(
+    clients: int, tables: int, most: int
+) -> None:
+    kept = int(command_line.capacity(clients, 0, tables, most)["table-open-cache"])
+    usual = int(command_line.capacity(clients, 0, tables)["table-open-cache"])
+    assert min(usual, 4 * clients) <= kept <= usual
+    needed = command_line.open_files(clients, tables, "", most)
+    # Either the files suffice, or there are no fewer tables that would do.
+    assert needed <= max(most, 4096) or kept <= max(4 * (clients + 20), 2000)
+    assert command_line.open_files(clients, tables, "", 1e9) == command_line.open_files(
+        clients, tables
+    )
 
 
 def test_an_engine_that_is_a_plugin_is_there_with_its_file(tmp_path: Path) -> None:

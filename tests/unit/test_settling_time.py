@@ -1,6 +1,7 @@
 """The time that would settle an open answer, against simulated campaigns and by its laws."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from test_report_answer import CPU, EQUAL, LOWER, OPEN, PEAK, TPS, comparisons
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY
 from dballoc.analysis.decisions.recommendation import Recommendation, recommend
+from dballoc.analysis.decisions.sequential_test import declare_current_procedure, declare_shares
 from dballoc.analysis.decisions.settling_time import (
     LONGEST,
     OpenFigure,
@@ -55,48 +57,81 @@ def test_the_fewest_blocks_are_enough_and_one_fewer_is_not(
 
 
 def figure(distance: float, scatter: float = 0.03, design: str = "solo") -> OpenFigure:
-    return OpenFigure(design=design, scatter=scatter, distance=distance, confidence=lambda _: 0.99)
-
-
-PACES = {
-    "solo": Pace(blocks=10, planned=10, seconds=60.0),
-    "duet": Pace(blocks=10, planned=10, seconds=30.0),
-}
-
-
-def test_a_finished_campaign_goes_on_to_the_first_stage_that_is_enough() -> None:
-    # 13 solo blocks are needed: 1.5 times the ten planned, for both designs.
-    assert count_blocks_to_exclude(0.03, 0.033, 0.99) in range(11, 16)
-    found = compute_settling([figure(0.033)], PACES, extendable=True)
-    assert found == Settling(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
-
-
-def test_more_than_the_last_stage_takes_a_new_campaign() -> None:
-    blocks = count_blocks_to_exclude(0.03, 0.012, 0.99)
-    assert blocks is not None
-    assert blocks > 40
-    found = compute_settling([figure(0.012)], PACES, extendable=True)
-    assert found == Settling(Way.NEW_CAMPAIGN, blocks * 2)
-    assert compute_settling([figure(0.033)], PACES, extendable=False) == Settling(
-        Way.NEW_CAMPAIGN, 2 * (count_blocks_to_exclude(0.03, 0.033, 0.99) or 0)
+    return OpenFigure(
+        design=design,
+        scatter=scatter,
+        distance=distance,
+        confidence=lambda _: 0.99,
+        new_confidence=lambda _: 0.99,
     )
 
 
+PACES = {"solo": Pace(blocks=10, seconds=60.0), "duet": Pace(blocks=10, seconds=30.0)}
+# The looks of extensions of ten planned blocks.
+GOALS = [{"solo": n, "duet": n} for n in (15, 20, 30, 40)]
+
+
+def test_a_finished_campaign_goes_on_to_the_first_look_that_is_enough() -> None:
+    # 13 solo blocks are needed: 1.5 times the ten planned, for both designs.
+    assert count_blocks_to_exclude(0.03, 0.033, 0.99) in range(11, 16)
+    found = compute_settling([figure(0.033)], PACES, GOALS)
+    assert found == Settling(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
+
+
+def test_more_than_the_last_look_takes_a_new_campaign_of_so_many_blocks() -> None:
+    blocks = count_blocks_to_exclude(0.03, 0.012, 0.99)
+    assert blocks is not None
+    assert blocks > 40
+    minutes = math.ceil(1.1 * blocks * (60 + 30) / 60)
+    found = compute_settling([figure(0.012)], PACES, GOALS)
+    assert found == Settling(Way.NEW_CAMPAIGN, minutes, blocks)
+    few = count_blocks_to_exclude(0.03, 0.033, 0.99) or 0
+    assert compute_settling([figure(0.033)], PACES, []) == Settling(
+        Way.NEW_CAMPAIGN, math.ceil(1.1 * few * 1.5), few
+    )
+
+
+def test_a_decided_design_is_not_extended() -> None:
+    goals = [{"duet": n} for n in (15, 20)]
+    found = compute_settling([figure(0.033)], PACES, goals)
+    assert found
+    assert found.way is Way.NEW_CAMPAIGN
+    assert compute_settling([figure(0.033, design="duet")], PACES, goals) == Settling(
+        Way.EXTEND, math.ceil(5 * 30 / 60)
+    )
+
+
+def test_a_new_campaign_has_the_level_of_its_own_looks() -> None:
+    """Of 60 planned blocks, 40 spend some of the error that six planned ones have at the end."""
+    shares = declare_shares(["solo"], variants=3, workloads=1)
+
+    def level(blocks: int) -> float:
+        return declare_current_procedure(blocks, shares).find_confidence("rss_peak")
+
+    open_figure = replace(figure(0.012), new_confidence=level)
+    found = compute_settling([open_figure], {"solo": PACES["solo"]}, [])
+    assert found
+    assert found.blocks
+    assert found.blocks > 40
+    assert has_power(0.03, 0.012, found.blocks, level(found.blocks))
+    assert found.blocks > (count_blocks_to_exclude(0.03, 0.012, level(6)) or 0)
+
+
 def test_more_than_eight_hours_is_not_on_this_host() -> None:
-    assert compute_settling([figure(0.003)], PACES, True) == Settling(Way.NOT_HERE)
-    assert compute_settling([figure(1e-9)], PACES, True) == Settling(Way.NOT_HERE)
-    slow = {"solo": Pace(blocks=6, planned=6, seconds=LONGEST)}
-    assert compute_settling([figure(0.5)], slow, False) == Settling(Way.NOT_HERE)
+    assert compute_settling([figure(0.003)], PACES, GOALS) == Settling(Way.NOT_HERE)
+    assert compute_settling([figure(1e-9)], PACES, GOALS) == Settling(Way.NOT_HERE)
+    slow = {"solo": Pace(blocks=6, seconds=LONGEST)}
+    assert compute_settling([figure(0.5)], slow, []) == Settling(Way.NOT_HERE)
 
 
 def test_nothing_open_needs_no_time() -> None:
-    assert compute_settling([], PACES, True) is None
+    assert compute_settling([], PACES, GOALS) is None
 
 
 def test_several_open_figures_take_longer_than_each() -> None:
     """All of them together are to be settled with the power that is printed."""
-    lone = compute_settling([figure(0.02)], PACES, False)
-    both = compute_settling([figure(0.02), figure(0.02, design="duet")], PACES, False)
+    lone = compute_settling([figure(0.02)], PACES, [])
+    both = compute_settling([figure(0.02), figure(0.02, design="duet")], PACES, [])
     assert lone
     assert both
     assert lone.minutes

@@ -11,12 +11,19 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from simulated_campaigns import Shape, compute_intervals, simulate
+from simulated_campaigns import BETTER, Shape, compute_intervals, find_decided, simulate
 
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.sequential_test import CPU, ERROR, MEMORY
+from dballoc.analysis.decisions.stopping_rule import is_settled
+from dballoc.analysis.decisions.verdict import is_decided
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
-from dballoc.analysis.statistics.ratio_interval import compute_ratio, compute_variance
-from dballoc.analysis.tables.baseline_comparison import FLOOR_TO_VARIANT_VARIANCE
+from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio, compute_variance
+from dballoc.analysis.tables.baseline_comparison import (
+    FLOOR_TO_VARIANT_VARIANCE,
+    Comparison,
+    Metric,
+)
 
 
 @given(
@@ -51,6 +58,22 @@ def test_as_the_project_judges(
         ratio = compute_ratio(list(row), confidence, variance)
         assert math.log(ratio.estimate) == pytest.approx(middle[0, i], abs=1e-12)
         assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(half[0, i], rel=1e-9)
+
+
+@given(st.sampled_from(list(BETTER)), st.floats(-0.06, 0.06), st.floats(0.0001, 0.05))
+def test_a_design_ends_as_the_project_says(measure: str, middle: float, half: float) -> None:
+    ratio = Ratio(
+        estimate=math.exp(middle),
+        low=math.exp(middle - half),
+        high=math.exp(middle + half),
+        blocks=6,
+        confidence=0.99,
+        scatter=0.02,
+    )
+    metric = Metric(key=measure, title="", unit="", better=BETTER[measure])
+    comparison = Comparison("v", metric, ratio)
+    expected = is_decided(ratio) and is_settled(comparison, DEFAULT_MARGIN)
+    assert find_decided(np.array(middle), np.array(half), BETTER[measure]) == expected
 
 
 @pytest.mark.parametrize("wild", [0, 1, 4])

@@ -174,6 +174,23 @@ class TestCompose:
         assert compute_live_curve(day).peak_bytes == compute_live_curve(trace).peak_bytes
         assert list_living(day) == []
 
+    def test_flaws_of_every_trace_are_told_once(self) -> None:
+        first, second = (
+            replace(
+                trace,
+                facts=replace(trace.facts, dropped=dropped),
+                compiled=replace(trace.compiled, unknown_frees=unknown, touched_by_rule=unknown),
+            )
+            for trace, dropped, unknown in ((make_trace(1), 3, 5), (make_trace(2), 4, 7))
+        )
+        stretches = [
+            Stretch(name=name, trace=trace, times=2)
+            for name, trace in (("a", first), ("b", second), ("c", first))
+        ]
+        day = compose_traces(stretches, "free")
+        assert day.facts.dropped == 7
+        assert (day.compiled.unknown_frees, day.compiled.touched_by_rule) == (12, 12)
+
     @given(
         seeds=st.lists(st.integers(0, 50), min_size=1, max_size=3),
         times=st.integers(1, 4),

@@ -5,8 +5,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 import zstandard
 from example_recordings import make_recording, simulate
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
 from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.model import NONE, EventKind, Mark, Trace
+from dballoc.trace.model import NONE, EventKind, Mark, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
 from dballoc.trace.trace_file.check_trace import InvalidTrace, check_trace
 from dballoc.trace.trace_file.layout import BlockKind, pack_block
@@ -29,6 +31,7 @@ from dballoc.trace.trace_file.read_trace import (
 from dballoc.trace.trace_file.varints import encode_varints
 from dballoc.trace.trace_file.verify_trace import verify_trace
 from dballoc.trace.trace_file.write_trace import number_by_thread, pack_trace, write_trace
+from dballoc.trace.trace_size import explain_lack_of_memory
 
 LIMITS = TraceLimits(events=10_000, threads=100, unpacked=2**24, runs=1000)
 M, F = EventKind.MALLOC, EventKind.FREE
@@ -402,3 +405,20 @@ def test_a_trace_that_cannot_be_is_refused() -> None:
 def test_marks_survive() -> None:
     trace = replace(small_trace(), marks=(Mark(time=5, name="Größe „1“", truth={"rss": 2**40}),))
     assert parse(pack(trace)).marks == trace.marks
+
+
+def test_a_trace_that_memory_does_not_suffice_for_is_refused_by_its_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert explain_lack_of_memory(10**6, 2**30) is None
+    complaint = explain_lack_of_memory(10**8, 8 * 2**30)
+    assert complaint is not None
+    assert "100,000,000 events take up to 14.0 GiB of memory to read, and 8.00 GiB" in complaint
+    path = tmp_path / "x.trace"
+    write_trace(compile_recording(simulate(1).recording), path)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    monkeypatch.setattr(ThreadEvents, "__init__", None)  # Nothing of it is built.
+    with pytest.raises(UsageError, match=r"of memory to read, and 1000 .* are available") as error:
+        read_trace(path)
+    assert str(error.value).startswith(f"{path}: its ")
+    assert "trace verify" not in str(error.value)

@@ -52,6 +52,10 @@ def test_a_level_with_two_speeds(make: Make) -> None:
     assert found.interrupts == pytest.approx(16, rel=0.02)
     [sentence, _] = describe_two_speeds([found])
     assert sentence.startswith("oltp_read_only with 4 clients ran at two speeds: ")
+    [apart, remedy] = describe_two_speeds([found], has_clients_apart=True)
+    assert "a client's thread" in sentence
+    assert "client's thread" not in apart
+    assert "--client-cpus" not in remedy
     noise = next(s for s in gather_report(campaign).sections if s.key == "noise")
     assert noise.text[0] == sentence
 

@@ -6,7 +6,8 @@ How each file shows it is data: ``version`` in catalogue/allocators.toml.
 
 from typing import Any
 
-from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.unprivileged.sandbox import SandboxError
 
 UNKNOWN = "unknown"
 
@@ -20,10 +21,10 @@ def read_version(entry: dict[str, Any], fd: int, path: str) -> str:
     how = entry.get("version", {})
     try:
         if "says" in how:
-            return ELF_PARSER.call("find_text", [fd], how["says"]) or UNKNOWN
+            return ask_elf_parser("find_text", fd, how["says"]) or UNKNOWN
         if "returned_by" in how:
             return _format_mimalloc_version(
-                ELF_PARSER.call("read_returned_number", [fd], how["returned_by"])
+                ask_elf_parser("read_returned_number", fd, how["returned_by"])
             )
     except SandboxError:
         return UNKNOWN

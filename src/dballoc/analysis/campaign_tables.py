@@ -1,6 +1,7 @@
 """Read a results directory as data frames."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,12 @@ class Campaign:
         return float(self.facts["margin"]) if "margin" in self.facts else None
 
     @property
+    def decided(self) -> dict[str, int]:
+        """The designs that are decided, with the number of blocks at which they were."""
+        decided: dict[str, int] = json.loads(self.facts.get("decided", "{}"))
+        return decided
+
+    @property
     def baseline_roles(self) -> tuple[str, str]:
         """The roles of the baseline's two runs in a block, whose mean the other variants are
         relative to. Imported results have one run, named twice.
@@ -196,6 +203,17 @@ def load_campaign(directory: Path, *, series: bool = True) -> Campaign:
     return campaign
 
 
+def _hide_unkept_idle(trial: pl.DataFrame, replay: Mapping[str, Any]) -> pl.DataFrame:
+    """Return replays without the idle heap of mallocs that give memory back by the clock, unless
+    time passed as it did for the recorded process: it says nothing, so no table and no verdict has
+    it.
+    """
+    if replay["mode"] == "timed" and replay["speed"] == 1:
+        return trial
+    unkept = pl.col("variant").is_in(list(replay.get("decaying", [])))
+    return trial.with_columns(rss_idle=pl.when(~unkept).then(pl.col("rss_idle")))
+
+
 def read_results(directory: Path, *, series: bool = True) -> Campaign:
     """Read a results directory, whichever verb made it; ``series``: as for :func:`load_campaign`.
     UsageError if it is not one or has another format.
@@ -220,6 +238,8 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
     trial, duet, pilot = (
         every_trial.filter(pl.col("design") == design) for design in ("solo", "duet", "pilot")
     )
+    if facts.get(KIND) == REPLAY:
+        trial = _hide_unkept_idle(trial, json.loads(facts[REPLAY]))
     return Campaign(
         facts=facts,
         experiment=experiment,

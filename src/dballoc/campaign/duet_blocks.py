@@ -115,10 +115,11 @@ class DuetBlocks:
             duet_pilot.check_cpu_bound(rows)
             fact |= self._evaluate_pilot(rows)
             results.set_fact("duet", json.dumps(fact))
-            planned = json.loads(results.facts()["planned_blocks"])
-            results.set_fact(
-                "planned_blocks", json.dumps(planned | {"duet": fact["plan"]["blocks"]})
-            )
+            # The looks of a design that has blocks are declared.
+            if not results.blocks("duet"):
+                planned = json.loads(results.facts()["planned_blocks"])
+                planned |= {"duet": fact["plan"]["blocks"]}
+                results.set_fact("planned_blocks", json.dumps(planned))
         plan = fact["plan"]
         self.planned_seconds = plan["block_seconds"]
         self._slices = Slices(plan["slice"], plan["pairs"], plan["discard"])

@@ -5,14 +5,17 @@ The numbers of blocks at which an extension is judged were declared before the f
 aside for it.
 """
 
-import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_server_campaign
-from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION, Procedure
+from dballoc.analysis.decisions.sequential_test import (
+    PROCEDURE_VERSION,
+    Procedure,
+    list_extension_goals,
+)
 from dballoc.analysis.tables.baseline_comparison import declare_procedures
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_duration
@@ -22,10 +25,12 @@ from dballoc.numbers import duration, listing
 @dataclass(frozen=True, kw_only=True)
 class Extension:
     """What an extension runs. ``goals``: the number of blocks of each design that goes on, in all;
-    ``seconds``: the time that its blocks are expected to take.
+    ``missing``: those of them that are still to be run; ``seconds``: the time that these are
+    expected to take.
     """
 
     goals: dict[str, int]
+    missing: dict[str, int]
     seconds: float
 
     @property
@@ -44,17 +49,11 @@ def list_extensions(
     ``procedures``: of the designs that are not decided, after their finished blocks;
     ``block_seconds``: what one more block of each takes.
     """
-    number_of_looks = max((1 + len(p.extensions) for p in procedures.values()), default=0)
     extensions = []
-    for number in range(number_of_looks):
-        goals = {
-            design: ([p.looks[-1], *p.extensions][: number + 1])[-1]
-            for design, p in procedures.items()
-        }
-        missing = {design: goal - procedures[design].blocks for design, goal in goals.items()}
-        if any(blocks > 0 for blocks in missing.values()):
-            seconds = sum(max(0, n) * block_seconds[d] for d, n in missing.items())
-            extensions.append(Extension(goals=goals, seconds=seconds))
+    for goals in list_extension_goals(procedures):
+        missing = {d: max(0, goal - procedures[d].blocks) for d, goal in goals.items()}
+        seconds = sum(n * block_seconds[d] for d, n in missing.items())
+        extensions.append(Extension(goals=goals, missing=missing, seconds=seconds))
     return extensions
 
 
@@ -68,8 +67,12 @@ def plan_extension(directory: Path, seconds: float) -> Extension:
             f"{directory}: an earlier dballoc began it, by a procedure that knows no extension; "
             "run the experiment with more blocks in a new --out"
         )
-    decided = json.loads(campaign.facts.get("decided", "{}"))
-    going_on = {d: p for d, p in declare_procedures(campaign).items() if d not in decided}
+    if campaign.placement.height:
+        raise UsageError(
+            f"{directory}: its blocks ran on the hosts of a Ray cluster, which extend nothing; "
+            "run the experiment with more blocks in a new --out"
+        )
+    going_on = {d: p for d, p in declare_procedures(campaign).items() if d not in campaign.decided}
     if not going_on:
         raise UsageError(f"{directory}: every comparison is decided; there is nothing to extend")
     if not all(procedure.blocks for procedure in going_on.values()):

@@ -4,7 +4,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -39,12 +39,14 @@ _MARGIN = 1.1
 @dataclass(frozen=True)
 class Ending:
     """How a campaign ended. ``why``: ``planned`` (all blocks ran), ``decided``, ``budget`` or
-    ``interrupted``; ``blocks``: how many it has, by design.
+    ``interrupted``; ``blocks``: how many it has, by design; ``decided``: the designs that ended
+    before their last block because every comparison of them is decided.
     """
 
     why: str
     blocks: dict[str, int]
     good_trials: int
+    decided: tuple[str, ...] = ()
 
 
 def has_trials(directory: Path) -> bool:
@@ -190,7 +192,7 @@ class CampaignRun:
                 self._prepare_blocks()
                 self._run_blocks()
                 self._store_budget_looks()
-                why = combine_endings(self.endings)
+                why = combine_endings(self.endings, self.designs)
             except Interrupted:
                 why = "interrupted"
             self.results.set_fact("ending", why)
@@ -198,7 +200,13 @@ class CampaignRun:
                 design: len({row["block"] for row in self.results.blocks(design)})
                 for design in self.designs
             }
-            return Ending(why, blocks, self.results.good_trials())
+            planned = self._read_planned_blocks()
+            decided = [
+                d
+                for d in self.designs
+                if self.endings.get(d) == "decided" and blocks[d] < planned[d]
+            ]
+            return Ending(why, blocks, self.results.good_trials(), tuple(decided))
         finally:
             self.results.close()
 
@@ -441,6 +449,12 @@ def _open_results(session: Session, kind: CampaignKind, duration: DurationEstima
     if (verb := results.facts().get(KIND)) != kind.name:
         results.close()
         raise UsageError(f"{path}: results of dballoc {verb or 'bench'}; choose a new --out")
+    if kind.runs_here and results.table("placement"):
+        results.close()
+        raise UsageError(
+            f"{path}: its blocks ran on the hosts of a Ray cluster; go on with --ray HOST:PORT, or "
+            "choose a new --out"
+        )
     try:
         check_margin(session.setting.margin, results.checked_facts().get("margin"), path)
     except UsageError:
@@ -478,9 +492,11 @@ def list_budget_looks(
     return looks
 
 
-def combine_endings(endings: dict[str, str]) -> str:
+def combine_endings(endings: Mapping[str, str], designs: Collection[str]) -> str:
     """Return why the campaign ended, from why its designs did; one that ran all its blocks may be
-    missing there. Pure.
+    missing there. It is decided only if all its designs are. Pure.
     """
-    reasons = set(endings.values())
-    return next((why for why in ("budget", "decided") if why in reasons), "planned")
+    reasons = {endings.get(design, "planned") for design in designs}
+    if "budget" in reasons:
+        return "budget"
+    return "decided" if reasons == {"decided"} else "planned"

@@ -1,5 +1,6 @@
 """Check what the kernel permits: THP, memory cgroups, peaks, limits."""
 
+import math
 import os
 import resource
 from pathlib import Path
@@ -10,6 +11,7 @@ from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Experiment
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.resources import cgroup
+from dballoc.host.resources.open_file_limit import read_hard_limit, read_most_files
 from dballoc.host.settings import thp
 from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
 from dballoc.measure.server_counters import find_countable
@@ -95,12 +97,12 @@ def check_counters() -> Finding:
 
 
 def check_open_files() -> Finding:
-    """Check the hard limit of open files, which only root can raise."""
+    """Check the hard limit of open files, which only a root that may raise limits can raise."""
     name = "open files"
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard, most = read_hard_limit(), read_most_files()
     least, wanted = open_files(1, 1), open_files(_CLIENTS, _TABLES)
-    if hard == resource.RLIM_INFINITY or hard >= wanted or os.geteuid() == 0:
-        return Finding(name, "ok", "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}")
+    if most >= wanted:
+        return Finding(name, "ok", "no limit" if math.isinf(hard) else f"{hard:,}")
     text = f"at most {hard:,}; {_CLIENTS} clients on {_TABLES} tables need {wanted:,}"
     remedy = f"raise it: ulimit -Hn {wanted}, or nofile in /etc/security/limits.conf"
     return Finding(name, "missing" if hard < least else "warn", text, remedy)

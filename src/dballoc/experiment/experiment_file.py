@@ -14,7 +14,14 @@ from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import sweep
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.experiment.model import USUAL_DISCARD, Experiment, Replica, Time, Variant
+from dballoc.experiment.model import (
+    USUAL_DISCARD,
+    Experiment,
+    RecordTrace,
+    Replica,
+    Time,
+    Variant,
+)
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -109,11 +116,15 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["before"]
     if table["record"] is None:
         del table["record"]
+    elif table["record"] == RecordTrace().model_dump(mode="json"):
+        table["record"] = {"limit": "4G"}
     # Where a trace lies decides nothing; what it holds does.
     if table["replay"] is None:
         del table["replay"]
     else:
         del table["replay"]["trace"]
+        # How long a replay may take decides nothing of one that came to its end.
+        del table["replay"]["max_time"]
         if table["replay"]["window"] is None:
             del table["replay"]["window"]
     if table["fit"]["guess"] is None:
@@ -124,6 +135,7 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["tune"]
     elif table["tune"]["trace"]:
         del table["tune"]["trace"]["trace"]
+        del table["tune"]["trace"]["max_time"]
     if table["time"]["settle"] == format_duration(Time().settle):
         del table["time"]["settle"]
     if table["profile_at"] is None:

@@ -294,13 +294,15 @@ class Fit(_Table):
 class TraceReplay(TraceFile):
     """``dballoc replay``: the trace; how fast it is replayed (``fast``: as its order allows;
     ``timed``: at ``speed`` times the recorded pace); which pages of a block are touched; the
-    ``window``, in seconds of the trace, whose peak heap is judged (None: all of it).
+    ``window``, in seconds of the trace, whose peak heap is judged (None: all of it); ``max_time``:
+    what one replay may take (None: fifty times what is expected, a day at most).
     """
 
     mode: Literal["fast", "timed"] = "fast"
     speed: Annotated[float, Field(gt=0, le=1000)] = 1.0
     touch: TouchMode = "recorded"
     window: tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]] | None = None
+    max_time: Annotated[Duration, Field(gt=0, le=30 * 86_400)] | None = None
 
     @field_validator("window")
     @classmethod
@@ -339,7 +341,7 @@ class RecordTrace(_Table):
     recording's file, bytes.
     """
 
-    limit: Annotated[Size, Field(ge=2**20, le=2**50)] = 4 * 2**30
+    limit: Annotated[Size, Field(ge=2**20, le=2**50)] = 512 * 2**20
 
 
 class Noise(_Table):

@@ -56,7 +56,8 @@ WAREHOUSES = "warehouses"
 LEVEL_POWER = 0.25
 FEWEST_ROWS = 1000
 LEAST_CACHE = 16 * 2**20
-LEAST_LIMIT = 512 * 2**20
+# What a server has beside caches and data, which does not shrink with the rows.
+OWN_MEMORY = 512 * 2**20
 LEAST_TOLERANCE = 2**20
 LEAST_FILE = 2**20
 
@@ -138,7 +139,7 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
             if options := holder.get("server", {}).get(key):
                 holder["server"] = holder["server"] | {key: _shrink_options(options, factor)}
     if limit := experiment.limits.memory:
-        table["limits"] = {"memory": _shrink_size(limit, factor, LEAST_LIMIT)}
+        table["limits"] = {"memory": format_size(_shrink_bytes(limit, factor, 0) + OWN_MEMORY)}
     for key, least in (("start", LEAST_CACHE), ("tolerance", LEAST_TOLERANCE)):
         if size := getattr(experiment.fit, key):
             table["fit"][key] = _shrink_size(size, factor, least)
@@ -265,7 +266,11 @@ def _shrink_size_text(value: str, factor: float, least: int) -> str:
 
 def _shrink_size(size: int, factor: float, least: int) -> str:
     """Return the smaller size as text, in whole MiB."""
-    return format_size(max(least, round(size * factor / 2**20) * 2**20))
+    return format_size(_shrink_bytes(size, factor, least))
+
+
+def _shrink_bytes(size: int, factor: float, least: int) -> int:
+    return max(least, round(size * factor / 2**20) * 2**20)
 
 
 def _normalize_name(name: str) -> str:

@@ -9,6 +9,7 @@ from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
+from dballoc.host.unprivileged.sandbox import ELF_PARSER
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ask_no_probe
 from dballoc.servers.running.credentials import Credentials
 
@@ -30,9 +31,9 @@ class Pace(NamedTuple):
 @dataclass(frozen=True)
 class WatchReading:
     """One reading of a server. ``explanation``: it, with verdicts over the whole series; ``cost``:
-    seconds that it took: CPU of this process, kernel included, and those in which the loadable
-    function read the statistics of the server's malloc, whose threads may wait for it; ``pause``:
-    seconds until the next reading.
+    seconds that it took: CPU of this process and its parser, kernel included, and those in which
+    the loadable function read the statistics of the server's malloc, whose threads may wait for it;
+    ``pause``: seconds until the next reading.
     """
 
     explanation: Explanation
@@ -46,6 +47,11 @@ def compute_pause(every: float, cost: float, share: float) -> float:
     ``share`` of a CPU.
     """
     return max(every, cost / share)
+
+
+def read_cpu_seconds() -> float:
+    """Read the CPU seconds that this process has taken, with the child that parses files for it."""
+    return time.process_time() + ELF_PARSER.cpu_seconds
 
 
 def watch(
@@ -63,7 +69,7 @@ def watch(
     series: list[Explanation] = []
     born, began = read_start_time(pid), time.monotonic()
     while True:
-        started, cpu = time.monotonic(), time.process_time()
+        started, cpu = time.monotonic(), read_cpu_seconds()
         try:
             reading = explanation.explain(pid, credentials, sample=sample)
         except Failure:
@@ -73,7 +79,7 @@ def watch(
             raise
         if read_start_time(pid) != born:
             raise Failure(f"process {pid} has ended, and another process has its PID")
-        cost = time.process_time() - cpu + reading.within
+        cost = read_cpu_seconds() - cpu + reading.within
         series = thin_series([*series, reading])
         remaining = compute_pause(pace.every, cost, pace.share) - (time.monotonic() - started)
         yield WatchReading(explanation.judge_series(series), series, cost, max(0.0, remaining))

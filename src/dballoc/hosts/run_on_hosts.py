@@ -2,9 +2,11 @@
 the one store as they end, and looks are judged here.
 """
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import dballoc
 from dballoc import readers
@@ -133,9 +135,18 @@ def _prepare_blocks(
         blocks["solo"] = SoloBlocks(session, results, {}, estimate.block_seconds["solo"])
     if "duet" in designs:
         duet = DuetBlocks(session, results, {}, estimate.block_seconds["duet"])
+        _store_plan(results, session.setting)
         duet.use_slices(choose_slices(session.setting))
         blocks["duet"] = duet
     return blocks
+
+
+def _store_plan(results: Results, setting: PreparedCampaign) -> None:
+    """Record the slices that were chosen without a pilot, for the report."""
+    fact = json.loads(results.facts()["duet"])
+    if needs_pilot(setting) and "plan" not in fact:
+        plan = asdict(plan_duet(setting, USUAL))
+        results.set_fact("duet", json.dumps(fact | {"components": {}, "plan": plan}))
 
 
 def choose_slices(setting: PreparedCampaign) -> Slices:

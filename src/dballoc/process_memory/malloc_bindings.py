@@ -14,9 +14,10 @@ from pathlib import Path
 from dballoc.allocators.proof_of_use import SYMBOLS
 from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import loader
+from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process_maps import MapsLine
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
-from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.host.unprivileged.sandbox import SandboxError
 
 
 class UnreadableProcess(Exception):
@@ -79,7 +80,7 @@ def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
             open_in_process_root.root_of(pid), process_root.strip_process_root(pid, executable)
         )
     try:
-        slots: dict[str, list] = ELF_PARSER.call("list_slots", [fd], list(SYMBOLS))
+        slots: dict[str, list] = ask_elf_parser("list_slots", fd, list(SYMBOLS))
         return slots
     finally:
         os.close(fd)

@@ -112,10 +112,14 @@ def judge_campaign(
     baseline, progress = campaign.experiment.baseline, measure_progress(campaign)
     evidence = gather_evidence(campaign, comparisons, preference)
     recommendation = recommend(comparisons, baseline, preference, evidence)
-    settling = settling_time.compute_settling(
-        settling_time.list_open_figures(comparisons, recommendation),
-        settling_time.measure_paces(campaign, progress.planned),
-        extendable=campaign.procedure_version > 1,
+    paces = settling_time.measure_paces(campaign)
+    goals = settling_time.list_goals(campaign, comparisons.procedures)
+    # An extension that was cut is first of all to be finished.
+    is_cut = progress.is_extended and not progress.final
+    settling = (
+        settling_time.plan_first_interval(paces, goals)
+        if is_cut
+        else settling_time.find_settling(comparisons, recommendation, paces, goals)
     )
     surroundings = Surroundings(
         tails=collect_tail_latencies(campaign), settling=settling, directory=directory
@@ -261,7 +265,9 @@ def _make_noise_section(campaign: Campaign) -> Section:
     return Section(
         key="noise",
         title="Blocks and noise",
-        text=describe_two_speeds(find_two_speeds(campaign)),
+        text=describe_two_speeds(
+            find_two_speeds(campaign), has_clients_apart=campaign.has_clients_apart
+        ),
         tables=[tables.tabulate_blocks(campaign)],
     )
 

@@ -166,8 +166,14 @@ class _Replay(_Form):
     touch: str
     # Seconds of the trace whose peak heap is judged.
     window: Annotated[list[_Amount], Field(min_length=2, max_length=2)] | None = None
-    # The variants whose malloc gives memory back by the clock.
+    # The variants whose malloc may give memory back by the clock.
     decaying: list[str] = []
+    peak_touched: _Size = 0
+    threads_at_once: _Size = 0
+    unknown_frees: _Size = 0
+    double_frees: _Size = 0
+    missed_frees: _Size = 0
+    has_lost_end: bool = False
 
 
 class _Confirmation(_Form):

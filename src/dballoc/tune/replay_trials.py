@@ -20,10 +20,10 @@ from dballoc.campaign.replay.prepare_replay import (
 from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.campaign.replay.replay_blocks import (
     PlannedTrace,
-    estimate_replay_seconds,
     plan_trace,
     replay_variant,
 )
+from dballoc.campaign.replay.replay_limits import estimate_replay_seconds
 from dballoc.errors import UsageError
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.host.guardian.guardian_client import Custody

@@ -35,7 +35,8 @@ class VariantStanding:
     """All that decides on a variant. ``required``: how it stands in what must not be worse, its
     aims included; ``faulty``: a trial of it ended in a fault; ``collapsed``: its throughput
     collapses where the baseline's does not; ``loses``: something undecided is estimated to be
-    worse than the margin allows.
+    worse than the margin allows; ``has_conditions``: what is required are conditions of the user's,
+    who has said what may not be lost, so that breaking one leaves no choice.
     """
 
     name: str
@@ -44,6 +45,7 @@ class VariantStanding:
     faulty: bool = False
     collapsed: bool = False
     loses: bool = False
+    has_conditions: bool = False
 
     @property
     def ending(self) -> Ending:
@@ -53,7 +55,7 @@ class VariantStanding:
         if self.faulty or not (better or any(aim.promising for aim in self.aims)):
             return Ending.STAY
         if worse:
-            return Ending.CHOICE if better else Ending.STAY
+            return Ending.CHOICE if better and not self.has_conditions else Ending.STAY
         return Ending.USE if better and self._is_shown_no_worse else Ending.NOT_SETTLED
 
     @property

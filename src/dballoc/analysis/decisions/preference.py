@@ -7,6 +7,7 @@ from typing import Literal
 from dballoc.analysis.decisions import fail_condition
 from dballoc.analysis.decisions.fail_condition import Condition
 from dballoc.errors import UsageError
+from dballoc.numbers import listing
 
 Objective = Literal["memory", "speed"]
 
@@ -110,10 +111,15 @@ def parse_preference(text: str | None) -> Preference:
 
 
 def check_preference(
-    preference: Preference, variants: Collection[str], workloads: Collection[str], idle: bool
+    preference: Preference,
+    variants: Collection[str],
+    workloads: Collection[str],
+    idle: bool,
+    without_idle: Collection[str] = (),
 ) -> None:
     """Raise UsageError if a constraint names something that the campaign does not have. ``idle``:
-    whether idle RSS is measured.
+    whether idle RSS is measured; ``without_idle``: the variants of which it says nothing, as they
+    give memory back by the clock and the replay does not keep it.
     """
     for constraint in preference.constraints:
         fail_condition.check_condition(constraint, variants, workloads, "--prefer")
@@ -121,4 +127,10 @@ def check_preference(
             raise UsageError(
                 f"--prefer: {constraint.text!r}: the experiment has no idle step (time.idle) to "
                 "measure it in"
+            )
+        unjudged = [name for name in without_idle if constraint.concerns(name, None)]
+        if constraint.measure == "rss_idle" and unjudged:
+            raise UsageError(
+                f"--prefer: {constraint.text!r}: idle heap says nothing of {listing(unjudged)}, "
+                "which may give memory back by the clock; give --mode timed"
             )

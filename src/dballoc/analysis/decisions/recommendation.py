@@ -146,6 +146,7 @@ def _judge_variant(
         required=required,
         faulty=name in comparisons.faulty,
         collapsed=name in evidence.collapsed,
+        has_conditions=bool(preference.constraints),
         loses=not preference.constraints and any(_loses(c, evidence.margin) for c in judged),
     )
 

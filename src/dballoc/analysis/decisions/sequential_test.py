@@ -152,6 +152,23 @@ class Procedure:
         return replace(self, blocks=blocks)
 
 
+def list_extension_goals(procedures: Mapping[str, Procedure]) -> list[dict[str, int]]:
+    """Return the numbers of blocks, by design, to which a campaign may still be extended, the
+    nearest first: the planned end, if it was not reached, and the looks of extensions.
+    ``procedures``: of the designs that are not decided, after their finished blocks.
+    """
+    number_of_looks = max((1 + len(p.extensions) for p in procedures.values()), default=0)
+    goals = [
+        {d: [p.looks[-1], *p.extensions][: number + 1][-1] for d, p in procedures.items()}
+        for number in range(number_of_looks)
+    ]
+    return [
+        goal
+        for goal in goals
+        if any(blocks > procedures[design].blocks for design, blocks in goal.items())
+    ]
+
+
 def count_comparisons(designs: Collection[str], variants: int, workloads: int) -> int:
     """Return the number of comparisons of a campaign of version 1: every variant but the baseline
     (``variants`` counts it) × its primary metrics. These are solo throughput of every workload,

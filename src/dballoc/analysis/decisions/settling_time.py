@@ -7,7 +7,7 @@ settled with the power named.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dballoc.analysis.campaign_tables import Campaign
@@ -21,8 +21,15 @@ from dballoc.analysis.decisions.recommendation import (
     judge_comparison,
     select_judged,
 )
-from dballoc.analysis.decisions.sequential_test import EXTENSIONS
+from dballoc.analysis.decisions.sequential_test import (
+    FIRST_LOOK,
+    Procedure,
+    declare_current_procedure,
+    declare_procedure,
+    list_extension_goals,
+)
 from dballoc.analysis.statistics.detectable_difference import (
+    MOST_BLOCKS,
     POWER,
     count_blocks_to_exclude,
     has_power,
@@ -32,33 +39,32 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 # Student's t quantile: scipy.stats has it too, but takes two seconds to import.
 from dballoc.distributions import compute_t_quantile
 
-# A campaign that is not finished goes on to its planned blocks; one that is may be extended to the
-# multiples of them that were declared.
-STAGES = (1.0, *EXTENSIONS)
-
 # Nobody waits longer for one answer.
 LONGEST = 8 * 3600.0
+# A budget is so many times what its blocks take: a slower hour or a repeat must not end it early.
+_ROOM = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenFigure:
     """A figure that is not decided. ``scatter``: of a block's ln ratio; ``distance``: from the
     estimate to the bound that the interval has to exclude, as a difference of logarithms;
-    ``confidence``: the level of the interval after a number of blocks.
+    ``confidence``: the level of the interval after a number of blocks of this campaign;
+    ``new_confidence``: that at the end of a new campaign with that many planned blocks.
     """
 
     design: str
     scatter: float
     distance: float
     confidence: Callable[[int], float]
+    new_confidence: Callable[[int], float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How far a design is: blocks finished and planned, and the seconds that one block takes."""
+    """How far a design is: blocks finished, and the seconds that one block takes."""
 
     blocks: int
-    planned: int
     seconds: float
 
 
@@ -72,73 +78,152 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Settling:
-    """``way``, and the minutes of load that it takes; None where it takes too long."""
+    """``way``, and the minutes of load that it takes; None where it takes too long. ``blocks``: of
+    each design of a new campaign; ``only_measures``: whether it gives figures their first interval,
+    which says nothing of how they will be decided.
+    """
 
     way: Way
     minutes: int | None = None
+    blocks: int | None = None
+    only_measures: bool = False
+
+
+def find_settling(
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    paces: Mapping[str, Pace],
+    goals: Sequence[Mapping[str, int]],
+) -> Settling | None:
+    """Return what would settle the answer, or give its figures their first intervals; None where
+    it is settled, or nothing that the campaign measures is open.
+    """
+    if list_unmeasured(comparisons, recommendation) or list_unmeasured_conditions(recommendation):
+        return plan_first_interval(paces, goals)
+    return compute_settling(list_open_figures(comparisons, recommendation), paces, goals)
 
 
 def compute_settling(
-    figures: Sequence[OpenFigure], paces: Mapping[str, Pace], extendable: bool
+    figures: Sequence[OpenFigure],
+    paces: Mapping[str, Pace],
+    goals: Sequence[Mapping[str, int]],
 ) -> Settling | None:
-    """Return the least time that would settle all figures: by extending the campaign, if it is
-    ``extendable`` that far, else by a new one. None where there is no open figure.
+    """Return the least time that would settle all figures: by an extension to one of the ``goals``
+    (numbers of blocks by design, the nearest first), else by a new campaign. None where there is no
+    open figure.
     """
     if not figures:
         return None
     power = 1 - (1 - POWER) / len(figures)
-    for stage in STAGES if extendable else ():
-        blocks = {d: math.ceil(stage * pace.planned) for d, pace in paces.items()}
-        if any(blocks[d] > pace.blocks for d, pace in paces.items()) and all(
-            has_power(
-                f.scatter, f.distance, blocks[f.design], f.confidence(blocks[f.design]), power
-            )
-            for f in figures
-        ):
-            return _allow(
-                Way.EXTEND,
-                sum(max(0, blocks[d] - pace.blocks) * pace.seconds for d, pace in paces.items()),
-            )
+    for goal in goals:
+        if all(_is_settled_at(figure, goal, paces, power) for figure in figures):
+            return _allow(Way.EXTEND, _estimate_extension_seconds(goal, paces))
     return _compute_new_campaign(figures, paces, power)
+
+
+def _is_settled_at(
+    figure: OpenFigure, goal: Mapping[str, int], paces: Mapping[str, Pace], power: float
+) -> bool:
+    """Whether an extension to a goal adds blocks to the figure's design, and enough of them."""
+    blocks = goal.get(figure.design, 0)
+    return blocks > paces[figure.design].blocks and has_power(
+        figure.scatter, figure.distance, blocks, figure.confidence(blocks), power
+    )
+
+
+def plan_first_interval(
+    paces: Mapping[str, Pace], goals: Sequence[Mapping[str, int]]
+) -> Settling | None:
+    """Return the time to the next look, for figures that have no interval: by an extension to the
+    first of the ``goals``, else by a new campaign up to its first look. None where the pace of a
+    design is not known.
+    """
+    if not all(pace.blocks for pace in paces.values()):
+        return None
+    if goals:
+        seconds = _estimate_extension_seconds(goals[0], paces)
+        return replace(_allow(Way.EXTEND, seconds), only_measures=True)
+    seconds = _ROOM * FIRST_LOOK * sum(pace.seconds for pace in paces.values())
+    return replace(_allow(Way.NEW_CAMPAIGN, seconds, FIRST_LOOK), only_measures=True)
+
+
+def _estimate_extension_seconds(goal: Mapping[str, int], paces: Mapping[str, Pace]) -> float:
+    """Return the seconds that the blocks up to a goal take."""
+    return sum(max(0, n - paces[d].blocks) * paces[d].seconds for d, n in goal.items())
 
 
 def _compute_new_campaign(
     figures: Sequence[OpenFigure], paces: Mapping[str, Pace], power: float
 ) -> Settling:
-    """Return the budget of a campaign from the start. Its designs share the budget evenly."""
-    longest = 0.0
-    for figure in figures:
-        pace = paces[figure.design]
-        blocks = count_blocks_to_exclude(
-            figure.scatter, figure.distance, figure.confidence(pace.planned), power
-        )
-        if blocks is None:
-            return Settling(Way.NOT_HERE)
-        longest = max(longest, blocks * pace.seconds)
-    return _allow(Way.NEW_CAMPAIGN, longest * len(paces))
+    """Return the blocks that each design of a campaign from the start plans, and its budget."""
+    needed = [_count_planned_blocks(figure, power) for figure in figures]
+    if None in needed:
+        return Settling(Way.NOT_HERE)
+    blocks = max(n for n in needed if n is not None)
+    seconds = _ROOM * blocks * sum(pace.seconds for pace in paces.values())
+    return _allow(Way.NEW_CAMPAIGN, seconds, blocks)
 
 
-def _allow(way: Way, seconds: float) -> Settling:
+def _count_planned_blocks(figure: OpenFigure, power: float) -> int | None:
+    """Return how many blocks a new campaign has to plan to settle a figure at its end; None beyond
+    what may be planned. The level rises with the looks that they bring, so that the blocks for the
+    first plan's level may be too few.
+    """
+    blocks = count_blocks_to_exclude(
+        figure.scatter, figure.distance, figure.new_confidence(FIRST_LOOK), power
+    )
+    if blocks is None:
+        return None
+    blocks = max(FIRST_LOOK, blocks)
+    while blocks <= MOST_BLOCKS:
+        confidence = figure.new_confidence(blocks)
+        if has_power(figure.scatter, figure.distance, blocks, confidence, power):
+            return blocks
+        blocks += 1 + blocks // 50
+    return None
+
+
+def _allow(way: Way, seconds: float, blocks: int | None = None) -> Settling:
     if seconds > LONGEST:
         return Settling(Way.NOT_HERE)
-    return Settling(way, max(1, math.ceil(seconds / 60)))
+    return Settling(way, max(1, math.ceil(seconds / 60)), blocks)
 
 
-def measure_paces(campaign: Campaign, planned: Mapping[str, int]) -> dict[str, Pace]:
+def measure_paces(campaign: Campaign) -> dict[str, Pace]:
     """Return the pace of each design; repeated attempts at a block are counted with it."""
     paces = {}
     for design in campaign.designs:
         rows = campaign.block if design == "solo" else campaign.duet_block
         blocks = campaign.blocks(design)
         seconds = float((rows["ended"] - rows["started"]).sum()) / blocks if blocks else 0.0
-        paces[design] = Pace(blocks=blocks, planned=planned[design], seconds=max(0.0, seconds))
+        paces[design] = Pace(blocks=blocks, seconds=max(0.0, seconds))
     return paces
+
+
+def list_goals(campaign: Campaign, procedures: Mapping[str, Procedure]) -> list[dict[str, int]]:
+    """Return the numbers of blocks, by design, to which a campaign may be extended; none where it
+    is of version 1 or ran on several hosts, or every design is decided.
+    """
+    going_on = {d: p for d, p in procedures.items() if d not in campaign.decided}
+    if (
+        campaign.procedure_version == 1
+        or campaign.placement.height
+        or not all(p.blocks for p in going_on.values())
+    ):
+        return []
+    return list_extension_goals(going_on)
 
 
 def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) -> list[OpenFigure]:
     """Return what keeps the variant that looks better from being used: the gain in which it looks
-    best, unless one is shown, and all that is not shown to be no worse. Empty for other endings.
+    best, unless one is shown, and all that is not shown to be no worse. Where nothing looks better:
+    whatever may yet be better by more than 1 %. Empty for other endings.
     """
+    if recommendation.ending is Ending.STAY:
+        return [
+            _open_comparison(comparisons, c, _measure_gain_distance(c))
+            for c in list_possible_gains(comparisons, recommendation)
+        ]
     name, evidence = recommendation.subject, recommendation.evidence
     if recommendation.ending is not Ending.NOT_SETTLED or name is None:
         return []
@@ -164,6 +249,61 @@ def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) 
     ]
 
 
+def list_possible_gains(
+    comparisons: Comparisons, recommendation: Recommendation
+) -> list[Comparison]:
+    """Return the figures whose intervals reach beyond 1 % in the good direction, of the variants
+    that nothing rules out, in the questions that may decide.
+    """
+    return [c for c in _list_aims(comparisons, recommendation) if _may_be_better(c)]
+
+
+def _list_aims(comparisons: Comparisons, recommendation: Recommendation) -> list[Comparison]:
+    preference = recommendation.preference
+    return [
+        c
+        for name in recommendation.standings
+        if name not in comparisons.faulty and name not in recommendation.excluded
+        for c in select_judged(comparisons, name, recommendation.evidence.left_out)
+        if not preference.constraints or c.metric.question == preference.objective
+    ]
+
+
+def _may_be_better(comparison: Comparison) -> bool:
+    ratio, better = comparison.ratio, comparison.metric.better
+    if ratio is None or not ratio.has_interval:
+        return False
+    gain = compute_thresholds(better, DEFAULT_MARGIN).gain
+    return ratio.low < gain if better == "lower" else ratio.high > gain
+
+
+def list_unmeasured(comparisons: Comparisons, recommendation: Recommendation) -> list[Comparison]:
+    """Return the comparisons without an interval that the answer would need: of the variant that
+    looks better; where none does, of all that nothing rules out.
+    """
+    if recommendation.ending not in (Ending.STAY, Ending.NOT_SETTLED):
+        return []
+    return [
+        c
+        for c in _list_aims(comparisons, recommendation)
+        if c.variant == (recommendation.subject or c.variant)
+        and (c.ratio is None or not c.ratio.has_interval)
+    ]
+
+
+def list_unmeasured_conditions(recommendation: Recommendation) -> list[str]:
+    """Return the user's conditions under which the variant that looks better has no interval."""
+    if recommendation.ending is not Ending.NOT_SETTLED or recommendation.subject is None:
+        return []
+    bounds = recommendation.evidence.bounds.get(recommendation.subject, [])
+    return [
+        constraint.text
+        for constraint in recommendation.preference.constraints
+        if (of_constraint := [b for b in bounds if b.constraint == constraint])
+        and any(b.low is None for b in of_constraint)
+    ]
+
+
 def find_unshown_gain(
     judged: Sequence[Comparison], recommendation: Recommendation
 ) -> Comparison | None:
@@ -183,7 +323,7 @@ def find_unshown_gain(
 
 
 def _measure_gain_distance(comparison: Comparison) -> float:
-    """Return the distance from the estimate to the threshold of a gain, which it lies beyond."""
+    """Return the distance from the estimate to the threshold of a gain, on whichever side."""
     assert comparison.ratio
     gain = compute_thresholds(comparison.metric.better, DEFAULT_MARGIN).gain
     return abs(math.log(comparison.ratio.estimate / gain))
@@ -213,7 +353,17 @@ def _open_comparison(
         scatter=ratio.scatter,
         distance=distance,
         confidence=lambda blocks: procedure.after(blocks).find_confidence(metric.measure),
+        new_confidence=lambda blocks: _plan_anew(procedure, blocks).find_confidence(metric.measure),
     )
+
+
+def _plan_anew(procedure: Procedure, blocks: int) -> Procedure:
+    """Return the procedure of a new campaign of so many blocks; of version 1 as if it had the same
+    procedure.
+    """
+    if procedure.version == 1:
+        return declare_procedure(blocks, procedure.family)
+    return declare_current_procedure(blocks, procedure.shares)
 
 
 def _open_bound(bound: Bound) -> OpenFigure:
@@ -226,4 +376,5 @@ def _open_bound(bound: Bound) -> OpenFigure:
         scatter=half_width * math.sqrt(bound.blocks) / critical,
         distance=abs(math.log(bound.ratio / bound.constraint.bound)),
         confidence=lambda _: bound.confidence,
+        new_confidence=lambda _: bound.confidence,
     )

@@ -2,18 +2,20 @@
 
 It may stop at a planned look alone (:class:`dballoc.analysis.decisions.sequential_test.Procedure`
 has their numbers of blocks in ``spending``), each design for itself, when every comparison of the
-design with the baseline is decided: its verdict, and whether it is no worse within the margin,
-without which the answer would stay open. A variant with faults, or one that is left out of the
-duet, gets no verdict however many blocks there are, and does not hold up the stop. A campaign of
-the baseline alone compares nothing: it stops when the A/A intervals are narrow.
+design with the baseline is decided: its verdict, whether it is no worse within the margin, and
+whether a gain by which it looks better is there; without these the answer would stay open. A
+variant with faults, or one that is left out of the duet, gets no verdict however many blocks there
+are, and does not hold up the stop. A campaign of the baseline alone compares nothing: it stops when
+the A/A intervals are narrow.
 """
 
 from collections.abc import Collection, Iterable
 
-from dballoc.analysis.decisions.noninferiority import Standing, judge_standing
+from dballoc.analysis.decisions.noninferiority import Standing
+from dballoc.analysis.decisions.recommendation import is_promising, judge_comparison
 from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.analysis.decisions.verdict import Interval, is_decided
-from dballoc.analysis.tables.baseline_comparison import Comparisons
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
 
 def is_design_decided(
@@ -23,8 +25,8 @@ def is_design_decided(
     margin: float | None = None,
 ) -> bool:
     """Whether more blocks of a design could only repeat its verdicts. ``left_out``: the variants
-    that are not in the duet; ``margin``: what a variant may lose and count as no worse, None in
-    campaigns that stored none.
+    that are not in the duet; ``margin``: what a variant may lose and count as no worse; None in
+    campaigns that stored none, which end by their verdicts alone.
     """
     if not comparisons.family:
         return all(narrow(c.ratio) for c in comparisons.floor if c.metric.design == design)
@@ -35,12 +37,17 @@ def is_design_decided(
         if c.metric.design == design and c.variant not in without_verdict
     ]
     return all_decided(c.ratio for c in compared) and (
-        margin is None
-        or all(
-            judge_standing(c.ratio, c.metric.better, margin) is not Standing.UNDECIDED
-            for c in compared
-        )
+        margin is None or all(is_settled(c, margin) for c in compared)
     )
+
+
+def is_settled(comparison: Comparison, margin: float) -> bool:
+    """Whether it is known of a figure if it is no worse, and if it looks better by more than 1 %,
+    that it is.
+    """
+    standing = judge_comparison(comparison, margin)
+    is_gain_open = is_promising(comparison) and standing is not Standing.BETTER
+    return standing is not Standing.UNDECIDED and not is_gain_open
 
 
 def all_decided(ratios: Iterable[Interval | None]) -> bool:

@@ -101,11 +101,16 @@ def estimate_real_peak(marks: list[RecordedMark]) -> int | None:
 
 
 def find_recorded_variant(campaign: Campaign, allocator: str) -> str | None:
-    """Return the variant whose malloc is the recorded one, without settings of its own."""
+    """Return the variant whose malloc is the recorded one, on the same C library as far as is
+    known, without settings of its own or of the host's; None if there is none.
+    """
+    if campaign.experiment.server.glibc is not None:
+        return None
     name = allocator.split()[0] if allocator.split() else ""
     allocators: Mapping[str, str] = dict(campaign.variant.select("name", "allocator").iter_rows())
     for variant in campaign.experiment.variant:
-        if allocators[variant.name] == name and not variant.tunables and not variant.env:
+        settings = variant.tunables or variant.env or variant.host_settings
+        if allocators[variant.name] == name and not settings:
             return variant.name
     return None
 

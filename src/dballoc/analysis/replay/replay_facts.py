@@ -26,8 +26,10 @@ class RecordedMark:
 @dataclass(frozen=True, kw_only=True)
 class RecordedTrace:
     """A trace in figures. ``program``: its file's name; ``allocator``: the catalogue's name of its
-    malloc, or its file's; ``seconds`` as recorded; ``peak_live`` in bytes as asked for; the rest as
-    in :class:`dballoc.trace.model.RecordingFacts`.
+    malloc, or its file's; ``seconds`` as recorded; ``peak_live`` in bytes as asked for,
+    ``peak_touched`` those of them on touched pages; ``threads_at_once``: the most;
+    ``has_lost_end``: the recording is torn, or its process was killed; the rest as in
+    :class:`dballoc.trace.model.RecordingFacts` and ``CompileFacts``.
     """
 
     program: str
@@ -41,6 +43,12 @@ class RecordedTrace:
     ended_by: str
     not_seen: tuple[str, ...]
     marks: tuple[RecordedMark, ...]
+    peak_touched: int = 0
+    threads_at_once: int = 0
+    unknown_frees: int = 0
+    double_frees: int = 0
+    missed_frees: int = 0
+    has_lost_end: bool = False
 
     @property
     def flaws(self) -> list[str]:
@@ -52,6 +60,15 @@ class RecordedTrace:
             share = self.dropped / (self.events + self.dropped)
             words = percent(share, 2) if share >= _LEAST_SHARE else "less than 0.01 %"
             flaws.append(f"{self.dropped:,} events are missing ({words})")
+        if self.has_lost_end:
+            flaws.append("its end is missing")
+        for kind, number in (
+            ("unknown", self.unknown_frees),
+            ("double", self.double_frees),
+            ("missed", self.missed_frees),
+        ):
+            if number:
+                flaws.append(f"{number:,} {kind} {'free' if number == 1 else 'frees'}")
         return flaws
 
 
@@ -90,4 +107,6 @@ def read_replay_facts(campaign: Campaign) -> ReplayFacts:
     fact["not_seen"] = tuple(fact.get("not_seen", []))
     fact["window"] = tuple(fact["window"]) if fact.get("window") else None
     fact["decaying"] = tuple(fact.get("decaying", []))
-    return ReplayFacts(**{name: fact[name] for name in ReplayFacts.__dataclass_fields__})
+    # Older results lack what has a default.
+    names = ReplayFacts.__dataclass_fields__.keys() & fact.keys()
+    return ReplayFacts(**{name: fact[name] for name in names})

@@ -4,7 +4,6 @@ server options, all checked before the first start. Whatever is wrong is one Usa
 
 import json
 import os
-import resource
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment, Server, Variant
-from dballoc.host.resources import cpus
+from dballoc.host.resources import cpus, open_file_limit
 from dballoc.host.settings import thp
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import hammerdb_command, sysbench_command
@@ -199,7 +198,9 @@ def _make_server_options(
         **build.entry["engines"][server.engine],
         # The events of the user's own data would run in every trial.
         **({"event-scheduler": "OFF"} if experiment.data.own else {}),
-        **server_options.capacity(clients, statements, experiment.data.tables),
+        **server_options.capacity(
+            clients, statements, experiment.data.tables, open_file_limit.read_most_files()
+        ),
         **server.init_options,
         **server.options,
     }
@@ -243,11 +244,10 @@ def _limit_open_files(clients: int, tables: int, max_connections: str) -> int:
     """Return the server's limit of open files: what its options allow to connect, as far as our own
     hard limit goes, and what the load needs in any case.
     """
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    wanted = server_options.open_files(clients, tables, max_connections)
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    return max(wanted, server_options.open_files(clients, tables))
+    most = open_file_limit.read_most_files()
+    wanted = server_options.open_files(clients, tables, max_connections, most)
+    hard = open_file_limit.read_hard_limit()
+    return int(max(min(wanted, hard), server_options.open_files(clients, tables, "", most)))
 
 
 def _find_pool_bytes(engine: str, options: dict[str, str], where: str) -> int | None:

@@ -1,36 +1,36 @@
 """Check that a replay did what the trace says: every thread's calls, and the live bytes. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.trace.figures.live_curve import LiveCurve, compute_live_curve, sample_curve
 from dballoc.trace.figures.thread_totals import ThreadTotals, compute_thread_totals
 from dballoc.trace.model import Trace
+from dballoc.trace.replay.check_trace import find_allocated_objects
+from dballoc.trace.replay.plan_file import ReplayPlan
 from dballoc.trace.replay.replay_result import ReplayFigures
-
-# Points of the live curve that are kept to check replays by.
-_POINTS = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedReplay:
-    """What a replay of a trace has to do. ``curve``: None where it is too long to be kept."""
+    """What a replay of a trace has to do. ``live_curve``: pairs of ns of the trace and live bytes,
+    at the moments at which the engine tells them.
+    """
 
     totals: Sequence[ThreadTotals]
-    curve: LiveCurve | None
+    live_curve: tuple[tuple[int, int], ...]
 
 
-def expect_replay(trace: Trace) -> ExpectedReplay:
-    """Return what replays of a trace have to do. A replayed realloc frees and allocates at once,
-    when the block that it returned was there.
+def expect_replay(trace: Trace, plan: ReplayPlan) -> ExpectedReplay:
+    """Return what replays of a trace by its ``plan`` have to do. A replayed realloc frees and
+    allocates at once, when the block that it returned was there.
     """
-    at_once = tuple(replace(thread, time=thread.completed) for thread in trace.threads)
-    curve = compute_live_curve(replace(trace, threads=at_once))
+    ends = plan.list_stretch_ends()
+    live = sum_live_bytes(trace, np.array(ends, np.int64)).tolist()
     return ExpectedReplay(
-        totals=compute_thread_totals(trace), curve=curve if len(curve.time) <= _POINTS else None
+        totals=compute_thread_totals(trace), live_curve=tuple(zip(ends, live, strict=True))
     )
 
 
@@ -45,21 +45,31 @@ def find_difference(figures: ReplayFigures, expected: ExpectedReplay) -> str | N
             return f"thread {number}: the calls {thread.calls} instead of {total.calls}"
         if thread.live != total.live and not figures.failed:
             return f"thread {number}: {thread.live} live bytes instead of {total.live}"
-    if expected.curve is None or figures.failed or not figures.live_curve:
+    if figures.failed:
         return None
-    ends = np.array(figures.live_curve, np.int64)
-    return _compare_live(ends[:, 0], ends[:, 1], expected.curve)
+    return _compare_live(figures.live_curve, expected.live_curve)
+
+
+def sum_live_bytes(trace: Trace, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bytes that are alive just before each of these moments, in ns."""
+    # The last one is for events that have no such object: NONE is -1.
+    sizes = np.append(np.where(find_allocated_objects(trace), trace.objects.size, 0), 0)
+    sizes = sizes.astype(np.int64)
+    live = np.zeros(len(ends), np.int64)
+    for thread in trace.threads:
+        changes = sizes[thread.object] - sizes[thread.freed]
+        reached = np.concatenate([[0], np.cumsum(changes)])
+        live += reached[np.searchsorted(thread.completed, ends)]
+    return live
 
 
 def _compare_live(
-    times: NDArray[np.int64], replayed: NDArray[np.int64], curve: LiveCurve
+    replayed: tuple[tuple[int, int], ...], recorded: tuple[tuple[int, int], ...]
 ) -> str | None:
-    """Return the first of the epochs' ends at which other bytes are alive than in the trace."""
-    recorded = sample_curve(curve, times - 1)
-    if (differing := np.flatnonzero(recorded != replayed)).size:
-        first = int(differing[0])
-        return (
-            f"{replayed[first]} live bytes at {times[first] / 1e9:.3f} s of the trace instead of "
-            f"{recorded[first]}"
-        )
+    """Return the first moment at which other bytes are alive than in the trace."""
+    if [time for time, _ in replayed] != [time for time, _ in recorded]:
+        return f"live bytes at {len(replayed)} moments, which are not the trace's {len(recorded)}"
+    for (time, live), (_, expected) in zip(replayed, recorded, strict=True):
+        if live != expected:
+            return f"{live} live bytes at {time / 1e9:.3f} s of the trace instead of {expected}"
     return None

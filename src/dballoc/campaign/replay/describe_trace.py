@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from dballoc import readers
 from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
 from dballoc.experiment.model import TraceReplay
 from dballoc.process_memory.identify_malloc import find_catalogue_name
-from dballoc.trace.figures.live_curve import compute_live_curve
+from dballoc.trace.figures.live_curve import compute_peaks
+from dballoc.trace.figures.touched_share import count_touched_bytes
 from dballoc.trace.model import Trace
+from dballoc.trace.recording.read_recording import LOST_END
+from dballoc.trace.replay.thread_births import count_threads_at_once
 
 # A trace comes from strangers: more of its words than this are not shown.
 _LONGEST_NAME = 100
@@ -16,17 +21,25 @@ _MOST_MARKS = 10_000
 
 def describe_trace(trace: Trace) -> RecordedTrace:
     """Return a trace in figures; its words made printable, and bounded."""
-    facts = trace.facts
+    facts, compiled = trace.facts, trace.compiled
+    sizes = trace.objects.size.astype(np.int64)
+    peak_live, peak_touched = compute_peaks(trace, sizes, count_touched_bytes(trace))
     return RecordedTrace(
         program=_show(Path(facts.program).name),
         allocator=_show(name_malloc(facts.allocator)),
         seconds=facts.seconds,
         events=sum(len(thread.kind) for thread in trace.threads),
         threads=len(trace.threads),
-        peak_live=compute_live_curve(trace).peak_bytes,
+        peak_live=peak_live,
+        peak_touched=peak_touched,
+        threads_at_once=count_threads_at_once(trace),
         from_start=facts.from_start,
         dropped=facts.dropped,
         ended_by=_show(facts.ended_by),
+        unknown_frees=compiled.unknown_frees,
+        double_frees=compiled.double_frees,
+        missed_frees=compiled.missed_frees,
+        has_lost_end=any(note.startswith(LOST_END) for note in facts.not_seen),
         not_seen=tuple(_show(text) for text in facts.not_seen[:20]),
         marks=tuple(
             RecordedMark(t=m.time / 1e9, name=_show(m.name), truth=dict(m.truth))

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import dballoc
+from dballoc import catalogue
 from dballoc.allocators import server_environment
+from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.preparation import asked_thp, variant_malloc
+from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
+from dballoc.campaign.replay.replay_limits import check_needs, measure_spare_memory
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.host.resources import cgroup, cpus
@@ -93,6 +97,22 @@ class PreparedReplay:
     reuses_data: bool = False
     copies_at_once: int = 0
 
+    def list_decaying_variants(self) -> tuple[str, ...]:
+        """Return the variants whose malloc gives memory back by the clock; one that the catalogue
+        does not know may.
+        """
+        return tuple(
+            name for name, each in self.variants.items() if may_decay(each.malloc.allocator)
+        )
+
+    def list_unjudged_idle(self) -> tuple[str, ...]:
+        """Return the variants whose idle heap says nothing, as the replay does not keep the clock
+        by which they give memory back.
+        """
+        replay = self.experiment.replay
+        keeps_the_clock = replay is not None and replay.mode == "timed" and replay.speed == 1
+        return () if keeps_the_clock else self.list_decaying_variants()
+
     @property
     def thp_settings(self) -> list[str]:
         """The names of the host's THP settings that any variant asks."""
@@ -104,12 +124,19 @@ class PreparedReplay:
         return asked_thp.needs_switching(self.experiment.variant, self.thp)
 
 
+def may_decay(allocator: Allocator) -> bool:
+    """Whether a malloc gives memory back by the clock, or is not known not to."""
+    entry = find_entry(allocator)
+    return bool(entry.get("decays", entry not in catalogue.allocators().values()))
+
+
 def prepare_replay(experiment: Experiment, path: Path, trace: RecordedTrace) -> PreparedReplay:
     """Find and check everything for replays of the trace at ``path``. UsageError for whatever this
     machine cannot do as asked.
     """
     # First of all: everything below takes the present THP settings for the host's own.
     put_back = tuple(machine_lock.put_back_leftovers())
+    check_needs(experiment, trace, measure_spare_memory())
     user = server_user()
     user.check_alone()
     if experiment.limits.memory is not None:

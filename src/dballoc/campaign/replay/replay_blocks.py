@@ -10,18 +10,22 @@ from typing import Any
 
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
 from dballoc.campaign.duration_estimate import DurationEstimate
-from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
 from dballoc.campaign.replay.describe_trace import describe_replay
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, PreparedReplayVariant
+from dballoc.campaign.replay.replay_limits import (
+    PER_START,
+    estimate_replay_seconds,
+    make_limits,
+    measure_spare_memory,
+)
 from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.campaign.run_blocks import CampaignKind, DesignBlocks
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials.host_thp import check_host_thp, switch_thp
 from dballoc.experiment import schedule
-from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
@@ -29,14 +33,10 @@ from dballoc.host.settings import thp
 from dballoc.store.results import REPLAY, Results, TrialRecord
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_result import ReplayFault
-from dballoc.trace.replay.replay_settings import ReplayLimits, ReplaySettings
+from dballoc.trace.replay.replay_settings import ReplaySettings
 
-# Seconds, as measured on two cores: of an event, of a start, of what is beside a block's replays.
-_PER_EVENT = 1.5e-7
-_PER_START = 1.0
+# Seconds of what is beside a block's replays, as measured on two cores.
 _PER_BLOCK = 0.5
-# A replay may take this many times as long as is expected, and so many seconds more.
-_PATIENCE, _MORE = 50.0, 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +95,8 @@ def plan_trace(custody: Custody, setting: PreparedReplay) -> PlannedTrace:
     scratch = directories.make_run_directory(custody.scratch)
     setting.user.show(scratch)
     trace = read_trace_file.read_any_trace(setting.path)
-    return PlannedTrace(
-        plan=plan_file.write_plan(trace, scratch / "plan"), expected=expect_replay(trace)
-    )
+    plan = plan_file.write_plan(trace, scratch / "plan")
+    return PlannedTrace(plan=plan, expected=expect_replay(trace, plan))
 
 
 def replay_variant(
@@ -137,21 +136,12 @@ def make_settings(setting: PreparedReplay) -> ReplaySettings:
     experiment = setting.experiment
     replay = experiment.replay
     assert replay
-    expected = estimate_replay_seconds(experiment, setting.trace.events, setting.trace.seconds)
     return ReplaySettings(
         speed=replay.speed if replay.mode == "timed" else None,
         touch=replay.touch,
         idle=experiment.time.idle,
-        limits=ReplayLimits(memory=experiment.limits.memory, seconds=_PATIENCE * expected + _MORE),
+        limits=make_limits(experiment, setting.trace, measure_spare_memory()),
     )
-
-
-def estimate_replay_seconds(experiment: Experiment, events: int, seconds: float) -> float:
-    """Estimate the seconds of one replay of a trace of so many events and recorded seconds."""
-    replay = experiment.replay
-    assert replay
-    paced = seconds / replay.speed if replay.mode == "timed" else 0.0
-    return max(paced, events * _PER_EVENT) + experiment.time.idle + _PER_START
 
 
 def estimate_replays(setting: PreparedReplay) -> DurationEstimate:
@@ -171,7 +161,7 @@ def estimate_replays(setting: PreparedReplay) -> DurationEstimate:
         trials_per_block={"solo": trials},
         block_seconds={"solo": block},
         pilot=0.0,
-        measured_share=trials * (each - _PER_START) / block,
+        measured_share=trials * (each - PER_START) / block,
     )
 
 
@@ -190,12 +180,9 @@ def _prepare_blocks(
 
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:
     assert setting.experiment.replay
-    decaying = tuple(
-        name
-        for name, prepared in setting.variants.items()
-        if find_entry(prepared.malloc.allocator).get("decays")
+    replay = describe_replay(
+        setting.trace, setting.experiment.replay, setting.list_decaying_variants()
     )
-    replay = describe_replay(setting.trace, setting.experiment.replay, decaying)
     return make_replay_facts(setting, planned_blocks, replay)
 
 

@@ -13,6 +13,11 @@ from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.private.data_template import Template
 
+# Where InnoDB writes at shutdown which pages its buffer pool had, and reads at startup which to
+# load in the background. dballoc's servers write none, unless the experiment's options say so. The
+# option names another file.
+_POOL_DUMP, _POOL_DUMP_OPTION = "ib_buffer_pool", "innodb_buffer_pool_filename"
+
 # What a copy suits: its template, the server's executable, its options.
 _Use = tuple[Path, str, frozenset[tuple[str, str]]]
 
@@ -68,7 +73,23 @@ class DataCopies:
         at the campaign's end the guardian removes.
         """
         self._taken -= 1
-        if unchanged and self._again:
+        if unchanged and self._again and _forget_pool(copy):
             self._waiting.append(copy)
         else:
             remove_directory(copy.scratch)
+
+
+def _forget_pool(copy: DataCopy) -> bool:
+    """Remove what a server noted of its buffer pool, which the next one would load while it is
+    measured: the template has none. False where the data cannot be made as they were.
+    """
+    template, _, options = copy.use
+    name = dict(options).get(_POOL_DUMP_OPTION, _POOL_DUMP)
+    if Path(name).name != name or (template / name).exists():
+        return False
+    try:
+        # The directory is in one of root's own, so no server can have put another in its place.
+        (copy.data / name).unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True

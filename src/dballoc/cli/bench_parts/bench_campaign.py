@@ -57,17 +57,26 @@ def run_campaign(
     )
 
 
-def print_plan(setting: prepare.PreparedCampaign) -> None:
-    """Print what the campaign would take, and each variant as it would run."""
-    plan = duration_estimate.estimate_duration(setting)
+def describe_time(plan: duration_estimate.DurationEstimate, extension: Extension | None) -> str:
+    """Return the lines on trials and time: of the campaign, or of the extension alone."""
+    planned = extension.missing if extension else plan.blocks
     blocks = " and ".join(
-        f"{plan.blocks[d]} {d} blocks of {plan.trials_per_block[d]}" for d in plan.blocks
+        f"{n} {d} blocks of {plan.trials_per_block[d]}" for d, n in planned.items()
     )
-    say(f"trials:  {plan.trials} ({blocks})")
-    say(
-        f"time:    about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, "
+    trials = sum(n * plan.trials_per_block[d] for d, n in planned.items())
+    time = (
+        f"about {minutes(extension.seconds)}"
+        if extension
+        else f"about {minutes(plan.seconds)}, {plan.measured_share:.0%} of it measuring, "
         "warming up or idling on purpose"
     )
+    return f"trials:  {trials} ({blocks})\ntime:    {time}"
+
+
+def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = None) -> None:
+    """Print what the campaign, or its extension, would take, and each variant as it would run."""
+    plan = duration_estimate.estimate_duration(setting)
+    say(describe_time(plan, extension))
     say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")
     if setting.duet:

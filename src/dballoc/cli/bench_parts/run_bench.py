@@ -40,7 +40,7 @@ def run_bench(arguments: dict[str, Any]) -> None:
 
     setting = bench_campaign.prepare_setting(model, chosen_margin)
     if arguments["dry_run"]:
-        bench_campaign.print_plan(setting)
+        bench_campaign.print_plan(setting, extension)
     elif arguments["ray"] is not None:
         directory = bench_campaign.choose_directory(out, setting)
         joined = campaign_on_hosts.join_cluster(arguments["ray"], setting, directory)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def check_flags(extend: Any) -> None:
     """Raise UsageError for what --ray cannot be combined with, or if Ray is not installed."""
     if extend is not None:
-        raise UsageError("--extend: not with --ray; extend the campaign on one host")
+        raise UsageError(
+            "--extend: not with --ray; run the experiment with more blocks in a new --out"
+        )
     require_extra("hosts", "bench --ray")
 
 

@@ -53,6 +53,7 @@ def build_replay_experiment(
             "speed": 1.0 if speed is None else speed,
             "touch": arguments["touch"],
             **({} if window is None else {"window": window}),
+            **({} if arguments["max_time"] is None else {"max_time": arguments["max_time"]}),
         },
         "variant": variants,
         **settings,

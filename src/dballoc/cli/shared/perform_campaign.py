@@ -9,7 +9,7 @@ from rich.console import Console
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.campaign import run_blocks
 from dballoc.campaign.extension import Extension
-from dballoc.campaign.run_blocks import SERVERS, CampaignKind
+from dballoc.campaign.run_blocks import SERVERS, CampaignKind, Ending
 from dballoc.campaign.session import RunSetting
 from dballoc.cli.shared.campaign_display import display
 from dballoc.errors import Failure
@@ -42,7 +42,7 @@ def perform(
     with display(console) as watcher:
         ending = run_blocks.run_campaign(setting, directory, watcher, extension, kind)
     blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
-    console.print(f"{ENDINGS[ending.why]} ({blocks_done})\n", highlight=False)
+    console.print(f"{describe_ending(ending)} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):
         page = write_report_outputs(directory, preference=preference) if report else None
         show()
@@ -60,6 +60,14 @@ def perform(
         raise Failure(
             "every trial ended in a fault; the report has each server's and client's message"
         )
+
+
+def describe_ending(ending: Ending) -> str:
+    """Return why a campaign ended, naming the designs that ended before their last block."""
+    words = ENDINGS[ending.why]
+    if ending.why not in ("planned", "budget") or not ending.decided:
+        return words
+    return f"{words}; every {' and '.join(ending.decided)} comparison is decided"
 
 
 def print_report_place(console: Console, directory: Path, page: Path | None) -> None:

@@ -6,10 +6,8 @@ from typing import Annotated
 import typer
 
 from dballoc.cli.trace_verbs.written_trace import OutFlag, write_and_tell
-from dballoc.errors import Failure
 from dballoc.trace.compilation.compile_recording import RESOLUTION, compile_recording
 from dballoc.trace.recording.read_recording import read_recording
-from dballoc.trace.trace_file.read_trace import LIMITS
 
 
 def compile_(
@@ -36,10 +34,4 @@ def compile_(
     quarter.
     """
     source = read_recording(recording)
-    events = sum(len(thread.kind) for thread in source.threads)
-    if events > LIMITS.events or len(source.threads) > LIMITS.threads:
-        raise Failure(
-            f"{recording}: has {events:,} events of {len(source.threads):,} threads; a trace has "
-            f"at most {LIMITS.events:,} of {LIMITS.threads:,}; record less of it"
-        )
     write_and_tell(compile_recording(source, resolution, seed), out)

@@ -64,6 +64,7 @@ def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path
     figure = draw_live_curve(
         list(zip((ends / 1e9).tolist(), highs.tolist(), strict=True)),
         [(mark.time / 1e9, mark.name) for mark in trace.marks],
+        trace.facts.dropped,
     )
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -79,7 +79,7 @@ Recorded = Annotated[
 ]
 RecordLimit = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="With --record: of the raw recording; default: 4G."),
+    typer.Option(metavar="SIZE", help="With --record: of the raw recording; default: 512M."),
 ]
 NoCounters = Annotated[
     bool,

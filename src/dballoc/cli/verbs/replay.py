@@ -84,7 +84,19 @@ Baseline = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Memory limit of each replay (a cgroup), like 2G."),
+    typer.Option(
+        metavar="SIZE",
+        help="Memory limit of each replay (a cgroup), like 2G; default: what this machine has to "
+        "spare.",
+    ),
+]
+MaxTime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="End a replay that takes longer, as a fault, like 30m; default: fifty times what is "
+        "expected, a day at most.",
+    ),
 ]
 DryRun = Annotated[
     bool,
@@ -106,6 +118,7 @@ def replay(
     window: Window = None,
     idle: Idle = "1s",
     memory: Memory = None,
+    max_time: MaxTime = None,
     blocks: flags.Blocks = None,
     budget: flags.Budget = None,
     seed: flags.Seed = None,
@@ -125,10 +138,14 @@ def replay(
         locals(), sha256, recorded.threads, find_window(source, window) if window else None
     )
     preferred = preference.parse_preference(prefer)
-    preference.check_preference(
-        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
-    )
     setting = prepare_replay(model, trace.absolute(), recorded)
+    preference.check_preference(
+        preferred,
+        [v.name for v in model.variant],
+        model.workloads,
+        bool(model.time.idle),
+        setting.list_unjudged_idle(),
+    )
     if dry_run:
         _print_plan(setting)
         return

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.watch import Pace, compute_pause, read_start_time, thin_series
+from dballoc.explain.watch import (
+    Pace,
+    compute_pause,
+    read_cpu_seconds,
+    read_start_time,
+    thin_series,
+)
 
 # How many are kept for the verdicts on growth; some tens of KB each.
 _MOST_LOOKS = 256
@@ -70,7 +76,7 @@ class LookCache:
             )
 
     def _take(self) -> None:
-        began, cpu, within = time.monotonic(), time.process_time(), 0.0
+        began, cpu, within = time.monotonic(), read_cpu_seconds(), 0.0
         try:
             reading = self._explain()
             within = reading.within
@@ -87,7 +93,7 @@ class LookCache:
             raise
         finally:
             # Of a look that fails, too: it must not be tried more often than one that does not.
-            self._cost = time.process_time() - cpu + within
+            self._cost = read_cpu_seconds() - cpu + within
             self._pause = compute_pause(self._pace.every, self._cost, self._pace.share)
             self._taken = began
 

@@ -19,6 +19,7 @@ from dballoc.explain.exporter.http_server import Service
 from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
 from dballoc.explain.exporter.look_cache import LookCache
 from dballoc.host.unprivileged import keep_capabilities
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
 DEFAULT_USER = "nobody"
 # A token is guessed by whoever can reach the port.
@@ -71,6 +72,7 @@ def run_exporter(listening: Listening, cache: LookCache, say: Callable[[str], No
     }
     server = http_server.open_server(listening.address, service)
     try:
+        _prepare_parser()
         rights = _give_up_rights(user)
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="accept")
         thread.start()
@@ -82,6 +84,7 @@ def run_exporter(listening: Listening, cache: LookCache, say: Callable[[str], No
             thread.join()
     finally:
         server.server_close()
+        ELF_PARSER.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -101,6 +104,18 @@ def _find_user(name: str) -> pwd.struct_passwd:
     if user.pw_uid == 0:
         raise UsageError("--run-as root: it gives up root's rights; name another user")
     return user
+
+
+def _prepare_parser() -> None:
+    """Start what parses files, where this is root: the user may not pass to our own interpreter
+    where that is root's alone, as the portable file's is. UsageError if it cannot be started.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        ELF_PARSER.prepare_children()
+    except SandboxError as error:
+        raise UsageError(f"--listen: the files of a server cannot be read: {error}") from None
 
 
 def _give_up_rights(user: pwd.struct_passwd) -> str:

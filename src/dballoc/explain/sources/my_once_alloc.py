@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dballoc.explain.sources.server_memory import LARGE, OwnerMemory
 from dballoc.host import open_in_process_root, process_root
-from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 OWNER = "character sets and what else is kept for good"
 _ROOT, _SOURCE = "my_once_root_block", "the chain of my_once_alloc's blocks"
 _MOST_BLOCKS = 1 << 16
-
-# Offset of the root by the executable's device, inode and time of change: a cache for --watch.
-_roots: dict[tuple[int, int, int], int | None] = {}
 
 Words = Callable[[int, int], Sequence[int]]
 
@@ -85,12 +83,8 @@ def _find_root(fd: int) -> int | None:
     """Return the root's offset from where the executable is mapped; None if it exports no root, or
     cannot be parsed.
     """
-    status = os.fstat(fd)
-    identity = status.st_dev, status.st_ino, status.st_mtime_ns
-    if identity not in _roots:
-        try:
-            export = ELF_PARSER.call("find_export", [fd], _ROOT)
-        except SandboxError:
-            export = None
-        _roots[identity] = export[0] - export[1] if export else None
-    return _roots[identity]
+    try:
+        export = ask_elf_parser("find_export", fd, _ROOT)
+    except SandboxError:
+        return None
+    return export[0] - export[1] if export else None

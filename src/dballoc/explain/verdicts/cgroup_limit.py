@@ -79,7 +79,7 @@ def _list_remedies(safe: SafePool | None, limits: Mapping[str, Any]) -> list[str
         "resources.limits.memory); it costs the node that memory"
     )
     least = int((1 + limits["safe_pool"]["used_margin"]) * safe.filled)
-    if safe.pool >= least:
+    if safe.pool and safe.pool >= least:
         kept = with_unit(safe.filled)
         return [
             f"SET GLOBAL innodb_buffer_pool_size = {safe.pool}; and in my.cnf: the pool uses {kept}"

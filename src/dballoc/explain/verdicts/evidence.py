@@ -23,6 +23,7 @@ _VARIABLES = (
     "max_prepared_stmt_count",
     "max_used_connections",
     "innodb_buffer_pool_chunk_size",
+    "innodb_buffer_pool_instances",
     "performance_schema_digests_size",
     "performance_schema_max_table_instances",
     "open_tables",

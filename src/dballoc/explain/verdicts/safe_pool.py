@@ -17,8 +17,8 @@ from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.numbers import count, with_unit
 
-# A pool is resized by whole chunks; where the server does not tell theirs (MariaDB from 10.11.12
-# on), by whole mebibytes.
+# A pool has a whole number of chunks in each instance: the server rounds other sizes up. Where it
+# tells no chunks (MariaDB from 10.11.12 on), the pool is resized by whole mebibytes.
 _CHUNK = 1 << 20
 
 
@@ -74,8 +74,9 @@ def estimate_safe_pool(
     if spare > configured:
         spare = configured + int((spare - configured) / (1 + shares["overhead"]))
     chunk = figures.get("innodb_buffer_pool_chunk_size", 0) or _CHUNK
+    unit = chunk * max(1, figures.get("innodb_buffer_pool_instances", 1))
     return SafePool(
-        pool=max(0, spare) // chunk * chunk,
+        pool=max(0, spare) // unit * unit,
         configured=configured,
         filled=filled,
         limit=cgroup.bound,

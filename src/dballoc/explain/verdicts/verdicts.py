@@ -101,9 +101,14 @@ def _judge_held(case: Case) -> Verdict | None:
 
 
 def _list_settings(case: Case, table: str) -> list[str]:
-    """Return what a table of remedies has for this malloc, unless somebody has set that already."""
+    """Return what a table of remedies has for this malloc, unless somebody has set that already, or
+    the verdict on arenas gives that setting another value.
+    """
     remedy = case.limits[table].get(case.evidence.malloc)
     if remedy is None or case.evidence.sets_any(remedy["names"]):
+        return []
+    sizing = case.limits["by_cpus"].get(case.evidence.malloc, {})
+    if set(remedy["names"]) & set(sizing.get("names", [])) and judge_arenas(case):
         return []
     return [f"{remedy['do']}; it costs {remedy['costs']}"]
 

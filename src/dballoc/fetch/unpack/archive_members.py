@@ -25,7 +25,7 @@ from typing import IO, NoReturn
 
 from dballoc.errors import UsageError
 from dballoc.fetch.unpack.safe_extraction import Refused, Tree, most_bytes, split_member_path
-from dballoc.host.unprivileged import sandbox
+from dballoc.host.unprivileged import give_up_rights
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
 ZIP = (".zip", ".jar", ".whl")
@@ -233,7 +233,7 @@ def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
             stdout=subprocess.PIPE,
             stderr=errors,
             cwd="/",
-            **sandbox.popen_as_unprivileged(),
+            **give_up_rights.popen_as_unprivileged(),
         )
         assert child.stdout
         at_its_end = False

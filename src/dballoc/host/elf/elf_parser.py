@@ -25,6 +25,7 @@ _EM_X86_64, _EM_AARCH64 = 62, 183  # e_machine
 _SLOTS = {_EM_X86_64: {1, 6, 7}, _EM_AARCH64: {257, 1025, 1026}}
 _MOST_RELOCATIONS = 1 << 24
 _MOST_HEADERS = 4096
+_MOST_SLOTS = 4096
 _MOST_NAME = 256
 # "mov eax, imm32; ret", maybe behind endbr64 (Intel SDM, MOV, RET, ENDBR64).
 _MOV_RET = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(.{4})\xc3", re.DOTALL)
@@ -100,6 +101,8 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
             text = _read_name(file.data, strings + name)
             if text in symbols:
                 slots.append([text, address, section != 0])
+            if len(slots) > _MOST_SLOTS:
+                raise ParseError("an executable with an absurd number of slots for malloc")
     except (KeyError, struct.error):
         raise ParseError("its dynamic section is damaged") from None
     return {"slots": slots, "loads": [[start, offset] for start, _, offset in file.loads]}

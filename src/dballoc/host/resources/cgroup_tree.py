@@ -2,9 +2,10 @@
 where its groups are not visible from here (cgroups(7), cgroup_namespaces(7)).
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from dballoc import readers
 from dballoc.host import open_in_process_root
@@ -17,6 +18,8 @@ _MOST_BYTES = 64 << 10
 # No path of the kernel's has more groups above each other.
 _MOST_GROUPS = 64
 _MOST_DIGITS = 20
+# Of a line of mountinfo, up to the mount point and its options.
+_LEAST_FIELDS = 5
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,12 @@ class Group:
 def list_groups(pid: int, controller: str, proc: Path = PROC, root: Path = ROOT) -> list[Group]:
     """List a process's group of a controller and those above it, as far as they are visible.
 
-    A process in a cgroup namespace beside ours (another container of the pod) has none that is;
-    then the root of its own view, if it says that the process is in there. OSError if the process
-    is gone.
+    One of a container beside ours has none that is; then the root of its own view, if it says that
+    the process is in there. OSError if the process is gone.
     """
     paths = parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
-    groups = [Group(path) for path in iterate_groups(paths, controller, root)]
-    path = Path(paths.get(controller, paths.get("", "/")))
-    if ".." not in path.parts:
+    groups = [Group(path) for path in iterate_groups(paths, controller, root, proc)]
+    if groups:
         return groups[:_MOST_GROUPS]
     top = ROOT / controller if controller in paths else ROOT
     group = Group(top, proc / str(pid) / "root")
@@ -72,7 +73,9 @@ def parse_groups(text: str) -> dict[str, str]:
     return paths
 
 
-def iterate_groups(groups: dict[str, str], controller: str, root: Path) -> Iterator[Path]:
+def iterate_groups(
+    groups: dict[str, str], controller: str, root: Path, proc: Path = PROC
+) -> Iterator[Path]:
     """Yield the directories of a controller's group and of those above it, as far as they are
     visible from here.
     """
@@ -85,11 +88,35 @@ def iterate_groups(groups: dict[str, str], controller: str, root: Path) -> Itera
         )
     else:
         return
-    group = top / path.lstrip("/")
+    try:
+        below = PurePosixPath(path).relative_to(read_mount_root(top, proc))
+    except ValueError:
+        return  # what is mounted there is a container's own group, which does not hold this one
+    group = top / below
     while ".." not in group.parts and group.is_relative_to(top):
         if group.is_dir():
             yield group
         group = group.parent
+
+
+def read_mount_root(top: Path, proc: Path = PROC) -> str:
+    """Read which group is mounted at a directory: ``/`` but in a container that shows its own alone
+    (v1 without a cgroup namespace).
+    """
+    place = os.path.realpath(top)
+    try:
+        text = readers.text_of_process(proc / "self/mountinfo")
+    except OSError:
+        return "/"
+    return parse_mount_roots(text).get(place, "/")
+
+
+def parse_mount_roots(text: str) -> dict[str, str]:
+    """Parse /proc/PID/mountinfo: mount point -> the directory of the file system that is mounted
+    there, of the last mount at that point (proc_pid_mountinfo(5)). Pure.
+    """
+    fields = (line.split(" ") for line in readers.rows(text))
+    return {field[4]: field[3] for field in fields if len(field) > _LEAST_FIELDS}
 
 
 def parse_number(text: str) -> int | None:

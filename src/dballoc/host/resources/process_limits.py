@@ -77,7 +77,7 @@ def _find_memory_group(pid: int, proc: Path, root: Path) -> tuple[Group | None, 
         groups = cgroup_tree.parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
     except OSError:
         return None, ""
-    path = next(cgroup_tree.iterate_groups(groups, "memory", root), None)
+    path = next(cgroup_tree.iterate_groups(groups, "memory", root, proc), None)
     return Group(path) if path else None, groups.get("memory", groups.get("", ""))
 
 

@@ -5,7 +5,7 @@ for days (capabilities(7), prctl(2), capset(2)).
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 # <linux/capability.h>
@@ -41,20 +41,33 @@ def keep_capabilities(uid: int, gid: int, wanted: Iterable[int]) -> list[int]:
     inherit.
     """
     kept = sorted(set(wanted) & read_capabilities())
-    for capability in range(_read_last_capability() + 1):
-        # It takes CAP_SETPCAP. Without that, no_new_privs below keeps children from having any.
-        with contextlib.suppress(PermissionError):
-            if capability not in kept:
-                _control(_PR_CAPBSET_DROP, capability)
+    bound_capabilities(kept)
     if os.geteuid() == 0:
         _control(_PR_SET_KEEPCAPS, 1)
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     _control(_PR_SET_NO_NEW_PRIVS, 1)
+    limit_capabilities(kept)
+    return kept
+
+
+def bound_capabilities(kept: Collection[int]) -> None:
+    """Drop all but these from the bounding set: no program that is started can have others. It
+    takes CAP_SETPCAP; where that is missing, nothing changes, and no_new_privs has to do.
+    """
+    for capability in range(_read_last_capability() + 1):
+        with contextlib.suppress(PermissionError):
+            if capability not in kept:
+                _control(_PR_CAPBSET_DROP, capability)
+
+
+def limit_capabilities(kept: Iterable[int]) -> None:
+    """Give up all capabilities of this thread but ``kept``, which it must have, and those that a
+    program started by it would inherit. Every process may do that. OSError if it may not.
+    """
     _control(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     _set_capabilities(kept)
-    return kept
 
 
 def read_capabilities() -> set[int]:

@@ -128,6 +128,14 @@ def parser_user() -> ServerUser:
     return ServerUser(_choose_users()[1])
 
 
+def has_other_users() -> bool:
+    """Whether any of the IDs for them exists in this user namespace: in a container that was made
+    with one ID there is nobody to become.
+    """
+    uids, gids = _read_mapped_ranges()
+    return any(_is_in_ranges(uids, uid) and _is_in_ranges(gids, uid) for uid in UNUSED)
+
+
 @functools.cache
 def _choose_users() -> tuple[int | None, int | None]:
     if os.geteuid() != 0:
@@ -137,10 +145,7 @@ def _choose_users() -> tuple[int | None, int | None]:
         *parse_subordinate_ranges(_read_text("/etc/subgid")),
         *parse_login_ranges(_read_text("/etc/login.defs")),
     ]
-    mapped = (
-        parse_mapped_ranges(_read_text("/proc/self/uid_map")),
-        parse_mapped_ranges(_read_text("/proc/self/gid_map")),
-    )
+    mapped = _read_mapped_ranges()
     free = (
         uid
         for uid in UNUSED
@@ -155,6 +160,14 @@ def _choose_users() -> tuple[int | None, int | None]:
             "(/proc/self/uid_map)"
         )
     return uids[0], uids[1]
+
+
+def _read_mapped_ranges() -> tuple[list[range], list[range]]:
+    """Read which users, and which groups, exist in this user namespace."""
+    return (
+        parse_mapped_ranges(_read_text("/proc/self/uid_map")),
+        parse_mapped_ranges(_read_text("/proc/self/gid_map")),
+    )
 
 
 def choose_unused(candidates: Iterable[int], handed_out: Iterable[range], count: int) -> list[int]:

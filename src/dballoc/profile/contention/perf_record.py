@@ -24,7 +24,7 @@ from typing import BinaryIO, Self
 from dballoc.errors import Failure
 from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.guardian.guardian_client import Child, Custody
-from dballoc.host.unprivileged import sandbox
+from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
 
@@ -400,8 +400,8 @@ def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess
             "LC_ALL": "C",
             "HOME": "/nonexistent",
         },
-        preexec_fn=sandbox.limit_process,
-        **sandbox.popen_as_unprivileged(),
+        preexec_fn=give_up_rights.limit_process,
+        **give_up_rights.popen_as_unprivileged(),
     )
 
 

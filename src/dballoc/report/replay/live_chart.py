@@ -12,10 +12,11 @@ _MOST_MARKS = 40
 
 
 def draw_live_curve(
-    highs: Sequence[tuple[float, float]], marks: Sequence[tuple[float, str]]
+    highs: Sequence[tuple[float, float]], marks: Sequence[tuple[float, str]], dropped: int
 ) -> Figure:
     """Draw the most bytes alive in each stretch of time, and the trace's marks. ``highs``: the end
-    of each stretch in seconds, and bytes; ``marks``: seconds and names.
+    of each stretch in seconds, and bytes; ``marks``: seconds and names; ``dropped``: how many
+    events are missing, which the chart says.
     """
     rows = [{"t": time, "mib": size / 2**20} for time, size in highs]
     x = alt.X("t:Q", title="time since the trace began, s")
@@ -31,9 +32,11 @@ def draw_live_curve(
         .encode(x=x, tooltip=[alt.Tooltip("name:N", title="mark")])
     )
     left_out = f"; the first {_MOST_MARKS} of {len(marks):,}" if len(marks) > _MOST_MARKS else ""
+    missing = f" {dropped:,} events are missing." if dropped else ""
     return Figure(
         "trace-live",
         "Alive over the trace",
-        f"Bytes asked for and not freed, the most within each stretch. Dashed: marks{left_out}.",
+        f"Bytes asked for and not freed, the most within each stretch. Dashed: marks{left_out}."
+        f"{missing}",
         alt.layer(area, rules).properties(height=_HEIGHT),
     )

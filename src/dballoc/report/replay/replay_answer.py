@@ -109,9 +109,15 @@ def _describe_distance(fidelity: Fidelity | None) -> str:
     if fidelity is None:
         return "; how far that is from the recorded process is not known"
     direction = "above" if fidelity.error >= 0 else "below"
+    # Without a real peak of the same stretch, that at rest is all that can be compared.
+    peak, real = (
+        ("the peak", "the real one")
+        if fidelity.peak_is_estimated
+        else ("the highest heap at any mark", "the real one at its marks")
+    )
     return (
-        f"; replayed on {fidelity.variant}, as it was recorded, the peak is "
-        f"{percent(abs(fidelity.error))} {direction} the real one"
+        f"; replayed on {fidelity.variant}, as it was recorded, {peak} is "
+        f"{percent(abs(fidelity.error))} {direction} {real}"
     )
 
 
@@ -170,8 +176,9 @@ def list_notes(
         )
     if fidelity is None:
         notes.append(
-            f"The recorded process's own memory was not measured, or no variant is its malloc, "
-            f"{facts.allocator or 'unknown'}; bench --record measures it."
+            "The recorded process's own memory was not measured, or no variant is its malloc, "
+            f"{facts.allocator or 'unknown'}, without settings, on this machine's C library; "
+            "bench --record measures it."
         )
     if facts.window:
         notes.append(
@@ -200,9 +207,10 @@ def list_notes(
 def describe_pace(facts: ReplayFacts) -> str:
     """Return how fast the trace was replayed, and what that says of idle heap."""
     decaying = listing(list(facts.decaying))
-    verb, whose = ("give", "their") if len(facts.decaying) > 1 else ("gives", "its")
+    whose = "their" if len(facts.decaying) > 1 else "its"
     unjudged = (
-        f" {decaying} {verb} memory back by the clock, so {whose} idle heap is not shown."
+        f" {decaying} may give memory back by the clock, so {whose} idle heap is not shown, and "
+        f"{whose} peak may be another at the recorded pace."
         if decaying
         else ""
     )

@@ -65,8 +65,14 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
     UsageError if the campaign has not what the preference asks.
     """
     experiment = campaign.experiment
-    check_preference(preference, campaign.names, experiment.workloads, bool(experiment.time.idle))
     facts = read_replay_facts(campaign)
+    check_preference(
+        preference,
+        campaign.names,
+        experiment.workloads,
+        bool(experiment.time.idle),
+        () if facts.keeps_the_clock else facts.decaying,
+    )
     comparisons = compare_with_baseline(campaign)
     margin = preference.margin or campaign.margin or DEFAULT_MARGIN
     evidence = Evidence(margin=margin, exploratory=margin != campaign.margin)

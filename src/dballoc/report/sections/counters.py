@@ -56,6 +56,9 @@ def describe_counters(campaign: Campaign) -> list[str]:
         return []
     fact: dict[str, Any] = json.loads(campaign.facts["counters"])
     events, refusal = fact.get("events", []), fact.get("refusal", "")
+    if campaign.placement.height:
+        # The fact is of the host that gave out the blocks, which ran none of them.
+        events, refusal = _list_counted_events(campaign), ""
     because = f" {refusal[:1].upper()}{refusal[1:]}." if refusal else ""
     if not events:
         asked_for = campaign.experiment.counters
@@ -69,6 +72,16 @@ def describe_counters(campaign: Campaign) -> list[str]:
         "These counts are descriptive, with plain 95 % intervals. A count that covers less than "
         "nine tenths of the time is refused, others are scaled to all of it."
     ]
+
+
+def _list_counted_events(campaign: Campaign) -> list[str]:
+    """Return the events that any host counted, without their mode."""
+    names = {
+        name.partition(":")[0]
+        for table in (campaign.step_counter, campaign.slice_counter)
+        for name in table["event"].unique()
+    }
+    return sorted(names)
 
 
 def _tabulate_counts(campaign: Campaign, rows: pl.DataFrame, design: str) -> Table:

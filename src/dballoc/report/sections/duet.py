@@ -38,7 +38,11 @@ def make_duet_section(
     return Section(
         key="duet",
         title="The cost of a transaction",
-        text=_describe_duet(facts) + _describe_steal(campaign.slice),
+        text=[
+            *_describe_duet(facts, is_of_hosts=bool(campaign.placement.height)),
+            *_describe_pairs(campaign),
+            *_describe_steal(campaign.slice),
+        ],
         figures=figures,
         tables=tables,
     )
@@ -58,7 +62,7 @@ _ESTIMATES = {
 }
 
 
-def _describe_duet(facts: dict[str, Any]) -> list[str]:
+def _describe_duet(facts: dict[str, Any], *, is_of_hosts: bool) -> list[str]:
     halves = " and ".join(facts["halves"])
     text = [
         "Duet: the baseline and one other server at the same time, each with "
@@ -69,15 +73,41 @@ def _describe_duet(facts: dict[str, Any]) -> list[str]:
     text += [f"{name} is not in the duet: {why}." for name, why in facts["left_out"].items()]
     if plan := facts.get("plan"):
         text.append(
-            f"By the pilot's findings: {count(plan['pairs'], 'pair')} of slices of "
-            f"{number(plan['slice'])} s in each block, the first {number(plan['discard'])} s of a "
-            f"slice left out, and {count(plan['blocks'], 'block')}; that was expected to give "
-            f"intervals of ±{percent(plan['half_width'])}."
+            f"{_name_source(facts, is_of_hosts=is_of_hosts)}: {count(plan['pairs'], 'pair')} of "
+            f"slices of {number(plan['slice'])} s in each block, the first "
+            f"{number(plan['discard'])} s of a slice left out, and "
+            f"{count(plan['blocks'], 'block')}; that was expected to give intervals of "
+            f"±{percent(plan['half_width'])}."
         )
     if scatter := facts.get("scatter"):
         errors = " and ".join(f"{percent(value)} ({how})" for how, value in scatter.items())
         text.append(f"The pilot's starts, whose true ratio is 1, were off by {errors}.")
     return text
+
+
+def _name_source(facts: dict[str, Any], *, is_of_hosts: bool) -> str:
+    """Return what the plan rests on."""
+    if facts.get("scatter"):
+        return "Planned by the pilot's findings"
+    if is_of_hosts:
+        return "Planned without a pilot, which would be one host's"
+    return "The pilot had faults, so the plan is the default one"
+
+
+def _describe_pairs(campaign: Campaign) -> list[str]:
+    """Return how many pairs of slices the blocks had: where the time is to be filled, they differ
+    from those planned.
+    """
+    of_duet = campaign.slice.join(campaign.duet.select("trial"), on="trial", how="semi")
+    pairs = [
+        (last + 1) // 2
+        for _, _, last in of_duet.group_by("trial", "workload").agg(pl.col("slice").max()).rows()
+    ]
+    if not pairs:
+        return []
+    least, most = min(pairs), max(pairs)
+    played = count(most, "pair") if least == most else f"{least} to {count(most, 'pair')}"
+    return [f"Played: {played} of slices of each workload beside each variant in a block."]
 
 
 def _describe_steal(slices: pl.DataFrame) -> list[str]:

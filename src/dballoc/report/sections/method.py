@@ -1,6 +1,7 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
 import json
+from collections.abc import Mapping
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
@@ -12,10 +13,11 @@ from dballoc.analysis.decisions.sequential_test import (
     SPENDING,
     THROUGHPUT,
     Procedure,
+    Share,
 )
 from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
-from dballoc.analysis.statistics.moderated_variance import GUARD
+from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import USUAL_DISCARD
@@ -113,9 +115,24 @@ def _describe_two_questions(procedures: dict[str, Procedure]) -> str:
         f"{listing(errors)}. Each share is spent over looks that were declared before the first "
         f"block, {percent(END_SHARE, 0)} of it by the planned end, the rest by extensions: "
         f"{'; '.join(looks)}. Between two looks, the intervals and verdicts of the last one stand. "
-        "Variances are moderated: each comparison borrows from the mean of all in its metric, "
-        f"unless it is more than {GUARD:g} times that of the others. Everything else, idle RSS "
-        f"included, is descriptive, with plain {percent(CONFIDENCE, 0)} intervals."
+        f"{_describe_moderation(shares)}Everything else, idle RSS included, is descriptive, with "
+        f"plain {percent(CONFIDENCE, 0)} intervals."
+    )
+
+
+def _describe_moderation(shares: Mapping[str, Share]) -> str:
+    """Return which measures' variances borrow; those that may err little have their own alone."""
+    # Two variances at least are there: a comparison's and the A/A pair's.
+    borrowing = [
+        _JUDGED[measure]
+        for measure in _JUDGED
+        if measure in shares and count_common_freedom(2, shares[measure].of_each)
+    ]
+    if not borrowing:
+        return ""
+    return (
+        f"Variances of {listing(borrowing)} are moderated: each comparison borrows from the mean "
+        f"of all in its metric, unless it is more than {GUARD:g} times that of the others. "
     )
 
 

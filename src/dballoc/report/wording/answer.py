@@ -3,6 +3,7 @@ all of them use.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign_tables import Campaign
@@ -27,9 +28,10 @@ MANY_CHARACTERS = 1000
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted
-    although disturbed. ``no_duet``: why a campaign that might have played duets did not; ``lost``:
-    trials in which the host was lost, by variant, and ``hosts``: how many hosts ran blocks, of a
-    campaign on several.
+    although disturbed; ``ends``: the planned ends, beyond which an extension goes; ``decided``: the
+    designs that are decided. ``no_duet``: why a campaign that might have played duets did not;
+    ``lost``: trials in which the host was lost, by variant, and ``hosts``: how many hosts ran
+    blocks, of a campaign on several.
     """
 
     blocks: dict[str, int]
@@ -39,6 +41,13 @@ class Progress:
     no_duet: str | None = None
     lost: list[LostHosts] = field(default_factory=list)
     hosts: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+    decided: frozenset[str] = frozenset()
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether it has blocks of an extension."""
+        return any(self.blocks[design] > end for design, end in self.ends.items())
 
     @property
     def final(self) -> bool:
@@ -53,8 +62,12 @@ class Progress:
     @property
     def words(self) -> str:
         """``6 of 6 solo blocks, 8 of 10 duet blocks``."""
+        return self.describe_blocks(self.planned)
+
+    def describe_blocks(self, designs: Iterable[str]) -> str:
+        """Return how far some of the designs are."""
         return ", ".join(
-            f"{self.blocks[d]} of {count(n, f'{d} block')}" for d, n in self.planned.items()
+            f"{self.blocks[d]} of {count(self.planned[d], f'{d} block')}" for d in designs
         )
 
 
@@ -138,7 +151,8 @@ def measure_progress(campaign: Campaign) -> Progress:
             for row in rows.sort("block", "attempt").iter_rows(named=True)
         }
         disturbed += sum(1 for reason in last.values() if reason is not None)
-    planned = {design: p.goal for design, p in declare_procedures(campaign).items()}
+    procedures = declare_procedures(campaign)
+    planned = {design: p.goal for design, p in procedures.items()}
     no_duet = json.loads(campaign.facts["duet"]).get("none")
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
@@ -148,6 +162,8 @@ def measure_progress(campaign: Campaign) -> Progress:
         no_duet=no_duet,
         lost=count_lost_hosts(campaign) if campaign.placement.height else [],
         hosts=campaign.placement["host"].n_unique(),
+        ends={design: p.looks[-1] for design, p in procedures.items()},
+        decided=frozenset(campaign.decided),
     )
 
 

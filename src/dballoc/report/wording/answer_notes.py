@@ -82,12 +82,28 @@ def _describe_progress(comparisons: Comparisons, progress: Progress) -> list[str
                 )
         notes.append(note)
     elif not progress.complete:
-        why = (
-            "Every comparison was decided"
-            if progress.ending == "decided"
-            else "The budget was used up"
+        notes += _describe_early_end(progress)
+    return notes
+
+
+def _describe_early_end(progress: Progress) -> list[str]:
+    """Return why a campaign has ended without all its blocks."""
+    if progress.ending == "decided":
+        return [f"Every comparison was decided: {progress.words} that were planned."]
+    short = [d for d, planned in progress.planned.items() if progress.blocks[d] < planned]
+    decided = [d for d in short if d in progress.decided]
+    notes = [
+        f"Every comparison of the {design} design was decided: "
+        f"{progress.describe_blocks([design])} that were planned."
+        for design in decided
+    ]
+    if rest := [d for d in short if d not in decided]:
+        blocks = progress.describe_blocks(rest)
+        notes.append(
+            f"An extension was not finished: {blocks}."
+            if progress.is_extended
+            else f"The budget was used up: {blocks} that were planned."
         )
-        notes.append(f"{why}: {progress.words} that were planned.")
     return notes
 
 

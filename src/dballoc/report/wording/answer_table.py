@@ -145,8 +145,8 @@ def _compose_caption(
     parts = [f"Ratios to {baseline}; {baseline} against itself is the A/A floor."]
     if "rss_peak" in titles:
         parts.append(
-            "Peak RSS: the most that the kernel counted in one server start, from the warm-up over "
-            "all levels to the idle end."
+            "Peak RSS: the most that the kernel counted in one server start, from its first step "
+            "to its last."
         )
     if several:
         parts.append(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.preference import format_share
+from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, format_share
 from dballoc.analysis.decisions.recommendation import Recommendation, list_questions
 from dballoc.analysis.decisions.settling_time import Settling, Way
 from dballoc.analysis.tables.baseline_comparison import Comparisons
@@ -41,9 +42,12 @@ def compose_answer(
     around = surroundings or Surroundings()
     reason = explain_ending(comparisons, recommendation, baseline, progress)
     command = ""
-    if recommendation.ending is Ending.NOT_SETTLED:
-        reason = f"{reason} {explain_settling(around.settling, progress)}".strip()
-        command = compose_command(around, progress, memory="memory" in list_questions(comparisons))
+    memory = "memory" in list_questions(comparisons)
+    is_open = recommendation.ending is Ending.NOT_SETTLED or around.settling is not None
+    if is_open and comparisons.family:
+        more = explain_settling(comparisons, recommendation, around.settling, progress)
+        reason = f"{reason} {more}".strip()
+        command = compose_command(around, progress, recommendation, memory=memory)
     evidence = recommendation.evidence
     exploratory = (
         f"Exploratory: the margin of {format_share(evidence.margin)} was not stored before the "
@@ -62,24 +66,33 @@ def compose_answer(
     )
 
 
-def compose_command(around: Surroundings, progress: Progress, memory: bool) -> str:
+def compose_command(
+    around: Surroundings, progress: Progress, recommendation: Recommendation, *, memory: bool
+) -> str:
     """Return the command that would settle an open answer; none where nothing on this host would.
     ``memory``: whether memory was compared.
     """
+    preference = recommendation.preference
+    prefer = f" --prefer {shlex.quote(preference.text)}" if preference != LEAST_MEMORY else ""
+    margin = recommendation.evidence.margin
+    # A campaign that has begun has its margin already.
+    anew = f" --margin {margin * 100:g}%" if margin != DEFAULT_MARGIN else ""
+    ray = " --ray HOST:PORT" if progress.hosts else ""
     directory = _name_directory(around.directory)
     quoted = shlex.quote(directory)
     bench = f"dballoc bench {shlex.quote(f'{directory}/experiment.toml')}"
     another = shlex.quote(f"{directory}-2")
     settling = around.settling
-    if not progress.final:
-        return f"{bench} --out {quoted}"
-    if not memory:
-        return f"{bench} --design both --out {another}"
+    if not progress.final and not progress.is_extended:
+        return f"{bench} --out {quoted}{prefer}{ray}"
+    if progress.final and not memory:
+        return f"{bench} --design both --out {another}{prefer}{anew}{ray}"
     if settling is None or settling.minutes is None:
         return ""
     if settling.way is Way.EXTEND:
-        return f"dballoc bench --out {quoted} --extend {settling.minutes}m"
-    return f"{bench} --budget {settling.minutes}m --out {another}"
+        return f"dballoc bench --out {quoted} --extend {settling.minutes}m{prefer}"
+    size = f"--blocks {settling.blocks} --budget {settling.minutes}m"
+    return f"{bench} {size} --out {another}{prefer}{anew}{ray}"
 
 
 def _name_directory(directory: Path | None) -> str:

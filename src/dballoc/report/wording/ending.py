@@ -10,7 +10,15 @@ from dballoc.analysis.decisions.recommendation import (
     list_questions,
     select_judged,
 )
-from dballoc.analysis.decisions.settling_time import LONGEST, Settling, Way, find_unshown_gain
+from dballoc.analysis.decisions.settling_time import (
+    LONGEST,
+    Settling,
+    Way,
+    find_unshown_gain,
+    list_possible_gains,
+    list_unmeasured,
+    list_unmeasured_conditions,
+)
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.numbers import count, duration, listing, percent
@@ -58,24 +66,54 @@ def explain_ending(
     return _explain_stay(comparisons, recommendation, baseline, progress)
 
 
-def explain_settling(settling: Settling | None, progress: Progress) -> str:
+def explain_settling(
+    comparisons: Comparisons,
+    recommendation: Recommendation,
+    settling: Settling | None,
+    progress: Progress,
+) -> str:
     """Return what would settle an open answer; the command follows it."""
     if not progress.final:
-        return "The campaign is not finished; the same command resumes it:"
+        return (
+            "The extension is not finished; this goes on with it:"
+            if progress.is_extended
+            else "The campaign is not finished; the same command resumes it:"
+        )
+    if "memory" not in list_questions(comparisons):
+        # How long another design takes on this host is not known.
+        return "Memory was not compared: that takes solo blocks, as in:"
+    missing = _list_names(list_unmeasured(comparisons, recommendation), comparisons)
+    missing = missing or listing(list_unmeasured_conditions(recommendation))
+    if missing and (settling is None or settling.minutes is None):
+        return f"There is no interval yet for {missing}."
     if settling is None:
         return ""
+    question, ratio = "it", "ratio is"
+    words = ""
+    if recommendation.ending is Ending.STAY and not missing:
+        possible = list_possible_gains(comparisons, recommendation)
+        question, ratio = "that", "ratio is" if len(possible) == 1 else "ratios are"
+        words = f"Whether it is better by more than 1 % is open for {_list_open(possible)}. "
     if settling.way is Way.NOT_HERE:
         return (
-            f"More time would not settle it on this host: it would take more than "
-            f"{duration(LONGEST)}, if the true ratio is as estimated."
+            f"{words}More time would not settle {question} on this host: it would take more than "
+            f"{duration(LONGEST)}, if the true {ratio} as estimated."
         )
     assert settling.minutes
     minutes = count(settling.minutes, "minute")
-    chance = f"with {percent(POWER, 0)} chance, if the true ratio is as estimated"
-    if settling.way is Way.EXTEND:
-        more = minutes.replace(" ", " more ", 1)
-        return f"{more} would settle it, {chance}:"
-    return f"A new campaign of {minutes} would settle it, {chance}:"
+    is_extension = settling.way is Way.EXTEND
+    time = minutes.replace(" ", " more ", 1) if is_extension else f"A new campaign of {minutes}"
+    if settling.only_measures:
+        look = "the next look" if is_extension else "its first look"
+        return f"There is no interval yet for {missing}. {time} would reach {look}:"
+    chance = f"with {percent(POWER, 0)} chance, if the true {ratio} as estimated"
+    return f"{words}{time} would settle {question}, {chance}:"
+
+
+def _list_open(figures: list[Comparison]) -> str:
+    """Return the variants of these comparisons; of many, the number."""
+    names = list(dict.fromkeys(c.variant for c in figures))
+    return listing(names) if len(names) <= MANY else f"{len(names)} variants"
 
 
 def name_figure(comparison: Comparison, comparisons: Comparisons) -> str:
@@ -87,10 +125,9 @@ def name_figure(comparison: Comparison, comparisons: Comparisons) -> str:
 
 
 def _list_names(figures: list[Comparison], comparisons: Comparisons) -> str:
-    """Return the figures' names; of many, the number."""
-    if len(figures) > MANY:
-        return f"{len(figures)} figures"
-    return listing([name_figure(c, comparisons) for c in figures])
+    """Return the figures' names, each once, whichever variants they are of; of many, the number."""
+    names = list(dict.fromkeys(name_figure(c, comparisons) for c in figures))
+    return listing(names) if len(names) <= MANY else f"{len(names)} figures"
 
 
 def _select_by_standing(
@@ -175,8 +212,6 @@ def _explain_not_settled(comparisons: Comparisons, recommendation: Recommendatio
             f"That it loses less than {format_share(evidence.margin)} is not shown for "
             f"{_list_names(undecided, comparisons)}."
         )
-    if "memory" not in list_questions(comparisons):
-        words.append("Memory was not compared: that takes solo blocks.")
     return " ".join(words)
 
 
@@ -207,10 +242,25 @@ def _explain_stay(
             if any(progress.blocks.values())
             else f"No block is complete yet: none has {both}."
         )
+    if not any(c.judged for c in comparisons.family):
+        looks = [
+            f"{min(p.spending)} {design} blocks" for design, p in comparisons.procedures.items()
+        ]
+        return f"Nothing is judged yet: the first look is at {listing(looks)}."
     if blocks == 1:
         return "One block shows figures but decides nothing; two give intervals."
     sentences = _list_disqualified(comparisons, recommendation)
-    return " ".join(sentences) or "No variant is estimated to be better by more than 1 %."
+    if sentences:
+        return " ".join(sentences)
+    waiting = [
+        d
+        for d in comparisons.procedures
+        if not any(c.judged for c in comparisons.family if c.metric.design == d)
+    ]
+    designs = f" The {listing(waiting)} design is not judged yet." if waiting else ""
+    preference = recommendation.preference
+    question = f" in {preference.objective}" if preference.constraints else ""
+    return f"No variant is estimated to be better{question} by more than 1 %.{designs}"
 
 
 def _list_disqualified(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:

@@ -1,5 +1,6 @@
 """Build the command line of a private server. Pure."""
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,6 +170,12 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
     return argv
 
 
+# Files of a server beside connections and tables.
+_OWN_FILES = 500
+# A statement has few tables open at a time.
+_TABLES_OF_A_CLIENT = 4
+
+
 def arguments(options: dict[str, str]) -> list[str]:
     """Return options as words of a command line. An option without a value is a switch; an empty
     text (``''``) is an empty value.
@@ -179,14 +186,16 @@ def arguments(options: dict[str, str]) -> list[str]:
     ]
 
 
-def capacity(clients: int, statements: int, tables: int) -> dict[str, str]:
+def capacity(
+    clients: int, statements: int, tables: int, most_files: float = math.inf
+) -> dict[str, str]:
     """Return limits that suffice for ``clients`` connections with ``statements`` prepared
-    statements in all.
+    statements in all, of a server that may open ``most_files`` files.
     """
     return {
         "max-connections": str(max(151, clients + 20)),
         "max-prepared-stmt-count": str(max(16_382, statements + 100)),
-        "table-open-cache": str(max(2_000, tables * (clients + 20))),
+        "table-open-cache": str(_choose_table_cache(clients, tables, most_files)),
         "back-log": str(max(80, clients)),
     }
 
@@ -205,11 +214,24 @@ def check_capacity(options: dict[str, str], clients: int, statements: int, where
             )
 
 
-def open_files(clients: int, tables: int, max_connections: str = "") -> int:
+def _choose_table_cache(clients: int, tables: int, most_files: float) -> int:
+    """Return how many tables are kept open: each for every client, as far as the files suffice, but
+    some for every client in any case, so that none has to wait for another's.
+    """
+    wanted = max(2_000, tables * (clients + 20))
+    room = (most_files - (clients + 20) - _OWN_FILES) // 2
+    return int(max(min(wanted, room), min(wanted, _TABLES_OF_A_CLIENT * (clients + 20))))
+
+
+def open_files(
+    clients: int, tables: int, max_connections: str = "", most_files: float = math.inf
+) -> int:
     """Return how many file descriptors such a server needs: for connections, tables, and itself.
-    ``max_connections``: the option's value; a server that cannot open as many files lowers it.
+    ``max_connections``: the option's value; a server that cannot open as many files lowers it;
+    ``most_files``: as for :func:`capacity`.
     """
     limit = int(max_connections) if re.fullmatch("[0-9]{1,9}", max_connections) else 0
     usual = int(capacity(clients, 0, tables)["max-connections"])
     beyond = max(0, min(limit, MOST_CONNECTIONS) - usual)
-    return max(4_096, clients + 20 + 2 * tables * (clients + 20) + 500) + beyond
+    cached = min(tables * (clients + 20), _choose_table_cache(clients, tables, most_files))
+    return max(4_096, clients + 20 + 2 * cached + _OWN_FILES) + beyond

@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from dballoc.host import open_in_process_root, process_root
 from dballoc.host.elf import loader
-from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
+from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.servers.private.command_line import EMPTY
 from dballoc.servers.running.credentials import parse
 
@@ -211,10 +212,10 @@ def _look_at_build(pid: int, executable: str) -> Build:
     except OSError:
         return Build(mariadb=named_mariadb, version="", directories=())
     try:
-        groups = ELF_PARSER.call("list_texts", [fd], _VERSION_GROUP, 4)
-        directories = ELF_PARSER.call("list_texts", [fd], _BUILT_FOR, 8)
+        groups = ask_elf_parser("list_texts", fd, _VERSION_GROUP, 4)
+        directories = ask_elf_parser("list_texts", fd, _BUILT_FOR, 8)
         mariadb = named_mariadb or bool(
-            ELF_PARSER.call("find_text", [fd], r"\x00(mariadbd?-[0-9]{1,2}\.[0-9]{1,2})\x00")
+            ask_elf_parser("find_text", fd, r"\x00(mariadbd?-[0-9]{1,2}\.[0-9]{1,2})\x00")
         )
     except SandboxError:
         groups, directories, mariadb = [], [], named_mariadb

@@ -257,6 +257,18 @@ class _Composition:
         )
 
 
+# Of CompileFacts: what is counted.
+_COUNTS = (
+    "unknown_frees",
+    "double_frees",
+    "missed_frees",
+    "clock_steps",
+    "touched_by_site",
+    "touched_by_size",
+    "touched_by_rule",
+)
+
+
 def _split_population(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return when each object is allocated, in ns, and those that are at time 0 by MALLOC, CALLOC
     or ALIGNED.
@@ -305,6 +317,9 @@ def _join_compiled(
     sources: Sequence[Trace], repetitions: int, leftovers: Leftovers
 ) -> CompileFacts:
     compiled = [source.compiled for source in sources]
+    # A trace of which several stretches are taken counts once.
+    once = {id(facts): facts for facts in compiled}.values()
+    counts = {name: sum(getattr(facts, name) for facts in once) for name in _COUNTS}
     fate = "freed" if leftovers == "free" else "kept alive"
     composed = (
         f"composed of {repetitions} stretches; what one leaves alive and the next does not begin "
@@ -315,5 +330,6 @@ def _join_compiled(
         compiled[0],
         resolution=int(np.gcd.reduce([facts.resolution for facts in compiled])),
         timed=all(facts.timed for facts in compiled),
+        **counts,
         history=(*history, composed),
     )

@@ -40,24 +40,51 @@ def find_deaths(trace: Trace) -> NDArray[np.int64]:
     return deaths
 
 
-def compute_live_curve(trace: Trace) -> LiveCurve:
-    """Return the live curve of a trace."""
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """Births and deaths in their order: ``time`` in ns, ``object``, ``is_birth``."""
+
+    time: NDArray[np.int64]
+    object: NDArray[np.int64]
+    is_birth: NDArray[np.bool_]
+
+    def sum_sizes(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what is alive after each, where each object counts so much."""
+        return np.cumsum(np.where(self.is_birth, 1, -1) * sizes[self.object])
+
+
+def _order_changes(trace: Trace) -> _Changes:
     births = find_births(trace.threads, len(trace.objects.size))
     deaths = find_deaths(trace)
     freed = np.flatnonzero(deaths != NEVER)
     times = np.concatenate([births, deaths[freed]])
-    if not len(times):
-        return LiveCurve(
-            time=times, bytes=times, most_bytes=times, blocks=times, peak_bytes=0, peak_time=0
-        )
     # Of one time: frees of older blocks, allocations, frees of blocks that are as young.
     is_young = deaths[freed] == births[freed]
     rank = np.concatenate([np.ones(len(births), np.int8), np.where(is_young, 2, 0)])
     order = np.lexsort((rank, times))
-    times = times[order]
-    sizes = trace.objects.size.astype(np.int64)
-    live = np.cumsum(np.concatenate([sizes, -sizes[freed]])[order])
-    blocks = np.cumsum(np.where(order < len(births), 1, -1))
+    return _Changes(
+        time=times[order],
+        object=np.concatenate([np.arange(len(births)), freed])[order],
+        is_birth=order < len(births),
+    )
+
+
+def compute_peaks(trace: Trace, *sizes: NDArray[np.int64]) -> list[int]:
+    """Return the most that is alive at once, for each of these sizes of the trace's objects."""
+    changes = _order_changes(trace)
+    return [int(changes.sum_sizes(each).max(initial=0)) for each in sizes]
+
+
+def compute_live_curve(trace: Trace) -> LiveCurve:
+    """Return the live curve of a trace."""
+    changes = _order_changes(trace)
+    times = changes.time
+    if not len(times):
+        return LiveCurve(
+            time=times, bytes=times, most_bytes=times, blocks=times, peak_bytes=0, peak_time=0
+        )
+    live = changes.sum_sizes(trace.objects.size.astype(np.int64))
+    blocks = np.cumsum(np.where(changes.is_birth, 1, -1))
     peak = int(np.argmax(live))
     ends = np.append(times[1:] != times[:-1], True)
     first, last = np.flatnonzero(np.append(True, ends[:-1])), np.flatnonzero(ends)

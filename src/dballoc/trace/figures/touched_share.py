@@ -24,7 +24,8 @@ def count_touched_bytes(trace: Trace) -> NDArray[np.int64]:
     page = trace.facts.page_size
     pages = np.zeros(len(trace.touch_patterns) + 1, np.int64)
     for number, runs in enumerate(trace.touch_patterns):
-        pages[number] = sum(count for _, count in runs)
+        # No block is larger; a trace may claim what cannot be multiplied.
+        pages[number] = min(sum(count for _, count in runs), 2**40)
     touch = trace.objects.touch
     return np.where(touch == NONE, sizes, np.minimum(sizes, pages[touch] * page))
 

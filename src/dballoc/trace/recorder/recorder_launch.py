@@ -10,8 +10,9 @@ from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_launch import Launch
 from dballoc.host.preload.preload_socket import RECORDER
 
-# What a recording's file may take, bytes: by default, and at least and at most.
-DEFAULT_LIMIT = 4 << 30
+# What a recording's file may take, bytes: by default, as much as compiles to a trace (some 80
+# million events), and at least and at most.
+DEFAULT_LIMIT = 512 << 20
 LEAST_LIMIT, LARGEST_LIMIT = 2**20, 2**50
 
 

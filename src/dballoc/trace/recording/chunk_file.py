@@ -18,6 +18,10 @@ _HEADER = struct.Struct("=IHHIIQIIIIQQQ")
 HEADER_BYTES = _HEADER.size
 # The largest payload: a buffer, or the touched pages of a block. Bytes.
 _LARGEST_PAYLOAD = 64 << 10
+# What a buffer holds: 16 KiB less its head (native/trace/buffers.h). Bytes.
+BUFFER_ROOM = (16 << 10) - 56
+# Each takes some 500 bytes of memory. A recording that compiles has some 100,000.
+_MOST_CHUNKS = 1 << 21
 
 
 class ChunkKind(IntEnum):
@@ -62,6 +66,8 @@ def iterate_chunks(data: memoryview) -> Iterator[Chunk]:
     while at < len(data):
         if kind is ChunkKind.END:
             raise Torn("something follows its end")
+        if number >= _MOST_CHUNKS:
+            raise Torn(f"it has more than {_MOST_CHUNKS:,} chunks")
         chunk = _parse_chunk(data, at, number)
         kind = chunk.kind
         if (number == 0) != (kind is ChunkKind.HEAD):

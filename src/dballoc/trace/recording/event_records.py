@@ -15,7 +15,7 @@ from dballoc.trace.model import EventKind
 # Kinds that are no calls of their own; the rest of them are EventKind's.
 REALLOC_FROM, ALIGNMENT, SITE, TOUCHED, RUN = 7, 8, 9, 10, 11
 _FIRST_WITHOUT_TIME = ALIGNMENT
-_HEAD_BYTES = 2
+HEAD_BYTES = 2
 # Bytes that are read with a number, beyond it.
 _SLACK = 24
 # Masks of the numbers of 0 to 7 bytes.
@@ -50,7 +50,7 @@ def decode_records(
     kind = (head & 15).astype(np.uint8)
     # Every eight bytes of the data as a number.
     numbers = np.ndarray((len(padded) - 7,), "<u8", padded.data, strides=(1,))
-    at = positions + _HEAD_BYTES
+    at = positions + HEAD_BYTES
     values = []
     for shift in (4, 7, 10):
         length = (head >> shift & 7).astype(np.int64)
@@ -85,7 +85,7 @@ def _find_records(
     while len(at := at[unfinished := at < end]):
         end = end[unfinished]
         head = padded[at].astype(np.int64) | padded[at + 1].astype(np.int64) << 8
-        length = _HEAD_BYTES + (head >> 4 & 7) + (head >> 7 & 7) + (head >> 10 & 7)
+        length = HEAD_BYTES + (head >> 4 & 7) + (head >> 7 & 7) + (head >> 10 & 7)
         kind = head & 15
         good = (kind >= EventKind.MALLOC) & (kind <= RUN) & (at + length <= end)
         damaged += int(np.count_nonzero(~good))

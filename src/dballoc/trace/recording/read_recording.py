@@ -23,9 +23,17 @@ from dballoc.trace.model import (
     TouchSample,
 )
 from dballoc.trace.recording import event_records, stamp_times
-from dballoc.trace.recording.chunk_file import NO_THREAD, Chunk, ChunkKind, Torn, iterate_chunks
+from dballoc.trace.recording.chunk_file import (
+    BUFFER_ROOM,
+    NO_THREAD,
+    Chunk,
+    ChunkKind,
+    Torn,
+    iterate_chunks,
+)
 from dballoc.trace.recording.event_records import EventRecords
 from dballoc.trace.recording.thread_calls import RecordedCalls, gather_calls, gather_touches
+from dballoc.trace.trace_size import explain_too_large
 
 # The largest file, bytes; arrays of its calls take about nine times as much memory.
 MOST_BYTES = 4 << 30
@@ -34,11 +42,17 @@ _CLOCK = struct.Struct("=QQQ")
 _MOST_THREADS, _MOST_MARKS, _MOST_TOUCHES = 1 << 20, 1 << 16, 1 << 20
 _ENDINGS = frozenset({"exit", "asked", "limit", "disk"})
 _LARGEST_FIGURE = 2**62
+# The note on a recording that is torn, or whose process was killed, begins so.
+LOST_END = "what came after its last whole chunk"
 NOT_SEEN = (
     "memory that the program takes by mmap or sbrk itself",
     "functions of an allocator's own, such as mallocx or mallctl",
     "frees after the program's destructors",
 )
+
+
+class TooLarge(Torn):
+    """The recording holds more than can be made a trace; the text is a short reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +102,17 @@ class RecordingCondition:
 
 def read_recording(path: Path, most_bytes: int = MOST_BYTES) -> Recording:
     """Read a recording up to its last whole chunk. UsageError if the file cannot be read, is no
-    recording or larger than ``most_bytes``; Failure if it holds too little to be used.
+    recording or larger than ``most_bytes``; Failure if it holds too little to be used, or more
+    than a trace can or this machine has memory for.
     """
     data = _read_bytes(path, most_bytes)
     try:
         return parse_recording(data)
+    except TooLarge as error:
+        raise Failure(
+            f"{path}: {error}; record for less time, or with a lower --limit: 512M hold some 80 "
+            "million events"
+        ) from None
     except Torn as error:
         raise Failure(f"{path}: {error}") from None
 
@@ -116,8 +136,17 @@ def is_recording(path: Path) -> bool:
 
 
 def parse_recording(data: memoryview) -> Recording:
-    """Parse a recording's bytes. Torn if they hold no recording, or too little of one."""
+    """Parse a recording's bytes. Torn if they hold no recording, or too little of one; TooLarge if
+    they hold too much.
+    """
     contents = _sort_chunks(data)
+    # What the chunks claim is known before anything is decoded; a record has two bytes at least.
+    _check_size(
+        sum(
+            min(piece.events, piece.length // event_records.HEAD_BYTES) for piece in contents.pieces
+        ),
+        len({piece.thread for piece in contents.pieces}),
+    )
     if not contents.head:
         raise Torn(contents.torn or "it is empty")
     times = stamp_times.StampTimes.from_clocks(contents.clocks)
@@ -129,6 +158,11 @@ def parse_recording(data: memoryview) -> Recording:
         touches=tuple(touches[:_MOST_TOUCHES]),
         marks=tuple(_parse_mark(times.to_ns([stamp])[0], line) for stamp, line in contents.marks),
     )
+
+
+def _check_size(events: int, threads: int = 0) -> None:
+    if reason := explain_too_large(events, threads):
+        raise TooLarge(reason)
 
 
 def _read_bytes(path: Path, most: int, first: int | None = None) -> memoryview:
@@ -167,7 +201,7 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
             contents.clocks.append(_CLOCK.unpack(payload)[:2])
         case ChunkKind.THREAD if chunk.length == _THREAD.size:
             _add_thread(contents.threads, payload)
-        case ChunkKind.EVENTS:
+        case ChunkKind.EVENTS if chunk.offset + chunk.length <= BUFFER_ROOM:
             contents.pieces.append(chunk)
         case ChunkKind.TOUCHES:
             contents.touches.append(chunk)
@@ -247,12 +281,16 @@ def _decode_threads(
     damaged = sum(piece.events for piece in contents.pieces) - sum(
         piece.events for pieces in buffers for piece in pieces
     )
+    decoded = 0
     for at in range(0, len(buffers), _BATCH):
         batch = buffers[at : at + _BATCH]
         records = _decode_buffers(data, batch)
         damaged += records.damaged
         touches += gather_touches(records, _MOST_TOUCHES - len(touches))
         calls = gather_calls(records, times)
+        # Chunks may hold more than they claim.
+        decoded += len(calls.kind)
+        _check_size(decoded)
         owner = np.array([pieces[0].thread for pieces in batch], np.int64)[calls.buffer]
         bounds = np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()
         for start, stop in itertools.pairwise(bounds):
@@ -311,7 +349,7 @@ def _make_facts(contents: _Contents, times: stamp_times.StampTimes, damaged: int
     if not from_start:
         notes.append("the blocks that were alive when it began")
     if contents.torn or not contents.end:
-        notes.append(f"what came after its last whole chunk ({contents.torn or 'it has no end'})")
+        notes.append(f"{LOST_END} ({contents.torn or 'it has no end'})")
     return RecordingFacts(
         from_start=from_start,
         dropped=_count_dropped(contents) + damaged,

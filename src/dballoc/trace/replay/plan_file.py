@@ -39,6 +39,15 @@ class ReplayPlan:
     epoch_ns: int
     marks: tuple[str, ...]
 
+    def list_stretch_ends(self) -> list[int]:
+        """Return the moments at which the engine tells the live bytes, ns of the trace: the ends
+        of its epochs, or of as many of them at a time as give no more than 2,000.
+        """
+        epochs = self.duration // self.epoch_ns + 1
+        stretch = -(-epochs // plan_layout.CURVE_POINTS)
+        ends = range(stretch, epochs + stretch, stretch)
+        return [min(end, epochs) * self.epoch_ns for end in ends]
+
 
 def write_plan(trace: Trace, path: Path) -> ReplayPlan:
     """Write the plan of a trace to a new file. UsageError if the trace cannot be replayed; Failure

@@ -19,14 +19,16 @@ class ReplayLimits:
     """What a replay may take: a plan that asks for more is refused before the start.
 
     ``threads``: in all; ``threads_alive``: at once; ``live_bytes``: asked for and not yet freed, at
-    once; ``memory``: bytes of the memory cgroup, None: no cgroup; ``seconds``: of the run, after
-    which it is ended as a fault.
+    once; ``memory``: bytes of the memory cgroup, None: no cgroup; ``needs_cgroup``: False: where
+    none can be made the replay runs without one; ``seconds``: of the run, after which it is ended
+    as a fault.
     """
 
     threads: int = _THREADS
     threads_alive: int = _THREADS_ALIVE
     live_bytes: int = _LIVE_BYTES
     memory: int | None = None
+    needs_cgroup: bool = True
     seconds: float = _SECONDS
 
 

@@ -154,7 +154,7 @@ def _run_engine(
     output, printed = scratch / "figures.json", scratch / "printed.txt"
     for path in (output, printed):
         path.unlink(missing_ok=True)
-    group = cgroup.create_memory_cgroup(custody, limits.memory) if limits.memory else None
+    group = _make_group(custody, limits)
     try:
         child = custody.spawn(
             command,
@@ -179,6 +179,18 @@ def _run_engine(
     )
 
 
+def _make_group(custody: Custody, limits: ReplayLimits) -> cgroup.MemoryCgroup | None:
+    """Make the cgroup with the memory limit; None if there is no limit, or it can do without."""
+    if limits.memory is None:
+        return None
+    try:
+        return cgroup.create_memory_cgroup(custody, limits.memory)
+    except UsageError:
+        if limits.needs_cgroup:
+            raise
+        return None
+
+
 def _read_output(path: Path) -> str:
     try:
         return readers.text(path, _MOST_OUTPUT, errors="replace")
@@ -201,7 +213,8 @@ def _find_fault(run: _EngineRun, limits: ReplayLimits) -> ReplayFault | None:
     line = readers.printable(last)[:300]
     if run.oom_kills:
         limit = (limits.memory or 0) >> 20
-        return ReplayFault(kind="oom", text=f"killed at the memory limit of {limit} MiB")
+        whose = "" if limits.needs_cgroup else ", which is what this machine had to spare"
+        return ReplayFault(kind="oom", text=f"killed at the memory limit of {limit} MiB{whose}")
     if run.exit is None:
         return ReplayFault(
             kind="hang", text=f"it did not end within {limits.seconds + _PATIENCE:.0f} seconds"

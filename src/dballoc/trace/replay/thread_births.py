@@ -52,6 +52,19 @@ def find_births(trace: Trace) -> Births:
     )
 
 
+def count_threads_at_once(trace: Trace) -> int:
+    """Count the threads that are alive at once, at most, if none is ahead of its time."""
+    births = find_births(trace)
+    moments = {birth.thread: birth.time for each in births.by_creator.values() for birth in each}
+    changes = [(moments.get(index, 0), 1) for index in range(len(trace.threads))]
+    changes += [(events.ended, -1) for events in trace.threads if events.ended != NONE]
+    alive = most = 0
+    for _, change in sorted(changes):
+        alive += change
+        most = max(most, alive)
+    return most
+
+
 def _find_creators(trace: Trace) -> list[int]:
     """Find the index of each thread's creator, NONE for roots; circles are cut."""
     index_of = {events.number: index for index, events in enumerate(trace.threads)}

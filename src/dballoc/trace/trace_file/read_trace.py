@@ -36,25 +36,30 @@ from dballoc.trace.trace_file.thread_columns import (
     restore_thread,
 )
 from dballoc.trace.trace_file.varints import InvalidVarints, decode_varints
+from dballoc.trace.trace_size import MOST_EVENTS, MOST_THREADS, explain_too_large
 
 Runs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceLimits:
-    """What a trace may hold at most. Reading takes up to 150 bytes of memory an event.
+    """What a trace may hold at most, where this machine has the memory for it.
 
     ``unpacked``: bytes of all its blocks; ``runs``: of pages in its touch patterns.
     """
 
-    events: int = 100_000_000
-    threads: int = 65_536
+    events: int = MOST_EVENTS
+    threads: int = MOST_THREADS
     unpacked: int = 4 * 2**30
     runs: int = 4_000_000
 
 
 class DamagedTrace(Exception):
     """The file is not a trace, or not a whole one; the text is a short reason."""
+
+
+class TooLarge(DamagedTrace):
+    """The file is a trace, and there is not enough memory to read it."""
 
 
 class NoTrace(DamagedTrace):
@@ -78,7 +83,7 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
         raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
-    except NoTrace as error:
+    except (NoTrace, TooLarge) as error:
         raise UsageError(f"{path}: {error}") from None
     except DamagedTrace as error:
         raise UsageError(
@@ -94,6 +99,9 @@ def parse_trace(file: BinaryIO, limits: TraceLimits) -> Trace:
         raise DamagedTrace("it is empty")
     head, content = first
     header = parse_header(head, content, limits)
+    events = sum(thread.events for thread in header.threads)
+    if reason := explain_too_large(events, len(header.threads)):
+        raise TooLarge(f"{reason}; close other programs, or read it where there is more memory")
     reading = _Reading(header=header, limits=limits)
     for head, content in blocks:
         reading.take_block(head, content)

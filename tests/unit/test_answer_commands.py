@@ -1,0 +1,242 @@
+"""The command under an answer does what the sentence above it says, on stored campaigns."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from example_results import Make
+from test_extended_procedure import mark_current
+
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions import stopping_rule
+from dballoc.analysis.decisions.endings import Ending
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, parse_preference
+from dballoc.analysis.decisions.recommendation import Recommendation
+from dballoc.analysis.decisions.sequential_test import declare_shares
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
+from dballoc.campaign.duration_estimate import DurationEstimate
+from dballoc.campaign.extension import plan_extension
+from dballoc.cli.bench_parts.bench_campaign import describe_time
+from dballoc.errors import UsageError
+from dballoc.report.report_content import judge_campaign
+from dballoc.report.sections.duet import _describe_duet, _describe_pairs
+from dballoc.report.sections.method import _describe_moderation
+from dballoc.report.wording.answer import Answer
+
+MARGIN = "INSERT INTO campaign VALUES ('margin', '0.03')"
+
+
+def judge(directory: Path, preference: Preference = LEAST_MEMORY) -> tuple[Recommendation, Answer]:
+    _, recommendation, answer = judge_campaign(load_campaign(directory), preference, directory)
+    return recommendation, answer
+
+
+def scatter_throughput(share: float) -> str:
+    """The SQL by which throughput scatters from trial to trial."""
+    return f"UPDATE step SET tps = tps * (1 + {share} * ((trial * 7 % 5) - 2) / 2.0)"
+
+
+def read_minutes(command: str) -> int:
+    [minutes] = re.findall(r"--extend (\d+)m", command)
+    return int(minutes)
+
+
+def test_after_an_extension_the_next_declared_look_is_named(make: Make) -> None:
+    """Six planned and nine finished: 12, 18 and 24 may follow, not multiples of nine."""
+    directory = make("nine", blocks=9, sql=(*mark_current(6), MARGIN, scatter_throughput(0.03)))
+    recommendation, answer = judge(directory)
+    assert recommendation.ending is Ending.NOT_SETTLED
+    extension = plan_extension(directory, read_minutes(answer.command) * 60.0)
+    assert extension.goals["solo"] in (12, 18, 24)
+
+
+def test_after_the_last_look_no_extension_is_named(make: Make) -> None:
+    directory = make("last", blocks=24, sql=(*mark_current(6), MARGIN, scatter_throughput(0.10)))
+    recommendation, answer = judge(directory)
+    assert recommendation.ending is Ending.NOT_SETTLED
+    assert "--extend" not in answer.command
+    assert "--blocks" in answer.command
+
+
+def test_a_decided_campaign_is_not_extended(make: Make) -> None:
+    decided = "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}'), ('ending', 'decided')"
+    sql = (*mark_current(6), MARGIN, scatter_throughput(0.06), decided)
+    _, answer = judge(make("decided", blocks=6, sql=sql))
+    assert "--extend" not in answer.command
+    assert re.search(r"--blocks \d+ --budget \d+m --out", answer.command)
+
+
+def test_a_gain_that_is_not_shown_is_not_the_end(make: Make) -> None:
+    """Peak RSS that is lower, and within the margin, but not by 1 % for sure."""
+    compared = compare_with_baseline(load_campaign(make("six", blocks=6, sql=mark_current(6))))
+
+    def is_decided(low: float, high: float, estimate: float) -> bool:
+        family = [
+            replace(
+                c,
+                ratio=replace(c.ratio, low=low, high=high, estimate=estimate)
+                if c.metric.measure == "rss_peak"
+                else replace(c.ratio, low=0.995, high=1.005, estimate=1.0),
+            )
+            for c in compared.family
+            if c.ratio
+        ]
+        judged = replace(compared, family=family)
+        assert stopping_rule.is_design_decided(judged, "solo"), "each verdict is there"
+        return stopping_rule.is_design_decided(judged, "solo", margin=0.03)
+
+    assert not is_decided(0.970, 0.994, 0.982)
+    assert is_decided(0.970, 0.989, 0.980)  # shown
+    assert is_decided(0.988, 0.998, 0.993)  # not estimated to be one
+
+
+def test_an_interrupted_extension_is_gone_on_with(make: Make) -> None:
+    interrupted = "INSERT INTO campaign VALUES ('ending', 'interrupted')"
+    sql = (*mark_current(6), MARGIN, scatter_throughput(0.06))
+    directory = make("seven", blocks=7, sql=(*sql, interrupted))
+    _, answer = judge(directory)
+    assert "The extension is not finished; this goes on with it:" in answer.reason
+    assert plan_extension(directory, read_minutes(answer.command) * 60.0).goals["solo"] >= 9
+    planned = "INSERT INTO campaign VALUES ('ending', 'planned')"
+    _, answer = judge(make("resumed", blocks=7, sql=(*sql, planned)))
+    assert "An extension was not finished: 7 of 9 solo blocks." in answer.notes
+    assert not any("budget" in note for note in answer.notes)
+
+
+def test_before_the_first_look_nothing_is_said_of_estimates(make: Make) -> None:
+    for blocks in (1, 3):
+        _, answer = judge(make(f"young{blocks}", blocks=blocks, sql=(*mark_current(6), MARGIN)))
+        assert answer.reason.startswith(
+            "Nothing is judged yet: the first look is at 6 solo blocks."
+        )
+        assert "estimated" not in answer.reason
+        assert "two give intervals" not in answer.reason
+        assert answer.command.startswith("dballoc bench")
+
+
+def test_of_two_designs_the_decided_one_is_named(make: Make) -> None:
+    facts = "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}'), ('ending', 'planned')"
+    counts = json.dumps({"solo": 18, "duet": 6})
+    sql = (
+        *mark_current(6),
+        f"UPDATE campaign SET value = '{counts}' WHERE key = 'planned_blocks'",
+        facts,
+    )
+    _, answer = judge(make("two", blocks=6, sql=sql, design="both"))
+    assert (
+        "Every comparison of the solo design was decided: 6 of 18 solo blocks that were planned."
+        in answer.notes
+    )
+    assert not any("budget was used up" in note for note in answer.notes)
+
+
+def test_a_broken_condition_leaves_no_choice(make: Make) -> None:
+    """jemalloc needs a quarter less memory, and breaks the condition."""
+    slower = (
+        "UPDATE step SET tps = tps * 0.9 WHERE trial IN "
+        "(SELECT trial FROM trial WHERE variant = 'jemalloc')",
+        "DELETE FROM trial WHERE variant = 'tuned'",
+    )
+    directory = make("one", blocks=6, sql=(*mark_current(6), MARGIN, *slower))
+    recommendation, answer = judge(directory, parse_preference("tps>=0.95"))
+    assert recommendation.ending is Ending.STAY
+    assert "left out: shown to break tps>=0.95" in answer.reason
+    assert judge(directory)[0].ending is Ending.CHOICE
+
+
+def test_the_command_keeps_what_was_preferred(make: Make) -> None:
+    sql = (*mark_current(6), scatter_throughput(0.06))
+    margin = "INSERT INTO campaign VALUES ('margin', '0.02')"
+    directory = make("kept", blocks=24, sql=(*sql, margin))
+    _, answer = judge(directory, parse_preference("speed"))
+    assert answer.command.endswith("--prefer speed --margin 2%")
+
+
+def test_what_has_no_interval_is_named(make: Make) -> None:
+    """One block of a design that the budget ended has no interval."""
+    counts = json.dumps({"solo": 6, "duet": 7})
+    sql = (
+        *mark_current(6),
+        f"UPDATE campaign SET value = '{counts}' WHERE key = 'planned_blocks'",
+        "INSERT INTO campaign VALUES ('ending', 'budget')",
+        MARGIN,
+    )
+    directory = make("short", blocks=6, sql=sql, design="both")
+    recommendation, answer = judge(directory)
+    assert recommendation.ending is Ending.NOT_SETTLED, answer
+    assert "There is no interval yet for CPU per transaction." in answer.reason
+    plan_extension(directory, read_minutes(answer.command) * 60.0)
+
+
+def test_to_stay_says_what_more_time_would_settle(make: Make) -> None:
+    """The variants are alike, and their peaks scatter by some per cent."""
+    alike = (
+        "UPDATE trial SET rss_peak = 300000000 * (1 + 0.02 * ((trial * 7 % 5) - 2) / 2.0)",
+        scatter_throughput(0.02),
+    )
+    directory = make("alike", blocks=6, sql=(*mark_current(6), MARGIN, *alike))
+    recommendation, answer = judge(directory)
+    if recommendation.ending is Ending.STAY:
+        assert "Whether it is better by more than 1 % is open for" in answer.reason
+    assert answer.command or "on this host" in answer.reason
+
+
+def test_a_dry_run_of_an_extension_tells_of_the_extension(make: Make) -> None:
+    extension = plan_extension(make("six", blocks=6, sql=mark_current(6)), 27.0)
+    plan = DurationEstimate(
+        blocks={"solo": 6},
+        trials_per_block={"solo": 4},
+        block_seconds={"solo": 60.0},
+        pilot=0.0,
+        measured_share=0.5,
+    )
+    assert describe_time(plan, extension).splitlines()[0] == "trials:  12 (3 solo blocks of 4)"
+    assert describe_time(plan, None).startswith("trials:  24 (6 solo blocks of 4)")
+
+
+def test_a_campaign_of_several_hosts_is_not_extended_here(make: Make) -> None:
+    hosts = (
+        "INSERT INTO host VALUES ('h1', 'k1', '{}')",
+        "INSERT INTO placement (design, block, attempt, host) VALUES ('solo', 1, 0, 'h1')",
+    )
+    directory = make(
+        "hosts", blocks=6, sql=(*mark_current(6), MARGIN, scatter_throughput(0.03), *hosts)
+    )
+    with pytest.raises(UsageError, match="hosts of a Ray cluster"):
+        plan_extension(directory, 600.0)
+    assert re.search(r"--blocks \d+ .* --ray HOST:PORT$", judge(directory)[1].command)
+
+
+def test_the_pairs_that_were_played_are_told(make: Make) -> None:
+    campaign = load_campaign(make("duet", blocks=3, design="duet"))
+    text = "\n".join(_describe_pairs(campaign))
+    assert text == "Played: 2 pairs of slices of each workload beside each variant in a block."
+    fewer = (
+        "DELETE FROM slice WHERE slice > 1 AND trial IN (SELECT trial FROM trial WHERE block = 2)",
+    )
+    campaign = load_campaign(make("fewer", blocks=3, design="duet", sql=fewer))
+    assert "Played: 1 to 2 pairs" in "\n".join(_describe_pairs(campaign))
+    facts = json.loads(campaign.facts["duet"])
+    assert "Planned by the pilot's findings" in "\n".join(_describe_duet(facts, is_of_hosts=False))
+    faulty = facts | {"scatter": {}, "components": {}}
+    assert "The pilot had faults" in "\n".join(_describe_duet(faulty, is_of_hosts=False))
+    assert "without a pilot" in "\n".join(_describe_duet(faulty, is_of_hosts=True))
+
+
+def test_only_what_borrows_is_said_to_borrow() -> None:
+    """Throughput has too little error, beside a duet, for a mean of others' variances."""
+    both = _describe_moderation(declare_shares(["solo", "duet"], variants=10, workloads=1))
+    assert both.startswith(
+        "Variances of peak RSS and server CPU per transaction in the duet are moderated"
+    )
+    alone = _describe_moderation(declare_shares(["solo"], variants=3, workloads=1))
+    assert "throughput" in alone
+    many = _describe_moderation(declare_shares(["solo", "duet"], variants=100, workloads=1))
+    assert many == ""
+
+
+def test_a_figure_of_several_variants_is_named_once(make: Make) -> None:
+    _, answer = judge(make("first", blocks=1, sql=(*mark_current(1), MARGIN)))
+    assert "There is no interval yet for throughput and peak RSS." in answer.reason
