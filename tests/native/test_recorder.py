@@ -334,6 +334,24 @@ def test_a_limit_ends_it_and_the_program_goes_on(
     assert verify_recording(next(tmp_path.glob("*.recording"))).complaint == ""
 
 
+def test_what_records_no_more_says_why_it_ended(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    """Between the last event and the end of the file it still records, for who asks."""
+    process = subprocess.Popen([program, "churn", "-1"], env=environ(when="idle", limit=1 << 20))
+    try:
+        recorder = wait_for_recorder(tmp_path)
+        recorder.start()
+        deadline = time.monotonic() + LONGEST
+        while (status := recorder.status()).is_recording:
+            assert time.monotonic() < deadline
+    finally:
+        process.kill()
+        process.wait()
+    assert status.ended_by == "limit"
+    assert read_only_one(tmp_path).facts.ended_by == "limit"
+
+
 def test_a_limit_that_was_asked_for_is_of_one_recording(
     start: Callable[..., Ready], environ: Environ, tmp_path: Path
 ) -> None:
