@@ -30,8 +30,8 @@ static void send_status(struct client *client)
 {
     char text[8192];
     /* A recording goes on until its end is written. Asked first: what has ended also says why. */
-    const bool is_on = atomic_load(&recording.generation) % 2 != 0 ||
-            atomic_load(&session_status.is_open);
+    const bool is_on =
+            atomic_load(&recording.generation) % 2 != 0 || atomic_load(&session_status.is_open);
     const char *ended_by = atomic_load(&session_status.ended_by);
     const uint64_t end =
             ended_by != NULL ? (uint64_t)session_status.ended : clock_ns(CLOCK_MONOTONIC);
