@@ -17,6 +17,6 @@ def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
     out.parent.mkdir(parents=True, exist_ok=True)
     path = out.with_name(f"{out.name}.toml")
     path.write_text(tomli_w.dumps(table))
-    command = [sys.executable, "-m", "dballoc", "bench", path, "--out", out, *flags]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    program = [sys.executable, "-m", "dballoc", "bench"]
+    subprocess.run([*program, path, "--out", out, *flags], check=True, stdout=subprocess.DEVNULL)
     return load_campaign(out)

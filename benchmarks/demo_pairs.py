@@ -55,7 +55,7 @@ def run_demo(tree: Path, out: Path, seed: int | None) -> Demo:
     if not (out / "recommendation.json").exists():
         noise = noisy_machine(seed) if seed is not None else contextlib.nullcontext()
         with noise:
-            command = [tree / ".venv/bin/dballoc", "bench", "--out", out]
+            command: list[str | Path] = [tree / ".venv/bin/dballoc", "bench", "--out", out]
             subprocess.run(command, check=True, cwd=tree, stdout=subprocess.DEVNULL)
     return read_demo(out)
 

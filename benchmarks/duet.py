@@ -57,7 +57,9 @@ def experiment(name: str, variants: list[dict[str, Any]], **more: Any) -> dict[s
 
 def minutes(campaign: Campaign) -> float:
     """From the first trial's start to the last one's end."""
-    return float(campaign.trials["ended"].max() - campaign.trials["started"].min()) / 60  # type: ignore[operator]
+    started: Any = campaign.trials["started"].min()
+    ended: Any = campaign.trials["ended"].max()
+    return float(ended - started) / 60
 
 
 def words(c: Comparison) -> str:
@@ -72,7 +74,9 @@ def words(c: Comparison) -> str:
 
 def aa(out: Path, seeds: range, budget: str) -> bool:
     """The duet against itself. True where its targets are met."""
-    held, narrow, halves, times = 0, 0, [], []
+    held, narrow = 0, 0
+    halves: list[float] = []
+    times: list[float] = []
     scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet_slices.Estimate)}
     for seed in seeds:
         table = experiment(
@@ -240,7 +244,7 @@ def effects(out: Path, seeds: range, budget: str) -> bool:
 
 def memory(out: Path, seeds: range) -> bool:
     """Known padding. True where it is found in every campaign."""
-    variants = [
+    variants: list[dict[str, Any]] = [
         {"name": "glibc"},
         {"name": "padded", "allocator": "glibc", "preload": [build(out, "pad")]},
     ]

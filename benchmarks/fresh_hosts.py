@@ -56,7 +56,7 @@ def make_root(suite: str, root: Path) -> None:
     if (root / ".complete").exists():
         return
     python = "--include=python3,python3-venv" if suite in PYTHONS else "--exclude=python3"
-    words = ["debootstrap", "--variant=minbase", python, suite, root]
+    words: list[str | Path] = ["debootstrap", "--variant=minbase", python, suite, root]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     (root / ".complete").touch()
 
@@ -65,7 +65,7 @@ def start_server(place: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Start a MariaDB as its own user, and return it when it answers."""
     place.chmod(0o755)
     data, sockets = place / "data", place / "run"
-    as_user = {"user": 61001, "group": 61001, "extra_groups": []}
+    as_user: dict[str, Any] = {"user": 61001, "group": 61001, "extra_groups": []}
     for directory in (data, sockets):
         directory.mkdir()
         os.chown(directory, 61001, 61001)
@@ -96,7 +96,8 @@ def run_inside(root: Path, files: Sequence[Path], line: str) -> tuple[float, str
         'chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$line"; '
         "date +%s.%N"
     )
-    words = ["unshare", "--mount", "--net", "sh", "-euc", inner, "sh", root, line, *files]
+    words: list[str | Path] = ["unshare", "--mount", "--net", "sh", "-euc", inner, "sh"]
+    words += [root, line, *files]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{root.name}: {done.stdout}{done.stderr}")
@@ -110,8 +111,9 @@ def download_wheels(dist: Path, python: str, place: Path) -> Path:
     given.
     """
     [wheel] = dist.glob("*_x86_64.whl")
-    words = [CHECKOUT / ".venv/bin/python", "-m", "pip", "--quiet", "download", "--dest", place]
-    words += ["--only-binary", ":all:", "--python-version", python, "--implementation", "cp"]
+    words: list[str | Path] = [CHECKOUT / ".venv/bin/python", "-m", "pip", "--quiet", "download"]
+    words += ["--dest", place, "--only-binary", ":all:"]
+    words += ["--python-version", python, "--implementation", "cp"]
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
         words += ["--platform", platform]
     words += ["--constraint", CHECKOUT / "tools/constraints.txt", wheel]
@@ -144,7 +146,7 @@ def measure_suite(suite: str, dist: Path, roots: Path, pid: int) -> None:
     """Print a suite's figures."""
     root = roots / suite
     make_root(suite, root)
-    words = [DBALLOC, "explain", "--pid", str(pid), "--json"]
+    words: list[str | Path] = [DBALLOC, "explain", "--pid", str(pid), "--json"]
     for _ in range(2):  # the first look's session is a new thread of the server's
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     here = json.loads(done.stdout)

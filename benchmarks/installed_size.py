@@ -24,7 +24,7 @@ NAMED = 4
 
 def list_requirements(group: str) -> list[str]:
     """Return the requirements of a plain install ("light"), or of an extra."""
-    command = [sys.executable, ROOT / "tools" / "requirements", group]
+    command: list[str | Path] = [sys.executable, ROOT / "tools" / "requirements", group]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 

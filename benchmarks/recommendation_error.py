@@ -184,7 +184,8 @@ def find_suspects(
             else:
                 passed |= (mean - half > bound - 1e-9)[:, :-1]
         suspects &= passed
-    return suspects.any(axis=1)
+    # Over an axis it is an array; numpy's types allow a single truth too.
+    return np.asarray(suspects.any(axis=1))
 
 
 def is_use_said(shape: Shape, logs: dict[Metric, Floats], procedure: Procedure) -> bool:

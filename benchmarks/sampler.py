@@ -85,16 +85,17 @@ def cost_of_ps(pid: int, rate: float, samples: int) -> float:
     with subprocess.Popen(
         ["/bin/sh", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as shell:
-        assert shell.stdin is not None
-        assert shell.stdout is not None
+        requests, answers = shell.stdin, shell.stdout
+        assert requests is not None
+        assert answers is not None
 
         def turn() -> None:
-            shell.stdin.write(b"\n")
-            shell.stdin.flush()
-            shell.stdout.readline()
+            requests.write(b"\n")
+            requests.flush()
+            answers.readline()
 
         at_rate(turn, rate, samples)
-        shell.stdin.close()
+        requests.close()
     return (cpu(resource.RUSAGE_CHILDREN) - before) / samples
 
 

@@ -67,14 +67,14 @@ def make_recording(events: int, threads: int = 16, seed: int = 1) -> Recording:
         address = (np.uint64(thread + 1) << np.uint64(40)) + np.arange(count, dtype=np.uint64) * 64
         allocated.append((np.full(count, thread), born, address, size, site))
         freed.append((by, died, address))
-    thread, born, address, size, site = map(np.concatenate, zip(*allocated, strict=True))
+    creator, born, address, size, site = map(np.concatenate, zip(*allocated, strict=True))
     by, died, gone = map(np.concatenate, zip(*freed, strict=True))
-    owners = np.concatenate([thread, by])
+    owners = np.concatenate([creator, by])
     times = np.concatenate([born, died])
     kinds = np.repeat([EventKind.MALLOC, EventKind.FREE], [len(born), len(died)]).astype(np.uint8)
     order = np.lexsort((times, owners))
     edges = np.searchsorted(owners[order], np.arange(threads + 1))
-    columns = {
+    columns: dict[str, Any] = {
         "kind": kinds,
         "before": times,
         "after": times,

@@ -129,8 +129,9 @@ def measure_drops(out: Path, minutes: float, args: argparse.Namespace) -> None:
     for threads, seconds in ((64, minutes * 60), (256, 60)):
         with tempfile.TemporaryDirectory(prefix="dbd-") as recordings:
             Path(recordings).chmod(0o777)
+            name = f"drops-{threads}"
             table = {
-                "name": f"drops-{threads}",
+                "name": name,
                 "design": "solo",
                 "baseline": "recorded",
                 "workloads": ["oltp_read_only"],
@@ -142,7 +143,7 @@ def measure_drops(out: Path, minutes: float, args: argparse.Namespace) -> None:
                 "noise": {"repeats": 0},
                 "variant": [under_recorder("recorded", Path(recordings), False)],
             }
-            run(out / table["name"], table, "--no-report")
+            run(out / name, table, "--no-report")
             for path in sorted(Path(recordings).glob("*.recording")):
                 found = verify_recording(path, LIMIT)
                 if found.events > 100_000:

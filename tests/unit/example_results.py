@@ -280,7 +280,7 @@ def build(
 ) -> Path:
     """A whole campaign, then changed by ``sql`` behind dballoc's back."""
     directory.mkdir()
-    designs = ["solo", "duet"] if chosen.design == "both" else [chosen.design or "solo"]
+    designs: list[str] = ["solo", "duet"] if chosen.design == "both" else [chosen.design or "solo"]
     results = Results.create(
         directory, facts(chosen, blocks, designs), [variant(v.name) for v in chosen.variant]
     )

@@ -1,8 +1,8 @@
 """A campaign on many hosts without a host: the real driver, store and analysis over a simulated
 executor (tests/unit/simulated_hosts.py), in a clock of its own.
 
-    python benchmarks/simulated_hosts.py [--hosts 100] [--blocks 1000] [--lost 0.1]
-    python benchmarks/simulated_hosts.py --bias 200
+    python benchmarks/lost_hosts.py [--hosts 100] [--blocks 1000] [--lost 0.1]
+    python benchmarks/lost_hosts.py --bias 200
 
 The first prints what the driver costs: its CPU seconds as a share of the virtual time that the
 campaign takes, and its largest RSS. The answers are made beforehand, so that only the driver is
@@ -18,7 +18,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,18 +126,22 @@ class TimedHosts(SimulatedHosts):
         self.own_cpu += time.process_time() - began
 
 
+def losing_hosts(suspect: str | None) -> Callable[[random.Random, str], bool]:
+    """Return what loses the host of a trial: any one's seldom, or the suspect's alone, often."""
+    probability = 0.05 if suspect is None else 0.2
+    return lambda draw, variant: suspect in (None, variant) and draw.random() < probability
+
+
 def measure_bias(campaigns: int) -> None:
     """Print how often intervals miss the truth, in campaigns that lose hosts."""
     for words, suspect in (("at random", None), ("in trials of tuned alone", "tuned")):
         misses = comparisons = lost = 0
-        sums: Counter[str] = Counter()
+        sums: dict[str, float] = defaultdict(float)
         for seed in range(campaigns):
             cluster = SimulatedHosts(
                 names=[f"h{number}" for number in range(20)],
                 seed=seed,
-                lose=lambda draw, variant, only=suspect: (
-                    only in (None, variant) and draw.random() < (0.05 if only is None else 0.2)
-                ),
+                lose=losing_hosts(suspect),
                 record=DrawnTrials(seed),
             )
             place = Path(tempfile.mkdtemp(prefix="dballoc-simulated-"))
