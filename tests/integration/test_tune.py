@@ -172,6 +172,12 @@ def test_what_it_refuses(run_cli: Cli, tiny_experiment: Experiment, out: Path) -
         ({}, ("--for", "thrift"), "--for: 'thrift' is not memory, speed, or a condition such as 'p99<=1.05'"),
         (
             {},
+            ("--for", "memory,jemalloc:cpu<=1.01"),
+            "--for: 'jemalloc:cpu<=1.01': a bound is for the configurations of every allocator; "
+            "leave out 'jemalloc:', or search jemalloc alone",
+        ),
+        (
+            {},
             ("--allocators", "rpmalloc"),
             None,
         ),

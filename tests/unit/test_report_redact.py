@@ -41,6 +41,11 @@ def test_text(text: str, redacted: str) -> None:
     assert REDACTION.redact_text(text) == redacted
 
 
+def test_of_several_hosts_each_has_its_number() -> None:
+    redaction = Redaction(["db1.acme.example", "db2.acme.example"], [])
+    assert redaction.redact_text("db2: lost; db1 goes on") == "HOST 2: lost; HOST 1 goes on"
+
+
 def test_names_that_say_nothing_stay() -> None:
     assert (
         Redaction(["localhost"], ["root", "mysql"]).redact_text("mysql as root on localhost")

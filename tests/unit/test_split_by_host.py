@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,12 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
+from dballoc.report.hosts.hosts_answer import describe_verdicts
+from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.report.wording.redact import redact_campaign
 from dballoc.store.campaign_facts import APART, CLIENTS
 
 MakeExperiment = Callable[..., Experiment]
@@ -123,3 +127,36 @@ def test_a_variant_that_takes_hosts_down_is_named(
     assert [(x.variant, x.losses) for x in suspects] == [("tuned", 5)]
     notes = compose_notes(compare_with_baseline(campaign), "glibc", measure_progress(campaign))
     assert any("tuned may take hosts down" in note for note in notes)
+
+
+def test_a_redacted_campaign_names_none_of_its_hosts(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    hosts = SimulatedHosts(names=["db1", "db2", "db3"])
+    _, path = run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
+    redacted = redact_campaign(load_campaign(path))
+    assert sorted(set(redacted.placement["host"])) == ["HOST 1", "HOST 2", "HOST 3"]
+    assert not any(name in str(redacted.host.rows()) for name in hosts.names)
+    parts = split_by_host(redacted)
+    assert [part.environment["host"] for part in parts] == ["HOST 1", "HOST 2", "HOST 3"]
+
+
+def test_a_redacted_pool_names_none_of_its_hosts(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    hosts = SimulatedHosts(names=["db1", "db2"])
+    _, path = run(experiment(design="solo", blocks=4), hosts, tmp_path / "acme" / "r")
+    parts = split_by_host(load_campaign(path))
+    pool = pool_hosts([path] * len(parts), parts)
+    named = replace(
+        pool,
+        left_out=(f"variant tuned: not in {path}",),
+        differences=(("kernel", {"db1": "6.1 of db1", "db2": "6.6"}),),
+    )
+    redacted = redact_pool(named)
+    assert [host.name for host in redacted.hosts] == ["HOST 1", "HOST 2"]
+    assert redacted.left_out == ("variant tuned: not in …/r",)
+    assert redacted.differences == (("kernel", {"HOST 1": "6.1 of HOST 1", "HOST 2": "6.6"}),)
+    texts = json.dumps(describe_verdicts(redacted, judge_over_hosts(redacted)))
+    assert "db1" not in texts
+    assert "acme" not in texts

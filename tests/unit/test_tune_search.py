@@ -101,6 +101,27 @@ def test_at_the_end_the_leaders_are_tried_again_and_without_single_settings() ->
     assert (simpler.origin, simpler.parameters) == ("simpler", {"fast": "0"})
 
 
+def test_without_a_default_that_runs_nothing_of_a_base_is_tried() -> None:
+    trials: list[Tried] = []
+    while len(trials) < 20 and (
+        candidate := plan_next_trial({"a": SPACE, "b": SPACE}, trials, "server", AIM, LONG)
+    ):
+        number, fault = len(trials) + 1, "killed" if candidate.base == "a" else None
+        parameters = dict(candidate.parameters)
+        trials.append(tried(number, parameters, base=candidate.base, fault=fault))
+    assert [t.parameters for t in trials if t.base == "a"] == [{}] * 3
+    assert len(trials) == 20
+    alone = [t for t in trials if t.base == "a"]
+    assert plan_next_trial({"a": SPACE}, alone, "server", AIM, LONG) is None
+
+
+def test_a_default_that_ran_once_is_enough_to_go_on() -> None:
+    trials = [tried(1, fault="killed"), tried(2, fault="killed"), tried(3)]
+    candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, LONG)
+    assert candidate
+    assert candidate.origin == "preset"
+
+
 def test_a_search_ends_when_there_is_nothing_else_to_try() -> None:
     space = Space(knobs=(Knob(name="fast", words=("0", "1")),), presets=())
     trials: list[Tried] = []
@@ -210,9 +231,9 @@ def test_trials_are_short_and_short_searches_have_fewer_workloads() -> None:
 def test_the_baseline_is_recorded_where_there_is_no_trace_to_replay() -> None:
     trace = TraceReplay(trace="mine.trace", sha256="0" * 64)
     for tune, recorded in (
-        (Tune(replay=True), True),
-        (Tune(replay=True, trace=trace), False),
-        (Tune(), False),
+        (Tune(), True),
+        (Tune(trace=trace), False),
+        (Tune(replay=False), False),
     ):
         short = make_short_experiment(experiment(), tune, 3600.0)
         assert (short.record is not None) == recorded

@@ -13,7 +13,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
 from dballoc.tune import propose_parameters as proposals
 from dballoc.tune.propose_parameters import Outcome, make_study, propose_parameters
-from dballoc.tune.search_aim import make_search_aim, parse_aim
+from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
     THP,
     Knob,
@@ -188,6 +188,15 @@ def test_what_a_search_is_for(text: str, objective: str, rule: str, bound: float
     assert preference.objective == objective
     assert preference == parse_aim(rule)
     assert make_search_aim(preference, 1).bound == pytest.approx(math.log(bound))
+
+
+def test_a_bound_on_one_malloc_alone_is_refused_and_one_on_a_workload_is_kept() -> None:
+    alone = parse_aim("memory,jemalloc:cpu<=1.01")
+    with pytest.raises(UsageError, match=r"^--for: .*leave out 'jemalloc:'"):
+        check_bounds(alone, ["glibc", "jemalloc"])
+    of_workload = parse_aim("memory,oltp_read_only:cpu<=1.01")
+    check_bounds(of_workload, ["glibc", "jemalloc"])
+    assert make_search_aim(of_workload, 1).bound == pytest.approx(math.log(1.01))
 
 
 @pytest.mark.parametrize("text", ["", "thrift", "memory,speed", "rss<=0.5"])

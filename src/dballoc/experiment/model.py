@@ -333,7 +333,7 @@ class Tune(_Table):
     design: Literal["solo", "duet", "both"] | None = None
     blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
     trace: TraceReplay | None = None
-    replay: bool = False
+    replay: bool = True
 
 
 class RecordTrace(_Table):

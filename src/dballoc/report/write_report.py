@@ -61,15 +61,19 @@ def write_tune_report(directory: Path, out: Path, redact: bool) -> Path:
     return _write_outputs(page, out, redact, tables)
 
 
-def write_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts], out: Path) -> Path:
-    """Write all outputs of several hosts' campaigns. Failure if they cannot be written."""
+def write_hosts_report(
+    pool: HostPool, figures: Sequence[FigureOverHosts], out: Path, redact: bool
+) -> Path:
+    """Write all outputs of several hosts' campaigns; ``redact``: whether the names in them were
+    replaced. Failure if they cannot be written.
+    """
 
     def tables() -> None:
         hosts_report.write_hosts_csv(figures, out / "csv" / "hosts.csv")
         document = json.dumps(hosts_answer.describe_verdicts(pool, figures), indent=1)
         (out / "combined.json").write_text(document + "\n", encoding="utf-8")
 
-    return _write_outputs(hosts_report.gather_hosts_report(pool, figures), out, False, tables)
+    return _write_outputs(hosts_report.gather_hosts_report(pool, figures), out, redact, tables)
 
 
 def read_campaign(directory: Path) -> Campaign:

@@ -24,8 +24,10 @@ from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simp
 from dballoc.tune.propose_parameters import Outcome, propose_parameters
 from dballoc.tune.search_space import Parameters, Space
 
-# Trials of the default before anything else, and after how many others it comes again.
+# Trials of the default before anything else, and after how many others it comes again. Where none
+# of so many ended well, there is nothing to compare with.
 _DEFAULTS_FIRST = 2
+_DEFAULTS_AT_MOST = 3
 _DEFAULT_AGAIN = 12
 # From this share of the search on, what would be put forward is refined: so many of each base,
 # until each has so many trials; the first one is left without single settings once it has a second
@@ -77,7 +79,7 @@ def plan_next_trial(
     pace: Pace,
 ) -> Candidate | None:
     """Return what to try next at a stage; None once every base has nothing left that would tell
-    more. ``spaces``: by base.
+    more, as when its default cannot be run. ``spaces``: by base.
     """
     of_stage = [t for t in tried if t.stage == stage]
     for base in sorted(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name)):
@@ -102,6 +104,8 @@ def _choose_parameters(
     defaults = [t for t in trials if not t.parameters]
     if len(defaults) < _DEFAULTS_FIRST:
         return "default", {}
+    if all(t.fault is not None for t in defaults):
+        return ("default", {}) if len(defaults) < _DEFAULTS_AT_MOST else None
     since = len(trials) - max(i for i, t in enumerate(trials, 1) if not t.parameters)
     if since >= _DEFAULT_AGAIN:
         return "default", {}

@@ -15,7 +15,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.host.resources import cpus
 from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
-from dballoc.tune.search_aim import parse_aim
+from dballoc.tune.search_aim import check_bounds, parse_aim
 from dballoc.tune.search_space import (
     Parameters,
     Space,
@@ -76,7 +76,9 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     preference = parse_aim(tune.aim)
     budget = experiment.budget or DEFAULT_BUDGET
     short = make_short_experiment(experiment, tune, budget)
-    check_preference(preference, [v.name for v in short.variant], short.workloads, idle=False)
+    bases = [v.name for v in short.variant]
+    check_preference(preference, bases, short.workloads, idle=False)
+    check_bounds(preference, bases)
     setting = prepare.prepare_campaign(short)
     check_left_alone(tune, [p.allocator for p in setting.variants.values()])
     spaces = {

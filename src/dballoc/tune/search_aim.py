@@ -1,6 +1,7 @@
 """Parse what a search is for: ``memory``, ``speed``, or ``rss, cpu<=1.01``. Pure."""
 
 import math
+from collections.abc import Collection
 
 from dballoc.analysis.decisions.preference import Objective, Preference, parse_preference
 from dballoc.errors import UsageError
@@ -28,12 +29,26 @@ def parse_aim(text: str) -> Preference:
         raise UsageError(str(error).replace("--prefer", "--for")) from None
 
 
+def check_bounds(preference: Preference, bases: Collection[str]) -> None:
+    """Raise UsageError for a bound on one of the bases alone: it would bind the default itself, and
+    no configuration that is derived from it.
+    """
+    for constraint in preference.constraints:
+        for word in constraint.within:
+            if word in bases:
+                raise UsageError(
+                    f"--for: {constraint.text!r}: a bound is for the configurations of every "
+                    f"allocator; leave out '{word}:', or search {word} alone"
+                )
+
+
 def make_search_aim(preference: Preference, seed: int) -> SearchAim:
     """Return what the search goes by: the objective, and ln of what the other one may cost; without
-    a bound on that, infinity.
+    a bound on that, infinity. It knows one cost, the mean over the workloads, so the bound on any
+    of them is taken for that.
     """
     other = _MEASURES[_OTHER[preference.objective]]
-    bounds = [c.bound for c in preference.constraints if c.measure == other and not c.within]
+    bounds = [c.bound for c in preference.constraints if c.measure == other]
     return SearchAim(
         objective=preference.objective,
         bound=math.log(min(bounds, default=math.inf)),

@@ -34,6 +34,7 @@ def combine(
     directories: Directories,
     each_is_a_host: EachIsAHost = False,
     out: Out = None,
+    redact: flags.Redact = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Combine campaigns that were run on different hosts, or one that ran on several: verdicts over
@@ -48,6 +49,7 @@ def combine(
     from dballoc.analysis.hosts.split_by_host import split_by_host
     from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
     from dballoc.report.hosts.hosts_answer import describe_verdicts, print_verdicts
+    from dballoc.report.hosts.redact_hosts import redact_pool
     from dballoc.report.write_report import write_hosts_report
 
     parts = [
@@ -70,8 +72,10 @@ def combine(
             f"all results are of one host, {pool.hosts[0].name}; if these are several machines of "
             "that name, add --each-is-a-host"
         )
+    if redact:
+        pool = redact_pool(pool)
     figures = judge_over_hosts(pool)
-    page = write_hosts_report(pool, figures, out) if out is not None else None
+    page = write_hosts_report(pool, figures, out, redact) if out is not None else None
     if as_json:
         print(json.dumps(describe_verdicts(pool, figures), indent=1))
     else:

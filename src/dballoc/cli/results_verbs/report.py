@@ -54,9 +54,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Where to write; default: into DIR.")
     ] = None,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Replace names of host and users, and paths.")
-    ] = False,
+    redact: flags.Redact = False,
     prefer: flags.Prefer = None,
     margin: Margin = None,
     published: WithPublished = False,

@@ -45,9 +45,9 @@ From = Annotated[
 Replays = Annotated[
     bool | None,
     typer.Option(
-        "--replay",
+        "--replay/--no-replay",
         help="Record the first trial, and begin with replays of that, which take seconds; servers "
-        "try first what these put forward.",
+        "try first what these put forward. The default.",
     ),
 ]
 Leave = Annotated[

@@ -130,4 +130,7 @@ Report = Annotated[bool, typer.Option("--report/--no-report", help="Write the re
 PrintFile = Annotated[
     bool, typer.Option("--print", help="Print the equivalent experiment file, and stop.")
 ]
+Redact = Annotated[
+    bool, typer.Option("--redact", help="Replace names of host and users, and paths.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -86,6 +86,9 @@ def _write_headline(tuned: Tuned) -> str:
     if not tuned.declared:
         return "The search is not over"
     if not tuned.confirmed:
+        failed = _list_failed_defaults(tuned)
+        if len(failed) == len({t.base for t in tuned.tried}):
+            return f"No answer: {'; '.join(failed)}"
         return "Keep the defaults: the search met nothing that promises a gain"
     if not tuned.is_over:
         return "The confirmation is not over"
@@ -113,9 +116,36 @@ def _explain(tuned: Tuned) -> str:
     )
 
 
+def _list_failed_defaults(tuned: Tuned) -> list[str]:
+    """Return, for each base whose default never ran to its end on a server, how it failed."""
+    failed = []
+    for standing in tuned.standings:
+        if standing.parameters or standing.trials:
+            continue
+        faults = [
+            t.fault for t in tuned.tried if t.stage == "server" and t.variant == standing.variant
+        ]
+        tries = count(len(faults), "trial")
+        why = faults[-1] or "no peak RSS was read"
+        failed.append(
+            f"{standing.base} with its defaults failed in all {tries}, the last time: {why}"
+        )
+    return failed
+
+
 def _list_notes(tuned: Tuned) -> list[str]:
     experiment = tuned.campaign.experiment
     notes = [
+        f"{text}, so nothing of it was compared; its trials' own files say more."
+        for text in _list_failed_defaults(tuned)
+    ]
+    failed = [t for t in tuned.tried if t.fault is not None and t.parameters]
+    if failed:
+        notes.append(
+            f"{count(len(failed), 'trial')} of other settings ended in a fault, and counted as "
+            f"worse than all that ran; the last one: {failed[-1].variant}: {failed[-1].fault}."
+        )
+    notes += [
         f"This holds for {listing(experiment.workloads)} at {experiment.threads[-1]} clients, in "
         "trials of seconds: settings that act with time may do more, or less, in a server that "
         "runs for weeks."

@@ -4,7 +4,7 @@ printed. Pure.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -66,17 +66,25 @@ _BUILDER = re.compile(r"(Linux version \S+ )\([^()\s]+@[^()\s]+\)")
 _ADDRESS = re.compile(r"\b[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 
 
+def name_hosts(number: int) -> list[str]:
+    """Return what so many hosts are called: ``HOST``, or ``HOST 1``, ``HOST 2``."""
+    return [f"{HOST} {i}" for i in range(1, number + 1)] if number > 1 else [HOST] * number
+
+
 class Redaction:
     """One campaign's replacements; the same name is replaced by the same word everywhere."""
 
     def __init__(
         self, hosts: Iterable[str], users: Iterable[str], directories: Iterable[str] = ()
     ) -> None:
-        """``directories`` are known to be paths, whatever characters they hold."""
+        """``hosts``: of several each has a number, in their order. ``directories`` are known to be
+        paths, whatever characters they hold.
+        """
         names: dict[str, str] = {}
-        for host in hosts:
+        several = list(dict.fromkeys(filter(None, hosts)))
+        for host, word in zip(several, name_hosts(len(several)), strict=True):
             short, _, domain = host.partition(".")
-            names |= {host: HOST, short: HOST} | ({domain: DOMAIN} if "." in domain else {})
+            names |= {host: word, short: word} | ({domain: DOMAIN} if "." in domain else {})
         # DOMAIN\user and user@realm are one name each for the system.
         names |= {part: USER for user in users for part in (user, *re.split(r"[\\@]", user))}
         self._names = {
@@ -138,7 +146,7 @@ def redact_campaign(campaign: Campaign) -> Campaign:
     """Return the campaign without names of host, users and paths. Numbers, and the variants' names
     and settings, stay.
     """
-    redaction = _find_private_names(campaign)
+    redaction = find_private_names([campaign])
     experiment = _redact_experiment(campaign.experiment, redaction)
     facts = {
         k: redaction.redact_document(v) if k not in ("experiment", "environment") else v
@@ -156,6 +164,8 @@ def redact_campaign(campaign: Campaign) -> Campaign:
         environment=environment,
         variant=_redact_frame(campaign.variant, redaction, ("libraries", "environment", "command")),
         block=_redact_frame(campaign.block, redaction),
+        host=_redact_frame(campaign.host, redaction, ("environment",)),
+        placement=_redact_frame(campaign.placement, redaction),
         duet_block=_redact_frame(campaign.duet_block, redaction),
         **{
             name: _redact_frame(getattr(campaign, name), redaction, ("proof",))
@@ -164,19 +174,26 @@ def redact_campaign(campaign: Campaign) -> Campaign:
     )
 
 
-def _find_private_names(campaign: Campaign) -> Redaction:
-    """Return the replacements: for names that dballoc noted, and for every home directory
-    mentioned.
+def find_private_names(campaigns: Sequence[Campaign], directories: Iterable[str] = ()) -> Redaction:
+    """Return the replacements: for names that dballoc noted, also of the hosts that ran the blocks,
+    for every home directory mentioned, and for what lies in ``directories``.
     """
-    environment = campaign.environment
-    users = [environment.get("user") or "", campaign.facts.get("server_user") or ""]
-    texts = [
-        *campaign.facts.values(),
-        *_list_texts(campaign.variant),
-        *_list_texts(campaign.trials),
-    ]
-    users += [name for text in texts for name in _HOME.findall(text)]
-    return Redaction([environment.get("host") or ""], users, _list_directories(campaign))
+    hosts: list[str] = []
+    users: list[str] = []
+    paths = [*directories]
+    for campaign in campaigns:
+        of_hosts = [json.loads(text) for text in campaign.host["environment"]]
+        noted = [campaign.environment, *of_hosts]
+        hosts += sorted(campaign.host["host"]) or [campaign.environment.get("host") or ""]
+        users += [e.get("user") or "" for e in noted] + [campaign.facts.get("server_user") or ""]
+        texts = [
+            *campaign.facts.values(),
+            *_list_texts(campaign.variant),
+            *_list_texts(campaign.trials),
+        ]
+        users += [name for text in texts for name in _HOME.findall(text)]
+        paths += _list_directories(campaign)
+    return Redaction(hosts, users, paths)
 
 
 def _list_directories(campaign: Campaign) -> Iterator[str]:
