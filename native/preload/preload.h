@@ -42,6 +42,9 @@ void preload_early_block(const void *block);
 /* Answers a request, which is one line. */
 void preload_obey(struct client *client, const char *line);
 
+/* Hears that the process ends, or that a thread of it wants that: maybe more than once. */
+void preload_finish(void);
+
 /* Hears that the process answers requests from now on: it will not detach any more. Called once, in
  * the thread that answers. */
 void preload_settled(void);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "snapshot.h"
 
 static bool is_wanted;
+static atomic_bool is_written; /* two threads may end the program */
 
 void at_exit_begin(void)
 {
@@ -36,7 +38,7 @@ void at_exit_write(void)
 {
     char path[sizeof preload.directory + 32];
     struct descriptor file;
-    if (!is_wanted)
+    if (!is_wanted || atomic_exchange(&is_written, true))
         return;
     (void)snprintf(path, sizeof path, "%s/%d.snapshot", preload.directory, (int)preload.owner);
     (void)unlink(path); /* of another process of that number, which has ended */

@@ -112,12 +112,9 @@ __attribute__((constructor)) static void begin(void)
         listener_begin();
 }
 
-__attribute__((destructor)) static void end(void)
+void preload_finish(void)
 {
-    if (preload_is_active() && getpid() == preload.owner) {
-        const bool busy = preload_set_busy(true);
-        at_exit_write();
-        (void)preload_set_busy(busy);
-    }
-    listener_end();
+    const bool busy = preload_set_busy(true);
+    at_exit_write();
+    (void)preload_set_busy(busy);
 }

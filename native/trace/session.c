@@ -140,8 +140,12 @@ static bool write_head(void)
 
 bool session_open(char why[LONGEST_WHY])
 {
-    if (!is_from_start)
+    /* One from the start has lost what was lost before its file was there; any other one has lost
+     * nothing yet. */
+    if (!is_from_start) {
         beginning = read_clocks();
+        threads_forget_dropped();
+    }
     generation = atomic_load(&recording.generation) | 1;
     is_near_limit = false;
     atomic_store(&session_status.events, 0);
@@ -305,14 +309,15 @@ static void write_names(void)
 static void write_touches(void)
 {
     static unsigned char payload[LARGE_RECORDS + LONGEST_RECORD];
-    struct touched_block which;
+    struct touched_place place;
     uint32_t cursor = 0;
-    for (const void *block = touches_next(&cursor, &which); block != NULL;
-            block = touches_next(&cursor, &which)) {
+    while (touches_next(&cursor, &place)) {
         struct encoder to = {.at = payload};
-        large_put_touches(&to, block, &which);
-        (void)append((struct chunk_header){.kind = CHUNK_TOUCHES, .thread = CHUNK_NO_THREAD},
-                payload, (size_t)(to.at - payload));
+        large_put_touches(&to, place.block, &place.which);
+        /* The program goes on: what it has freed meanwhile may be somebody else's pages by now. */
+        if (touches_is_still(&place))
+            (void)append((struct chunk_header){.kind = CHUNK_TOUCHES, .thread = CHUNK_NO_THREAD},
+                    payload, (size_t)(to.at - payload));
     }
 }
 

@@ -1,4 +1,4 @@
-/* Loading, ending, and forked children.
+/* Loading, and forked children.
  *
  * DBALLOC_TRACE=WHEN:LIMIT:DIRECTORY in the environment switches the recorder on. WHEN is start, for
  * every event from the first one on, or idle, until asked over the socket; LIMIT is what a file may
@@ -21,8 +21,6 @@
 #include "recorder.h"
 #include "threads.h"
 #include "writer.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 const char preload_name[] = "dballoc trace";
 const char preload_thread_name[] = "dballoc-trace";
@@ -141,43 +139,7 @@ __attribute__((constructor)) static void begin(void)
         listener_begin();
 }
 
-static void finish(void)
+void preload_finish(void)
 {
-    if (preload_is_active() && getpid() == preload.owner)
-        writer_finish();
-}
-
-__attribute__((destructor)) static void end(void)
-{
-    finish();
-    listener_end();
-}
-
-/* A program that ends without its destructors. exit itself does not come here. They are looked up
- * early: a child of vfork ends so, too, and must not take the loader's locks. */
-static void (*next_exit)(int status);
-static void (*next_c_exit)(int status);
-
-__attribute__((constructor)) static void look(void)
-{
-    void *address = dlsym(RTLD_NEXT, "_exit");
-    memcpy(&next_exit, &address, sizeof address);
-    address = dlsym(RTLD_NEXT, "_Exit");
-    memcpy(&next_c_exit, &address, sizeof address);
-}
-
-EXPORT __attribute__((noreturn)) void _exit(int status)
-{
-    finish();
-    if (next_exit != NULL)
-        next_exit(status);
-    abort();
-}
-
-EXPORT __attribute__((noreturn)) void _Exit(int status)
-{
-    finish();
-    if (next_c_exit != NULL)
-        next_c_exit(status);
-    abort();
+    writer_finish();
 }

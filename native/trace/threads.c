@@ -73,6 +73,14 @@ struct slot *threads_next(uint32_t *cursor)
     return NULL;
 }
 
+void threads_forget_dropped(void)
+{
+    uint32_t cursor = 0;
+    for (struct slot *slot = threads_next(&cursor); slot != NULL; slot = threads_next(&cursor))
+        atomic_store_explicit(&slot->dropped, 0, memory_order_relaxed);
+    atomic_store_explicit(&threads_dropped, 0, memory_order_relaxed);
+}
+
 bool threads_has_ended(const struct slot *slot)
 {
     return slot->tid == 0 ||

@@ -43,6 +43,9 @@ struct slot *threads_next(uint32_t *cursor);
 /* Sets its name to the calling thread's. */
 void threads_set_name(struct slot *slot);
 
+/* Counts lost events from 0 again, while nothing is recorded. */
+void threads_forget_dropped(void);
+
 /* Whether the thread of a slot has ended. */
 bool threads_has_ended(const struct slot *slot);
 

@@ -18,9 +18,14 @@
 enum { ENTRIES = 1 << 12, WINDOW = 16, PIECE = 1024 };
 static const uintptr_t CHANGING = 1;
 
+/* Who frees a block owns its entry. Another thread reads it as a seqlock: what it has read counts if
+ * address and version are the same afterwards. */
 static struct entry {
     _Atomic uintptr_t address; /* 0: free; CHANGING */
-    struct touched_block block;
+    _Atomic uint32_t version;
+    _Atomic uint32_t site;
+    _Atomic size_t size;
+    _Atomic bool is_first;
 } entries[ENTRIES];
 
 static uint32_t hash(uintptr_t address)
@@ -45,6 +50,25 @@ static uint64_t draw(uint64_t *random)
     return x * 0x2545F4914F6CDD1DU >> 32;
 }
 
+static struct touched_block read_entry(const struct entry *entry)
+{
+    return (struct touched_block){
+            .size = atomic_load_explicit(&entry->size, memory_order_relaxed),
+            .site = atomic_load_explicit(&entry->site, memory_order_relaxed),
+            .is_first = atomic_load_explicit(&entry->is_first, memory_order_relaxed),
+    };
+}
+
+/* Its address is CHANGING. */
+static void fill_entry(struct entry *entry, const struct touched_block *block)
+{
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&entry->size, block->size, memory_order_relaxed);
+    atomic_store_explicit(&entry->site, block->site, memory_order_relaxed);
+    atomic_store_explicit(&entry->is_first, block->is_first, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&entry->version, 1, memory_order_relaxed);
+}
+
 static bool insert(uintptr_t address, const struct touched_block *block)
 {
     for (uint32_t i = 0; i < WINDOW; i++) {
@@ -53,7 +77,7 @@ static bool insert(uintptr_t address, const struct touched_block *block)
         if (!atomic_compare_exchange_strong_explicit(
                     &entry->address, &key, CHANGING, memory_order_acquire, memory_order_relaxed))
             continue;
-        entry->block = *block;
+        fill_entry(entry, block);
         atomic_store_explicit(&entry->address, address, memory_order_release);
         return true;
     }
@@ -101,7 +125,7 @@ bool touches_is(const void *block, struct touched_block *which)
     const struct entry *entry = find(block);
     if (entry == NULL)
         return false;
-    *which = entry->block;
+    *which = read_entry(entry);
     return true;
 }
 
@@ -110,7 +134,7 @@ bool touches_free(const void *block)
     struct entry *entry = find(block);
     if (entry == NULL)
         return false;
-    const size_t bytes = mapped(entry->block.size);
+    const size_t bytes = mapped(read_entry(entry).size);
     const int error = errno;
     /* Before it is unmapped: the kernel may give the next mapping the same address. */
     atomic_store_explicit(&entry->address, 0, memory_order_release);
@@ -156,34 +180,48 @@ size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUC
     return count;
 }
 
-const void *touches_next(uint32_t *cursor, struct touched_block *which)
+bool touches_next(uint32_t *cursor, struct touched_place *place)
 {
     while (*cursor < ENTRIES) {
-        const struct entry *entry = &entries[(*cursor)++];
+        place->entry = (*cursor)++;
+        const struct entry *entry = &entries[place->entry];
         const uintptr_t address = atomic_load_explicit(&entry->address, memory_order_acquire);
-        if (address > CHANGING) {
-            *which = entry->block;
-            union {
-                uintptr_t number;
-                const void *block;
-            } start = {.number = address};
-            return start.block;
-        }
+        if (address <= CHANGING)
+            continue;
+        union {
+            uintptr_t number;
+            const void *block;
+        } start = {.number = address};
+        place->block = start.block;
+        place->version = atomic_load_explicit(&entry->version, memory_order_relaxed);
+        place->which = read_entry(entry);
+        if (touches_is_still(place))
+            return true;
     }
-    return NULL;
+    return false;
+}
+
+/* The address first: one that is there again has a new version before. */
+bool touches_is_still(const struct touched_place *place)
+{
+    const struct entry *entry = &entries[place->entry];
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&entry->address, memory_order_acquire) == (uintptr_t)place->block &&
+           atomic_load_explicit(&entry->version, memory_order_relaxed) == place->version;
 }
 
 uint64_t touches_resident(void)
 {
     uint64_t pages = 0;
     uint32_t cursor = 0;
-    struct touched_block which;
+    struct touched_place place;
     struct touched_run runs[TOUCHES_RUNS];
-    for (const void *block = touches_next(&cursor, &which); block != NULL;
-            block = touches_next(&cursor, &which)) {
-        const size_t count = touches_look(block, which.size, runs);
+    while (touches_next(&cursor, &place)) {
+        const size_t count = touches_look(place.block, place.which.size, runs);
+        uint64_t touched = 0;
         for (size_t i = 0; i < count; i++)
-            pages += runs[i].touched;
+            touched += runs[i].touched;
+        pages += touches_is_still(&place) ? touched : 0;
     }
     return pages * memory_page_size();
 }

@@ -46,8 +46,18 @@ struct touched_run {
 };
 size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUCHES_RUNS]);
 
-/* Blocks of ours one after the other, from *cursor = 0 on; NULL at the end. */
-const void *touches_next(uint32_t *cursor, struct touched_block *which);
+/* A block of ours as another thread finds it, whose program may free it meanwhile. */
+struct touched_place {
+    const void *block;
+    struct touched_block which;
+    uint32_t entry, version;
+};
+
+/* Blocks of ours one after the other, from *cursor = 0 on; false at the end. */
+bool touches_next(uint32_t *cursor, struct touched_place *place);
+
+/* Whether the block was still there, all the time since touches_next. */
+bool touches_is_still(const struct touched_place *place);
 
 /* Bytes that blocks of ours have touched so far. */
 uint64_t touches_resident(void);

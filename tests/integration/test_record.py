@@ -100,6 +100,32 @@ def test_what_ends_a_recording_early(run_cli: Cli, server: ProbedServer) -> None
         assert verify_recording(path).complaint == ""
 
 
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_ends_meanwhile(
+    run_cli: Cli, tmp_path: Path, ending: signal.Signals
+) -> None:
+    """What it wrote until then is there, and the verb says where."""
+    words = ["--probe", "trace", "--idle", "--out", tmp_path / "o"]
+    loop = "import time\nwhile True: bytearray(100_000); time.sleep(0.001)"
+    program = run_cli.start("exec", *words, "--", sys.executable, "-c", loop)
+    try:
+        wait_until(lambda: bool(list((tmp_path / "o").glob("*.sock"))))
+        process = run_cli.start("record", "--out-dir", tmp_path / "o", "--json")
+        wait_until(lambda: bool(list((tmp_path / "o").glob("*.recording"))))
+        # It has asked, and sleeps until it asks again.
+        wait_until(lambda: "nanosleep" in Path(f"/proc/{process.pid}/wchan").read_text())
+        program.send_signal(ending)
+        done = run_cli.end(process)
+    finally:
+        program.kill()
+        program.wait()
+    assert done.status == 0, done.text
+    status = json.loads(done.stdout)
+    assert status["ended_by"] == "gone"
+    assert not status["is_recording"]
+    assert verify_recording(Path(status["file"])).complaint == ""
+
+
 def test_refusals(run_cli: Cli, server: ProbedServer, tmp_path: Path) -> None:
     nothing = run_cli("record", "--stop", "--out-dir", server.out)
     assert (nothing.status, "it is not recording" in nothing.stderr) == (1, True)

@@ -1,4 +1,5 @@
 // A program whose probe is asked while it does what is hard on that: asked MODE PATH.
+// With one word, _exit or quick_exit, it allocates and ends that way, with status 7.
 //
 // closes   closes all descriptors that it has not opened, as daemons do, again and again, and
 // serves at the socket PATH with
@@ -159,8 +160,23 @@ static void load(const char *path)
     }
 }
 
+static void end(const char *way)
+{
+    for (int i = 0; i < 1000; i++) {
+        allocate(NULL);
+    }
+    if (strcmp(way, "quick_exit") == 0) {
+        quick_exit(7);
+    }
+    _exit(7);
+}
+
 int main(int count, char **words)
 {
+    CHECK(count >= 2);
+    if (count == 2) {
+        end(words[1]);
+    }
     CHECK(count == 3);
     if (strcmp(words[1], "filtered") == 0) {
         filter();

@@ -122,6 +122,26 @@ static void exchange_buffers(void)
     check(events == (uint64_t)THREADS * RECORDS, "events are missing, or there twice");
 }
 
+static _Atomic bool is_touching;
+
+// Looks at the others' blocks, as the writer does: what was there all the time is whole.
+static void *look_meanwhile(void *nothing)
+{
+    struct touched_place place;
+    struct touched_run runs[TOUCHES_RUNS];
+    (void)nothing;
+    while (atomic_load(&is_touching)) {
+        for (uint32_t cursor = 0; touches_next(&cursor, &place);) {
+            const size_t count = touches_look(place.block, place.which.size, runs);
+            if (!touches_is_still(&place))
+                continue;
+            check(place.which.site == (uint32_t)place.which.size, "another block's site");
+            check(count <= 2 && (count == 0 || runs[0].untouched >= 3), "another block's pages");
+        }
+    }
+    return NULL;
+}
+
 static void *touch(void *number)
 {
     uint64_t random = (uintptr_t)number + 1;
@@ -129,9 +149,9 @@ static void *touch(void *number)
         struct touched_run runs[TOUCHES_RUNS];
         struct touched_block which;
         bool is_first = false;
-        const size_t size = (size_t)PAGES * 4096;
-        const uint32_t site = sites_number((uintptr_t)&current[i % THREADS], size, &is_first);
-        char *block = touches_allocate(&random, size, site, true);
+        const size_t size = (size_t)(PAGES + i % 7) * 4096;
+        (void)sites_number((uintptr_t)&current[i % THREADS], size, &is_first);
+        char *block = touches_allocate(&random, size, (uint32_t)size, true);
         check(block != NULL && touches_is(block, &which) && which.size == size, "no block");
         block[4096 * 3] = block[4096 * 4] = block[4096 * 9] = 1;
         check(touches_look(block, size, runs) == 2, "other runs");
@@ -145,15 +165,21 @@ static void *touch(void *number)
 static void look_at_touches(void)
 {
     pthread_t threads[THREADS];
+    pthread_t looking;
     struct touched_block which;
+    struct touched_place place;
     uint32_t cursor = 0;
+    atomic_store(&is_touching, true);
+    check(pthread_create(&looking, NULL, look_meanwhile, NULL) == 0, "no thread");
     for (intptr_t i = 0; i < THREADS; i++) {
         check(pthread_create(&threads[i], NULL, touch, (void *)i) == 0, "no thread");
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
     }
-    check(touches_next(&cursor, &which) == NULL, "a block is left");
+    atomic_store(&is_touching, false);
+    pthread_join(looking, NULL);
+    check(!touches_next(&cursor, &place), "a block is left");
     char *many = touches_allocate(&(uint64_t){1}, (size_t)1000 * 4096, 1, true);
     struct touched_run runs[TOUCHES_RUNS];
     for (size_t page = 0; page < 1000; page += 2) {

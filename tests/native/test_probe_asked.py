@@ -274,3 +274,15 @@ def test_a_program_leaves_its_snapshot(
     saved = probe_client.SavedSnapshot(path)
     assert saved.pid == process.pid
     assert saved.snapshot().stacks
+
+
+@pytest.mark.parametrize("way", ["_exit", "quick_exit"])
+def test_a_program_that_ends_in_a_hurry_leaves_its_snapshot_too(
+    environ: dict[str, str], asked: Path, tmp_path: Path, way: str
+) -> None:
+    variables = {**environ, probe_client.AT_EXIT_VARIABLE: "1"}
+    process = subprocess.Popen([asked, way], env=variables)
+    assert process.wait(timeout=LONGEST) == 7
+    saved = probe_client.SavedSnapshot(tmp_path / f"{process.pid}.snapshot")
+    assert saved.snapshot().stacks
+    assert not list(tmp_path.glob("*.sock"))

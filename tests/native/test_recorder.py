@@ -236,8 +236,11 @@ def test_a_child_of_a_process_that_records_writes_nothing(
     assert {111, 222, 333} & set(live.values()) == {111, 333}
 
 
-def test_an_end_without_destructors(program: Path, environ: Environ, tmp_path: Path) -> None:
-    lines = run_program(program, environ(), "alone", 0, "_exit")
+@pytest.mark.parametrize("way", ["_exit", "quick_exit"])
+def test_an_end_without_destructors(
+    program: Path, environ: Environ, tmp_path: Path, way: str
+) -> None:
+    lines = run_program(program, environ(), "alone", 0, way)
     recording = read_only_one(tmp_path)
     check_blocks(recording, lines)
     assert recording.facts.ended_by == "exit"

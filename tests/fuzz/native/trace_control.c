@@ -53,6 +53,10 @@ void preload_settled(void)
 {
 }
 
+void preload_finish(void)
+{
+}
+
 bool recorder_begin(void)
 {
     return false;

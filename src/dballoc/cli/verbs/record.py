@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +20,15 @@ from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
 
 # How often to look how far it is, seconds.
 _PERIOD = 1.0
+# Why a recording ended whose program could not be asked any more.
+_GONE = "gone"
 _ENDINGS = {
     "asked": "ended as asked",
     "limit": "ended at its limit",
     "disk": "ended early: the disk took no more",
     "exit": "ended with the program",
+    _GONE: "the program has ended, and this is from when it was last asked; dballoc trace verify "
+    "says what is in the file",
 }
 
 _OutDir = Annotated[
@@ -68,13 +72,14 @@ def record(
     recorder = _find_recorder(out_dir, pid, socket, service)
     if stop:
         recorder.stop()
+        status = recorder.status()
     else:
         if limit is not None:
             most = size(limit, "--limit")
             recorder_launch.check_limit(most)
             recorder.set_limit(most)
-        _record_for(recorder, seconds)
-    _print_result(recorder.status(), as_json)
+        status = _record_for(recorder, seconds)
+    _print_result(status, as_json)
 
 
 def _find_recorder(
@@ -93,25 +98,39 @@ def _find_recorder(
     return recorder_client.find_recorder_in_directory(out_dir)
 
 
-def _record_for(recorder: Recorder, seconds: float | None) -> None:
-    """Begin a recording, wait until the time is over, the user has had enough, or it has ended by
-    itself, and end it. Ctrl-C before it has begun goes on.
+def _record_for(recorder: Recorder, seconds: float | None) -> RecorderStatus:
+    """Record until the time is over, the user has had enough, or it has ended by itself, and return
+    how that went. Ctrl-C before it has begun goes on.
     """
+    last: RecorderStatus | None = None
     end = time.monotonic() + seconds if seconds is not None else float("inf")
     try:
-        recorder.start()
-        while (remaining := end - time.monotonic()) > 0 and recorder.status().is_recording:
-            time.sleep(min(remaining, _PERIOD))
-    except KeyboardInterrupt:
-        status = recorder.status()
-        if not (status.is_recording or status.ended_by):
-            raise
-    if recorder.status().is_recording:
         try:
-            recorder.stop()
-        except Failure:
-            if not recorder.status().ended_by:
+            recorder.start()
+            while (last := recorder.status()).is_recording:
+                if (remaining := end - time.monotonic()) <= 0:
+                    break
+                time.sleep(min(remaining, _PERIOD))
+        except KeyboardInterrupt:
+            last = recorder.status()
+            if not (last.is_recording or last.ended_by):
                 raise
+        if last.is_recording:
+            _stop(recorder)
+        return recorder.status()
+    except Failure:
+        if last is None or not recorder.place.has_gone():
+            raise
+        return replace(last, is_recording=False, ended_by=_GONE)
+
+
+def _stop(recorder: Recorder) -> None:
+    """End the recording, unless it has ended by itself meanwhile."""
+    try:
+        recorder.stop()
+    except Failure:
+        if not recorder.status().ended_by:
+            raise
 
 
 def _print_result(status: RecorderStatus, as_json: bool) -> None:

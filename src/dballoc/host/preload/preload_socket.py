@@ -18,6 +18,8 @@ from dballoc.host import open_in_process_root, process_maps
 # Seconds to wait for a part of an answer. A preload serves one client at a time, and gives up on a
 # slow one after ten seconds.
 _PATIENCE = 30.0
+# How often somebody is looked for within a second.
+_ATTEMPTS = 10
 # The largest answer, in bytes, and the longest, in seconds. A snapshot of a full table is 20 MiB;
 # an answer beyond that, or one slower than any preload's, is not a preload's.
 _MOST = 128 << 20
@@ -74,6 +76,21 @@ class PreloadSocket:
         return ask_preload(
             self.root, self.path, line, f"the {self.kind.noun} in process {self.pid}"
         )
+
+    def has_gone(self) -> bool:
+        """Whether nobody has listened there for a second, as after the end of the program. One that
+        closes all its files is asked again.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                _connect(self.root, self.path).close()
+            except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):
+                time.sleep(1 / _ATTEMPTS)
+            except OSError:
+                return False
+            else:
+                return False
+        return True
 
 
 def ask_preload(root: Path, path: str, line: str, subject: str) -> bytes:
