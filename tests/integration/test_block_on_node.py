@@ -185,6 +185,18 @@ def test_a_host_that_differs_refuses(
     assert "on the driver MariaDB 5.5" in last.text
 
 
+def test_a_host_that_cannot_fetch_what_the_driver_has_says_so(
+    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]]
+) -> None:
+    experiment = experiment_file.load_experiment(tiny_experiment())
+    node = run_node(make_request(experiment, fetched={"mariadb@0.1": {"mine.tar": "0" * 64}}))
+    wait_until(node.has_ended, 120)
+    assert node.process.returncode == 1
+    last = node.list_messages(columns)[-1]
+    assert isinstance(last, Refused)
+    assert "mariadb@0.1, which the driver has, is in no source" in last.text
+
+
 def make_client_request(experiment: Model) -> ClientRequest:
     return ClientRequest(
         dballoc=dballoc.__version__,

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import example_results
@@ -50,7 +51,10 @@ MakeRecord = Callable[[Experiment, Slot, str], TrialRecord]
 
 
 class FakeVariant:
-    """A variant as if it were prepared."""
+    """A variant as if it were prepared, with nothing that was fetched."""
+
+    build = SimpleNamespace(executable=Path("/usr/sbin/mariadbd"))
+    allocator = SimpleNamespace(libraries=(), loader=None)
 
     def __init__(self, name: str) -> None:
         self._row = example_results.variant(name)

@@ -18,6 +18,7 @@ SAME_ON_ALL_HOSTS = ("allocator", "allocator_version", "server", "server_version
 
 _Text = Annotated[str, Field(max_length=10_000)]
 _Count = Annotated[int, Field(ge=0, le=10**9)]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
@@ -40,7 +41,8 @@ class BlockRequest(BaseModel):
     ``variants``: those columns of each variant that must be the same on the host;
     ``earlier_probes``: seconds of the fixed probe in the blocks that ran there before;
     ``lease``: seconds after the last word of the driver in which the host ends everything;
-    ``client``: where the load comes from, None for the same host.
+    ``client``: where the load comes from, None for the same host; ``fetched``: what the driver has
+    fetched for it (:mod:`dballoc.hosts.fetch_like_driver`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -55,6 +57,7 @@ class BlockRequest(BaseModel):
     earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []
     lease: Annotated[float, Field(gt=0, le=3600)]
     client: ClientPlace | None = None
+    fetched: Annotated[dict[_Text, dict[_Text, _Digest]], Field(max_length=100)] = {}
 
     @classmethod
     def parse(cls, text: bytes) -> Self:

@@ -55,6 +55,7 @@ from dballoc.hosts.block_request import (
 )
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ClientHostFailed, RemoteLoads
+from dballoc.hosts.fetch_like_driver import fetch_like_driver
 from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.store.results import TrialRecord
 
@@ -139,6 +140,7 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
     """Run the block that is asked for. UsageError or Failure if this host cannot."""
     if request.dballoc != dballoc.__version__:
         raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
+    fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)))
     table = experiment_file.parse_table(request.experiment, "the experiment")
     setting = prepare_campaign(experiment_file.build_experiment(table, "the experiment"))
     rows = {

@@ -61,6 +61,7 @@ from dballoc.hosts.client.pair_hosts import (
     make_client_request,
 )
 from dballoc.hosts.executor import Event, Executor, HostLost, Line
+from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.hosts.store_answers import AnswerStore, make_placement_row, read_columns
@@ -181,6 +182,7 @@ class DriverLoop:
         self._order = interleave_blocks(planned)
         self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
         self._columns = read_columns(self._results)
+        self._fetched = list_fetched_files(campaign.setting.variants.values())
         self._load = HostLoad()
         self._running: dict[str, BlockUnderWay] = {}
         # Blocks that are not repeated, whether the budget or the number of repeats forbids it.
@@ -340,6 +342,7 @@ class DriverLoop:
             earlier_probes=self._results.probes_of_host(pair.server.name),
             lease=LEASE,
             client=make_client_place(pair),
+            fetched=self._fetched,
         )
 
     # -- taking answers ---------------------------------------------------------------------------
