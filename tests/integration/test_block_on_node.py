@@ -2,6 +2,7 @@
 which everything ends.
 """
 
+import base64
 import json
 import os
 import subprocess
@@ -151,6 +152,28 @@ def test_a_block_answers_trial_by_trial_while_its_lease_is_renewed(
         }
         assert {"server.log", "variables.tsv"} <= files
     assert isinstance(messages[-1], BlockFinished)
+
+
+def test_an_own_workload_comes_with_the_request(
+    run_node: Any, tiny_experiment: Experiment, columns: dict[str, dict[str, str]]
+) -> None:
+    """Its path is the driver's, where this host has nothing."""
+    path = tiny_experiment(
+        workload={"mine": {"sql": "/nowhere/mine.sql"}},
+        workloads=["mine"],
+        variant=[{"name": "glibc"}],
+        time={"idle": "0s"},
+    )
+    table = experiment_file.parse_table(path.read_text(), "x")
+    experiment = experiment_file.build_experiment(table, "x")
+    sql = base64.b64encode(b"SELECT c FROM sbtest1 WHERE id = {id=int:1:100};\n").decode()
+    node = run_node(make_request(experiment, workload_files={"mine": sql}))
+    wait_until(node.has_ended, 120)
+    assert node.process.returncode == 0, node.printed.read_text()
+    trials = [m for m in node.list_messages(columns) if isinstance(m, TrialFinished)]
+    rows = [trial.records[0]["trial"][0] for trial in trials]
+    assert [(row["outcome"], row["fault_text"]) for row in rows] == [("ok", None)] * len(rows)
+    assert trials
 
 
 @pytest.mark.parametrize("how", ["silent", "closed"])

@@ -10,8 +10,14 @@ import simulated_hosts
 from dballoc.cli import extras
 from dballoc.cli.shared import campaign_on_hosts
 from dballoc.errors import UsageError
+from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.hosts.block_request import find_secret
+from dballoc.load.workload_files import (
+    MOST_BYTES,
+    read_workload_files,
+    write_workload_files,
+)
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -32,10 +38,6 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ({"data": {"directory": "/srv/data", "database": "shop"}}, "own data"),
         ({"record": {}}, "a recording"),
-        (
-            {"workload": {"mine": {"script": "/srv/mine.lua"}}, "workloads": ["mine"]},
-            "own workloads",
-        ),
     ],
 )
 def test_what_is_on_this_machine_alone_is_not_sent(
@@ -100,3 +102,45 @@ def test_a_campaign_that_is_resumed_keeps_its_clients_where_they_are(
     hosts = simulated_hosts.SimulatedHosts(names=["a", *clients], clients=clients)
     simulated_hosts.run(experiment(design="solo", blocks=1), hosts, tmp_path / "r")
     assert campaign_on_hosts.find_clients_apart(tmp_path / "r") is apart
+
+
+def test_own_workloads_are_sent_as_they_are(experiment: MakeExperiment, tmp_path: Path) -> None:
+    script, sql = tmp_path / "mine.lua", tmp_path / "orders.sql"
+    script.write_bytes(b"-- \xff\n")
+    sql.write_text("SELECT 1;\n")
+    chosen = experiment(
+        workload={
+            "mine": {"script": str(script)},
+            "orders": {"sql": str(sql)},
+            "unused": {"script": "/nowhere.lua"},
+            "points": {"use": "oltp_point_select", "options": {"tables": "2"}},
+        },
+        workloads=["mine", "orders", "points"],
+    )
+    files = read_workload_files(chosen)
+    assert set(files) == {"mine", "orders"}
+    (tmp_path / "node").mkdir()
+    table = experiment_file.parse_table(experiment_file.format_experiment(chosen), "x")
+    there = experiment_file.build_experiment(
+        write_workload_files(table, files, tmp_path / "node"), "x"
+    )
+    for name, sent in (("mine", script), ("orders", sql)):
+        workload = there.workload[name]
+        path = Path(workload.script or workload.sql or "")
+        assert path.is_relative_to(tmp_path / "node")
+        assert path.name == sent.name
+        assert path.read_bytes() == sent.read_bytes()
+    assert there.workload["points"] == chosen.workload["points"]
+
+
+def test_own_workloads_that_are_too_large_are_not_sent(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    script = tmp_path / "mine.lua"
+    script.write_bytes(b" " * (MOST_BYTES + 1))
+    chosen = experiment(workload={"mine": {"script": str(script)}}, workloads=["mine"])
+    with pytest.raises(UsageError, match="own workloads of more than 1 MiB"):
+        read_workload_files(chosen)
+    script.unlink()
+    with pytest.raises(UsageError, match=r"workload 'mine': .*No such file"):
+        read_workload_files(chosen)

@@ -223,6 +223,17 @@ def test_a_cluster_without_a_token_has_no_node_beyond_the_loopback(tmp_path: Pat
     ray_access.check_nodes("10.0.0.1:6379", ["10.0.0.1", "10.0.0.2"], environment)
 
 
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8265", "http://localhost:8265/", "[::1]:8265"])
+def test_a_dashboard_that_nobody_else_reaches(url: str) -> None:
+    ray_access.check_dashboard(url)
+
+
+@pytest.mark.parametrize("url", ["10.0.0.1:8265", "http://head.example:8265", "0.0.0.0:8265"])
+def test_a_dashboard_that_others_reach_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=r"Ray's dashboard listens at .*--include-dashboard=false"):
+        ray_access.check_dashboard(url)
+
+
 def test_servers_get_nothing_of_rays_settings() -> None:
     environment = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/root/token", "RAY_JOB_ID": "1"}
     assert make_environment(environment) == {"PATH": "/bin"}

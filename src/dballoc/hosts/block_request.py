@@ -8,6 +8,7 @@ from dballoc import readers
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.experiment import secret_names
 from dballoc.experiment.model import Experiment
+from dballoc.hosts.client.load_messages import WorkloadFiles
 from dballoc.hosts.client.remote_load import ClientPlace
 
 # The most bytes of a request; the experiment is nearly all of it.
@@ -41,8 +42,9 @@ class BlockRequest(BaseModel):
     ``variants``: those columns of each variant that must be the same on the host;
     ``earlier_probes``: seconds of the fixed probe in the blocks that ran there before;
     ``lease``: seconds after the last word of the driver in which the host ends everything;
-    ``client``: where the load comes from, None for the same host; ``fetched``: what the driver has
-    fetched for it (:mod:`dballoc.hosts.fetch_like_driver`).
+    ``client``: where the load comes from, None for the same host; ``workload_files``: those of own
+    workloads (:mod:`dballoc.load.workload_files`); ``fetched``: what the driver has fetched for it
+    (:mod:`dballoc.hosts.fetch_like_driver`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -57,6 +59,7 @@ class BlockRequest(BaseModel):
     earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []
     lease: Annotated[float, Field(gt=0, le=3600)]
     client: ClientPlace | None = None
+    workload_files: WorkloadFiles = {}
     fetched: Annotated[dict[_Text, dict[_Text, _Digest]], Field(max_length=100)] = {}
 
     @classmethod

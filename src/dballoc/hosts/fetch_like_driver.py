@@ -68,6 +68,6 @@ def _find_source(reference: str) -> Source:
     )
 
 
-def _list_differing(own: Mapping[str, str], of_driver: Mapping[str, str]) -> list[str]:
+def _list_differing(of_host: Mapping[str, str], of_driver: Mapping[str, str]) -> list[str]:
     """Return the files of the same name that are not the same."""
-    return [name for name, digest in own.items() if of_driver.get(name, digest) != digest]
+    return [name for name, digest in of_host.items() if of_driver.get(name, digest) != digest]

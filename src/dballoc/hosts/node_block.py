@@ -34,6 +34,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
 from dballoc.host.unprivileged.ownership import remove_directory
+from dballoc.host.unprivileged.server_user import server_user
 from dballoc.hosts.block_messages import (
     FILE_PIECE,
     MOST_FILE_BYTES,
@@ -57,6 +58,7 @@ from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.hosts.client.remote_load import ClientHostFailed, RemoteLoads
 from dballoc.hosts.fetch_like_driver import fetch_like_driver
 from dballoc.hosts.message_stream import MessageStream, take_standard_output
+from dballoc.load.workload_files import write_workload_files
 from dballoc.store.results import TrialRecord
 
 _LEASE = 0
@@ -141,8 +143,28 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
     if request.dballoc != dballoc.__version__:
         raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
     fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)))
+    scripts = Path(tempfile.mkdtemp(prefix="dballoc-own-"))
+    try:
+        server_user().show(scripts)
+        _run_prepared(_prepare(request, scripts), request, stream, lines, scripts)
+    finally:
+        remove_directory(scripts)
+
+
+def _prepare(request: BlockRequest, scripts: Path) -> PreparedCampaign:
+    """Prepare the campaign here, with the files of own workloads in ``scripts``."""
     table = experiment_file.parse_table(request.experiment, "the experiment")
-    setting = prepare_campaign(experiment_file.build_experiment(table, "the experiment"))
+    table = write_workload_files(table, request.workload_files, scripts)
+    return prepare_campaign(experiment_file.build_experiment(table, "the experiment"))
+
+
+def _run_prepared(
+    setting: PreparedCampaign,
+    request: BlockRequest,
+    stream: MessageStream,
+    lines: PipeLines,
+    scripts: Path,
+) -> None:
     rows = {
         name: select_common_columns(variant.make_row())
         for name, variant in setting.variants.items()
@@ -153,12 +175,18 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
     # Another number: standard input of the guardian is something else.
     lease = os.dup(_LEASE)
     out = Path(tempfile.mkdtemp(prefix="dballoc-block-"))
+
+    def run_trials(session: Session[PreparedCampaign]) -> None:
+        for directory in (out, scripts):
+            session.custody.scratch(directory)
+        _run_trials(session, request, stream, loads)
+
     try:
         run_in_session(
             setting,
             out,
             _SentNotices(stream),
-            lambda session: _run_trials(session, request, stream, loads),
+            run_trials,
             lease=Lease(lease, request.lease),
         )
     finally:
@@ -173,7 +201,6 @@ def _run_trials(
 ) -> None:
     """Make the data, run the block's trials, and send its row."""
     out, setting = session.directory.path, session.setting
-    session.custody.scratch(out)
     templates = data_templates.prepare_data_templates(
         setting, session.custody, session.observer, out / "template.log"
     )

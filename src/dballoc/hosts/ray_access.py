@@ -58,6 +58,18 @@ def check_nodes(address: str, nodes: Iterable[str], environment: Mapping[str, st
             )
 
 
+def check_dashboard(url: str) -> None:
+    """Raise UsageError if Ray's dashboard, which runs what it is sent, listens beyond the loopback.
+    ``url``: ``HOST:PORT``, with or without a scheme; empty if there is none.
+    """
+    address = url.rpartition("//")[2].rstrip("/")
+    if address and not is_loopback(address.rpartition(":")[0].strip("[]")):
+        raise UsageError(
+            f"--ray: Ray's dashboard listens at {address}, and runs what it is sent; start Ray's "
+            "head with --include-dashboard=false, or with --dashboard-host=127.0.0.1"
+        )
+
+
 def find_host(address: str) -> str:
     """Return the host of ``HOST:PORT``. UsageError if it is not such an address."""
     host, colon, port = address.rpartition(":")

@@ -95,7 +95,7 @@ def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
     ray_access.check_access(address, os.environ)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
-        ray.init(
+        context = ray.init(
             address=address,
             namespace="dballoc",
             log_to_driver=False,
@@ -110,6 +110,7 @@ def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
     try:
         addresses = [str(n["NodeManagerAddress"]) for n in _list_nodes() if n["Alive"]]
         ray_access.check_nodes(address, addresses, os.environ)
+        ray_access.check_dashboard(str(context.dashboard_url or ""))
         yield RayExecutor(notice)
     finally:
         ray.shutdown()

@@ -65,6 +65,7 @@ from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.hosts.store_answers import AnswerStore, make_placement_row, read_columns
+from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import Results
 
@@ -90,13 +91,13 @@ _PATIENCE = 120.0
 def refuse_unsuitable(experiment: Experiment) -> None:
     """Raise UsageError for an experiment that cannot be run on other hosts."""
     reasons = {
-        "own workloads": bool(experiment.workload),
         "own data": experiment.data.own,
         "a recording": experiment.record is not None,
     }
     for words, is_there in reasons.items():
         if is_there:
             raise UsageError(f"--ray: {words} cannot be sent to other hosts; leave it out")
+    read_workload_files(experiment)
     if secret := find_secret(experiment):
         raise UsageError(
             f"--ray: {secret} holds a secret, which every node of the cluster could read; leave it "
@@ -182,6 +183,7 @@ class DriverLoop:
         self._order = interleave_blocks(planned)
         self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
         self._columns = read_columns(self._results)
+        self._workload_files = read_workload_files(campaign.experiment)
         self._fetched = list_fetched_files(campaign.setting.variants.values())
         self._load = HostLoad()
         self._running: dict[str, BlockUnderWay] = {}
@@ -342,6 +344,7 @@ class DriverLoop:
             earlier_probes=self._results.probes_of_host(pair.server.name),
             lease=LEASE,
             client=make_client_place(pair),
+            workload_files=self._workload_files,
             fetched=self._fetched,
         )
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from dballoc import readers
 from dballoc.experiment.model import MOST_CLIENTS, Engine
 from dballoc.hosts.message_limits import LONGEST_LINE
+from dballoc.load.workload_files import MOST_BYTES
 
 # The most characters of what a client prints, and of its reports: 300 a second for a day.
 MOST_PRINTED = 4 * readers.MIB
@@ -28,6 +29,12 @@ def _check_address(text: str) -> str:
     return str(ipaddress.ip_address(text))
 
 
+# The files of own workloads, base64, by workload.
+WorkloadFiles = Annotated[
+    dict[_Text, Annotated[str, Field(max_length=2 * MOST_BYTES)]], Field(max_length=100)
+]
+
+
 # It becomes a part of SQL and of a command line.
 IpAddress = Annotated[str, Field(max_length=100), AfterValidator(_check_address)]
 
@@ -39,7 +46,8 @@ class _Message(BaseModel):
 class ClientRequest(_Message):
     """What a client host is started with. ``dballoc``: the version that asks; ``experiment``: TOML;
     ``server``: the address of the only host that it may load; ``shares_kernel``: whether that host
-    has the same kernel; ``lease``: as of :class:`dballoc.hosts.block_request.BlockRequest`.
+    has the same kernel; ``lease``, ``workload_files``: as of
+    :class:`dballoc.hosts.block_request.BlockRequest`.
     """
 
     dballoc: _Text
@@ -47,6 +55,7 @@ class ClientRequest(_Message):
     server: IpAddress
     shares_kernel: bool
     lease: Annotated[float, Field(gt=0, le=3600)]
+    workload_files: WorkloadFiles = {}
 
     @classmethod
     def parse(cls, text: bytes) -> Self:

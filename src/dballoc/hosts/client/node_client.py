@@ -43,6 +43,7 @@ from dballoc.hosts.client.remote_load import ACCOUNT
 from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
 from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.load import client, sysbench_command, workload
+from dballoc.load.workload_files import write_workload_files
 from dballoc.measure import host_sampler
 from dballoc.servers.private.command_line import Address
 
@@ -76,9 +77,6 @@ def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines)
     """Run loads until the other end closes. UsageError or Failure if this host cannot."""
     if request.dballoc != dballoc.__version__:
         raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
-    table = experiment_file.parse_table(request.experiment, "the experiment")
-    experiment = experiment_file.build_experiment(table, "the experiment")
-    bench = replace(sysbench_command.find(), workloads=workload.settle(experiment))
     user = server_user()
     if not request.shares_kernel:
         user.check_alone()
@@ -87,13 +85,19 @@ def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines)
         private = directories.make_run_directory(custody.scratch)
         work = directories.make_run_directory(custody.scratch)
         raw = Path(tempfile.mkdtemp(prefix="dballoc-client-"))
+        scripts = Path(tempfile.mkdtemp(prefix="dballoc-own-"))
         custody.scratch(raw)
+        custody.scratch(scripts)
         user.share(work)
+        user.show(scripts)
         user.show(private)
+        table = experiment_file.parse_table(request.experiment, "the experiment")
+        table = write_workload_files(table, request.workload_files, scripts)
+        experiment = experiment_file.build_experiment(table, "the experiment")
         setting = ClientSetting(
             experiment=experiment,
             server=request.server,
-            bench=bench,
+            bench=replace(sysbench_command.find(), workloads=workload.settle(experiment)),
             user=user,
             key=password_seal.make_private_key(),
             custody=custody,

@@ -64,6 +64,7 @@ def make_client_request(request: BlockRequest, pair: HostPair) -> ClientRequest:
         server=pair.server.address,
         shares_kernel=pair.shares_kernel,
         lease=request.lease,
+        workload_files=request.workload_files,
     )
 
 
