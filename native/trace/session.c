@@ -315,9 +315,10 @@ static void write_touches(void)
         struct encoder to = {.at = payload};
         large_put_touches(&to, place.block, &place.which);
         /* The program goes on: what it has freed meanwhile may be somebody else's pages by now. */
-        if (touches_is_still(&place))
+        if (touches_is_still(&place)) {
             (void)append((struct chunk_header){.kind = CHUNK_TOUCHES, .thread = CHUNK_NO_THREAD},
                     payload, (size_t)(to.at - payload));
+        }
     }
 }
 
