@@ -126,7 +126,7 @@ class TimedHosts(SimulatedHosts):
         self.own_cpu += time.process_time() - began
 
 
-def losing_hosts(suspect: str | None) -> Callable[[random.Random, str], bool]:
+def make_loss_rule(suspect: str | None) -> Callable[[random.Random, str], bool]:
     """Return what loses the host of a trial: any one's seldom, or the suspect's alone, often."""
     probability = 0.05 if suspect is None else 0.2
     return lambda draw, variant: suspect in (None, variant) and draw.random() < probability
@@ -141,7 +141,7 @@ def measure_bias(campaigns: int) -> None:
             cluster = SimulatedHosts(
                 names=[f"h{number}" for number in range(20)],
                 seed=seed,
-                lose=losing_hosts(suspect),
+                lose=make_loss_rule(suspect),
                 record=DrawnTrials(seed),
             )
             place = Path(tempfile.mkdtemp(prefix="dballoc-simulated-"))

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,13 @@ def print_cache_line(directory: Path) -> None:
 
 def list_preloads(directory: Path) -> dict[str, str]:
     """List the installed mallocs with what is preloaded for each."""
-    preloads = {"nothing": str(compile_nothing(directory))}
-    for name in MALLOCS:
+    return {"nothing": str(compile_nothing(directory)), **list_installed(MALLOCS)}
+
+
+def list_installed(names: Sequence[str]) -> dict[str, str]:
+    """List those of the mallocs that are installed, with what is preloaded for each."""
+    preloads = {}
+    for name in names:
         try:
             preloads[name] = ":".join(map(str, find_allocator(name).libraries))
         except UsageError as lacking:

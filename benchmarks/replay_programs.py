@@ -8,9 +8,9 @@ The programs are larson.c (threads come and go), mstress.c (threads swap blocks)
 (every block is freed by another thread) in tests/native. Each round runs every program and its
 replay once on every malloc, in random order. Printed are for each program and malloc, as geometric
 means over the rounds: peak heap in MB (of the program, the most RSS less what is of files), and CPU
-in ns a call, in the program with what it does beside its calls. Two mallocs
-differ if their difference is more than three standard errors, in the program and in the replay. The
-exit status is 1 if a pair that differs in both has another sign in the replay.
+in ns a call, in the program with what it does beside its calls. Two mallocs differ if their
+difference is more than three standard errors, in the program and in the replay. The exit status is
+1 if a pair that differs in both has another sign in the replay.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from math import exp, hypot, log, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
-from dballoc.allocators.find_library import find_allocator
-from dballoc.errors import UsageError
+from replay_engine import MALLOCS, list_installed
+
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording.read_recording import read_recording
@@ -37,7 +37,6 @@ from dballoc.trace.replay.engine_output import parse_figures
 from dballoc.trace.replay.plan_file import write_plan
 
 SOURCES = Path(__file__).parent.parent / "tests" / "native"
-MALLOCS = ("glibc", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc")
 # Their arguments: some million calls on some ten MB.
 PROGRAMS = {
     "larson": ("8", "12000", "10", "40000"),
@@ -147,17 +146,6 @@ def count_signs(
     return differing, both, contrary
 
 
-def list_preloads(names: Sequence[str]) -> dict[str, str]:
-    """Return what is preloaded for each malloc that is installed."""
-    preloads = {}
-    for name in names:
-        try:
-            preloads[name] = ":".join(map(str, find_allocator(name).libraries))
-        except UsageError as lacking:
-            print(f"left out: {lacking}", file=sys.stderr)
-    return preloads
-
-
 def compile_program(name: str, directory: Path) -> Path:
     """Compile one of the programs."""
     program = directory / name
@@ -218,7 +206,7 @@ def main() -> int:
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--allocators", default=",".join(MALLOCS))
     options = parser.parse_args()
-    preloads = list_preloads(options.allocators.split(","))
+    preloads = list_installed(options.allocators.split(","))
     good = True
     with tempfile.TemporaryDirectory(prefix="dbr-") as directory:
         for name in options.programs.split(","):

@@ -46,6 +46,17 @@ def test_of_several_hosts_each_has_its_number() -> None:
     assert redaction.redact_text("db2: lost; db1 goes on") == "HOST 2: lost; HOST 1 goes on"
 
 
+def test_all_names_of_a_host_are_the_same_host() -> None:
+    """A node of Ray is ``NAME (ADDRESS)``; its domain goes too."""
+    names = [
+        (f"db{i}.acme.example (10.0.0.{i})", f"db{i}.acme.example", f"10.0.0.{i}") for i in (1, 2)
+    ]
+    redaction = Redaction(names, [])
+    for text in names[1] + ("db2",):
+        assert redaction.redact_text(f"{text} is lost") == "HOST 2 is lost"
+    assert redaction.redact_text("10.0.0.12 of acme.example") == "10.0.0.12 of DOMAIN"
+
+
 def test_names_that_say_nothing_stay() -> None:
     assert (
         Redaction(["localhost"], ["root", "mysql"]).redact_text("mysql as root on localhost")

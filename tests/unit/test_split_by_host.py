@@ -141,6 +141,22 @@ def test_a_redacted_campaign_names_none_of_its_hosts(
     assert [part.environment["host"] for part in parts] == ["HOST 1", "HOST 2", "HOST 3"]
 
 
+def test_a_host_without_a_block_and_the_driver_are_not_named_either(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    """Whoever is named in a text has the name that it has in the tables."""
+    names = [f"db{i} (10.0.0.{i})" for i in (1, 2, 3)]
+    hosts = SimulatedHosts(names=names)
+    _, path = run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")
+    campaign = load_campaign(path)
+    parts = [part for part in split_by_host(campaign) if part.environment["host"] != names[1]]
+    pool = pool_hosts([path] * len(parts), parts)
+    texts = (f"{campaign.environment['host']} drives 10.0.0.2", f"{names[2]} has 10.0.0.3")
+    redacted = redact_pool(replace(pool, left_out=texts))
+    assert [host.name for host in redacted.hosts] == ["HOST 1", "HOST 3"]
+    assert redacted.left_out == ("HOST 4 drives HOST 2", "HOST 3 has HOST 3")
+
+
 def test_a_redacted_pool_names_none_of_its_hosts(
     experiment: MakeExperiment, tmp_path: Path
 ) -> None:

@@ -38,12 +38,12 @@ def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
     """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
     start, Failure if it fails; then only downloads are left, from which the next try resumes.
     """
-    if entry := _find_fetched(source):
+    if entry := private_store.find_requested(source.name, source.version):
         return entry, False
     check_machine(source, os.uname().machine)
     store = user_directories.make_store()
     with _lock_store(store, progress):
-        if entry := _find_fetched(source):
+        if entry := private_store.find_requested(source.name, source.version):
             return entry, False
         _check_reachable(source, store)
         _check_free_space(source, store)
@@ -82,7 +82,7 @@ def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
             raise Failure(
                 f"{source.reference}: {error.filename or store}: {error.strerror or error}"
             ) from None
-    entry = _find_fetched(source)
+    entry = private_store.find_requested(source.name, source.version)
     assert entry
     return entry, True
 
@@ -96,12 +96,6 @@ def check_machine(source: Source, machine: str) -> None:
             f"dballoc list {source.kind}s shows what else can be fetched, or give an archive of "
             "your own: --from FILE|URL --sha256 HASH"
         )
-
-
-def _find_fetched(source: Source) -> FetchedEntry | None:
-    return next(
-        (k for k in private_store.list_fetched(source.name) if k.requested == source.version), None
-    )
 
 
 def _secure_tree(job: Job) -> int:

@@ -82,6 +82,11 @@ def find_fetched(name: str, version: str | None) -> FetchedEntry | None:
     )
 
 
+def find_requested(name: str, version: str) -> FetchedEntry | None:
+    """Find what was fetched as ``NAME@VERSION``, by the version as the catalogue names it."""
+    return next((k for k in list_fetched(name) if k.requested == version), None)
+
+
 def find_owner(path: Path) -> FetchedEntry | None:
     """Find the entry of the store that a file belongs to, if any."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.errors import UsageError
-from dballoc.fetch import fetch_one, fetch_sources, private_store
+from dballoc.fetch import fetch_one, fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import FetchedEntry
 
@@ -39,9 +39,10 @@ def fetch_like_driver(
     what came out as another file than the driver's; Failure if a fetch fails.
     """
     for reference, files in fetched.items():
-        entry = _find_entry(reference)
+        name, version = name_and_version.split_reference(reference)
+        entry = private_store.find_requested(name, version or "")
         if entry is None:
-            source = _find_source(reference)
+            source = _find_source(name, reference)
             notice(f"fetching {reference}, as the driver has it")
             entry, _ = fetch(source, lambda step, share: None)
         if differing := _list_differing(list_files(entry), files):
@@ -52,13 +53,7 @@ def fetch_like_driver(
             )
 
 
-def _find_entry(reference: str) -> FetchedEntry | None:
-    name = reference.partition("@")[0]
-    return next((e for e in private_store.list_fetched(name) if e.reference == reference), None)
-
-
-def _find_source(reference: str) -> Source:
-    name = reference.partition("@")[0]
+def _find_source(name: str, reference: str) -> Source:
     for source in fetch_sources.list_sources(name):
         if source.reference == reference:
             return source

@@ -23,6 +23,8 @@ HOST, USER, DOMAIN = "HOST", "USER", "DOMAIN"
 _NOBODY = frozenset(
     {
         "localhost",
+        "127.0.0.1",
+        "::1",
         "root",
         "mysql",
         "mariadb",
@@ -63,28 +65,32 @@ _SYSTEM = re.compile(
 _PATH = re.compile(r"(?<![\w.…/~@+-])~?(?:/[\w.+@~%,-]+)+/?")
 _HOME = re.compile(r"/(?:home|Users)/([^/\s\"':;,]+)")
 _BUILDER = re.compile(r"(Linux version \S+ )\([^()\s]+@[^()\s]+\)")
+_IP_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
 _ADDRESS = re.compile(r"\b[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 
 
-def name_hosts(number: int) -> list[str]:
-    """Return what so many hosts are called: ``HOST``, or ``HOST 1``, ``HOST 2``."""
-    return [f"{HOST} {i}" for i in range(1, number + 1)] if number > 1 else [HOST] * number
-
-
 class Redaction:
-    """One campaign's replacements; the same name is replaced by the same word everywhere."""
+    """One report's replacements; the same name is replaced by the same word everywhere."""
 
     def __init__(
-        self, hosts: Iterable[str], users: Iterable[str], directories: Iterable[str] = ()
+        self,
+        hosts: Iterable[str | tuple[str, ...]],
+        users: Iterable[str],
+        directories: Iterable[str] = (),
     ) -> None:
-        """``hosts``: of several each has a number, in their order. ``directories`` are known to be
-        paths, whatever characters they hold.
+        """``hosts``: a name of each, or all its names; of several each has a number, in their
+        order. ``directories`` are known to be paths, whatever characters they hold.
         """
         names: dict[str, str] = {}
-        several = list(dict.fromkeys(filter(None, hosts)))
-        for host, word in zip(several, name_hosts(len(several)), strict=True):
-            short, _, domain = host.partition(".")
-            names |= {host: word, short: word} | ({domain: DOMAIN} if "." in domain else {})
+        several = dict.fromkeys((host,) if isinstance(host, str) else host for host in hosts)
+        for number, of_host in enumerate(several, 1):
+            word = f"{HOST} {number}" if len(several) > 1 else HOST
+            for host in of_host:
+                short, _, domain = host.partition(".")
+                is_name = "(" not in host and not _IP_ADDRESS.fullmatch(host)
+                parts = {short: word} | ({domain: DOMAIN} if "." in domain else {})
+                # Two hosts may have one name: then it is the first one's.
+                names = {host: word} | (parts if is_name else {}) | names
         # DOMAIN\user and user@realm are one name each for the system.
         names |= {part: USER for user in users for part in (user, *re.split(r"[\\@]", user))}
         self._names = {
@@ -142,11 +148,11 @@ class Redaction:
         return f"…/{PurePosixPath(path).name}"
 
 
-def redact_campaign(campaign: Campaign) -> Campaign:
+def redact_campaign(campaign: Campaign, redaction: Redaction | None = None) -> Campaign:
     """Return the campaign without names of host, users and paths. Numbers, and the variants' names
-    and settings, stay.
+    and settings, stay. ``redaction``: the replacements of a report on several campaigns.
     """
-    redaction = find_private_names([campaign])
+    redaction = redaction or find_private_names([campaign])
     experiment = _redact_experiment(campaign.experiment, redaction)
     facts = {
         k: redaction.redact_document(v) if k not in ("experiment", "environment") else v
@@ -178,14 +184,20 @@ def find_private_names(campaigns: Sequence[Campaign], directories: Iterable[str]
     """Return the replacements: for names that dballoc noted, also of the hosts that ran the blocks,
     for every home directory mentioned, and for what lies in ``directories``.
     """
-    hosts: list[str] = []
+    hosts: list[tuple[str, ...]] = []
     users: list[str] = []
     paths = [*directories]
     for campaign in campaigns:
-        of_hosts = [json.loads(text) for text in campaign.host["environment"]]
-        noted = [campaign.environment, *of_hosts]
-        hosts += sorted(campaign.host["host"]) or [campaign.environment.get("host") or ""]
+        # Of a host's part of a campaign, the fact is still the driver's.
+        noted = [campaign.environment, json.loads(campaign.facts.get("environment", "{}"))]
+        for host, text in sorted(campaign.host.select("host", "environment").iter_rows()):
+            noted.append(json.loads(text))
+            hosts.append(_list_names(host, noted[-1].get("host")))
         users += [e.get("user") or "" for e in noted] + [campaign.facts.get("server_user") or ""]
+        for environment in noted[:2]:
+            name = environment.get("host")
+            if name and not any(name in names for names in hosts):
+                hosts.append((name,))
         texts = [
             *campaign.facts.values(),
             *_list_texts(campaign.variant),
@@ -194,6 +206,12 @@ def find_private_names(campaigns: Sequence[Campaign], directories: Iterable[str]
         users += [name for text in texts for name in _HOME.findall(text)]
         paths += _list_directories(campaign)
     return Redaction(hosts, users, paths)
+
+
+def _list_names(host: str, own_name: str | None) -> tuple[str, ...]:
+    """Return the names of a host that ran blocks: in the store it is ``NAME (ADDRESS)``."""
+    address = host.rpartition(" (")[2].removesuffix(")") if host.endswith(")") else ""
+    return tuple(dict.fromkeys(filter(None, (host, own_name, address))))
 
 
 def _list_directories(campaign: Campaign) -> Iterator[str]:
