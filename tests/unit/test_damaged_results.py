@@ -8,7 +8,10 @@ import shutil
 import sqlite3
 import struct
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 from dballoc.cli import main
 from dballoc.report.charts import export
 from dballoc.store.open_database import FILE
+from dballoc.store.results import Results
 
 Make = Callable[..., Path]
 Run = Callable[..., tuple[int, str]]
@@ -265,6 +269,27 @@ def test_a_journal_removes_nothing_but_itself(whole: Path, run: Run, tmp_path: P
         assert status == 2
         assert "names another file" in said
     assert (tmp_path / "precious").read_text() == "data"
+
+
+def test_a_running_campaign_is_read(whole: Path) -> None:
+    """SQLite removes the journal at the end of each transaction, at any moment of the check."""
+    done = threading.Event()
+
+    def write() -> None:
+        results = Results.open(whole)
+        while not done.is_set():
+            results.set_fact("note", str(time.monotonic()))
+            time.sleep(0.002)
+        results.close()
+
+    with ThreadPoolExecutor() as pool:
+        writer = pool.submit(write)
+        try:
+            for _ in range(200):
+                Results.open(whole, read_only=True).close()
+        finally:
+            done.set()
+        writer.result()
 
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-journal", f"{FILE}-wal"])

@@ -6,6 +6,7 @@ long as they like, expressions in the schema call functions, and a journal may n
 which is removed once the journal is rolled back (a "super-journal").
 """
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -121,8 +122,10 @@ def _check_files(path: Path) -> None:
 def _names_another_file(journal: Path) -> bool:
     try:
         with journal.open("rb") as file:
-            file.seek(-min(16, journal.stat().st_size), 2)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 16))
             return file.read(16).endswith(_JOURNAL)
+    except FileNotFoundError:  # a running campaign has ended its transaction meanwhile
+        return False
     except OSError as error:
         raise readers.Unfit(
             f"{journal.name} beside it cannot be read: {readers.reason(error)}"
