@@ -246,7 +246,7 @@ static inline void *reallocate(void *block, size_t size, uintptr_t place)
         const uint32_t site = large_is(size) ? sites_number(place, size, &is_first) : 0;
         record_realloc(before, block, moved, size, site);
     } else if (moved == NULL && size == 0 && block != NULL) { /* glibc's frees then */
-        record_call(generation, FREE, before, block, 0);
+        record_freeing_realloc(generation, before, block);
     }
     return moved;
 }

@@ -98,33 +98,43 @@ static void consider_writer(const struct thread *self)
     errno = error;
 }
 
+/* Gives the thread an empty buffer. False if there is none, and counts what is lost. */
+static bool renew_buffer(struct thread *self, uint64_t generation)
+{
+    const int error = errno;
+    self->busy = BUSY_RECORDING;
+    atomic_signal_fence(memory_order_seq_cst);
+    /* Not in a child that shares our memory until it is another program, nor in one that was made
+     * behind the C library's back: it has no writer. */
+    const bool renewed =
+            getpid() == preload.owner && has_slot(self) && begin_buffer(self, generation);
+    if (!renewed)
+        drop(self);
+    atomic_signal_fence(memory_order_seq_cst);
+    self->busy = 0;
+    errno = error;
+    return renewed;
+}
+
 bool recorder_make_room(size_t bytes)
 {
     struct thread *const self = &thread;
-    const uint64_t generation = atomic_load_explicit(&recording.generation, memory_order_acquire);
-    if (generation % 2 == 0)
-        return false;
-    if (self->busy != 0) {
-        if ((self->busy & BUSY_OWN) == 0)
-            drop(self);
-        return false;
+    for (;;) {
+        const uint64_t generation =
+                atomic_load_explicit(&recording.generation, memory_order_acquire);
+        if (generation % 2 == 0)
+            return false;
+        if (self->busy != 0) {
+            if ((self->busy & BUSY_OWN) == 0)
+                drop(self);
+            return false;
+        }
+        if (record_enter(self, generation, bytes))
+            return true;
+        if (!renew_buffer(self, generation))
+            return false;
+        consider_writer(self); /* which may record, and so may a signal's handler: look again */
     }
-    if (self->generation == generation && self->buffer != NULL &&
-            (size_t)(self->end - self->encoder.at) >= bytes)
-        return true;
-    self->busy = BUSY_RECORDING;
-    const int error = errno;
-    /* Not in a child that shares our memory until it is another program, nor in one that was made
-     * behind the C library's back: it has no writer. */
-    const bool ready =
-            getpid() == preload.owner && has_slot(self) && begin_buffer(self, generation);
-    if (!ready)
-        drop(self);
-    errno = error;
-    self->busy = 0;
-    if (ready)
-        consider_writer(self);
-    return ready;
 }
 
 uint32_t recorder_thread_number(void)
@@ -173,10 +183,10 @@ static __attribute__((noinline, cold)) void *record_block_slowly(
 QUICK void *record_block(void *block, size_t size, unsigned kind, uint64_t generation)
 {
     struct thread *const self = &thread;
-    if (!is_quick || !record_is_ready(self, generation, LONGEST_RECORD))
+    if (!is_quick || !record_enter(self, generation, LONGEST_RECORD))
         return record_block_slowly(block, size, kind, generation);
     own_blocks_add(&self->own, (uintptr_t)block);
-    record_ready(self, kind, stamp_by_the_counter(), block, size);
+    record_entered(self, kind, stamp_by_the_counter(), block, size);
     return block;
 }
 
@@ -190,13 +200,13 @@ QUICK static inline __attribute__((always_inline)) void release(
         const void *block, size_t size, unsigned kind, uint64_t generation)
 {
     struct thread *const self = &thread;
-    if (!is_quick || !record_is_ready(self, generation, LONGEST_RECORD)) {
+    if (!is_quick || !record_enter(self, generation, LONGEST_RECORD)) {
         release_slowly(block, size, kind, generation);
         return;
     }
     if (__builtin_expect(!own_blocks_remove(&self->own, (uintptr_t)block), 0))
         stamp_wait();
-    record_ready(self, kind, stamp_by_the_counter(), block, size);
+    record_entered(self, kind, stamp_by_the_counter(), block, size);
 }
 
 /* Apart, because a size that is known to be 0 takes no time to write. */
@@ -230,6 +240,16 @@ void record_special(unsigned kind, const void *block, size_t size, size_t alignm
         event_put(&self->encoder, ALIGNMENT, 0, 0, alignment);
     event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
     record_end(self);
+}
+
+/* The block is free already, so its stamp must not be that of a buffer which begins only now. */
+void record_freeing_realloc(uint64_t generation, uint64_t before, const void *old)
+{
+    struct thread *const self = &thread;
+    if (!record_begin(self, generation, LONGEST_RECORD))
+        return;
+    record_from(self, before);
+    record_entered(self, FREE, before, old, 0);
 }
 
 void record_realloc(uint64_t before, const void *old, const void *moved, size_t size, uint32_t site)

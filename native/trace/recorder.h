@@ -73,25 +73,34 @@ static inline bool recorder_is_on(void)
     return recorder_generation() != 0;
 }
 
-/* Readies the thread to write so many bytes of records. False if they are lost, and counted, or
- * nothing is recorded. errno stays. */
+/* Makes the thread busy, with room for so many bytes of records. False if they are lost, and
+ * counted, or nothing is recorded. errno stays. */
 bool recorder_make_room(size_t bytes);
 
-static inline bool record_is_ready(const struct thread *self, uint64_t generation, size_t bytes)
+static inline bool record_has_room(const struct thread *self, uint64_t generation, size_t bytes)
 {
-    return __builtin_expect(self->generation == generation && self->busy == 0 &&
-                                    (size_t)(self->end - self->encoder.at) >= bytes,
-            1);
+    return __builtin_expect(
+            self->generation == generation && (size_t)(self->end - self->encoder.at) >= bytes, 1);
 }
 
-/* A thread is busy between these two, in which it writes records of `bytes` at most. */
-static inline bool record_begin(struct thread *self, uint64_t generation, size_t bytes)
+/* Makes the thread busy if its buffer has room. Busy first: a signal handler that allocates between
+ * the look and the writing would take the room, or the buffer. */
+static inline bool record_enter(struct thread *self, uint64_t generation, size_t bytes)
 {
-    if (!record_is_ready(self, generation, bytes) && !recorder_make_room(bytes))
+    if (__builtin_expect(self->busy != 0, 0))
         return false;
     self->busy = BUSY_RECORDING;
     atomic_signal_fence(memory_order_seq_cst);
-    return true;
+    if (record_has_room(self, generation, bytes))
+        return true;
+    self->busy = 0;
+    return false;
+}
+
+/* A thread is busy from this on, until record_end; meanwhile it writes records of `bytes` at most. */
+static inline bool record_begin(struct thread *self, uint64_t generation, size_t bytes)
+{
+    return record_enter(self, generation, bytes) || recorder_make_room(bytes);
 }
 
 /* Lets a buffer begin with a stamp that was taken before it: realloc's first one is from before the
@@ -129,12 +138,10 @@ static inline uint64_t stamp_of_allocation(const void *block)
     return stamp_now();
 }
 
-/* Writes a call that needs one record alone, for which the thread is ready. */
-static inline void record_ready(
+/* Writes a call that needs one record alone, for which the thread is busy and has room. */
+static inline void record_entered(
         struct thread *self, unsigned kind, uint64_t stamp, const void *block, size_t size)
 {
-    self->busy = BUSY_RECORDING;
-    atomic_signal_fence(memory_order_seq_cst);
     event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
     record_end(self);
 }
@@ -144,10 +151,8 @@ static inline void record_call(
         uint64_t generation, unsigned kind, uint64_t stamp, const void *block, size_t size)
 {
     struct thread *const self = &thread;
-    if (!record_begin(self, generation, LONGEST_RECORD))
-        return;
-    event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
-    record_end(self);
+    if (record_begin(self, generation, LONGEST_RECORD))
+        record_entered(self, kind, stamp, block, size);
 }
 
 /* Records a call that returned a block, now; returns the block. Not inlined, so that a function that
@@ -177,6 +182,9 @@ static inline void record_free(unsigned kind, const void *block, size_t size)
 /* As record_allocation, with the alignment that was asked for, and the number of its call site (0:
  * none). */
 void record_special(unsigned kind, const void *block, size_t size, size_t alignment, uint32_t site);
+
+/* Records a realloc that freed its block and gave none, where `before` is the stamp before it. */
+void record_freeing_realloc(uint64_t generation, uint64_t before, const void *old);
 
 /* A realloc that gave `moved`, where `before` is the stamp before it. */
 void record_realloc(

@@ -150,6 +150,7 @@ bool touches_free(const void *block)
 size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUCHES_RUNS])
 {
     unsigned char present[PIECE];
+    const int error = errno; /* free leaves it as it is */
     const size_t page = memory_page_size();
     const size_t pages = (size + page - 1) / page;
     size_t count = 0;
@@ -177,6 +178,7 @@ size_t touches_look(const void *block, size_t size, struct touched_run runs[TOUC
     }
     if (in_run)
         runs[count++] = run;
+    errno = error;
     return count;
 }
 

@@ -1,5 +1,6 @@
 // The recorder's parts that know nothing of malloc, under a sanitizer: threads that fill buffers,
 // hand them over and take others, while one reads all that they publish, as the writer does.
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,8 @@ static void look_at_touches(void)
     }
     check(touched == 500, "touched pages are missing");
     check(touches_free(many) && !touches_is(many, &which), "it is still there");
+    errno = 0;
+    check(touches_look(many, 4096, runs) == 0 && errno == 0, "free would change errno");
 }
 
 int main(void)

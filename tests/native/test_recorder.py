@@ -482,6 +482,17 @@ def test_operators_that_free_with_a_size(
         live[address] = size
 
 
+def test_no_record_begins_without_room(tmp_path: Path) -> None:
+    """Whatever records in the middle of a call: what the recorder starts, a signal's handler."""
+    names = ("recorder", "buffers", "threads", "stamp")
+    sources = [NATIVE / "trace" / f"{name}.c" for name in names]
+    rooms = [f"-I{NATIVE / room}" for room in ("trace", "preload")]
+    built = compiled(
+        "recorder_room", tmp_path, "-O2", *rooms, *sources, NATIVE / "preload" / "memory.c"
+    )
+    assert run_program(built, {}) == []
+
+
 def build_sanitized(sanitizer: str, name: str, sources: list[Path], target: Path) -> Path:
     """``NAME.c`` with these sources of the recorder's under a sanitizer. Skips where the compiler
     has none.
