@@ -97,6 +97,14 @@ def test_info_draws_the_live_curve(
         info.info(trace(), chart=tmp_path / "file")
 
 
+def test_the_charts_files_say_what_the_trace_lacks(
+    trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    info.info(trace(dropped=1234, from_start=False), chart=tmp_path / "charts")
+    drawn = (tmp_path / "charts" / "trace-live.svg").read_text()
+    assert "a.trace; the recording began late; 1,234 events are missing (" in drawn
+
+
 def test_cut(trace: Callable[..., Path], tmp_path: Path, capsys: Capture) -> None:
     path, out = trace(), tmp_path / "b.trace"
     cut.cut(path, out, "500ms", "1s")

@@ -57,6 +57,7 @@ def info(
 def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path) -> None:
     """Write the chart of the live curve. Failure if it cannot be written."""
     # What draws takes a second to import.
+    from dballoc.campaign.replay.describe_trace import describe_trace
     from dballoc.report.charts.export import write_chart
     from dballoc.report.replay.live_chart import draw_live_curve
 
@@ -68,7 +69,9 @@ def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path
     )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_chart(figure, safe(name), directory)
+        # The files have no caption.
+        origin = "; ".join([name, *describe_trace(trace).flaws])
+        write_chart(figure, safe(origin), directory)
     except OSError as error:
         raise Failure(f"--chart {directory}: cannot be written: {error.strerror}") from None
 
