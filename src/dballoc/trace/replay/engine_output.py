@@ -60,8 +60,9 @@ def _make_figures(
     operations = tuple(_make_operation(row) for row in document["operations"])
     curve = document["curve"]
     peak, end, idle = document["peak"], document["end"], document.get("idle")
-    # The sampler may have missed the moment: what was read at the end is a reading too.
-    highest = max(peak, end, key=lambda point: point[2])
+    # The sampler may have missed the moment, and left pages out: what was read at marks and at the
+    # end is exact.
+    highest = max(peak[2], end[2], *(anonymous for _, anonymous, _ in document["marks"]))
     return ReplayFigures(
         events=sum(operation.calls for operation in operations),
         seconds=document["nanoseconds"] / 1e9,
@@ -70,7 +71,7 @@ def _make_figures(
         minor_faults=document["minor_faults"],
         major_faults=document["major_faults"],
         engine_memory=engine_memory,
-        peak_heap=_take_off(highest[2], engine_memory),
+        peak_heap=_take_off(highest, engine_memory),
         peak_live=document["live_peak"],
         end_heap=_take_off(end[2], engine_memory),
         end_live=end[3],
