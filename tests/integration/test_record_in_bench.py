@@ -2,10 +2,12 @@
 ``replay`` takes it.
 """
 
+import re
 from pathlib import Path
 
 from harness import Cli, Experiment
 
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.trace.trace_file.read_trace import read_trace
 
 
@@ -46,3 +48,31 @@ def test_the_baselines_trace_is_replayed(
     assert replayed.status == 0, replayed.text
     assert "glibc has the least peak heap" in replayed.text
     assert "the real one" in " ".join(replayed.text.split())
+
+
+def test_a_shipped_experiment_ends_in_a_verdict_by_its_trace(run_cli: Cli, out: Path) -> None:
+    """The two commands of the how-to, with one block: the report begins with the malloc of the
+    least peak heap, and how far the replay was from the server.
+    """
+    done = run_cli(
+        "bench", "--experiment", "quick", "--record", "--out", out, "--design", "solo",
+        "--blocks", "1", "--repeat-noisy", "0",
+    )  # fmt: skip
+    assert done.status == 0, done.text
+    replayed = run_cli(
+        "replay", out / "quick-glibc.trace", "--allocators", "glibc,jemalloc,mimalloc,tcmalloc",
+        "--blocks", "1", "--out", out / "replayed",
+    )  # fmt: skip
+    assert replayed.status == 0, replayed.text
+    report = (out / "replayed" / "report.md").read_text(encoding="utf-8")
+    answer = next(line for line in report.splitlines() if "least peak heap" in line)
+    first = re.match(
+        r"\W*(glibc|jemalloc|mimalloc|tcmalloc) has the least peak heap, .*; replayed on glibc, as "
+        r"it was recorded, the peak is ([\d.]+)\s?% (above|below) the real one\.\*\*",
+        answer,
+    )
+    assert first, answer
+    # A busy machine moves the real server; what is wrong by more than this is no replay of it.
+    assert float(first[2]) < 50
+    campaign = load_campaign(out / "replayed")
+    assert set(campaign.good["variant"]) == {"glibc", "jemalloc", "mimalloc", "tcmalloc"}
