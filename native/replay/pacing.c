@@ -20,6 +20,9 @@ static _Atomic int64_t *live_change;
 /* A sleep shorter than this is not worth its system call. ns */
 enum { SHORTEST_SLEEP = 50000 };
 
+/* So many are passed in less time than reading the CPU clock takes. */
+enum { FEW_EPOCHS = 32 };
+
 void pacing_begin(void)
 {
     live_change = memory_map_present(plan.header->epochs, sizeof *live_change);
@@ -56,23 +59,50 @@ uint32_t pacing_waiting(void)
     return atomic_load(&waiting);
 }
 
-/* Move the floor past the epochs that all have left. Whoever makes a count 0 comes here after it,
- * and all of this is sequentially consistent: so if two threads leave two epochs at once, one of
- * them sees both. */
-static void move_floor(struct runner *runner)
+static bool is_left(uint32_t epoch)
+{
+    return epoch < plan.header->epochs && atomic_load(&plan.pending[epoch]) == 0;
+}
+
+/* Move the floor past epochs that all have left, `most` of them or up to a mark; returns how many. */
+static uint32_t pass_few(uint32_t most)
 {
     uint32_t epoch = atomic_load(&floor_epoch);
-    bool moved = false;
-    while (epoch < plan.header->epochs && atomic_load(&plan.pending[epoch]) == 0) {
+    uint32_t passed = 0;
+    while (passed < most && is_left(epoch) && !curve_has_mark(epoch)) {
+        if (atomic_compare_exchange_weak(&floor_epoch, &epoch, epoch + 1)) {
+            passed++;
+            epoch++;
+        }
+    }
+    return passed;
+}
+
+/* Move it past all that are left, and read the marks. */
+static void pass_rest(void)
+{
+    uint32_t epoch = atomic_load(&floor_epoch);
+    while (is_left(epoch)) {
         if (!atomic_compare_exchange_weak(&floor_epoch, &epoch, epoch + 1))
             continue;
-        moved = true;
-        if (curve_has_mark(epoch)) {
-            struct interval interval = interval_begin();
+        if (curve_has_mark(epoch))
             curve_add_marks(epoch);
-            interval_end(interval, runner);
-        }
         epoch++;
+    }
+}
+
+/* Move the floor past the epochs that all have left. Whoever makes a count 0 comes here after it,
+ * and all of this is sequentially consistent: so if two threads leave two epochs at once, one of
+ * them sees both. A trace of hours in which little happens has many epochs for each event, which
+ * are not its CPU. */
+static void move_floor(struct runner *runner)
+{
+    bool moved = pass_few(FEW_EPOCHS) > 0;
+    if (is_left(atomic_load(&floor_epoch))) {
+        struct interval interval = interval_begin();
+        pass_rest();
+        interval_end(interval, runner);
+        moved = true;
     }
     if (moved && atomic_load(&waiting_for_floor) > 0) {
         struct interval interval = interval_begin();

@@ -205,6 +205,33 @@ def test_bytes_that_live_within_an_epoch_count(tmp_path: Path) -> None:
     check_figures(trace, figures(tmp_path / "plan", "--live-bytes=600000000", "--touch=first"))
 
 
+def test_an_hour_in_which_nothing_happens_is_no_cpu(tmp_path: Path) -> None:
+    """A block is allocated, and freed an hour later, which is 720,000 epochs."""
+    hour = 3600 * 10**9
+    thread = ThreadEvents(
+        number=0,
+        name="",
+        created_by=NONE,
+        kind=np.array([EventKind.MALLOC, EventKind.FREE], np.uint8),
+        time=np.array([0, hour]),
+        completed=np.array([0, hour]),
+        object=np.array([0, NONE]),
+        freed=np.array([NONE, 0]),
+    )
+    objects = Objects(
+        size=np.array([100], np.uint64),
+        alignment=np.zeros(1, np.uint32),
+        allocated_by=np.zeros(1, np.int32),
+        freed_by=np.zeros(1, np.int32),
+        touch=np.full(1, -1, np.int32),
+    )
+    trace = replace(make_trace(1, 1, 1), threads=(thread,), objects=objects, marks=())
+    write_plan(trace, tmp_path / "plan")
+    document = figures(tmp_path / "plan")
+    check_figures(trace, document)
+    assert document["cpu"] < 1_000_000  # ns; to pass the epochs takes several times as much
+
+
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_a_trace_that_begins_late_is_replayed(ahead: int, tmp_path: Path) -> None:
     trace = make_trace(3, 200, 3)
