@@ -45,13 +45,14 @@ _LONGEST_NAME = 255
 
 
 class HostDescription(BaseModel):
-    """What a host says of itself."""
+    """What a host says of itself. ``asks_token``: whether its Ray does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     dballoc: str = Field(max_length=100)
     kernel: str = Field(max_length=100)
     environment: dict[str, Any]
+    asks_token: bool = False
 
 
 class HostFinding(BaseModel):
@@ -170,7 +171,9 @@ class RayExecutor:
                 continue
             del self._awaited[node]
             try:
-                self._described[node] = read_description(ray.get(answer, timeout=0))
+                description = read_description(ray.get(answer, timeout=0))
+                ray_access.check_node(description.asks_token, os.environ)
+                self._described[node] = description
             except (RayError, readers.Unfit) as error:
                 self._described[node] = None
                 self._notice(f"a node of Ray cannot be used: {readers.reason(error)}")
@@ -235,9 +238,11 @@ class RayExecutor:
         streams = {id(task.lines): host for host, task in self._tasks.items()}
         # A line counts as ready when it is here: to wait for a large one of a host that is cut off
         # would let the leases of all others run out.
-        ready, _ = ray.wait(
-            [task.lines for task in self._tasks.values()], num_returns=1, timeout=seconds
-        )
+        waiting = [task.lines for task in self._tasks.values()]
+        ready, _ = ray.wait(waiting, num_returns=1, timeout=seconds)
+        if ready:
+            # The one that came first may be of a host that never stops talking.
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         events: list[Event] = [self._read(streams[id(stream)]) for stream in ready]
         now = time.monotonic()
         events += [
