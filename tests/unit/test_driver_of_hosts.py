@@ -152,7 +152,8 @@ def test_a_wrong_clock_of_a_host_changes_no_order_of_blocks(
     """The blocks of a look are those that were completed first."""
     chosen = experiment(design="solo", blocks=4)
     hosts = SimulatedHosts(names=["a", "b"])
-    poll, finished = hosts.poll, []
+    poll = hosts.poll
+    finished: list[str] = []
 
     def poll_with_wrong_clocks(seconds: float) -> list[Any]:
         events = poll(seconds)
@@ -189,8 +190,9 @@ def test_hosts_with_and_without_losses_give_the_verdicts_of_one(
         record = example_results.record(chosen, slot)
         luck = random.Random(f"{slot.block} {slot.variant} {slot.role}").gauss(0, 0.05)
         peak = int(example_results.SIZES[slot.variant] * math.exp(luck))
-        steps = [{**step, "tps": 1000 * math.exp(luck)} for step in record.steps]
-        return replace(record, trial={**record.trial, "rss_peak": peak}, steps=steps)
+        record.trial = {**record.trial, "rss_peak": peak}
+        record.steps = [{**step, "tps": 1000 * math.exp(luck)} for step in record.steps]
+        return record
 
     def judge(name: str, hosts: SimulatedHosts) -> list[Any]:
         _, path = simulated_hosts.run(chosen, hosts, tmp_path / name)

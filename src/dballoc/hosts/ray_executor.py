@@ -241,7 +241,7 @@ class RayExecutor:
         waiting = [task.lines for task in self._tasks.values()]
         ready, _ = ray.wait(waiting, num_returns=1, timeout=seconds)
         if ready:
-            # The one that came first may be of a host that never stops talking.
+            # Of several, Ray returns the first of the list, and so the same host again and again.
             ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
         events: list[Event] = [self._read(streams[id(stream)]) for stream in ready]
         now = time.monotonic()

@@ -483,7 +483,7 @@ class DriverLoop:
         again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
         if not again:
             self._kept[key.design].add(key.number)
-        self._observer.block_finished(key.design, key.number, row["disturbed"], again)  # type: ignore[arg-type]
+        self._observer.block_finished(key.design, key.number, row["disturbed"], again)
         if not again and campaign.is_open(key.design):
             self._judge(key.design)
 
