@@ -230,7 +230,9 @@ class RayExecutor:
         )
 
     def poll(self, seconds: float) -> list[Event]:
-        """Return lines and losses; at most one line a host, so that none waits behind another."""
+        """Return losses, and one line at most, so that leases are renewed between any two. Hosts
+        take turns: none waits behind another that never stops talking.
+        """
         self._renew_leases()
         if not self._tasks:
             time.sleep(seconds)
@@ -238,12 +240,14 @@ class RayExecutor:
         streams = {id(task.lines): host for host, task in self._tasks.items()}
         # A line counts as ready when it is here: to wait for a large one of a host that is cut off
         # would let the leases of all others run out.
-        waiting = [task.lines for task in self._tasks.values()]
-        ready, _ = ray.wait(waiting, num_returns=1, timeout=seconds)
-        if ready:
-            # Of several, Ray returns the first of the list, and so the same host again and again.
-            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
-        events: list[Event] = [self._read(streams[id(stream)]) for stream in ready]
+        ready, _ = ray.wait(
+            [task.lines for task in self._tasks.values()], num_returns=1, timeout=seconds
+        )
+        events: list[Event] = []
+        for host in [streams[id(stream)] for stream in ready]:
+            events.append(self._read(host))
+            # Of several that are ready, Ray may return the first of the list each time.
+            self._tasks[host] = self._tasks.pop(host)
         now = time.monotonic()
         events += [
             HostLost(
