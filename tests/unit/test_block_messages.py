@@ -40,6 +40,13 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
         results.close()
 
 
+BLOCK_ROW = {
+    name: value
+    for name, value in example_results.block_row(1).items()
+    if name not in ("block", "attempt")
+}
+
+
 def make_line(**words: Any) -> bytes:
     return json.dumps(words).encode() + b"\n"
 
@@ -75,8 +82,7 @@ def test_a_trial_and_a_block_are_read_as_they_were_written(
     rows = make_record_rows(example_results.record(chosen, slot))
     trial = TrialFinished(position=1, records=[rows])
     assert parse_message(encode_message(trial), columns) == trial
-    row = {k: v for k, v in example_results.block_row(1).items() if k not in ("block", "attempt")}
-    block = BlockFinished(row=row)
+    block = BlockFinished(row=BLOCK_ROW)
     assert parse_message(encode_message(block), columns) == block
 
 
@@ -132,6 +138,8 @@ def test_bytes_are_a_message_or_unfit(data: bytes) -> None:
         ),
         make_line(kind="block", row={"design": "solo", "evil": 1}),
         make_line(kind="block", row={"started": 1.0}),
+        make_line(kind="block", row=BLOCK_ROW | {"started": None}),
+        make_line(kind="block", row=BLOCK_ROW | {"ended": None}),
         *(
             make_line(kind="trial", position=1, records=[{"trial": [{"outcome": "ok", name: 1}]}])
             for name in ("trial", "block", "variant", "role", "directory", "workload")

@@ -61,6 +61,13 @@ def test_what_is_on_this_machine_alone_is_not_sent(
             {"variant": [{"name": "glibc", "server": {"options": {"wsrep_sst_auth": "a:b"}}}]},
             "wsrep_sst_auth",
         ),
+        ({"load": {"options": {"api-token": "hunter2"}}}, "api-token"),
+        (
+            {"workload": {"mine": {"use": "oltp_read_only", "options": {"api-token": "hunter2"}}}},
+            "api-token",
+        ),
+        ({"warmup_sql": ["CREATE USER u IDENTIFIED BY 'hunter2'"]}, "warmup_sql"),
+        ({"variant": [{"name": "glibc", "tunables": {"upload_token": "hunter2"}}]}, "upload_token"),
     ],
 )
 def test_a_secret_of_the_experiment_is_not_sent(

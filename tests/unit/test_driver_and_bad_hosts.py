@@ -130,6 +130,30 @@ def test_a_block_that_never_ends_is_drawn_again(experiment: MakeExperiment, tmp_
     assert "had not ended after" in faults[0][0]
 
 
+def test_a_lost_host_is_awaited_where_another_was_refused(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=3)
+    losses = iter([True])
+    hosts = SimulatedHosts(names=["a", "b"])
+    hosts.lose = lambda draw, variant: "b" in hosts.running and next(losses, False)
+    answer_instead(hosts, "a", lambda: [Refused(text="another allocator")], times=99)
+    poll, lost_at = hosts.poll, []
+
+    def poll_and_restart(seconds: float) -> list[Any]:
+        events = poll(seconds)
+        if "b" not in hosts.alive:
+            lost_at.append(hosts.now)
+            if hosts.now > lost_at[0] + 60:
+                hosts.alive.add("b")
+        return events
+
+    hosts.poll = poll_and_restart  # type: ignore[method-assign]
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 3)
+    assert len(lost_at) > 1
+
+
 def test_a_block_that_every_host_loses_ends_the_campaign(
     experiment: MakeExperiment, tmp_path: Path
 ) -> None:

@@ -1,9 +1,13 @@
 """The driver over simulated hosts: no block is doubled or lost, whatever happens to the hosts."""
 
 import itertools
+import math
+import random
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,13 @@ import pytest
 import simulated_hosts
 from simulated_hosts import SimulatedHosts
 
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.observer import Observer
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
+from dballoc.experiment.schedule import Slot
 from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
@@ -26,6 +33,7 @@ from dballoc.hosts.block_messages import (
 from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
 from dballoc.hosts.executor import Line
 from dballoc.hosts.message_stream import encode_message
+from dballoc.store.results import TrialRecord
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -136,6 +144,75 @@ def test_a_variant_that_takes_every_host_down_ends_the_campaign_and_is_in_the_st
     lost = query(tmp_path / "r", "SELECT variant FROM trial WHERE fault = 'host lost'")
     assert lost == [("tuned",), ("tuned",)]
     assert query(tmp_path / "r", "SELECT count(*) FROM block") == [(0,)]
+
+
+def test_a_wrong_clock_of_a_host_changes_no_order_of_blocks(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    """The blocks of a look are those that were completed first."""
+    chosen = experiment(design="solo", blocks=4)
+    hosts = SimulatedHosts(names=["a", "b"])
+    poll = hosts.poll
+    finished: list[str] = []
+
+    def poll_with_wrong_clocks(seconds: float) -> list[Any]:
+        events = poll(seconds)
+        for number, event in enumerate(events):
+            if isinstance(event, Line) and b'"kind":"block"' in event.line:
+                ended = 1e9 if event.host == "a" else 2e9 - len(finished)
+                row = BLOCK_ROW | {"started": ended - 60, "ended": ended}
+                events[number] = replace(event, line=encode_message(BlockFinished(row=row)))
+                finished.append(event.host)
+        return events
+
+    hosts.poll = poll_with_wrong_clocks  # type: ignore[method-assign]
+    before = time.time()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    assert {*finished} == {"a", "b"}
+    stored = query(
+        path,
+        "SELECT host, started, ended FROM block JOIN placement USING (design, block, attempt) "
+        "ORDER BY ended",
+    )
+    assert [host for host, _, _ in stored] == finished
+    for _, started, ended in stored:
+        assert before <= ended <= time.time()
+        assert ended - started == pytest.approx(60)
+
+
+def test_hosts_with_and_without_losses_give_the_verdicts_of_one(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    """A trial's figures are those of its block and variant here, whoever runs it."""
+    chosen = experiment(design="solo", blocks=10)
+
+    def measure(chosen: Experiment, slot: Slot, host: str) -> TrialRecord:
+        record = example_results.record(chosen, slot)
+        luck = random.Random(f"{slot.block} {slot.variant} {slot.role}").gauss(0, 0.05)
+        peak = int(example_results.SIZES[slot.variant] * math.exp(luck))
+        record.trial = {**record.trial, "rss_peak": peak}
+        record.steps = [{**step, "tps": 1000 * math.exp(luck)} for step in record.steps]
+        return record
+
+    def judge(name: str, hosts: SimulatedHosts) -> list[Any]:
+        _, path = simulated_hosts.run(chosen, hosts, tmp_path / name)
+        return [
+            (row.variant, row.metric, row.verdict, row.ratio)
+            for row in compare_with_baseline(load_campaign(path)).family
+        ]
+
+    one = SimulatedHosts(names=["a"], record=measure)
+    three = SimulatedHosts(names=["a", "b", "c"], record=measure)
+    losing = SimulatedHosts(
+        names=[f"h{n}" for n in range(20)],
+        record=measure,
+        lose=lambda own, variant: own.random() < 0.1,
+    )
+    verdicts = judge("one", one)
+    assert len({verdict for _, _, verdict, _ in verdicts}) > 1
+    assert judge("three", three) == judge("losing", losing) == verdicts
+    assert {name for name, *_ in three.started} == {"a", "b", "c"}
+    assert len(losing.alive) < 20
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,6 +4,7 @@ tests/integration/test_hosts_on_ray.py.
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import dballoc
 from dballoc import readers
 from dballoc.host.machine_description import describe_machine
+from dballoc.hosts import ray_node
 from dballoc.hosts.executor import HostLost, Line
 
 ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
@@ -153,6 +155,35 @@ def test_a_node_that_describes_itself_wrongly_is_left_out(
     assert notices
 
 
+@pytest.mark.parametrize("asks_token", [True, False])
+@pytest.mark.parametrize("has_token", [True, False])
+def test_a_node_that_asks_for_no_token_where_the_driver_has_one_is_left_out(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch, has_token: bool, asks_token: bool
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if has_token:
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/root/ray-token")
+    fake.answers["describe_host"] = describe(asks_token=asks_token)
+    notices: list[str] = []
+    hosts = ray_executor.RayExecutor(notices.append).list_hosts()
+    is_refused = has_token and not asks_token
+    assert len(hosts) == (0 if is_refused else 1)
+    assert any("started without a token" in text for text in notices) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("mode", "asks_token"), [("token", "true"), ("Token", "true"), ("disabled", "false")]
+)
+def test_a_node_says_whether_its_ray_asks_for_a_token(
+    monkeypatch: pytest.MonkeyPatch, mode: str, asks_token: str
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    answer = ray_node.describe_host()
+    assert f'"asks_token": {asks_token}'.encode() in answer
+    assert ray_executor.read_description(answer).asks_token is (asks_token == "true")
+
+
 def test_a_long_name_is_cut() -> None:
     description = ray_executor.read_description(
         describe(environment=describe_machine() | {"host": "x" * 10_000})
@@ -170,6 +201,13 @@ def test_a_line_that_is_here_is_read_at_once(fake: FakeRay, answer: Any, kind: t
     (event,) = executor.poll(1.0)
     assert isinstance(event, kind)
     assert event.host == "db2"
+
+
+def test_a_host_that_always_has_a_line_keeps_no_other_waiting(fake: FakeRay) -> None:
+    executor = make_executor([], b"{}\n")
+    executor._tasks["db3"] = replace(executor._tasks["db2"], node="n3", lines=FakeLines(b"[]\n"))
+    turns = [[event.host for event in executor.poll(1.0)] for _ in range(4)]
+    assert turns == [["db2"], ["db3"], ["db2"], ["db3"]]
 
 
 def test_a_line_that_is_not_here_is_not_waited_for(fake: FakeRay) -> None:

@@ -165,6 +165,7 @@ def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Mess
             if message.row.keys() != columns["block"].keys() - _BLOCK_PLACE:
                 raise readers.Unfit("a block's row has not the columns that it should have")
             _check_probes(message.row)
+            _check_times(message.row)
     return message
 
 
@@ -178,6 +179,12 @@ def _check_probes(row: _Row) -> None:
         seconds = row[name]
         if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_PROBE:
             raise readers.Unfit(f"{name}: {readers.shown(str(seconds))} is not valid")
+
+
+def _check_times(row: _Row) -> None:
+    for name in ("started", "ended"):
+        if row[name] is None:
+            raise readers.Unfit(f"a block's row does not say when it {name}")
 
 
 def _check_record(

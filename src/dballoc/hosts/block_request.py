@@ -98,9 +98,13 @@ def find_secret(experiment: Experiment) -> str | None:
     """Return the name of a setting whose value is a secret, for experiments are sent to hosts as
     they are; None if there is none. Pure.
     """
-    tables = [experiment.server.options, experiment.server.init_options]
+    tables = [experiment.server.options, experiment.server.init_options, experiment.load.options]
     for variant in experiment.variant:
-        tables += [variant.server.options, variant.server.init_options, variant.env]
+        tables += [variant.server.options, variant.server.init_options]
+        tables += [variant.env, variant.tunables]
+    tables += [workload.options for workload in experiment.workload.values()]
+    if isinstance(experiment.warmup_sql, list):
+        tables += [{"warmup_sql": statement} for statement in experiment.warmup_sql]
     return next(
         (
             name

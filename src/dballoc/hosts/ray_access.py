@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from dballoc import readers
 from dballoc.errors import UsageError
 
 MODE, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
@@ -56,6 +57,17 @@ def check_nodes(address: str, nodes: Iterable[str], environment: Mapping[str, st
                 f"set {MODE}=token and {TOKEN_PATH}=FILE here and on every node "
                 "(docs/how-to/many-hosts.md)"
             )
+
+
+def check_node(asks_token: bool, environment: Mapping[str, str]) -> None:
+    """Raise Unfit for a node whose Ray asks for no token although the driver has one: it takes what
+    the driver sends, and everybody else's.
+    """
+    if has_token(environment) and not asks_token:
+        raise readers.Unfit(
+            f"its Ray was started without a token, and lets everybody in; set {MODE}=token and "
+            f"{TOKEN_PATH}=FILE there, and start it again"
+        )
 
 
 def check_dashboard(url: str) -> None:

@@ -45,13 +45,14 @@ _LONGEST_NAME = 255
 
 
 class HostDescription(BaseModel):
-    """What a host says of itself."""
+    """What a host says of itself. ``asks_token``: whether its Ray does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     dballoc: str = Field(max_length=100)
     kernel: str = Field(max_length=100)
     environment: dict[str, Any]
+    asks_token: bool = False
 
 
 class HostFinding(BaseModel):
@@ -170,7 +171,9 @@ class RayExecutor:
                 continue
             del self._awaited[node]
             try:
-                self._described[node] = read_description(ray.get(answer, timeout=0))
+                description = read_description(ray.get(answer, timeout=0))
+                ray_access.check_node(description.asks_token, os.environ)
+                self._described[node] = description
             except (RayError, readers.Unfit) as error:
                 self._described[node] = None
                 self._notice(f"a node of Ray cannot be used: {readers.reason(error)}")
@@ -227,7 +230,9 @@ class RayExecutor:
         )
 
     def poll(self, seconds: float) -> list[Event]:
-        """Return lines and losses; at most one line a host, so that none waits behind another."""
+        """Return losses, and one line at most, so that leases are renewed between any two. Hosts
+        take turns: none waits behind another that never stops talking.
+        """
         self._renew_leases()
         if not self._tasks:
             time.sleep(seconds)
@@ -238,7 +243,11 @@ class RayExecutor:
         ready, _ = ray.wait(
             [task.lines for task in self._tasks.values()], num_returns=1, timeout=seconds
         )
-        events: list[Event] = [self._read(streams[id(stream)]) for stream in ready]
+        events: list[Event] = []
+        for host in [streams[id(stream)] for stream in ready]:
+            events.append(self._read(host))
+            # Of several that are ready, Ray may return the first of the list each time.
+            self._tasks[host] = self._tasks.pop(host)
         now = time.monotonic()
         events += [
             HostLost(

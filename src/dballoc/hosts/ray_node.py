@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -93,6 +93,11 @@ def make_environment(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("RAY_")}
 
 
+def asks_token(environment: Mapping[str, str]) -> bool:
+    """Whether the Ray that started a process with this environment asks for a token. Pure."""
+    return environment.get("RAY_AUTH_MODE", "").lower() == "token"
+
+
 def _write_request(descriptor: int, request: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -120,7 +125,9 @@ def _make_ended(status: int, log: bytes) -> bytes:
 
 
 def describe_host() -> bytes:
-    """Return what a host is, as JSON: dballoc's version, its kernel's boot ID, the environment."""
+    """Return what a host is, as JSON: dballoc's version, its kernel's boot ID, the environment, and
+    whether its Ray asks for a token.
+    """
     # Here, because an actor that runs a block needs none of it.
     import dballoc
     from dballoc.host.machine_description import describe_machine
@@ -130,6 +137,7 @@ def describe_host() -> bytes:
             "dballoc": dballoc.__version__,
             "kernel": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
             "environment": describe_machine(),
+            "asks_token": asks_token(os.environ),
         }
     ).encode()
 

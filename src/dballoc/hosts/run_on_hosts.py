@@ -67,7 +67,7 @@ from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.hosts.store_answers import AnswerStore, make_placement_row, read_columns
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
-from dballoc.store.results import Results
+from dballoc.store.results import Results, Row
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
 # guardian may take for that: then a kernel that was lost is free for others.
@@ -161,6 +161,13 @@ def choose_slices(setting: PreparedCampaign) -> Slices:
         return Slices(duet.slice, duet.pairs, choose_discard(setting, 0.0))
     plan = plan_duet(setting, USUAL)
     return Slices(plan.slice, plan.pairs, plan.discard)
+
+
+def place_in_time(row: Row, now: float) -> Row:
+    """Return the row of a block that ends now, by the driver's clock. Which blocks a look judges is
+    a matter of their order, and hosts' clocks differ. Pure.
+    """
+    return {**row, "started": now - max(0.0, row["ended"] - row["started"]), "ended": now}
 
 
 class DriverLoop:
@@ -281,9 +288,11 @@ class DriverLoop:
         is_possible = place_blocks.choose_hosts(
             self._list_usable(), (), HostLoad(), ("", 0), now, apart=self._apart
         )
+        # Ray may be started again on a host that was lost.
+        awaited = self._load.lost.keys() - self._load.refused.keys()
         if self._running or self._cleaning or is_possible:
             self._host_seen = now
-        elif self._load.refused or now - self._host_seen > _PATIENCE:
+        elif (self._load.refused and not awaited) or now - self._host_seen > _PATIENCE:
             reasons = "; ".join(f"{name}: {why}" for name, why in self._load.refused.items())
             raise Failure(
                 f"no {'pair of hosts' if self._apart else 'host'} is left that can run a block "
@@ -460,7 +469,7 @@ class DriverLoop:
             raise readers.Unfit("it ended a block before all its trials")
         key, campaign = block.key, self._campaign
         row = {
-            **message.row,
+            **place_in_time(message.row, time.time()),
             "design": key.design,
             "block": key.number,
             "attempt": key.attempt,
@@ -474,7 +483,7 @@ class DriverLoop:
         again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
         if not again:
             self._kept[key.design].add(key.number)
-        self._observer.block_finished(key.design, key.number, row["disturbed"], again)  # type: ignore[arg-type]
+        self._observer.block_finished(key.design, key.number, row["disturbed"], again)
         if not again and campaign.is_open(key.design):
             self._judge(key.design)
 
