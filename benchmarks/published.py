@@ -88,8 +88,8 @@ def list_missing(campaign: Campaign, report: str) -> list[str]:
 
 
 def measure(shipped: Shipped, out: Path, flags: list[str]) -> str | None:
-    """Run or resume one experiment, and print a line on it. Returns what is wrong. KeyboardInterrupt
-    where the campaign was interrupted.
+    """Run or resume one experiment, and print a line on it. Returns what is wrong.
+    KeyboardInterrupt where the campaign was interrupted.
     """
     name, started = shipped.name, time.monotonic()
     run = run_dballoc(shipped.verb, "--experiment", name, *flags, "--out", out)

@@ -53,7 +53,8 @@ def test_what_fails_keeps_no_other_from_running(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A results directory without anything to read is one failure, and so is a verb's."""
-    assert run_main(monkeypatch, runner := Runner(fit=1), tmp_path) == 1
+    runner = Runner(fit=1)
+    assert run_main(monkeypatch, runner, tmp_path) == 1
     ran = {call[2] for call in runner.calls if call[0] != "report"}
     assert ran == {shipped.name for shipped in published.list_shipped()}
     lines = capsys.readouterr().out.splitlines()

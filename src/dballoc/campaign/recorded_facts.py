@@ -112,6 +112,7 @@ def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
         work = setting.sysbench.workload(name)
         workloads[name] = {
             "title": work.title,
+            "driver": work.driver,
             "group": work.group,
             "script": work.file.name if work.file else Path(work.script).name,
             "options": {**work.options, **load.options},

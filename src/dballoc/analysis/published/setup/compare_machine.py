@@ -57,6 +57,8 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         join_words(dict.fromkeys(words)) + _mark_scaled(run, has_cpus=True),
         lambda *_: same,
     )
+    if same and stated is not None and _counts_only_cores(stated):
+        yield compare_text("CPUs", "logical CPUs", None, join_words(dict.fromkeys(words)))
     if shared := _describe_shared_cores(list(names_by_cpu), run):
         apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
         stated_cores = "server and client on cores of their own" if apart else None
@@ -107,6 +109,11 @@ def _is_same_cpus(stated: PostCpus, sides: list[_Sides]) -> bool:
         for each in sides
         for side, cpus in wanted.items()
     )
+
+
+def _counts_only_cores(stated: PostCpus) -> bool:
+    """Whether a post states cores of a side, and not how many logical CPUs these are."""
+    return any(cpus.logical is None for cpus in _read_sides(stated).values())
 
 
 def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
