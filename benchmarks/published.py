@@ -24,9 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import Campaign, load_campaign
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.post_comparison import DEFAULT, NOT_SET, NOT_STATED
+from dballoc.analysis.published.setup.post_comparison import (
+    DEFAULT,
+    NOT_SET,
+    NOT_STATED,
+    PostComparison,
+)
 from dballoc.errors import Failure, UsageError
 from dballoc.report.outputs.markdown import escape_markdown
 
@@ -69,11 +74,11 @@ def run_dballoc(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def list_missing(campaign: Campaign, report: str) -> list[str]:
+def list_missing(comparisons: list[PostComparison], report: str) -> list[str]:
     """What the comparison finds and the report's note lacks."""
     note = report.partition("\n## ")[0]
     missing = []
-    for compared in compare_campaign_with_post(campaign):
+    for compared in comparisons:
         if not compared.differs:
             texts = [compared.run] if compared.post == NOT_STATED else []
         elif compared.run == NOT_SET:
@@ -114,14 +119,14 @@ def measure(shipped: Shipped, out: Path, flags: list[str]) -> str | None:
 def check_note(name: str, out: Path, started: float) -> str | None:
     """Print a line on what was measured. Returns what is wrong with the report's note."""
     campaign = load_campaign(out)
-    differences = sum(c.differs for c in compare_campaign_with_post(campaign))
-    missing = list_missing(campaign, (out / "report.md").read_text(encoding="utf-8"))
+    comparisons = compare_campaign_with_post(campaign)
+    missing = list_missing(comparisons, (out / "report.md").read_text(encoding="utf-8"))
     begun = float(campaign.facts["started"])
     ended = max((end for end in campaign.trials["ended"].to_list() if end), default=begun)
     print(
         f"{name}: {(ended - begun) / 60:.1f} min of campaign, "
         f"{(time.monotonic() - started) / 60:.1f} min now, {campaign.trials.height} trials, "
-        f"{differences} differences from the post; {out / 'report.html'}",
+        f"{sum(c.differs for c in comparisons)} differences from the post; {out / 'report.html'}",
         flush=True,
     )
     if missing:

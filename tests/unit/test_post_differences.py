@@ -514,6 +514,19 @@ def test_a_server_with_all_cpus_to_itself_differs_from_one_that_shares_them() ->
     ]
 
 
+def test_fewer_logical_cpus_than_stated_cores_differ_where_cores_are_not_known() -> None:
+    words = {"cores": 24, "words": "24 cores"}
+    few = make_run({**RUN, "cpu": {"count": 2}})
+    assert list_texts({**POST, "cpus": words}, few) == [
+        ("", "24 cores", "2 logical CPUs, server and client together")
+    ]
+    apart = replace(make_run({**RUN, "cpu": {"server": "0", "client": "1"}}), host_cores=())
+    stated = {"server_cores": 8, "client_cores": 1}
+    assert list_texts({**POST, "cpus": stated}, apart) == [
+        ("", "server 8 cores, client 1 core", "server 1 logical CPU, client 1 logical CPU")
+    ]
+
+
 def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
     variants = [
         {"name": "glibc_4cpu", "cpu": {"count": 1}},

@@ -10,6 +10,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import published
 
+from dballoc.analysis.published.setup.post_comparison import PostComparison
+from dballoc.analysis.published.setup.post_differences import compare_with_post
+from dballoc.doctor.planned_setup import plan_setup
+from dballoc.experiment import experiment_file
+from dballoc.experiment.scale import scale_table
+from dballoc.load.workload_cycles import expand
+from dballoc.report.outputs.markdown import list_post_lines
+from dballoc.report.wording.post_note import describe_comparisons
+
 
 class Runner:
     """Stands for the verbs: what was called, and with which status each verb ends."""
@@ -75,3 +84,24 @@ def test_an_interrupted_campaign_ends_all(
     assert run_main(monkeypatch, runner, tmp_path) == 130
     assert len(runner.calls) == 1
     assert "the same command resumes it" in capsys.readouterr().out
+
+
+def compare_at_small_scale(name: str) -> tuple[list[PostComparison], str]:
+    """What a shipped experiment does beside its post, on two CPUs, and its note."""
+    table = expand(experiment_file.parse_table(published.catalogue.experiments()[name], name))
+    scaled = scale_table(table, "small", range(2), name)
+    experiment = experiment_file.build_experiment(scaled, name)
+    assert experiment.post is not None
+    compared = compare_with_post(experiment.post, plan_setup(experiment))
+    note = describe_comparisons(experiment.post, compared)
+    return compared, "\n".join(list_post_lines(note))
+
+
+@pytest.mark.parametrize("name", [shipped.name for shipped in published.list_shipped()])
+def test_a_note_lacks_nothing_and_what_is_cut_from_it_is_missed(name: str) -> None:
+    compared, note = compare_at_small_scale(name)
+    assert published.list_missing(compared, note) == []
+    lines = note.splitlines()
+    cut = "\n".join(line for line in lines if "rows of a table" not in line)
+    expected = ["data rows of a table"] if len(cut) < len(note) else []
+    assert published.list_missing(compared, cut) == expected

@@ -117,6 +117,11 @@ def _counts_only_cores(stated: PostCpus) -> bool:
 
 
 def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
+    """Whether all numbers that are known on both sides are equal. So many logical CPUs are as many
+    cores at most, also where the cores are not known.
+    """
+    if stated.cores and actual.logical and actual.logical < stated.cores:
+        return False
     return all(
         first is None or second is None or first == second
         for first, second in zip(stated, actual, strict=True)
