@@ -3,6 +3,7 @@ beside ours.
 """
 
 import csv
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,6 +26,10 @@ def measured(run_cli: Cli, fresh_directory) -> Path:
     assert "Scaled to 0.01 of mdev-38369. " in answer
     assert "rows of a table: the post: 100,000; here: 1,000 (scaled)" in answer
     assert "tables are filled: the post: in each start, before its levels" in answer
+    assert "profiled at: the post: oltp_read_only, 512 clients; here: nothing" in answer
+    assert "the post: thread_pool_mode=windows; here: not set" in answer
+    # It is sysbench there and here, so it is no difference.
+    assert "driver: the post" not in answer
     return out
 
 
@@ -39,6 +44,8 @@ def test_what_ran_is_the_small_one(measured: Path) -> None:
     assert {r["outcome"] for r in levels} == {"ok"}
     assert {r["variant"] for r in levels} == {"nt-heap", "segment-heap", "nt-heap-small-blocks"}
     assert {(r["workload"], r["threads"]) for r in levels} == {("oltp_read_only", 3)}
+    [workloads] = rows(measured, "SELECT value FROM campaign WHERE key = 'workloads'")
+    assert json.loads(workloads["value"])["oltp_read_only"]["driver"] == "sysbench"
     [pool] = rows(measured, "SELECT DISTINCT pool_bytes FROM variant")
     assert pool["pool_bytes"] == 102 << 20
 

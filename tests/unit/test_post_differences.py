@@ -36,8 +36,14 @@ RUN: Table = {
     "blocks": 2,
     "server": {
         "connect": "tcp",
-        "options": {"innodb_buffer_pool_size": "1G", "sync_binlog": "0", "sort-buffer-size": "8K"},
+        "options": {
+            "innodb_buffer_pool_size": "1G",
+            "sync_binlog": "0",
+            "sort-buffer-size": "8K",
+        },
     },
+    "profile": "contention",
+    "profile_at": {"workload": "oltp_read_only", "threads": 8},
     "cpu": {"server": "0-1", "client": "2-3"},
     "data": {"tables": 4, "rows": 1000},
     "load": {"percentile": 99, "prepared_statements": False, "options": {"range_size": "90"}},
@@ -65,6 +71,7 @@ POST: Table = {
         "skip-log-bin": "",
     },
     "load": {
+        "driver": "sysbench 1.0",
         "random": "uniform",
         "prepared_statements": "disable",
         "percentile": 99,
@@ -80,7 +87,12 @@ POST: Table = {
         "1 distinct range of 90, 10 point selects"
     ],
     "threads": [64, 8],
-    "warmup": ["a scan of every table", "oltp_read_only for 600s", "oltp_read_write"],
+    "profile_at": {"workload": "oltp_read_only", "threads": 8},
+    "warmup": [
+        "a scan of every table",
+        "oltp_read_only by 8 clients for 600s",
+        "oltp_read_write by 8 clients",
+    ],
     "level": "300s",
     "idle": "0s",
     "runs": 2,
@@ -93,7 +105,13 @@ POST: Table = {
 
 
 def describe_workload(script: str) -> WorkloadSetup:
-    return WorkloadSetup(title=script, script=script, options={"range_size": "90"}, prepared=False)
+    return WorkloadSetup(
+        title=script,
+        script=script,
+        options={"range_size": "90"},
+        prepared=False,
+        driver="sysbench 1.0.20",
+    )
 
 
 def make_run(table: Table | None = None) -> RunSetup:
@@ -158,6 +176,18 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "a switch": (("options", "sync_binlog"), 1, {("options", "sync_binlog")}),
     "the log": (("options", "skip-log-bin"), "OFF", {("options", "log_bin")}),
     "not set": (("options", "loose-thread_cache_size"), 9, {("options", "thread_cache_size")}),
+    "driver": (("load", "driver"), "sysbench 0.5", {("load", "driver")}),
+    "another driver": (("load", "driver"), "HammerDB", {("load", "driver")}),
+    "profile": (
+        ("profile_at",),
+        {"workload": "oltp_read_only", "threads": 64},
+        {("load", "profiled at")},
+    ),
+    "binary logs": (
+        ("binary_logs_removed",),
+        "before and after each test",
+        {("sequence", "binary logs are removed")},
+    ),
     "random": (("load", "random"), "pareto", {("load", "random numbers")}),
     "prepared": (("load", "prepared_statements"), "auto", {("load", "statements are")}),
     "percentile": (("load", "percentile"), 95, {("load", "percentile")}),
@@ -475,12 +505,26 @@ def test_a_server_with_all_cpus_to_itself_differs_from_one_that_shares_them() ->
         ("", "server 24 logical CPUs", "24 logical CPUs, server and client together")
     ]
     words = {"cores": 24, "words": "24 cores (logical CPUs not stated)"}
-    [cpus] = [
-        c
-        for c in compare_with_post(Post.model_validate({**POST, "cpus": words}), run)
-        if c.topic == "CPUs"
+    compared = compare_with_post(Post.model_validate({**POST, "cpus": words}), run)
+    cpus = [(c.item, c.post, c.run, c.differs) for c in compared if c.topic == "CPUs"]
+    together = "24 logical CPUs, server and client together"
+    assert cpus == [
+        ("", words["words"], together, False),
+        ("logical CPUs", NOT_STATED, together, False),
     ]
-    assert (cpus.post, cpus.differs) == (words["words"], False)
+
+
+def test_fewer_logical_cpus_than_stated_cores_differ_where_cores_are_not_known() -> None:
+    words = {"cores": 24, "words": "24 cores"}
+    few = make_run({**RUN, "cpu": {"count": 2}})
+    assert list_texts({**POST, "cpus": words}, few) == [
+        ("", "24 cores", "2 logical CPUs, server and client together")
+    ]
+    apart = replace(make_run({**RUN, "cpu": {"server": "0", "client": "1"}}), host_cores=())
+    stated = {"server_cores": 8, "client_cores": 1}
+    assert list_texts({**POST, "cpus": stated}, apart) == [
+        ("", "server 8 cores, client 1 core", "server 1 logical CPU, client 1 logical CPU")
+    ]
 
 
 def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
@@ -536,6 +580,58 @@ def test_only_the_steps_of_a_warm_up_that_differ_are_told() -> None:
     [(_, post, run)] = list_texts({**POST, "warmup": shorter}, make_run())
     assert post == "oltp_read_only for 9m (clients not stated)"
     assert run == "oltp_read_only by 8 clients for 10m"
+
+
+def test_clients_of_a_warm_up_that_are_not_stated_are_no_statement_of_the_post() -> None:
+    stated = ["a scan of every table", "oltp_read_only for 10m", "oltp_read_write by 8 clients"]
+    compared = compare_with_post(Post.model_validate({**POST, "warmup": stated}), make_run())
+    ours = ["oltp_read_only by 8 clients for 10m", "oltp_read_write by 8 clients for 10m"]
+    assert [(c.item, c.post, c.run, c.differs) for c in compared if c.topic == "warm-up"] == [
+        ("clients", NOT_STATED, ours[0], False),
+        (
+            "",
+            f"{stated[0]}, then {stated[1]} (clients not stated), then {stated[2]}",
+            f"{stated[0]}, then {ours[0]}, then {ours[1]}",
+            False,
+        ),
+    ]
+
+
+def test_where_it_is_profiled_is_marked_where_it_was_scaled() -> None:
+    scaled = {"factor": 0.1, "rows": 1000, "threads": [8, 512], "level": "5m"}
+    run = make_run({**RUN, "scaled": scaled})
+    post = change(POST, ("profile_at", "threads"), 512)
+    assert ("profiled at", "oltp_read_only, 512 clients", "oltp_read_only, 8 clients (scaled)") in (
+        list_texts(post, run)
+    )
+    nothing = {key: value for key, value in RUN.items() if not key.startswith("profile")}
+    assert list_texts(POST, make_run(nothing)) == [
+        ("profiled at", "oltp_read_only, 8 clients", "nothing")
+    ]
+
+
+def test_when_binary_logs_are_removed_is_told_where_there_are_any() -> None:
+    table = change(RUN, ("server", "options", "log_bin"), "")
+    run = replace(make_run(table), added_options={})
+    post = change(POST, ("options",), {**POST["options"], "skip-log-bin": "OFF"})
+    item = "binary logs are removed"
+    stated = {**post, "binary_logs_removed": "after each test"}
+    ours = "after each step, all but the last file"
+    assert list_texts(stated, run) == [(item, "after each test", ours)]
+    assert find_items({**post, "binary_logs_removed": ours}, run) == set()
+    [silent] = [c for c in compare_with_post(Post.model_validate(post), run) if c.item == item]
+    assert (silent.post, silent.run) == (NOT_STATED, ours)
+    assert item not in {c.item for c in compare_with_post(Post.model_validate(POST), make_run())}
+
+
+def test_what_drives_the_load_is_not_compared_where_it_is_not_known() -> None:
+    run = make_run()
+    unknown = {name: replace(work, driver="") for name, work in run.workloads.items()}
+    assert find_items(POST, replace(run, workloads=unknown)) == set()
+    other = {**run.workloads, "oltp_read_write": replace(unknown["oltp_read_write"], driver="own")}
+    assert ("driver", "sysbench 1.0", "sysbench 1.0.20 and own") in (
+        list_texts(POST, replace(run, workloads=other))
+    )
 
 
 def test_repeats_count_the_baseline_twice() -> None:

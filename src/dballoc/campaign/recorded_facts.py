@@ -38,6 +38,7 @@ def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
     baseline = setting.variants[setting.experiment.baseline]
     return make_common_facts(setting) | {
         "sysbench": setting.sysbench.version,
+        "workloads": json.dumps(_make_workloads_fact(setting)),
         "option_defaults": json.dumps(baseline.build.entry.get("defaults", {})),
     }
 
@@ -65,7 +66,6 @@ def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) 
         "designs": " ".join(setting.designs),
         "margin": str(setting.margin or DEFAULT_MARGIN),
         "duet": json.dumps(_make_duet_fact(setting)),
-        "workloads": json.dumps(_make_workloads_fact(setting)),
         "counters": json.dumps(
             {
                 "events": [event.name for event in setting.countable.events],
@@ -112,6 +112,7 @@ def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
         work = setting.sysbench.workload(name)
         workloads[name] = {
             "title": work.title,
+            "driver": work.driver,
             "group": work.group,
             "script": work.file.name if work.file else Path(work.script).name,
             "options": {**work.options, **load.options},

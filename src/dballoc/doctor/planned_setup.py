@@ -8,7 +8,7 @@ from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
 from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
 from dballoc.fetch.name_and_version import split_reference
-from dballoc.load import sysbench_command
+from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load import workload as find_workload
 from dballoc.load.workload import Workload
 from dballoc.servers.build import describe_family
@@ -73,4 +73,13 @@ def _describe_workload(workload: Workload, experiment: Experiment) -> WorkloadSe
         options={**workload.options, **experiment.load.options},
         prepared=workload.prepares(experiment.load),
         brings=workload.brings,
+        driver=_name_driver(workload),
     )
+
+
+def _name_driver(workload: Workload) -> str:
+    """Return what drives a workload: of one that HammerDB could drive, what its options say."""
+    driver = workload.options.get(hammerdb_command.OPTION, hammerdb_command.DRIVERS[0])
+    if not workload.hammerdb or driver == "sysbench":
+        return "sysbench"
+    return "HammerDB" if driver == "hammerdb" else "HammerDB where it is installed, else sysbench"

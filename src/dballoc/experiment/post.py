@@ -82,12 +82,20 @@ class PostOtherwise(_Table):
     run: str
 
 
+class PostProfile(_Table):
+    """Under which workload, with how many clients, the post looked at what threads wait for."""
+
+    workload: str
+    threads: _Count
+
+
 class PostLoad(_Table):
-    """How the post's sysbench queried. ``prepared_statements``: true and ``"auto"`` mean that
-    statements are prepared in the server, false and ``"disable"`` that they go as text;
-    ``report_interval`` in seconds.
+    """What queried the post's server, ``driver``: ``NAME VERSION``, and how.
+    ``prepared_statements``: true and ``"auto"`` mean that statements are prepared in the server,
+    false and ``"disable"`` that they go as text; ``report_interval`` in seconds.
     """
 
+    driver: str | None = None
     random: Literal["uniform", "gaussian", "special", "pareto", "zipfian"] | None = None
     prepared_statements: bool | Literal["auto", "disable"] | None = None
     percentile: Annotated[int, Field(ge=1, le=99)] | None = None
@@ -102,6 +110,7 @@ class Post(_Table):
     post states all that were set; ``load_options``: of sysbench's script. ``threads``: all levels;
     ``most_threads``: the highest, where only that is stated. ``warmup``: in order, ``a scan of
     every table``, ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``.
+    ``binary_logs_removed``: when, in words. ``profile_at``: where the post profiled.
     ``statements``: ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what
     the workload holds, any other words are printed beside it. ``runs``: of each variant.
 
@@ -120,6 +129,7 @@ class Post(_Table):
     client_host: Literal["another", "same"] | None = None
     thp: Literal["always", "madvise", "never"] | None = None
     sequence: Starts | None = None
+    binary_logs_removed: str | None = None
     options: _Settings | None = None
     options_complete: bool = True
     load: PostLoad = PostLoad()
@@ -131,6 +141,7 @@ class Post(_Table):
     statements: Annotated[list[str], Field(max_length=1000)] = []
     threads: Annotated[list[_Count], Field(max_length=1000)] | None = None
     most_threads: _Count | None = None
+    profile_at: PostProfile | None = None
     warmup: Annotated[list[str], Field(max_length=1000)] | None = None
     level: Duration | None = None
     idle: Duration | None = None

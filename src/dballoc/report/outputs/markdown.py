@@ -38,7 +38,7 @@ def render_markdown(content: Page, redacted: bool) -> str:
         ),
     ]
     listed = [f"- {escape_markdown(note)}" for note in notes]
-    parts.append("\n".join([*(_list_post(answer.post) if answer.post else []), *listed]))
+    parts.append("\n".join([*(list_post_lines(answer.post) if answer.post else []), *listed]))
     for section in content.sections:
         parts += [
             f"## {escape_markdown(section.title)}",
@@ -58,7 +58,7 @@ def render_markdown(content: Page, redacted: bool) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _list_post(note: PostNote) -> list[str]:
+def list_post_lines(note: PostNote) -> list[str]:
     """Return the lines on what differs from the post, topic by topic."""
     lines = [f"- {escape_markdown(note.intro)}"]
     for topic in note.topics:

@@ -70,6 +70,7 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
                 options=fact.get("options", {}),
                 prepared=fact.get("prepared_statements", False),
                 brings=fact.get("brings", False),
+                driver=_name_driver(fact.get("driver", ""), campaign.facts.get("sysbench", "")),
             )
             for name, fact in workloads.items()
         },
@@ -79,6 +80,12 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
         host_thp=campaign.environment.get("thp"),
         host_cores=tuple(map(frozenset, campaign.environment.get("cpus_of_cores", []))),
     )
+
+
+def _name_driver(driver: str, sysbench_version: str) -> str:
+    """Return what runs a workload, as a post would name it; empty where the results do not say."""
+    names = {"hammerdb": "HammerDB", "sysbench": f"sysbench {sysbench_version}".strip()}
+    return names.get(driver, "")
 
 
 def _read_added_options(command: Sequence[str], chosen: Sequence[str]) -> dict[str, str]:

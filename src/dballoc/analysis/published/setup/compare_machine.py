@@ -57,6 +57,8 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         join_words(dict.fromkeys(words)) + _mark_scaled(run, has_cpus=True),
         lambda *_: same,
     )
+    if same and stated is not None and _counts_only_cores(stated):
+        yield compare_text("CPUs", "logical CPUs", None, join_words(dict.fromkeys(words)))
     if shared := _describe_shared_cores(list(names_by_cpu), run):
         apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
         stated_cores = "server and client on cores of their own" if apart else None
@@ -109,7 +111,17 @@ def _is_same_cpus(stated: PostCpus, sides: list[_Sides]) -> bool:
     )
 
 
+def _counts_only_cores(stated: PostCpus) -> bool:
+    """Whether a post states cores of a side, and not how many logical CPUs these are."""
+    return any(cpus.logical is None for cpus in _read_sides(stated).values())
+
+
 def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
+    """Whether all numbers that are known on both sides are equal. So many logical CPUs are as many
+    cores at most, also where the cores are not known.
+    """
+    if stated.cores and actual.logical and actual.logical < stated.cores:
+        return False
     return all(
         first is None or second is None or first == second
         for first, second in zip(stated, actual, strict=True)

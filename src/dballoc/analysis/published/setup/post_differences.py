@@ -22,6 +22,7 @@ from dballoc.analysis.published.setup.post_comparison import (
     join_words,
 )
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
+from dballoc.analysis.published.setup.setting_values import spread_settings
 from dballoc.analysis.published.setup.warmup_words import compare_warmups
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import BUILTIN, LOAD, Scaled, Variant
@@ -34,7 +35,7 @@ from dballoc.experiment.post import (
     Post,
     Topic,
 )
-from dballoc.numbers import listing
+from dballoc.numbers import count, listing
 
 # sysbench's report of every second, which our samples need.
 _REPORT_INTERVAL = 1
@@ -153,6 +154,10 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     load = run.experiment.load
     yield from _compare_workloads(post, run)
     yield from _compare_levels(post, run)
+    yield from _compare_profiles(post, run)
+    if drivers := dict.fromkeys(w.driver for w in run.workloads.values() if w.driver):
+        words = listing(list(drivers))
+        yield compare_text("load", "driver", post.load.driver, words, release_names.is_same_release)
     if any(w.brings for w in run.workloads.values()):
         return
     yield compare_text("load", "random numbers", post.load.random, load.random)
@@ -187,6 +192,26 @@ def _compare_levels(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     stated = None if post.threads is None else sorted(post.threads)
     words = _mark_scaled(run, actual, lambda was: was.threads == stated != levels)
     yield compare_text("load", "clients", None if stated is None else join_words(stated), words)
+
+
+def _compare_profiles(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Compare under which workload, with how many clients, is profiled, if anything is."""
+    experiment, stated = run.experiment, post.profile_at
+    level = experiment.profiled_level
+    profiled = [] if experiment.profile is None else experiment.list_profiled(None)
+    actual = _describe_profiled(profiled, level) if profiled else "nothing"
+    if stated is not None:
+        words = _mark_scaled(
+            run, actual, lambda was: stated.threads in was.threads and stated.threads != level
+        )
+        place = _describe_profiled([stated.workload], stated.threads)
+        yield compare_text("load", "profiled at", place, words)
+    elif profiled:
+        yield compare_text("load", "profiled at", None, actual)
+
+
+def _describe_profiled(workloads: Sequence[str], threads: int) -> str:
+    return f"{join_words(workloads)}, {count(threads, 'client')}"
 
 
 _PREPARED = {True: "prepared in the server", False: "sent as text"}
@@ -273,6 +298,20 @@ def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
             run.blocks == post.runs,
         )
     yield compare_text("sequence", "repeats", runs, blocks, lambda *_: same)
+    yield from _compare_binary_logs(post, run)
+
+
+# What dballoc does, so that the disk has to hold one step's logs alone.
+_LOGS_REMOVED = "after each step, all but the last file"
+
+
+def _compare_binary_logs(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Compare when the server's binary logs are removed, where it has any."""
+    has_log = spread_settings(run.experiment.server.options).get("log_bin") == "ON"
+    stated = post.binary_logs_removed
+    if has_log or stated is not None:
+        actual = _LOGS_REMOVED if has_log else "there are none"
+        yield compare_text("sequence", "binary logs are removed", stated, actual)
 
 
 def _count_times(number: int) -> str:

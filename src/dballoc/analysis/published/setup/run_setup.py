@@ -11,8 +11,8 @@ from dballoc.experiment.model import Experiment
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSetup:
     """What a workload is: in words, sysbench's ``script``, its options by their names with ``_``
-    (the experiment's among them), whether its statements are prepared in the server, and whether
-    it ``brings`` tables of its own.
+    (the experiment's among them), whether its statements are prepared in the server, whether it
+    ``brings`` tables of its own, and the ``driver`` that runs it, empty where it is not known.
     """
 
     title: str
@@ -20,6 +20,7 @@ class WorkloadSetup:
     options: Mapping[str, str]
     prepared: bool
     brings: bool = False
+    driver: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
