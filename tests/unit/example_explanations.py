@@ -50,6 +50,8 @@ FIGURES = {
     "prepared_stmt_count": 300,
     "max_prepared_stmt_count": 16382,
     "threads_connected": 30,
+    "max_session_mem_used": 2**63 - 1,
+    "connection_memory_limit": 2**64 - 1,
     "key_buffer_size": 128 * MIB,
     "key_blocks_unused": 100,
     "key_cache_block_size": 1024,

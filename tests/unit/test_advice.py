@@ -116,17 +116,55 @@ def test_no_session_is_limited_below_the_largest(largest: int) -> None:
         assert int(size) >= max(256 * MIB, 1.49 * largest)
 
 
-def test_a_time_out_that_is_short_is_not_made_longer() -> None:
-    def remedies(timeout: int) -> str:
-        found = look(
-            {"sessions": 400},
-            sessions=[("app", 2, 400 * MIB)],
-            figures={**FIGURES, "wait_timeout": timeout},
-        ).verdicts
-        return " ".join(r for v in found if v.key == "sessions" for r in v.remedies)
+def remedies_of_sessions(**evidence: Any) -> str:
+    found = look({"sessions": 400}, sessions=[("app", 2, 400 * MIB)], **evidence).verdicts
+    return " ".join(r for v in found if v.key == "sessions" for r in v.remedies)
 
-    assert "wait_timeout=600" in remedies(28800)
-    assert "wait_timeout" not in remedies(60)
+
+@pytest.mark.parametrize(
+    ("mariadb", "variable"), [(True, "max_session_mem_used"), (False, "connection_memory_limit")]
+)
+def test_a_limit_of_sessions_that_the_server_lacks_or_has_lower_is_not_advised(
+    mariadb: bool, variable: str
+) -> None:
+    """MySQL before 8.0.28 would not start with it in my.cnf."""
+    lacking = {name: value for name, value in FIGURES.items() if name != variable}
+    assert f"{variable}=" in remedies_of_sessions(mariadb=mariadb, figures=FIGURES)
+    for figures in (lacking, FIGURES | {variable: 64 * MIB}, FIGURES | {variable: 256 * MIB}):
+        remedies = remedies_of_sessions(mariadb=mariadb, figures=figures)
+        assert "find what the biggest keep" in remedies
+        assert variable not in remedies
+
+
+def test_instruments_that_are_on_are_not_advised() -> None:
+    growing = [{LIVE: 600 + 5.0 * i} for i in range(40)]
+    for counted in (False, True):
+        found = judged(
+            [look(sizes, taken=1e9 + 10 * i, counted=counted) for i, sizes in enumerate(growing)]
+        )
+        for key in ("unowned", "leak"):
+            [remedies] = [" ".join(v.remedies) for v in found if v.key == key]
+            assert ("memory/%=ON" in remedies) is not counted
+            assert ("exec --probe heap" in remedies) or not counted
+
+
+def test_a_cache_with_a_problem_goes_before_a_larger_one_without() -> None:
+    figures = {
+        **FIGURES,
+        "aria_pagecache_buffer_size": 400 * MIB,
+        "aria_pagecache_read_requests": 10**9,
+        "key_blocks_unused": 100_000,
+    }
+    found = look({KEYS: 122, ARIA: 400}, figures=figures).verdicts
+    [verdict] = [v for v in found if v.key == "cache"]
+    assert verdict.level == "problem"
+    assert KEYS in verdict.headline
+
+
+def test_a_time_out_that_is_short_is_not_made_longer() -> None:
+    for timeout, advised in ((28800, True), (60, False)):
+        remedies = remedies_of_sessions(figures={**FIGURES, "wait_timeout": timeout})
+        assert ("wait_timeout=600" in remedies) is advised
 
 
 @pytest.mark.parametrize(

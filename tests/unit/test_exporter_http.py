@@ -2,13 +2,17 @@
 many, large ones, wrong names, nonsense.
 """
 
+import http.client
 import os
 import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -287,6 +291,72 @@ def test_tls(serve: Callable[..., Running], certificate: tuple[Path, Path]) -> N
         assert status(read_all(wrapped)) == 200
     for connection in silent:
         connection.close()
+
+
+def find_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as attempt:
+        port: int = attempt.getsockname()[1]
+        return port
+
+
+def scrape(
+    url: str, trusting: ssl.SSLContext, headers: dict[str, str], exporter: subprocess.Popen[str]
+) -> tuple[int, str]:
+    """Ask as Prometheus does, once somebody answers; the status and the text."""
+    deadline = time.monotonic() + 60
+    while True:
+        request = urllib.request.Request(url, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60, context=trusting) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except urllib.error.URLError as error:
+            refused = isinstance(error.reason, ConnectionRefusedError)
+            assert refused, error
+            assert exporter.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_explain_listens_with_tls_to_who_has_the_token(
+    certificate: tuple[Path, Path], tmp_path: Path, package_path: Path
+) -> None:
+    """The whole command, as a scraper meets it: certificate, token, rights given up, a signal."""
+    token, port = tmp_path / "token", find_free_port()
+    token.write_text("a-long-token-0123\n")
+    token.chmod(0o600)
+    for path in certificate:
+        path.chmod(0o600)
+    with subprocess.Popen(["sleep", "600"]) as explained:
+        words = ["explain", "--pid", str(explained.pid), "--no-sql"]
+        words += ["--listen", f"127.0.0.1:{port}", "--token-file", str(token)]
+        words += ["--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1])]
+        exporter = subprocess.Popen(
+            [sys.executable, "-m", "dballoc", *words],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(package_path)},
+        )
+        try:
+            url = f"https://localhost:{port}/metrics"
+            trusting = ssl.create_default_context(cafile=str(certificate[0]))
+            right = {"Authorization": "Bearer a-long-token-0123"}
+            code, text = scrape(url, trusting, right, exporter)
+            assert (code, "dballoc_up 1\n" in text) == (200, True)
+            assert scrape(url, trusting, {}, exporter)[0] == 401
+            assert scrape(url, trusting, {"Authorization": "Bearer wrong"}, exporter)[0] == 401
+            with pytest.raises(AssertionError, match="CERTIFICATE_VERIFY_FAILED"):
+                scrape(url, ssl.create_default_context(), right, exporter)
+            with pytest.raises((OSError, http.client.HTTPException)):
+                urllib.request.urlopen(url.replace("https", "http"), timeout=60)
+        finally:
+            exporter.terminate()
+            _, errors = exporter.communicate(timeout=60)
+            explained.kill()
+    assert exporter.returncode == 0, errors
+    assert f"https://127.0.0.1:{port}/metrics; as " in errors
+    assert "a-long-token" not in errors
 
 
 def test_a_unix_socket_is_its_users_and_leaves_nothing(

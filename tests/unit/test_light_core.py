@@ -17,8 +17,12 @@ from dballoc.cli.verb_list import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What is missing there. Not cffi, which PyMySQL's cryptography brings in any case.
-MISSING = sorted({module for modules in extras.MODULES.values() for module in modules} - {"cffi"})
+# What is missing there. Not cffi, which PyMySQL's cryptography brings in any case. The portable file's
+# Python has no SQLite either.
+MISSING = sorted(
+    {module for modules in extras.MODULES.values() for module in modules} - {"cffi"}
+    | {"sqlite3", "_sqlite3"}
+)
 LIGHT = """
 import sys
 sys.modules.update(dict.fromkeys({missing!r}))

@@ -28,9 +28,11 @@ class _Usage:
 
 
 def judge_caches(case: Case) -> Verdict | None:
-    """Return the verdict on the largest of the caches."""
+    """Return the verdict on the largest of the caches; a problem goes before a larger cache that
+    is none.
+    """
     judged = [v for cache in case.limits["caches"] if (v := _judge_cache(case, cache))]
-    return max(judged, key=lambda v: v[0])[1] if judged else None
+    return max(judged, key=lambda v: (v[1].level == "problem", v[0]))[1] if judged else None
 
 
 def _judge_cache(case: Case, cache: Mapping[str, Any]) -> tuple[int, Verdict] | None:

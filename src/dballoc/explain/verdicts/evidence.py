@@ -30,6 +30,8 @@ _VARIABLES = (
     "wait_timeout",
     "performance_schema",
     "threads_connected",
+    "max_session_mem_used",
+    "connection_memory_limit",
 )
 # Keys of a cache in verdicts.toml whose values are names of variables or status.
 _CACHE_KEYS = ("setting", "unused", "block", "requests")
@@ -40,8 +42,9 @@ class Evidence:
     """``malloc``: its name in the catalogue; ``arenas``: how many glibc has; ``worst``: bytes that
     one of them holds free at most; ``settings``: its own, as (variable, value) of the environment;
     ``sessions``: (user, connections, bytes), ``largest_session``: bytes of one; ``figures``: the
-    server's variables and status by name; ``cgroup``: the narrowest one's memory; ``cpus``: what
-    the server may use of the machine's ``online_cpus``. All may be missing.
+    server's variables and status by name; ``counted``: whether its memory instruments are on;
+    ``cgroup``: the narrowest one's memory; ``cpus``: what the server may use of the machine's
+    ``online_cpus``. All may be missing.
     """
 
     malloc: str | None = None
@@ -54,6 +57,7 @@ class Evidence:
     sessions: list[tuple[str, int, int]] = field(default_factory=list)
     largest_session: int = 0
     figures: dict[str, int] = field(default_factory=dict)
+    counted: bool = False
     cgroup: CgroupMemory | None = None
     cpus: Limits | None = None
     online_cpus: int = 0
@@ -104,6 +108,7 @@ def gather_evidence(
         sessions=labels.sessions if labels else [],
         largest_session=labels.largest_session if labels else 0,
         figures=_select_figures(labels, limits) if labels else {},
+        counted=bool(labels and labels.counted),
         cgroup=surroundings.cgroup,
         cpus=surroundings.cpus,
         online_cpus=surroundings.online_cpus,

@@ -13,6 +13,16 @@ from dballoc.numbers import count, duration, listing, percent, with_unit
 
 _MINUTE, _HOUR = 60.0, 3600.0
 
+FIND_CODE = (
+    "find the code: start the server under dballoc exec --probe heap, then dballoc profile heap; "
+    "it costs a restart, and a look-up in a table at each free"
+)
+# Where they are not on yet.
+NAME_MORE = (
+    "name more of it: performance_schema=ON, performance_schema_instrument='memory/%=ON' at start; "
+    "it costs a restart, performance_schema's own memory, and some CPU at each allocation"
+)
+
 
 def judge_growth(case: Case) -> Verdict:
     """Judge whether RSS grows, shrinks or is steady."""
@@ -111,13 +121,7 @@ def judge_leak(case: Case) -> Verdict | None:
         headline=f"Leak, by all signs: {with_unit(growth.rate * _MINUTE)} a minute of live heap "
         "that no owner claims",
         evidence=evidence,
-        remedies=[
-            "find the code: start the server under dballoc exec --probe heap, then dballoc profile "
-            "heap; it costs a restart, and a look-up in a table at each free",
-            "name more of it: performance_schema=ON, performance_schema_instrument='memory/%=ON' "
-            "at start; it costs a restart, performance_schema's own memory, and some CPU at each "
-            "allocation",
-        ],
+        remedies=[FIND_CODE, *([] if case.evidence.counted else [NAME_MORE])],
     )
 
 
@@ -182,14 +186,8 @@ def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str
             f"close prepared statements: {statements:,} are open; max_prepared_stmt_count (now "
             f"{most:,}) limits them, and it costs an error for each one beyond"
         )
-    # Beyond what the largest session has: a limit below would end what runs today.
-    step = parse_size(limits["cap"])
-    cap = max(1, -(-int(now.largest_session * (1 + limits["used_margin"])) // step)) * step
-    variable = "max_session_mem_used" if now.mariadb else "connection_memory_limit"
-    remedies.append(
-        f"find what the biggest keep (user variables, prepared statements, temporary tables); "
-        f"{variable}={cap} limits each, and it costs an error for a statement that needs more"
-    )
+    biggest = "find what the biggest keep (user variables, prepared statements, temporary tables); "
+    remedies.append(biggest + _limit_sessions(now, limits))
     patience = limits["wait_timeout"]
     if now.figures.get("wait_timeout", patience + 1) > patience:
         remedies.append(
@@ -198,6 +196,19 @@ def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str
             "that keep them"
         )
     return remedies
+
+
+def _limit_sessions(now: Evidence, limits: Mapping[str, Any]) -> str:
+    """Return the limit of a session that is advised, with its cost: one that this server knows (it
+    would not start with another), and that is lower than what it has; else what the search costs.
+    """
+    # Beyond what the largest session has: a limit below would end what runs today.
+    step = parse_size(limits["cap"])
+    cap = max(1, -(-int(now.largest_session * (1 + limits["used_margin"])) // step)) * step
+    variable = "max_session_mem_used" if now.mariadb else "connection_memory_limit"
+    if now.figures.get(variable, 0) <= cap:
+        return "it costs a look through the application's code"
+    return f"{variable}={cap} limits each, and it costs an error for a statement that needs more"
 
 
 def _format_rate(growth: Growth) -> str:

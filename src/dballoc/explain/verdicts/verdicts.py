@@ -12,7 +12,7 @@ from dballoc.explain.sources.server_memory import POOL, SCHEMA
 from dballoc.explain.verdicts.arenas import judge_arenas
 from dballoc.explain.verdicts.caches import judge_caches
 from dballoc.explain.verdicts.cgroup_limit import judge_limit
-from dballoc.explain.verdicts.leak import judge_growth, judge_leak, judge_sessions
+from dballoc.explain.verdicts.leak import FIND_CODE, judge_growth, judge_leak, judge_sessions
 from dballoc.explain.verdicts.verdict import (
     Case,
     Moment,
@@ -215,7 +215,9 @@ def _judge_unowned(case: Case) -> Verdict | None:
         evidence=[f"live heap without a label {with_unit(sum_unlabelled(case.ledger))}"],
         remedies=[
             *remedies,
-            "instruments from the start: performance_schema=ON, "
+            FIND_CODE
+            if case.evidence.counted
+            else "instruments from the start: performance_schema=ON, "
             "performance_schema_instrument='memory/%=ON'; it costs a restart, performance_schema's "
             "own memory, and some CPU at each allocation",
         ],
