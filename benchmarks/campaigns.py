@@ -8,15 +8,32 @@ from typing import Any
 import tomli_w
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
+from dballoc.campaign import results_directory
+from dballoc.experiment import experiment_file
+from dballoc.store.open_database import FILE
+
+# How campaigns end, but for an interruption.
+FINISHED = ("planned", "decided", "budget")
 
 
 def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
     """Run or resume it in ``out`` with the command that users have, and their ``flags``; its
-    experiment file lies beside.
+    experiment file lies beside. One that has ended is read as it is.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     path = out.with_name(f"{out.name}.toml")
     path.write_text(tomli_w.dumps(table))
-    program = [sys.executable, "-m", "dballoc", "bench"]
-    subprocess.run([*program, path, "--out", out, *flags], check=True, stdout=subprocess.DEVNULL)
+    if not is_finished(out, path):
+        program = [sys.executable, "-m", "dballoc", "bench"]
+        command = [*program, path, "--out", out, *flags]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return load_campaign(out)
+
+
+def is_finished(out: Path, path: Path) -> bool:
+    """Whether the experiment of that file has ended in ``out``, and not by an interruption."""
+    if not (out / FILE).exists() or load_campaign(out).facts.get("ending") not in FINISHED:
+        return False
+    stored, asked = results_directory.load_experiment(out), experiment_file.load_experiment(path)
+    identities = {experiment_file.compute_identity(e) for e in (stored, asked)}
+    return len(identities) == 1

@@ -105,6 +105,18 @@ def test_an_interrupted_extension_is_gone_on_with(make: Make) -> None:
     assert not any("budget" in note for note in answer.notes)
 
 
+def test_an_interrupted_extension_of_what_the_budget_ended_is_gone_on_with(make: Make) -> None:
+    """The same command would run nothing: the budget is used up."""
+    over = "INSERT INTO campaign VALUES ('budget_looks', '{\"solo\": [6]}'), ('ending', '%s')"
+    sql = (*mark_current(12), MARGIN, scatter_throughput(0.06))
+    directory = make("cut", blocks=7, sql=(*sql, over % "interrupted"))
+    _, answer = judge(directory)
+    assert "The extension is not finished; this goes on with it:" in answer.reason
+    assert plan_extension(directory, read_minutes(answer.command) * 60.0).goals["solo"] >= 12
+    _, answer = judge(make("ended", blocks=6, sql=(*sql, over % "budget")))
+    assert "The budget was used up: 6 of 12 solo blocks that were planned." in answer.notes
+
+
 def test_before_the_first_look_nothing_is_said_of_estimates(make: Make) -> None:
     for blocks in (1, 3):
         _, answer = judge(make(f"young{blocks}", blocks=blocks, sql=(*mark_current(6), MARGIN)))
@@ -142,7 +154,10 @@ def test_a_broken_condition_leaves_no_choice(make: Make) -> None:
     directory = make("one", blocks=6, sql=(*mark_current(6), MARGIN, *slower))
     recommendation, answer = judge(directory, parse_preference("tps>=0.95"))
     assert recommendation.ending is Ending.STAY
-    assert "left out: shown to break tps>=0.95" in answer.reason
+    assert answer.headline == "Stay with glibc: nothing is shown to be better under these conditions"
+    assert answer.reason.startswith(
+        "jemalloc is shown to be better, but is left out: shown to break tps>=0.95."
+    )
     assert judge(directory)[0].ending is Ending.CHOICE
 
 

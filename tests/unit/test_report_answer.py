@@ -359,3 +359,36 @@ def test_a_duet_alone_settles_nothing_of_memory() -> None:
     assert said.headline == "jemalloc looks better, not settled"
     assert "Memory was not compared: that takes solo blocks, as in:" in said.reason
     assert said.command == "dballoc bench DIR/experiment.toml --design both --out DIR-2"
+
+
+def test_to_stay_by_a_duet_alone_is_said_of_speed() -> None:
+    found = comparisons({"jemalloc": (EQUAL, EQUAL)}, metrics=(CPU,))
+    said = say(found)
+    assert said.headline == "Stay with glibc: nothing is shown to be better"
+    assert said.reason == (
+        "No variant is estimated to be better in speed by more than 1 %. "
+        "Memory was not compared: that takes solo blocks, as in:"
+    )
+    assert said.command == "dballoc bench DIR/experiment.toml --design both --out DIR-2"
+    asked = say(found, prefer="speed,cpu<=1.05")
+    assert asked.reason == "No variant is estimated to be better in speed by more than 1 %."
+    assert asked.command == ""
+
+
+def test_a_condition_beside_memory_that_was_not_compared() -> None:
+    found = comparisons({"jemalloc": (LOWER, LOWER)}, metrics=(CPU,))
+    said = say(found, prefer="cpu<=1.05")
+    assert said.reason == "Memory was not compared: that takes solo blocks, as in:"
+    assert said.command.startswith("dballoc bench DIR/experiment.toml --design both --out DIR-2")
+    half = Progress(blocks={"duet": 4}, planned={"duet": 6}, ending="interrupted")
+    assert say(found, half, prefer="cpu<=1.05").reason.startswith("Memory was not compared. The ")
+
+
+def test_what_was_not_measured_of_the_one_to_use_is_said() -> None:
+    found = comparisons({"jemalloc": (EQUAL, LOWER)}, metrics=(CPU, TPS, PEAK))
+    said = say(found, evidence=Evidence(left_out=frozenset({"jemalloc"})))
+    assert said.headline == "Use jemalloc"
+    assert said.reason.endswith(
+        "Its CPU per transaction was not compared, as it plays no duets."
+    )
+    assert "not compared" not in say(found).reason

@@ -177,6 +177,8 @@ class CampaignRun:
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
         self.endings = dict.fromkeys(self._read_decided_blocks(), "decided")
         procedures = self.declare_procedures()
+        if extension is None:
+            self.endings |= dict.fromkeys(list_designs_over_budget(procedures), "budget")
         is_current = "procedure_version" in self.results.facts()
         self.history = BlockHistory(
             {d: [dict(row) for row in self.results.blocks(d)] for d in self.designs},
@@ -490,6 +492,18 @@ def list_budget_looks(
         if numbers := sorted({*procedure.budget_looks, *now}):
             looks[design] = numbers
     return looks
+
+
+def list_designs_over_budget(procedures: Mapping[str, Procedure]) -> list[str]:
+    """Return the designs that the budget has ended, and that have had no block since. Without an
+    extension they get no more: only trials' time is known of an earlier run, so that a resume would
+    find some budget left, and each would move the look at which they were judged. Pure.
+    """
+    return [
+        design
+        for design, procedure in procedures.items()
+        if procedure.blocks < procedure.looks[-1] and procedure.blocks in procedure.budget_looks
+    ]
 
 
 def combine_endings(endings: Mapping[str, str], designs: Collection[str]) -> str:

@@ -28,10 +28,10 @@ MANY_CHARACTERS = 1000
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """How far the campaign is: by design finished ``blocks`` of ``planned``; ``disturbed``: counted
-    although disturbed; ``ends``: the planned ends, beyond which an extension goes; ``decided``: the
-    designs that are decided. ``no_duet``: why a campaign that might have played duets did not;
-    ``lost``: trials in which the host was lost, by variant, and ``hosts``: how many hosts ran
-    blocks, of a campaign on several.
+    although disturbed; ``ends``: the planned ends, or where the budget ended a design before it,
+    beyond which an extension goes; ``decided``: the designs that are decided. ``no_duet``: why a
+    campaign that might have played duets did not; ``lost``: trials in which the host was lost, by
+    variant, and ``hosts``: how many hosts ran blocks, of a campaign on several.
     """
 
     blocks: dict[str, int]
@@ -162,7 +162,10 @@ def measure_progress(campaign: Campaign) -> Progress:
         no_duet=no_duet,
         lost=count_lost_hosts(campaign) if campaign.placement.height else [],
         hosts=campaign.placement["host"].n_unique(),
-        ends={design: p.looks[-1] for design, p in procedures.items()},
+        ends={
+            design: max((n for n in p.budget_looks if n < p.looks[-1]), default=p.looks[-1])
+            for design, p in procedures.items()
+        },
         decided=frozenset(campaign.decided),
     )
 

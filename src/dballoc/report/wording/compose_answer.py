@@ -43,7 +43,13 @@ def compose_answer(
     reason = explain_ending(comparisons, recommendation, baseline, progress)
     command = ""
     memory = "memory" in list_questions(comparisons)
-    is_open = recommendation.ending is Ending.NOT_SETTLED or around.settling is not None
+    preference = recommendation.preference
+    needs_memory = not preference.constraints or preference.objective == "memory"
+    is_open = (
+        recommendation.ending is Ending.NOT_SETTLED
+        or around.settling is not None
+        or (recommendation.ending is Ending.STAY and needs_memory and not memory)
+    )
     if is_open and comparisons.family:
         more = explain_settling(comparisons, recommendation, around.settling, progress)
         reason = f"{reason} {more}".strip()
@@ -59,7 +65,7 @@ def compose_answer(
         command=command,
         table=make_answer_table(comparisons, recommendation, around.tails),
         notes=[
-            f"Rule: {recommendation.preference.describe_rule(evidence.margin)}.",
+            f"Rule: {preference.describe_rule(evidence.margin)}.",
             *([exploratory] if evidence.exploratory else []),
             *compose_notes(comparisons, baseline, progress),
         ],

@@ -43,11 +43,16 @@ def compose_headline(
         case Ending.NOT_SETTLED:
             words = f"{subject} looks better, not settled"
         case Ending.STAY:
-            words = f"Stay with {baseline}: {STAY}"
+            words = f"Stay with {baseline}: {STAY}{_name_conditions(recommendation)}"
         case Ending.BASELINE_FAILED:
             failed, trials = comparisons.faulty[baseline]
             return f"The baseline failed {failed} of {trials}: no ratio"
     return words if progress.final or not comparisons.family else f"So far: {words}"
+
+
+def _name_conditions(recommendation: Recommendation) -> str:
+    """Return the end of the headline where a variant may be better and break a condition."""
+    return " under these conditions" if recommendation.preference.constraints else ""
 
 
 def explain_ending(
@@ -150,7 +155,10 @@ def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> st
     if not shown[Standing.NO_WORSE]:
         return f"It is better in {better}, in all that was judged."
     margin = format_share(recommendation.evidence.margin)
-    return f"It is better in {better}, and loses less than {margin} in everything else."
+    words = f"It is better in {better}, and loses less than {margin} in everything else."
+    if name in recommendation.evidence.left_out and "duet" in comparisons.procedures:
+        words += " Its CPU per transaction was not compared, as it plays no duets."
+    return words
 
 
 def _list_questions(figures: list[Comparison]) -> str:
@@ -259,7 +267,12 @@ def _explain_stay(
     ]
     designs = f" The {listing(waiting)} design is not judged yet." if waiting else ""
     preference = recommendation.preference
-    question = f" in {preference.objective}" if preference.constraints else ""
+    asked = [preference.objective] if preference.constraints else ["memory", "speed"]
+    compared = [q for q in asked if q in list_questions(comparisons)]
+    if not compared:
+        # At the end, what would compare it says so.
+        return "" if progress.final else "Memory was not compared."
+    question = f" in {listing(compared)}" if len(compared) == 1 else ""
     return f"No variant is estimated to be better{question} by more than 1 %.{designs}"
 
 
@@ -273,7 +286,9 @@ def _list_disqualified(comparisons: Comparisons, recommendation: Recommendation)
             faults = describe_faults(comparisons.faulty[name])
             sentences.append(f"{name} looks better, but {faults}.")
         elif reason := recommendation.excluded.get(name):
-            sentences.append(f"{name} looks better, but is left out: {reason}.")
+            is_shown = any(a.standing is Standing.BETTER for a in standing.aims)
+            verb = "is shown to be" if is_shown else "looks"
+            sentences.append(f"{name} {verb} better, but is left out: {reason}.")
     return sentences
 
 

@@ -1,0 +1,107 @@
+"""The benchmarks that run for hours: what is finished is kept, and nothing that was cut counts."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tomli_w
+from example_results import Make
+
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.experiment import experiment_file
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import campaigns
+import demo_pairs
+import duet
+
+
+def write_recommendation(out: Path, ending: str | None, figures: list[dict[str, Any]]) -> None:
+    out.mkdir(exist_ok=True)
+    data = {"ending": ending, "candidates": [{"figures": []}, {"figures": figures}]}
+    (out / "recommendation.json").write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("ending", "finished"),
+    [("planned", True), ("decided", True), ("budget", True), ("interrupted", False), (None, False)],
+)
+def test_a_demo_that_was_interrupted_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str | None, *, finished: bool
+) -> None:
+    out, begun = tmp_path / "1-new", []
+
+    def run(command: list[Any], **_: Any) -> None:
+        begun.append(command)
+        assert not out.exists(), "two demos in one"
+
+    write_recommendation(out, ending, [])
+    monkeypatch.setattr(demo_pairs, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    monkeypatch.setattr(demo_pairs, "read_demo", lambda path: path)
+    demo_pairs.run_demo(tmp_path, out, None)
+    assert len(begun) == (0 if finished else 1)
+    assert out.exists() is finished
+
+
+def test_what_is_descriptive_is_no_difference_shown(make: Make) -> None:
+    out = make("demo", blocks=6)
+    low = {"low": 0.8, "high": 0.9}
+    write_recommendation(
+        out,
+        "planned",
+        [
+            {"metric": "rss_peak", "verdict": "lower", **low},
+            {"metric": "rss_idle", "verdict": None, **low},
+            {"metric": "cpu", "verdict": "no difference shown", "low": 0.99, "high": 1.01},
+            {"metric": "tps", "verdict": "not judged yet", "low": None, "high": None},
+        ],
+    )
+    demo = demo_pairs.read_demo(out)
+    assert (demo.decided, demo.rss_decided) == (1, [True])
+    assert (len(demo.cpu), demo.slice_scatter) == (1, None)
+
+
+def test_an_hour_is_noisy_by_the_hog_or_by_its_slices() -> None:
+    def judge(scatter: float | None, *, has_hog: bool) -> str:
+        demo = demo_pairs.Demo(
+            minutes=9.0, cpu=[0.02], rss=[0.01], rss_decided=[False], decided=0,
+            slice_scatter=scatter,
+        )  # fmt: skip
+        [(words, met)] = [t for t in demo_pairs.judge_demo(demo, has_hog=has_hog) if "hour" in t[0]]
+        assert met is ("noisy" in words)
+        return words
+
+    assert judge(0.02, has_hog=False) == judge(None, has_hog=False) == "CPU within ±1% in a quiet hour"
+    assert judge(0.12, has_hog=False) == judge(0.02, has_hog=True) == "CPU within ±4% in a noisy hour"
+
+
+@pytest.mark.parametrize("ending", ["planned", "interrupted"])
+def test_a_campaign_that_has_ended_is_read_as_it_is(
+    make: Make, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    out = make("aa-1", blocks=6, sql=(f"INSERT INTO campaign VALUES ('ending', '{ending}')",))
+    text = load_campaign(out).facts["experiment"]
+    (out / "experiment.toml").write_text(text)
+    table = experiment_file.parse_table(text, "x")
+    commands: list[list[Any]] = []
+    monkeypatch.setattr(campaigns.subprocess, "run", lambda command, **_: commands.append(command))
+    assert campaigns.run(out, table).blocks("solo") == 6
+    assert len(commands) == (0 if ending == "planned" else 1)
+    commands.clear()
+    campaigns.run(out, table | {"seed": 99})
+    assert len(commands) == 1, "another experiment is refused by bench itself"
+    assert (out.parent / "aa-1.toml").read_text() == tomli_w.dumps(table | {"seed": 99})
+
+
+def test_the_minutes_of_a_campaign_are_without_pauses(make: Make) -> None:
+    paused = "UPDATE block SET started = started + 36000, ended = ended + 36000 WHERE block > 3"
+    minutes = [
+        duet.minutes(load_campaign(make(name, blocks=6, design="both", sql=sql)))
+        for name, sql in (("whole", ()), ("paused", (paused,)))
+    ]
+    assert minutes[0] == pytest.approx(minutes[1])
+    assert minutes[0] > 0
