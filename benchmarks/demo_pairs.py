@@ -57,7 +57,7 @@ class Demo:
 
 
 def run_demo(tree: Path, out: Path, seed: int | None) -> Demo:
-    """Run a demo of the program in that work tree, unless it was. ``seed``: of the noise, if any."""
+    """Run the demo of that work tree's program, unless it was. ``seed``: of the noise, if any."""
     if not is_finished(out):
         shutil.rmtree(out, ignore_errors=True)
         noise = noisy_machine(seed) if seed is not None else contextlib.nullcontext()

@@ -154,7 +154,9 @@ def test_a_broken_condition_leaves_no_choice(make: Make) -> None:
     directory = make("one", blocks=6, sql=(*mark_current(6), MARGIN, *slower))
     recommendation, answer = judge(directory, parse_preference("tps>=0.95"))
     assert recommendation.ending is Ending.STAY
-    assert answer.headline == "Stay with glibc: nothing is shown to be better under these conditions"
+    assert (
+        answer.headline == "Stay with glibc: nothing is shown to be better under these conditions"
+    )
     assert answer.reason.startswith(
         "jemalloc is shown to be better, but is left out: shown to break tps>=0.95."
     )

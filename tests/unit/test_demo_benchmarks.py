@@ -75,8 +75,12 @@ def test_an_hour_is_noisy_by_the_hog_or_by_its_slices() -> None:
         assert met is ("noisy" in words)
         return words
 
-    assert judge(0.02, has_hog=False) == judge(None, has_hog=False) == "CPU within ±1% in a quiet hour"
-    assert judge(0.12, has_hog=False) == judge(0.02, has_hog=True) == "CPU within ±4% in a noisy hour"
+    assert (
+        judge(0.02, has_hog=False) == judge(None, has_hog=False) == "CPU within ±1% in a quiet hour"
+    )
+    assert (
+        judge(0.12, has_hog=False) == judge(0.02, has_hog=True) == "CPU within ±4% in a noisy hour"
+    )
 
 
 @pytest.mark.parametrize("ending", ["planned", "interrupted"])

@@ -388,7 +388,5 @@ def test_what_was_not_measured_of_the_one_to_use_is_said() -> None:
     found = comparisons({"jemalloc": (EQUAL, LOWER)}, metrics=(CPU, TPS, PEAK))
     said = say(found, evidence=Evidence(left_out=frozenset({"jemalloc"})))
     assert said.headline == "Use jemalloc"
-    assert said.reason.endswith(
-        "Its CPU per transaction was not compared, as it plays no duets."
-    )
+    assert said.reason.endswith("Its CPU per transaction was not compared, as it plays no duets.")
     assert "not compared" not in say(found).reason
