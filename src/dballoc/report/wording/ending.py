@@ -267,8 +267,8 @@ def _explain_stay(
     ]
     designs = f" The {listing(waiting)} design is not judged yet." if waiting else ""
     preference = recommendation.preference
-    asked = [preference.objective] if preference.constraints else ["memory", "speed"]
-    compared = [q for q in asked if q in list_questions(comparisons)]
+    questions = [preference.objective] if preference.constraints else ["memory", "speed"]
+    compared = [q for q in questions if q in list_questions(comparisons)]
     if not compared:
         # At the end, what would compare it says so.
         return "" if progress.final else "Memory was not compared."
