@@ -228,7 +228,7 @@ def test_an_hour_in_which_nothing_happens_is_no_cpu(tmp_path: Path) -> None:
     trace = replace(make_trace(1, 1, 1), threads=(thread,), objects=objects, marks=())
     write_plan(trace, tmp_path / "plan")
     document = figures(tmp_path / "plan")
-    check_figures(trace, document)
+    assert document["threads"] == expected_calls(trace)
     assert document["cpu"] < 1_000_000  # ns; to pass the epochs takes several times as much
 
 
