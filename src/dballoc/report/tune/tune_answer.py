@@ -89,7 +89,7 @@ def _write_headline(tuned: Tuned) -> str:
         failed = _list_failed_defaults(tuned)
         if len(failed) == len({t.base for t in tuned.tried}):
             return f"No answer: {'; '.join(failed)}"
-        return "Keep the defaults: the search met nothing that promises a gain"
+        return "Keep the defaults: by the rule, no setting that was tried is likely to be better"
     if not tuned.is_over:
         return "The confirmation is not over"
     return "Keep the defaults: no finalist is confirmed"
@@ -142,8 +142,8 @@ def _list_notes(tuned: Tuned) -> list[str]:
     failed = [t for t in tuned.tried if t.fault is not None and t.parameters]
     if failed:
         notes.append(
-            f"{count(len(failed), 'trial')} of other settings ended in a fault, and counted as "
-            f"worse than all that ran; the last one: {failed[-1].variant}: {failed[-1].fault}."
+            f"{count(len(failed), 'trial')} of other settings ended in a fault, and what had "
+            f"a fault was not put forward; the last one: {failed[-1].variant}: {failed[-1].fault}."
         )
     notes += [
         f"This holds for {listing(experiment.workloads)} at {experiment.threads[-1]} clients, in "
