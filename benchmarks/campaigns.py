@@ -25,7 +25,7 @@ def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
     path.write_text(tomli_w.dumps(table))
     if not is_finished(out, path):
         program = [sys.executable, "-m", "dballoc", "bench"]
-        command = [*program, path, "--out", out, *flags]
+        command: list[str | Path] = [*program, path, "--out", out, *flags]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return load_campaign(out)
 

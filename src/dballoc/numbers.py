@@ -1,6 +1,7 @@
 """Numbers as people read them: sizes, shares, durations. Every function is pure and gives text."""
 
 import math
+from collections.abc import Sequence
 
 NOTHING = "–"
 
@@ -48,7 +49,7 @@ def count(n: int, singular: str, many: str | None = None) -> str:
     return f"{n} {singular if n == 1 else many or singular + 's'}"
 
 
-def listing(words: list[str]) -> str:
+def listing(words: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 

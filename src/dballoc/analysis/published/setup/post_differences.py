@@ -156,8 +156,9 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     yield from _compare_levels(post, run)
     yield from _compare_profiles(post, run)
     if drivers := dict.fromkeys(w.driver for w in run.workloads.values() if w.driver):
-        words = listing(list(drivers))
-        yield compare_text("load", "driver", post.load.driver, words, release_names.is_same_release)
+        actual = listing(list(drivers))
+        same = release_names.is_same_release
+        yield compare_text("load", "driver", post.load.driver, actual, same)
     if any(w.brings for w in run.workloads.values()):
         return
     yield compare_text("load", "random numbers", post.load.random, load.random)
