@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import published
 
+from dballoc import catalogue
 from dballoc.analysis.published.setup.post_comparison import PostComparison
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.doctor.planned_setup import plan_setup
@@ -88,7 +89,7 @@ def test_an_interrupted_campaign_ends_all(
 
 def compare_at_small_scale(name: str) -> tuple[list[PostComparison], str]:
     """What a shipped experiment does beside its post, on two CPUs, and its note."""
-    table = expand(experiment_file.parse_table(published.catalogue.experiments()[name], name))
+    table = expand(experiment_file.parse_table(catalogue.experiments()[name], name))
     scaled = scale_table(table, "small", range(2), name)
     experiment = experiment_file.build_experiment(scaled, name)
     assert experiment.post is not None
@@ -102,6 +103,6 @@ def test_a_note_lacks_nothing_and_what_is_cut_from_it_is_missed(name: str) -> No
     compared, note = compare_at_small_scale(name)
     assert published.list_missing(compared, note) == []
     lines = note.splitlines()
-    cut = "\n".join(line for line in lines if "rows of a table" not in line)
+    cut = "\n".join(line for line in lines if "    - rows of a table" not in line)
     expected = ["data rows of a table"] if len(cut) < len(note) else []
     assert published.list_missing(compared, cut) == expected
