@@ -34,7 +34,7 @@ def test_a_replica_is_measured(run_cli: Cli, tiny_experiment: Experiment, out: P
     levels = rows(out, "SELECT * FROM step JOIN replica USING (trial, step) WHERE kind = 'level'")
     assert len(levels) == 3
     for level in levels:
-        assert level["events"] > 20
+        assert level["events"] > 0  # how many depends on what else runs
         assert level["tps"] <= level["primary_tps"] * 1.01
         assert level["left_behind"] == 0, "a minute is enough for what two seconds leave"
         assert level["cpu"] > 0

@@ -319,8 +319,19 @@ def scrape(
         time.sleep(0.1)
 
 
+# It has called malloc: before that nothing tells which one it would call.
+ALLOCATES = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { free(malloc(1)); puts("ready"); fflush(stdout); return getchar() < 0; }
+"""
+
+
 def test_explain_listens_with_tls_to_who_has_the_token(
-    certificate: tuple[Path, Path], tmp_path: Path, package_path: Path
+    certificate: tuple[Path, Path],
+    tmp_path: Path,
+    package_path: Path,
+    running_program: Callable[..., int],
 ) -> None:
     """The whole command, as a scraper meets it: certificate, token, rights given up, a signal."""
     token, port = tmp_path / "token", find_free_port()
@@ -328,32 +339,31 @@ def test_explain_listens_with_tls_to_who_has_the_token(
     token.chmod(0o600)
     for path in certificate:
         path.chmod(0o600)
-    with subprocess.Popen(["sleep", "600"]) as explained:
-        words = ["explain", "--pid", str(explained.pid), "--no-sql"]
-        words += ["--listen", f"127.0.0.1:{port}", "--token-file", str(token)]
-        words += ["--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1])]
-        exporter = subprocess.Popen(
-            [sys.executable, "-m", "dballoc", *words],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(package_path)},
-        )
-        try:
-            url = f"https://localhost:{port}/metrics"
-            trusting = ssl.create_default_context(cafile=str(certificate[0]))
-            right = {"Authorization": "Bearer a-long-token-0123"}
-            code, text = scrape(url, trusting, right, exporter)
-            assert (code, "dballoc_up 1\n" in text) == (200, True)
-            assert scrape(url, trusting, {}, exporter)[0] == 401
-            assert scrape(url, trusting, {"Authorization": "Bearer wrong"}, exporter)[0] == 401
-            with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-                scrape(url, ssl.create_default_context(), right, exporter)
-            with pytest.raises((OSError, http.client.HTTPException)):
-                urllib.request.urlopen(url.replace("https", "http"), timeout=60)
-        finally:
-            exporter.terminate()
-            _, errors = exporter.communicate(timeout=60)
-            explained.kill()
+    explained = running_program("explained", ALLOCATES)
+    words = ["explain", "--pid", str(explained), "--no-sql"]
+    words += ["--listen", f"127.0.0.1:{port}", "--token-file", str(token)]
+    words += ["--tls-cert", str(certificate[0]), "--tls-key", str(certificate[1])]
+    exporter = subprocess.Popen(
+        [sys.executable, "-m", "dballoc", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(package_path)},
+    )
+    try:
+        url = f"https://localhost:{port}/metrics"
+        trusting = ssl.create_default_context(cafile=str(certificate[0]))
+        right = {"Authorization": "Bearer a-long-token-0123"}
+        code, text = scrape(url, trusting, right, exporter)
+        assert (code, "dballoc_up 1\n" in text) == (200, True)
+        assert scrape(url, trusting, {}, exporter)[0] == 401
+        assert scrape(url, trusting, {"Authorization": "Bearer wrong"}, exporter)[0] == 401
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            scrape(url, ssl.create_default_context(), right, exporter)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            urllib.request.urlopen(url.replace("https", "http"), timeout=60)
+    finally:
+        exporter.terminate()
+        _, errors = exporter.communicate(timeout=60)
     assert exporter.returncode == 0, errors
     assert f"https://127.0.0.1:{port}/metrics; as " in errors
     assert "a-long-token" not in errors
