@@ -35,6 +35,10 @@ def test_a_demo_that_is_ended_removes_its_namespaces(tmp_path: Path, number: int
         while " start " not in log.read_text() and time.monotonic() < deadline:
             time.sleep(0.05)
         demo.send_signal(number)
+        # As where the kernel and the shell each send one.
+        while " del " not in log.read_text() and demo.poll() is None:
+            time.sleep(0.001)
+        demo.send_signal(number)
         assert demo.wait(60) == 130
     finally:
         demo.kill()

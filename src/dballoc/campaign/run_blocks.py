@@ -175,10 +175,11 @@ class CampaignRun:
         self.began = time.monotonic() - self.results.spent()
         self.extension_began = time.monotonic()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
-        self.endings = dict.fromkeys(self._read_decided_blocks(), "decided")
         procedures = self.declare_procedures()
+        self.endings = {}
         if extension is None:
             self.endings |= dict.fromkeys(list_designs_over_budget(procedures), "budget")
+        self.endings |= dict.fromkeys(self._read_decided_blocks(), "decided")
         is_current = "procedure_version" in self.results.facts()
         self.history = BlockHistory(
             {d: [dict(row) for row in self.results.blocks(d)] for d in self.designs},
@@ -482,12 +483,14 @@ def interleave_blocks(planned: dict[str, int]) -> list[tuple[str, int]]:
 def list_budget_looks(
     procedures: Mapping[str, Procedure], endings: Mapping[str, str]
 ) -> dict[str, list[int]]:
-    """Return the numbers of blocks at which the budget ended each design, now and before; without
-    designs that it never ended, or not before their first interval. Pure.
+    """Return the numbers of blocks at which the budget ended each design, now or before; without
+    designs that it never ended, or not before their first interval. It ends a design once: what
+    comes after is an extension. Pure.
     """
     looks = {}
     for design, procedure in procedures.items():
         is_over = procedure.version > 1 and endings.get(design) == "budget"
+        is_over &= not procedure.budget_looks
         now = [procedure.blocks] if is_over and procedure.blocks > 1 else []
         if numbers := sorted({*procedure.budget_looks, *now}):
             looks[design] = numbers
@@ -495,15 +498,11 @@ def list_budget_looks(
 
 
 def list_designs_over_budget(procedures: Mapping[str, Procedure]) -> list[str]:
-    """Return the designs that the budget has ended, and that have had no block since. Without an
-    extension they get no more: only trials' time is known of an earlier run, so that a resume would
+    """Return the designs that the budget has ended before their planned end. Without an extension
+    they get no more blocks: only trials' time is known of an earlier run, so that a resume would
     find some budget left, and each would move the look at which they were judged. Pure.
     """
-    return [
-        design
-        for design, procedure in procedures.items()
-        if procedure.blocks < procedure.looks[-1] and procedure.blocks in procedure.budget_looks
-    ]
+    return [design for design, procedure in procedures.items() if procedure.is_over_budget]
 
 
 def combine_endings(endings: Mapping[str, str], designs: Collection[str]) -> str:

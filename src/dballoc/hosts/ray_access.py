@@ -40,7 +40,7 @@ def check_access(address: str, environment: Mapping[str, str]) -> None:
 
 def has_token(environment: Mapping[str, str]) -> bool:
     """Whether Ray asks for a token."""
-    return environment.get(MODE) == "token" and bool(environment.get(TOKEN_PATH))
+    return environment.get(MODE, "").lower() == "token" and bool(environment.get(TOKEN_PATH))
 
 
 def check_nodes(address: str, nodes: Iterable[str], environment: Mapping[str, str]) -> None:

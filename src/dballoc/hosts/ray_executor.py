@@ -176,7 +176,8 @@ class RayExecutor:
                 self._described[node] = description
             except (RayError, readers.Unfit) as error:
                 self._described[node] = None
-                self._notice(f"a node of Ray cannot be used: {readers.reason(error)}")
+                address = _find_address(node)
+                self._notice(f"Ray's node {address} cannot be used: {readers.reason(error)}")
 
     def examine_hosts(self) -> dict[str, HostExamination | str]:
         """Ask the hosts of :meth:`list_hosts` for their doctor; by name, or why one is silent."""
@@ -357,6 +358,12 @@ def _list_nodes() -> list[dict[str, Any]]:
             "kept; start Ray again, and run the same command to resume"
         ) from None
     return nodes
+
+
+def _find_address(node: str) -> str:
+    """Return the address of a node by its ID; the ID if Ray no longer knows it."""
+    addresses = {str(n["NodeID"]): str(n["NodeManagerAddress"]) for n in _list_nodes()}
+    return addresses.get(node, node)
 
 
 def _name_own_address(address: str) -> dict[str, Any]:

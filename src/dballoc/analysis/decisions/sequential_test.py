@@ -87,6 +87,11 @@ class Procedure:
         return tuple(look for look in self.spending if look > self.looks[-1])
 
     @property
+    def is_over_budget(self) -> bool:
+        """Whether the budget ended the design, which has not come to its planned end since."""
+        return self.blocks < self.looks[-1] and any(n <= self.blocks for n in self.budget_looks)
+
+    @property
     def spending(self) -> dict[int, float]:
         """The share of its error that a comparison spends at each look."""
         end_share = END_SHARE if self.version > 1 else 1.0

@@ -3,10 +3,11 @@ all of them use.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.lost_hosts import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
@@ -142,6 +143,19 @@ class Answer:
     notes: list[str] = field(default_factory=list)
 
 
+def _read_ending(campaign: Campaign, procedures: Mapping[str, Procedure]) -> str | None:
+    """Return how the campaign ended. An extension that was cut before its first block leaves what
+    the budget ended as it was.
+    """
+    ending = campaign.facts.get("ending")
+    at_budget = {
+        d for d, p in procedures.items() if p.is_over_budget and p.blocks in p.budget_looks
+    }
+    others = procedures.keys() - at_budget - campaign.decided.keys()
+    is_ended = all(procedures[d].blocks >= procedures[d].goal for d in others)
+    return "budget" if ending == "interrupted" and at_budget and is_ended else ending
+
+
 def measure_progress(campaign: Campaign) -> Progress:
     """Return how far a campaign is, finished or under way."""
     disturbed = 0
@@ -157,7 +171,7 @@ def measure_progress(campaign: Campaign) -> Progress:
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
         planned=planned,
-        ending=campaign.facts.get("ending"),
+        ending=_read_ending(campaign, procedures),
         disturbed=disturbed,
         no_duet=no_duet,
         lost=count_lost_hosts(campaign) if campaign.placement.height else [],

@@ -51,7 +51,7 @@ def compose_headline(
 
 
 def _name_conditions(recommendation: Recommendation) -> str:
-    """Return the end of the headline where a variant may be better and break a condition."""
+    """Return the headline's end under conditions, as a variant may be better and break one."""
     return " under these conditions" if recommendation.preference.constraints else ""
 
 

@@ -117,8 +117,8 @@ def _counts_only_cores(stated: PostCpus) -> bool:
 
 
 def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
-    """Whether all numbers that are known on both sides are equal. So many logical CPUs are as many
-    cores at most, also where the cores are not known.
+    """Whether all numbers that are known on both sides are equal. n logical CPUs are at most n
+    cores, also where the number of cores is not known.
     """
     if stated.cores and actual.logical and actual.logical < stated.cores:
         return False
