@@ -176,7 +176,7 @@ class CampaignRun:
         self.extension_began = time.monotonic()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
         procedures = self.declare_procedures()
-        self.endings = {}
+        self.endings: dict[str, str] = {}
         if extension is None:
             self.endings |= dict.fromkeys(list_designs_over_budget(procedures), "budget")
         self.endings |= dict.fromkeys(self._read_decided_blocks(), "decided")
