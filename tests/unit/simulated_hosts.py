@@ -95,7 +95,8 @@ class SimulatedHosts:
     trial measures; ``kernels``: how many kernels the hosts have, or one each;
     ``disturbed``: why every block is; ``clients``: those of the names that are for clients;
     ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts;
-    ``cleaning``: seconds that a block's process takes to clean up, ``cleaned``: how many have.
+    ``cleaning``: seconds that a block's process takes to clean up, ``cleaned``: how many have;
+    ``slow``: by what a trial takes longer on a host than usual.
     """
 
     names: list[str]
@@ -118,6 +119,7 @@ class SimulatedHosts:
     busy: float = 0.0
     cleaning: float = 1.0
     cleaned: int = 0
+    slow: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.alive = set(self.names)
@@ -178,8 +180,9 @@ class SimulatedHosts:
                     self._push(at + self.draw.uniform(0, TRIAL_SECONDS), lost)
                     return
                 self._load(at, host.name, parsed.client.host, slot.position)
-            at += self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS
-            self.busy += TRIAL_SECONDS
+            seconds = self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS * self.slow.get(host.name, 1.0)
+            at += seconds
+            self.busy += seconds
             rows = make_record_rows(self.record(experiment, slot, host.name))
             message = TrialFinished(position=slot.position, records=[rows])
             self._answer(at, host.name, encode_message(message))
@@ -218,7 +221,7 @@ class SimulatedHosts:
         at, _, event = heapq.heappop(self.events)
         self.now = max(self.now, at)
         if isinstance(event, HostLost):
-            self.alive.discard(event.host)
+            self.alive -= set() if event.is_alive else {event.host}
         elif b'"kind":"ended"' in event.line:
             self.cleaned += 1
         return [event]

@@ -173,6 +173,29 @@ def test_a_block_that_every_host_loses_ends_the_campaign(
     assert run_on_hosts.MOST_LOSSES <= lost[0][1] <= 2 * run_on_hosts.MOST_LOSSES
 
 
+def test_hosts_that_another_campaign_has_are_left_out(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    """However many they are: it is not the block that cannot be run."""
+    chosen = experiment(design="solo", blocks=2)
+    hosts = SimulatedHosts(names=[f"h{n:02}" for n in range(12)], slow={"h11": 9.0})
+    start = hosts.start_block
+
+    def start_or_wait(host: Any, request: Any) -> None:
+        start(host, request)
+        if host.name != "h11":
+            hosts.events = [e for e in hosts.events if e[2].host != host.name]
+            lost = HostLost(host=host.name, reason="no process began there", is_alive=True)
+            hosts._push(hosts.now + 45.0, lost)
+
+    hosts.start_block = start_or_wait  # type: ignore[method-assign]
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 2)
+    assert query(path, "SELECT count(*) FROM trial WHERE outcome = 'fault'") == [(0,)]
+    tried = [name for name, *_ in hosts.started]
+    assert all(tried.count(name) == 3 for name in hosts.names[:11])
+
+
 LOAD = LoadRequested(
     number=1,
     workload="oltp_read_only",

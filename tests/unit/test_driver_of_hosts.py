@@ -1,6 +1,5 @@
 """The driver over simulated hosts: no block is doubled or lost, whatever happens to the hosts."""
 
-import itertools
 import math
 import random
 import sqlite3
@@ -17,12 +16,17 @@ import simulated_hosts
 from simulated_hosts import SimulatedHosts
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
+from dballoc.analysis.tables.baseline_comparison import (
+    compare_with_baseline,
+    declare_procedures,
+    select_judged_blocks,
+)
 from dballoc.campaign.observer import Observer
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
+from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
@@ -92,15 +96,146 @@ def test_blocks_are_spread_over_the_hosts(experiment: MakeExperiment, tmp_path: 
     )
 
 
-def test_no_block_goes_out_beyond_the_next_look(experiment: MakeExperiment, tmp_path: Path) -> None:
+def list_ahead(path: Path) -> list[int]:
+    return [b for (b,) in query(path, "SELECT block FROM block_ahead ORDER BY block")]
+
+
+def test_no_host_waits_for_a_look_that_ends_what_is_beyond_it(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
     chosen = experiment(design="solo", blocks=30)
-    hosts = SimulatedHosts(names=[f"h{n}" for n in range(20)])
+    # Blocks 1 and 2 take five times as long.
+    hosts = SimulatedHosts(names=[f"h{n:02}" for n in range(20)], slow={"h00": 5.0, "h01": 5.0})
+    notices = Notices()
+    ending, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    assert [b for _, _, b, _ in hosts.started][:20] == list(range(1, 21))
+    assert hosts.most_at_once == 20
+    assert {b for _, _, b, _ in hosts.started} == set(range(1, 31))
+    # The differences of the example are plain, so the second look decides it, though the blocks of
+    # the third were finished before it.
+    assert ending.blocks == {"solo": 10}
+    assert ending.decided == ("solo",)
+    check_complete(path, chosen, 10)
+    assert list_ahead(path) == list(range(11, 31))
+    assert compare_with_baseline(load_campaign(path)).procedures["solo"].reached == 10
+
+
+def test_blocks_that_a_look_makes_needless_are_ended(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=30)
+    hosts = SimulatedHosts(
+        names=[f"h{n:02}" for n in range(20)], slow={f"h{n:02}": 5.0 for n in range(10, 20)}
+    )
+    start = hosts.start_block
+
+    def start_with_a_file(host: Any, request: Any) -> None:
+        start(host, request)
+        begun = encode_message(FilePiece(position=1, name="server.log", data="YQ=="))
+        hosts._push(hosts.now + 1, Line(host=host.name, line=begun))
+
+    hosts.start_block = start_with_a_file  # type: ignore[method-assign]
+    notices = Notices()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    check_complete(path, chosen, 10)
+    assert any("the solo design is over" in text for text in notices.texts), notices.texts
+    assert hosts.now < 5 * 4 * simulated_hosts.TRIAL_SECONDS
+    assert not hosts.running
+    assert query(path, "SELECT count(*) FROM trial WHERE outcome = 'fault'") == [(0,)]
+    # No files are left of trials that have no row.
+    stored = {name for (name,) in query(path, "SELECT directory FROM trial")}
+    assert {place.name for place in (path / "trials").iterdir()} <= stored
+
+
+def measure_noise(chosen: Experiment, slot: Slot, host: str) -> TrialRecord:
+    """A trial so noisy that no look decides anything; its figures are its place's alone."""
+    record = example_results.record(chosen, slot)
+    luck = random.Random(f"{slot.block} {slot.variant} {slot.role}").gauss(0, 0.5)
+    record.trial = {**record.trial, "rss_peak": int(2e8 * math.exp(luck))}
+    record.steps = [{**step, "tps": 1000 * math.exp(luck)} for step in record.steps]
+    return record
+
+
+@pytest.mark.parametrize("losses", [0.0, 0.05])
+def test_each_look_judges_the_blocks_up_to_its_number_whichever_were_first(
+    experiment: MakeExperiment, tmp_path: Path, losses: float
+) -> None:
+    chosen = experiment(design="solo", blocks=30)
+    hosts = SimulatedHosts(
+        names=[f"h{n:02}" for n in range(60)],
+        record=measure_noise,
+        slow={f"h{n:02}": 1.0 + n % 7 for n in range(60)},
+        lose=lambda own, variant: own.random() < losses,
+    )
+    poll, numbers = hosts.poll, [0]
+    judged: dict[int | None, set[frozenset[int]]] = {}
+
+    def poll_and_look(seconds: float) -> list[Any]:
+        events = poll(seconds)
+        number = query(tmp_path / "r", "SELECT count(*) FROM block")[0][0]
+        if number != numbers[-1]:
+            numbers.append(number)
+            campaign = load_campaign(tmp_path / "r")
+            procedures = declare_procedures(campaign)
+            of_look = select_judged_blocks(campaign, procedures).trial["block"]
+            judged.setdefault(procedures["solo"].reached, set()).add(frozenset(of_look))
+        return events
+
+    hosts.poll = poll_and_look  # type: ignore[method-assign]
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
-    looks = [0, 6, 10]
-    assert [b for _, _, b, _ in hosts.started] == list(range(1, 11))
-    # The differences of the example are plain, so the second look decides it.
-    assert query(path, "SELECT count(*) FROM block") == [(10,)]
-    assert hosts.most_at_once == max(b - a for a, b in itertools.pairwise(looks))
+    check_complete(path, chosen, 30)
+    assert list_ahead(path) == []
+    del judged[None]
+    assert set(judged) <= {6, 10, 20, 30}
+    assert 30 in judged
+    # A block that is lost late may let several looks fall together.
+    assert len(judged) > 1 or losses
+    for look, sets in judged.items():
+        assert sets == {frozenset(range(1, int(look or 0) + 1))}
+
+
+def test_what_is_ahead_of_a_look_outlives_the_driver(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        """Stands in for a driver that goes without another word."""
+
+    chosen = experiment(design="solo", blocks=12)
+    names = [f"h{n:02}" for n in range(12)]
+    hosts = SimulatedHosts(names=names, record=measure_noise, slow={"h00": 9.0})
+    poll, ahead, stored = hosts.poll, list(range(7, 13)), "SELECT count(*) FROM block"
+
+    def poll_until_killed(seconds: float) -> list[Any]:
+        if query(tmp_path / "r", stored) == [(5,)] and list_ahead(tmp_path / "r") == ahead:
+            raise Killed
+        return poll(seconds)
+
+    hosts.poll = poll_until_killed  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    assert query(tmp_path / "r", "SELECT block FROM block") == [(n,) for n in range(2, 7)]
+    again = SimulatedHosts(names=names, record=measure_noise)
+    _, path = simulated_hosts.run(chosen, again, tmp_path / "r")
+    assert [(block, attempt) for _, _, block, attempt in again.started] == [(1, 1)]
+    check_complete(path, chosen, 12)
+    assert list_ahead(path) == []
+
+
+def test_blocks_that_are_ahead_when_the_budget_ends_are_judged_with_the_rest(
+    experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = experiment(design="solo", blocks=30)
+    hosts = SimulatedHosts(
+        names=[f"h{n:02}" for n in range(15)], record=measure_noise, slow={"h00": 9.0}
+    )
+    monkeypatch.setattr(
+        run_on_hosts.DriverLoop, "_has_budget", lambda loop, design, number: number <= 18
+    )
+    ending, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    assert ending.why == "budget"
+    check_complete(path, chosen, 18)
+    assert list_ahead(path) == []
+    assert compare_with_baseline(load_campaign(path)).procedures["solo"].reached == 18
 
 
 def test_hosts_of_one_kernel_take_turns(experiment: MakeExperiment, tmp_path: Path) -> None:

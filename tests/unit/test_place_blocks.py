@@ -43,7 +43,7 @@ def test_the_prefix_is_what_is_complete_without_a_gap(complete: set[int]) -> Non
 @pytest.mark.parametrize(
     ("complete", "planned", "limit"), [(0, 30, 6), (5, 30, 6), (6, 30, 10), (10, 12, 12), (0, 4, 4)]
 )
-def test_blocks_go_out_up_to_the_next_look(complete: int, planned: int, limit: int) -> None:
+def test_blocks_enter_up_to_the_next_look(complete: int, planned: int, limit: int) -> None:
     assert find_limit(complete, (6, 10, 14), planned) == limit
 
 

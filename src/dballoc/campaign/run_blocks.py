@@ -155,7 +155,8 @@ def run_campaign(
 
 class CampaignRun:
     """A campaign under way: its blocks, the budget, repeats, and the looks at which a design may
-    end early. ``hosts_at_once``: how many hosts run blocks at the same time.
+    end early. ``hosts_at_once``: how many hosts run blocks at the same time; ``blocks_ahead``: how
+    many of each design are finished, but ahead of their look.
     """
 
     hosts_at_once = 1
@@ -175,6 +176,7 @@ class CampaignRun:
         self.began = time.monotonic() - self.results.spent()
         self.extension_began = time.monotonic()
         self.block_seconds: dict[str, list[float]] = {design: [] for design in self.designs}
+        self.blocks_ahead: dict[str, int] = {}
         procedures = self.declare_procedures()
         self.endings: dict[str, str] = {}
         if extension is None:
@@ -430,7 +432,11 @@ class CampaignRun:
     def _estimate_rest_seconds(self, planned: dict[str, int]) -> float:
         """Seconds that the blocks not yet attempted take, whatever the budget."""
         seconds = sum(
-            (planned[design] - len(self.history.list_attempted_blocks(design)))
+            (
+                planned[design]
+                - len(self.history.list_attempted_blocks(design))
+                - self.blocks_ahead.get(design, 0)
+            )
             * self.estimate_block_seconds(design)
             for design in planned
             if design in self.designs and design not in self.endings

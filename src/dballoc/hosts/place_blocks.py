@@ -1,8 +1,9 @@
 """Which block is given to which host. Pure.
 
-Blocks go out in the campaign's order, as many at once as there are hosts. None goes out beyond the
-next look of its design: a verdict at a look rests on that many blocks, neither fewer nor more.
-Hosts that share a kernel share its settings and its CPUs, so one of them runs a block at a time.
+Blocks go out in the campaign's order, as many at once as there are hosts. A look judges the blocks
+up to its number, whichever were finished first: one beyond the next look of its design is held
+until that is judged. Hosts that share a kernel share its settings and its CPUs, so one of them runs
+a block at a time.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -75,7 +76,7 @@ def count_complete_prefix(complete: Collection[int]) -> int:
 
 
 def find_limit(complete_prefix: int, looks: Iterable[int], planned: int) -> int:
-    """Return the last block that may go out: the next look's, or the last planned."""
+    """Return the last block that may enter the figures: the next look's, or the last planned."""
     return min((look for look in looks if complete_prefix < look <= planned), default=planned)
 
 

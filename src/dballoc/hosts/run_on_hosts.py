@@ -5,7 +5,7 @@ the one store as they end, and looks are judged here.
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 
 import dballoc
@@ -202,6 +202,8 @@ class DriverLoop:
         self._has_told = False
         self._failures: Counter[str] = Counter()
         self._losses: Counter[tuple[str, int]] = Counter()
+        # Finished blocks that are ahead of the look before them, by design and number.
+        self._held: dict[str, dict[int, Row]] = {design: {} for design in planned}
         # Hosts that clean up after a finished block, and until when they may.
         self._cleaning: dict[str, tuple[Host, float]] = {}
         self._looks = {
@@ -217,10 +219,12 @@ class DriverLoop:
         # The budget is time on the clock, and hosts spent it together.
         spent = self._results.spent() / self._campaign.hosts_at_once
         self._campaign.began = time.monotonic() - spent
+        self._read_held_blocks()
         try:
             while True:
                 self._give_out_blocks()
                 if not self._running and not self._cleaning and self._choose_block() is None:
+                    self._enter_blocks_of_budget()
                     return
                 for event in self._executor.poll(_POLL):
                     self._take(event)
@@ -267,18 +271,11 @@ class DriverLoop:
         return [host for host in self._hosts if host.name not in self._load.refused]
 
     def _choose_block(self) -> tuple[str, int] | None:
-        complete = {design: self._list_complete(design) for design in self._campaign.designs}
-        limits = {
-            design: place_blocks.find_limit(
-                place_blocks.count_complete_prefix(complete[design]),
-                self._looks[design],
-                self._planned[design],
-            )
-            for design in self._campaign.designs
-            if self._campaign.is_open(design)
-        }
+        designs = self._campaign.designs
+        finished = {d: self._list_complete(d) | self._held[d].keys() for d in designs}
+        limits = {d: self._planned[d] for d in designs if self._campaign.is_open(d)}
         running = {(b.key.design, b.key.number) for b in self._running.values()}
-        return place_blocks.choose_block(self._order, limits, complete, running)
+        return place_blocks.choose_block(self._order, limits, finished, running)
 
     def _list_complete(self, design: str) -> set[int]:
         return self._campaign.history.list_complete_blocks(design) | self._kept[design]
@@ -474,18 +471,78 @@ class DriverLoop:
             "block": key.number,
             "attempt": key.attempt,
         }
-        self._store.add_block(row)
-        campaign.history.add(row)
+        is_ahead = key.number > self._find_limit(key.design)
+        self._store.add_block(row, is_ahead=is_ahead)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
         self._let_clean_up(block)
         for host in block.pair.hosts:
             self._failures[host.name] = 0
-        again = campaign.is_repeated(key.design, key.number, key.attempt, self._planned)
-        if not again:
-            self._kept[key.design].add(key.number)
-        self._observer.block_finished(key.design, key.number, row["disturbed"], again)
-        if not again and campaign.is_open(key.design):
+        if is_ahead:
+            self._hold(row)
+        elif not self._count_block(row) and campaign.is_open(key.design):
             self._judge(key.design)
+            self._enter_due_blocks(key.design)
+
+    def _count_block(self, row: Row) -> bool:
+        """Take a stored block into account; returns whether it is repeated."""
+        campaign, design, number = self._campaign, row["design"], row["block"]
+        campaign.history.add(row)
+        again = campaign.is_repeated(design, number, row["attempt"], self._planned)
+        if not again:
+            self._kept[design].add(number)
+        self._observer.block_finished(design, number, row["disturbed"], again)
+        return again
+
+    # -- looks ------------------------------------------------------------------------------------
+
+    def _find_limit(self, design: str) -> int:
+        """Return the last block that the next look of a design judges."""
+        complete_prefix = place_blocks.count_complete_prefix(self._list_complete(design))
+        return place_blocks.find_limit(complete_prefix, self._looks[design], self._planned[design])
+
+    def _hold(self, row: Row) -> None:
+        """Keep a finished block until the look before it is judged: that its host was quicker than
+        others must not decide what that look is of.
+        """
+        held = self._held[row["design"]]
+        held[row["block"]] = row
+        self._campaign.blocks_ahead[row["design"]] = len(held)
+
+    def _read_held_blocks(self) -> None:
+        """Go on with the blocks that an earlier run held, of which some may be due: it was killed
+        meanwhile.
+        """
+        for row in self._results.list_held_blocks():
+            if 0 < row["block"] <= self._planned.get(row["design"], 0):
+                self._hold(row)
+        for design in list(self._campaign.designs):
+            self._enter_due_blocks(design)
+
+    def _enter_due_blocks(self, design: str) -> None:
+        """Let the blocks enter that were held for the next look, which may complete it."""
+        while self._campaign.is_open(design):
+            limit = self._find_limit(design)
+            due = [number for number in self._held[design] if number <= limit]
+            if not due:
+                return
+            self._enter_blocks(design, due)
+            self._judge(design)
+
+    def _enter_blocks(self, design: str, numbers: Collection[int]) -> None:
+        held, now = self._held[design], time.time()
+        rows = [place_in_time(held.pop(number), now) for number in sorted(numbers)]
+        self._campaign.blocks_ahead[design] = len(held)
+        self._results.enter_held_blocks(rows)
+        for row in rows:
+            self._count_block(row)
+
+    def _enter_blocks_of_budget(self) -> None:
+        """Let enter what is held where the budget ended a design: its last look is of all blocks
+        that were begun by then.
+        """
+        for design in self._campaign.designs:
+            if self._campaign.endings.get(design) == "budget":
+                self._enter_blocks(design, list(self._held[design]))
 
     def _judge(self, design: str) -> None:
         """End a design that is decided at the look that its complete blocks have reached."""
@@ -496,6 +553,22 @@ class DriverLoop:
             number = 1  # whichever block it was: can a duet compare these servers at all?
         if number == attempted and (number == 1 or number in self._looks[design]):
             campaign.end_if_decided(design, number, self._planned[design])
+        if not campaign.is_open(design):
+            self._end_needless_blocks(design)
+
+    def _end_needless_blocks(self, design: str) -> None:
+        """End the blocks under way of a design that a look has ended: they are of no look."""
+        needless = [b for b in self._running.values() if b.key.design == design]
+        if needless:
+            self._observer.notice(
+                f"the {design} design is over: {len(needless)} of its blocks, which were under way "
+                "for a later look, are ended"
+            )
+        for block in needless:
+            self._store.remove_files(block)
+            for host in block.pair.hosts:
+                self._leave_alone(host, is_alive=True)
+            self._let_go(block)
 
     def _lose(self, block: BlockUnderWay, host: Host, reason: str, is_alive: bool) -> None:
         """Store the trial under way as lost with one of its hosts; the block is drawn again,
@@ -515,7 +588,8 @@ class DriverLoop:
         )
         self._let_go(block)
         lost = (key.design, key.number)
-        self._losses[lost] += 1
+        # A living host on which nothing begins says nothing of the block, and is soon left out.
+        self._losses[lost] += bool(trial or block.finished or not is_alive)
         if self._losses[lost] >= MOST_LOSSES:
             raise Failure(
                 f"{key.design} block {key.number} was lost {MOST_LOSSES} times, last{during} on "

@@ -2,9 +2,9 @@
 was under way when its host was lost.
 """
 
+import shutil
 import sqlite3
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from dballoc import readers
@@ -16,7 +16,7 @@ from dballoc.hosts.block_messages import RECORD_TABLES, FilePiece, TrialFinished
 from dballoc.hosts.block_under_way import BlockUnderWay
 from dballoc.hosts.place_blocks import BlockKey, Host
 from dballoc.store import campaign_facts
-from dballoc.store.results import HOST_LOST, Results, TrialRecord
+from dballoc.store.results import HOST_LOST, Results, Row, TrialRecord
 
 
 class AnswerStore:
@@ -92,12 +92,18 @@ class AnswerStore:
         block.position = None
         return trial
 
-    def add_block(self, row: Mapping[str, Any]) -> None:
-        """Store a finished block. Unfit if its row is none."""
+    def add_block(self, row: Row, *, is_ahead: bool) -> None:
+        """Store a finished block; ``is_ahead``: of its look. Unfit if its row is none."""
+        add = self._results.hold_block if is_ahead else self._results.add_block
         try:
-            self._results.add_block(row)
+            add(row)
         except sqlite3.IntegrityError as error:
             raise readers.Unfit(f"a block's row is none: {error}") from None
+
+    def remove_files(self, block: BlockUnderWay) -> None:
+        """Remove the raw files of the trial under way, of which no row will tell."""
+        if block.directory is not None and block.position is not None:
+            shutil.rmtree(block.directory, ignore_errors=True)
 
     def _write(self, trial: Slot | Pairing, records: list[TrialRecord]) -> None:
         """Store a trial. Unfit if the database does not take its rows."""

@@ -33,6 +33,7 @@ ADDED = (
     "replay_point",
     "replay_mark",
     "replay_latency",
+    "block_ahead",
     "host",
     "placement",
     "client_step",

@@ -318,6 +318,28 @@ class Results:
         """Write a finished attempt at a block."""
         self._run_transaction(lambda: _insert(self._db, "block", [row]))
 
+    def hold_block(self, row: Row) -> None:
+        """Write a finished attempt at a block that is ahead of its look."""
+        self._run_transaction(lambda: _insert(self._db, "block_ahead", [row]))
+
+    def list_held_blocks(self) -> list[Row]:
+        """Return the finished attempts that are ahead of their look. Failure if a value does not
+        have its column's type.
+        """
+        names = self.columns("block_ahead")
+        return [dict(zip(names, row, strict=True)) for row in self.table("block_ahead")]
+
+    def enter_held_blocks(self, rows: Sequence[Row]) -> None:
+        """Write finished attempts that were held, now that their turn has come."""
+        places = [(row["design"], row["block"], row["attempt"]) for row in rows]
+        sql = "DELETE FROM block_ahead WHERE design = ? AND block = ? AND attempt = ?"
+
+        def write() -> None:
+            _insert(self._db, "block", rows)
+            self._db.executemany(sql, places)
+
+        self._run_transaction(write)
+
     def add_host(self, row: Row) -> None:
         """Write a host, unless it is there."""
         if not self._query("SELECT 1 FROM host WHERE host = ?", (row["host"],)):
@@ -342,11 +364,16 @@ class Results:
 
     def probes_of_host(self, host: str) -> list[float]:
         """Return every reading of the fixed probe on a host so far, seconds."""
-        sql = (
-            "SELECT probe_before, probe_after FROM block JOIN placement USING "
-            "(design, block, attempt) WHERE host = ?"
-        )
-        return [probe for row in self._query(sql, (host,)) for probe in row]
+        return [
+            probe
+            for table in ("block", "block_ahead")
+            for row in self._query(
+                f"SELECT probe_before, probe_after FROM {table} JOIN placement USING "
+                "(design, block, attempt) WHERE host = ?",
+                (host,),
+            )
+            for probe in row
+        ]
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
         try:

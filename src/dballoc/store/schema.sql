@@ -37,6 +37,22 @@ CREATE TABLE block (
   PRIMARY KEY (design, block, attempt)
 ) WITHOUT ROWID;
 
+-- Attempts at blocks that other hosts finished before the look that comes before them was judged (bench --ray). They move
+-- to table block when it is, unless it ended the design: then they enter no verdict.
+CREATE TABLE block_ahead (
+  design       TEXT NOT NULL CHECK (design IN ('solo', 'duet')),
+  block        INTEGER NOT NULL,
+  attempt      INTEGER NOT NULL,
+  started      REAL NOT NULL,
+  ended        REAL NOT NULL,
+  steal        REAL NOT NULL,
+  others       REAL NOT NULL,
+  probe_before REAL NOT NULL,
+  probe_after  REAL NOT NULL,
+  disturbed    TEXT,
+  PRIMARY KEY (design, block, attempt)
+) WITHOUT ROWID;
+
 -- Of a campaign on several hosts (bench --ray): a host. Other results have neither this table nor the next.
 CREATE TABLE host (
   host        TEXT PRIMARY KEY,
