@@ -52,6 +52,19 @@ def test_every_host_has_its_own_blocks(results: Path) -> None:
         assert set(part.trial["block"]) <= set(placed["block"])
 
 
+def test_what_a_lost_attempt_measured_counts_nowhere(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    """Not even while its block was not drawn again."""
+    hosts = SimulatedHosts(names=["a", "b"], lose=lambda draw, variant: variant == "tuned")
+    with pytest.raises(Failure, match="no host is left"):
+        run(experiment(design="solo", blocks=2), hosts, tmp_path / "r")
+    campaign = load_campaign(tmp_path / "r")
+    assert campaign.trial.filter(outcome="ok").height
+    assert campaign.trial.filter(fault="host lost").height == 2
+    assert not campaign.trial["counted"].any()
+
+
 def test_hosts_of_one_kernel_are_one_host(experiment: MakeExperiment, tmp_path: Path) -> None:
     hosts = SimulatedHosts(names=["a", "b", "c"], kernels=1)
     _, path = run(experiment(design="solo", blocks=3), hosts, tmp_path / "r")

@@ -13,7 +13,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.store.campaign_facts import APART, CLIENTS
-from dballoc.store.results import FIT, KIND, REPLAY, TUNE, Results
+from dballoc.store.results import FIT, HOST_LOST, KIND, REPLAY, TUNE, Results
 
 _TABLES = (
     "variant",
@@ -299,13 +299,18 @@ def _read_table(results: Results, table: str, *, is_read: bool) -> pl.DataFrame:
 
 def _find_counted(trial: pl.DataFrame, block: pl.DataFrame) -> pl.Series:
     """Return whether each trial counts: it is of the last finished attempt at its block, or, where
-    no attempt was finished, of the last one begun.
+    no attempt was finished, of the last one begun whose host was not lost.
     """
-    finished = dict(block.group_by("block").agg(pl.col("attempt").max()).iter_rows())
-    begun = dict(trial.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+    places = trial.select("block", "attempt")
+    lost = places.filter(trial["fault"] == HOST_LOST)
+    kept = places.join(lost, on=["block", "attempt"], how="anti")
+    begun, finished = (
+        dict(rows.group_by("block").agg(pl.col("attempt").max()).iter_rows())
+        for rows in (kept, block)
+    )
     attempts = {**begun, **finished}
     return pl.Series(
         "counted",
-        [attempts[b] == a for b, a in trial.select("block", "attempt").iter_rows()],
+        [attempts.get(b) == a for b, a in places.iter_rows()],
         dtype=pl.Boolean,
     )
