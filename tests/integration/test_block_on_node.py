@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from harness import Cli, Experiment, processes_of, server_pid, wait_until
 import dballoc
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment as Model
+from dballoc.host.guardian.guardian import STAMP
 from dballoc.hosts.block_messages import (
     BlockFinished,
     FilePiece,
@@ -62,7 +64,7 @@ class Node:
     def renew(self) -> bool:
         """Renew the lease; False when nobody holds it any more."""
         try:
-            os.write(self.lease, b".")
+            os.write(self.lease, STAMP.pack(time.monotonic()))
         except BrokenPipeError:
             return False
         return True
@@ -193,6 +195,17 @@ def test_without_its_lease_everything_ends(
     assert b'"kind":"refused"' not in node.answer.read_bytes()
     assert ("no word for 3 s" in node.printed.read_text()) == (how == "silent")
     assert not processes_of(home)
+
+
+def test_a_block_that_is_killed_before_its_servers_leaves_nothing(
+    run_node: Any, tiny_experiment: Experiment, home: Path
+) -> None:
+    experiment = experiment_file.load_experiment(tiny_experiment())
+    node = run_node(make_request(experiment))
+    wait_until(lambda: [*(home / "tmp").glob("dballoc-own-*")], 60)
+    node.process.kill()
+    node.process.wait()
+    wait_until(lambda: not [*(home / "tmp").glob("dballoc-*")], 30)
 
 
 def test_a_host_that_differs_refuses(

@@ -129,6 +129,19 @@ def test_when_dballoc_is_killed_nothing_outlives_it(family: Family, number: sign
     assert not (family.home / "scratch").exists()
 
 
+@pytest.mark.parametrize(("age", "ends"), [(0.0, False), (60.0, True)])
+def test_a_stamp_that_waited_for_longer_than_the_lease_renews_nothing(
+    age: float, ends: bool
+) -> None:
+    """As where the network went while a block waited for the machine's lock."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    os.write(writer, guardian.STAMP.pack(time.monotonic() - age))
+    with Custody(lease=our_end.Lease(reader, 30.0)) as custody:
+        assert until(lambda: custody._process.poll() is not None, 20 if ends else 2) is ends
+    os.close(reader)
+    os.close(writer)
+
+
 def test_when_the_guardian_is_asked_to_end_it_cleans_up_first(family: Family) -> None:
     os.kill(family.guardian, signal.SIGTERM)
     assert until(lambda: not any(group_of(child) for child in family.children))

@@ -3,6 +3,7 @@ tests/integration/test_hosts_on_ray.py.
 """
 
 import json
+import os
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 
 import dballoc
 from dballoc import readers
+from dballoc.host.guardian.guardian import STAMP
 from dballoc.host.machine_description import describe_machine
 from dballoc.hosts import ray_node
 from dballoc.hosts.executor import HostLost, Line
@@ -208,6 +210,35 @@ def test_a_host_that_always_has_a_line_keeps_no_other_waiting(fake: FakeRay) -> 
     executor._tasks["db3"] = replace(executor._tasks["db2"], node="n3", lines=FakeLines(b"[]\n"))
     turns = [[event.host for event in executor.poll(1.0)] for _ in range(4)]
     assert turns == [["db2"], ["db3"], ["db2"], ["db3"]]
+
+
+@pytest.mark.parametrize(
+    ("has_answered", "node", "reason", "is_alive"),
+    [
+        (True, NODE["NodeID"], "no answer for", False),
+        (False, NODE["NodeID"], "another campaign may have it", True),
+        (False, "n2", "no answer for", False),
+    ],
+)
+def test_a_host_where_nothing_begins_is_told_from_one_out_of_reach(
+    fake: FakeRay, has_answered: bool, node: str, reason: str, is_alive: bool
+) -> None:
+    executor = make_executor([])
+    task = executor._tasks["db2"]
+    task.node, task.has_answered = node, has_answered
+    task.answered -= ray_executor._SILENCE + 1
+    (lost,) = executor.poll(0.0)
+    assert isinstance(lost, HostLost)
+    assert reason in lost.reason
+    assert lost.is_alive is is_alive
+
+
+def test_a_renewal_says_when_the_driver_was_heard() -> None:
+    process = ray_node.BlockProcess("none")
+    before = time.monotonic()
+    process.renew()
+    (heard,) = STAMP.unpack(os.read(process._lease_reader, 100))
+    assert before <= heard <= time.monotonic()
 
 
 def test_a_line_that_is_not_here_is_not_waited_for(fake: FakeRay) -> None:

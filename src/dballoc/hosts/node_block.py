@@ -2,7 +2,7 @@
 ``python -m dballoc.hosts.node_block REQUEST_FD LINES_FD``.
 
 The request is read from one descriptor; from the other come the lines of the client host, where the
-block has one (:mod:`dballoc.hosts.client.load_messages`). Standard input is the lease (a byte at
+block has one (:mod:`dballoc.hosts.client.load_messages`). Standard input is the lease (a stamp at
 least every few seconds, see :mod:`dballoc.host.guardian.guardian`); messages go to standard output
 (:mod:`dballoc.hosts.block_messages`). Nothing of Ray is in this process, so servers and the
 guardian are what they are in a local campaign.
@@ -32,7 +32,8 @@ from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
-from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
+from dballoc.host import directories
+from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.hosts.block_messages import (
@@ -143,12 +144,14 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
     if request.dballoc != dballoc.__version__:
         raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
     fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)))
-    scripts = Path(tempfile.mkdtemp(prefix="dballoc-own-"))
-    try:
+    # A kill may come before the session, whose guardian has the lease and everything else.
+    with Custody() as custody:
+        place = Path(tempfile.gettempdir())
+        scripts = directories.make_fresh_directory(place, "dballoc-own-", custody.scratch)
+        out = directories.make_fresh_directory(place, "dballoc-block-", custody.scratch)
         server_user().show(scripts)
-        _run_prepared(_prepare(request, scripts), request, stream, lines, scripts)
-    finally:
-        remove_directory(scripts)
+        setting = _prepare(request, scripts)
+        _run_prepared(setting, request, stream, lines, (scripts, out))
 
 
 def _prepare(request: BlockRequest, scripts: Path) -> PreparedCampaign:
@@ -163,8 +166,9 @@ def _run_prepared(
     request: BlockRequest,
     stream: MessageStream,
     lines: PipeLines,
-    scripts: Path,
+    places: tuple[Path, Path],
 ) -> None:
+    """Run it. ``places``: of the files of own workloads, and of the block's results."""
     rows = {
         name: select_common_columns(variant.make_row())
         for name, variant in setting.variants.items()
@@ -174,23 +178,19 @@ def _run_prepared(
     loads = RemoteLoads(request.client, stream.send, lines) if request.client else None
     # Another number: standard input of the guardian is something else.
     lease = os.dup(_LEASE)
-    out = Path(tempfile.mkdtemp(prefix="dballoc-block-"))
 
     def run_trials(session: Session[PreparedCampaign]) -> None:
-        for directory in (out, scripts):
+        for directory in places:
             session.custody.scratch(directory)
         _run_trials(session, request, stream, loads)
 
-    try:
-        run_in_session(
-            setting,
-            out,
-            _SentNotices(stream),
-            run_trials,
-            lease=Lease(lease, request.lease),
-        )
-    finally:
-        remove_directory(out)
+    run_in_session(
+        setting,
+        places[1],
+        _SentNotices(stream),
+        run_trials,
+        lease=Lease(lease, request.lease),
+    )
 
 
 def _run_trials(

@@ -79,7 +79,7 @@ class HostExamination(BaseModel):
 @dataclass(kw_only=True)
 class _Task:
     """A process of a block on a node: its actor, its stream of lines, and the renewals and lines to
-    it that are not answered.
+    it that are not answered. ``has_answered``: whether any was.
     """
 
     node: str
@@ -87,6 +87,7 @@ class _Task:
     lines: Any
     renewed: float
     answered: float
+    has_answered: bool = False
     renewals: list[Any] = field(default_factory=list)
 
 
@@ -251,15 +252,23 @@ class RayExecutor:
             self._tasks[host] = self._tasks.pop(host)
         now = time.monotonic()
         events += [
-            HostLost(
-                host=host,
-                reason=f"no answer for {now - task.answered:.0f} s",
-                is_alive=False,
-            )
+            self._describe_silence(host, now - task.answered)
             for host, task in self._tasks.items()
             if now - task.answered > _SILENCE
         ]
         return events
+
+    def _describe_silence(self, host: str, seconds: float) -> HostLost:
+        """Return the loss of a host that has not answered for so long. Ray waits without end for
+        what another driver has of a node.
+        """
+        if self._tasks[host].has_answered or not self._is_node_alive(host):
+            return HostLost(host=host, reason=f"no answer for {seconds:.0f} s", is_alive=False)
+        return HostLost(
+            host=host,
+            reason=f"no process began there in {seconds:.0f} s; another campaign may have it",
+            is_alive=True,
+        )
 
     def _read(self, host: str) -> Event:
         try:
@@ -285,7 +294,7 @@ class RayExecutor:
                     task.renewals, num_returns=len(task.renewals), timeout=0
                 )
                 if any(map(_has_succeeded, ready)):
-                    task.answered = now
+                    task.answered, task.has_answered = now, True
             if now - task.renewed >= _RENEW_EVERY and len(task.renewals) < 20:
                 task.renewed = now
                 task.renewals.append(task.actor.renew.remote())

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from dballoc.host.guardian.guardian import STAMP
 from dballoc.hosts.message_limits import LONGEST_LINE
 
 _LOG_TAIL = 4000
@@ -37,7 +38,7 @@ class BlockProcess:
     def renew(self) -> None:
         """Let the host go on for another while."""
         try:
-            os.write(self._lease, b".")
+            os.write(self._lease, STAMP.pack(time.monotonic()))
         except (BlockingIOError, BrokenPipeError):
             pass  # nobody has read yet, and it is far from running out; or all has ended
 
@@ -55,6 +56,7 @@ class BlockProcess:
         """Run a block; yields the lines that its process says, and at the end one of our own if it
         ended without a last word.
         """
+        self.renew()
         with tempfile.TemporaryFile() as log:
             reader, writer = os.pipe2(os.O_CLOEXEC)
             process = subprocess.Popen(

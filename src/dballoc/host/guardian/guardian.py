@@ -19,8 +19,9 @@ milliseconds. Messages are JSON, one per SOCK_SEQPACKET datagram, or, when one i
 that carries a memory file with it. Requests carry an ``id`` and are answered with it; exits are
 reported without a request. ``HOST`` says which settings may be changed, and the descriptor of the
 directory for their journal; without it none may. It may also hold a lease: a descriptor from which
-a byte must come every so many seconds. When none does, or when its other end closes, the guardian
-ends as if its own socket had closed: dballoc lives, but who asked for the trials is out of reach.
+a stamp must come every so many seconds. When none does, or when its other end closes, the guardian
+ends as if its own socket had closed: dballoc lives, but who asked for the trials is out of reach. A
+stamp says when that was heard: it may have waited in the pipe for longer than the lease.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -54,6 +56,8 @@ CAP_SYS_RESOURCE = 24  # <linux/capability.h>
 # file.
 MESSAGE_LIMIT = 1 << 16
 REQUEST_LIMIT = 1 << 26
+# What comes from a lease: the CLOCK_MONOTONIC at which this host heard of who asked for its trials.
+STAMP = struct.Struct("d")
 # Seconds to wait until killed processes are gone: at a child's end, and at the guardian's own.
 CHILD_PATIENCE = 5.0
 END_PATIENCE = 10.0
@@ -62,7 +66,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Lease:
-    """The right to go on, for ``seconds`` after each byte from ``descriptor``."""
+    """The right to go on, for ``seconds`` after each stamp from ``descriptor``."""
 
     def __init__(self, descriptor: int, seconds: float) -> None:
         self.descriptor = descriptor
@@ -76,9 +80,11 @@ class Lease:
 
     def renew(self) -> bool:
         """Read what has come; False if the other end has closed."""
-        if not os.read(self.descriptor, 4096):
+        stamps = os.read(self.descriptor, 512 * STAMP.size)
+        if not stamps:
             return False
-        self.deadline = time.monotonic() + self.seconds
+        (heard,) = STAMP.unpack(stamps[-STAMP.size :])
+        self.deadline = min(heard, time.monotonic()) + self.seconds
         return True
 
 

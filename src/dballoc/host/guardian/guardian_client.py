@@ -35,8 +35,8 @@ class GuardianEnded(Failure):
 
 @dataclass(frozen=True)
 class Lease:
-    """What a guardian must hear from time to time: a byte from ``descriptor``, the reading end of a
-    pipe, at least every ``seconds``.
+    """What a guardian must hear from time to time: a stamp from ``descriptor``, the reading end of
+    a pipe, at least every ``seconds``.
     """
 
     descriptor: int
