@@ -1,5 +1,6 @@
 """A campaign on three real Ray nodes, each in a network namespace, of which one is lost."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
@@ -8,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,9 @@ from typing import Any
 
 import pytest
 from harness import Cli, Experiment, rows, wait_until
+
+from dballoc.host.settings import thp
+from dballoc.host.settings.writable_settings import read_setting
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -33,24 +38,96 @@ def load_demo() -> ModuleType:
     return module
 
 
+# The nodes have one kernel, whose THP setting is not theirs to change one by one. So each sees a
+# file of its own in its place, and has a lock and a journal of its own, as hosts have.
+RAY = """#!/bin/sh -e
+for word in "$@"; do
+    case $word in --node-ip-address=*) node=${word##*.};; esac
+done
+if [ "$1" = start ]; then
+    mkdir -p -m 700 /run/dballoc PLACE/run-$node
+    mount --bind PLACE/run-$node /run/dballoc
+    mount --bind PLACE/thp-$node ENABLED
+fi
+exec BIN/ray "$@"
+"""
+MODES = ("always", "madvise", "never")
+THP_BEFORE = "madvise"
+# Every trial switches it.
+SWITCHING = [
+    {"name": "glibc", "thp": "never"},
+    {"name": "jemalloc", "allocator": "jemalloc", "thp": "never"},
+]
+
+
+def make_ray_with_own_host_state(place: Path) -> Path:
+    """Make a command ``ray`` that gives its node a stand-in for THP; returns its directory."""
+    programs = place / "bin"
+    programs.mkdir()
+    text = RAY.replace("PLACE", str(place)).replace("ENABLED", thp.ENABLED)
+    (programs / "ray").write_text(text.replace("BIN", str(ROOT / ".venv" / "bin")))
+    (programs / "ray").chmod(0o755)
+    return programs
+
+
+@contextlib.contextmanager
+def keep_as_the_kernel_does(place: Path) -> Iterator[None]:
+    """Make the stand-ins, and keep them in the kernel's form: all modes, that which is on in brackets.
+    What is written to them is a mode alone.
+    """
+    modes = {mode: "always madvise never\n".replace(mode, f"[{mode}]") for mode in MODES}
+    paths = [place / f"thp-{node}" for node in (1, 2, 3)]
+    for path in paths:
+        path.write_text(modes[THP_BEFORE])
+    is_over = threading.Event()
+
+    def keep() -> None:
+        files = [path.open("r+b", buffering=0) for path in paths]
+        while not is_over.wait(0.02):
+            for file in files:
+                mode = os.pread(file.fileno(), 100, 0).split(b"\n")[0].decode()
+                if mode in modes:
+                    os.pwrite(file.fileno(), modes[mode].encode(), 0)
+        for file in files:
+            file.close()
+
+    keeper = threading.Thread(target=keep)
+    keeper.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        keeper.join()
+
+
+def read_thp(place: Path, number: int) -> str:
+    """What a node has in the place of THP."""
+    return read_setting(str(place / f"thp-{number + 1}"))
+
+
 @pytest.fixture
-def cluster(needs_root: None, run_cli: Cli, request: pytest.FixtureRequest) -> Iterator[Any]:
+def cluster(
+    needs_root: None, run_cli: Cli, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Any]:
     """The nodes; a test's parameter names their resources, else all are server hosts. With
     ``SLOW_TO_NOTICE`` Ray looks after its nodes as seldom as it does by itself.
     """
     if not shutil.which("ip"):
         pytest.skip("needs ip (iproute2) for network namespaces")
-    ray = ROOT / ".venv" / "bin"
-    if not (ray / "ray").exists():
+    if not (ROOT / ".venv" / "bin" / "ray").exists():
         pytest.skip("needs Ray: run make setup")
     demo = load_demo()
+    ray = make_ray_with_own_host_state(tmp_path)
     before = dict(os.environ)
     os.environ.update(run_cli.env)
     try:
         kind = getattr(request, "param", "SERVERS")
         resources = getattr(demo, kind, demo.SERVERS)
         health = {} if kind == "SLOW_TO_NOTICE" else demo.HEALTH
-        with demo.start_cluster(ray, resources, health) as started:
+        with (
+            keep_as_the_kernel_does(tmp_path),
+            demo.start_cluster(ray, resources, health) as started,
+        ):
             yield started
     finally:
         os.environ.clear()
@@ -91,12 +168,13 @@ def check_campaign(out: Path, blocks: int, trials: int) -> None:
 
 @pytest.mark.parametrize("loss", ["killed", "cut off"])
 def test_a_node_is_lost(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, loss: str
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, loss: str, tmp_path: Path
 ) -> None:
-    file = tiny_experiment(blocks=4, time={"level": "6s", "idle": "0s"})
+    file = tiny_experiment(blocks=4, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
     number = wait_until(lambda: process.poll() is not None or find_node_under_load(cluster), 240)
     assert number is not True, run_cli.end(process).text
+    assert read_thp(tmp_path, number) == "never"
     lost_at = time.monotonic()
     if loss == "killed":
         cluster.kill_node(number)
@@ -114,6 +192,7 @@ def test_a_node_is_lost(
         ),
         90,
     )
+    wait_until(lambda: read_thp(tmp_path, number) == THP_BEFORE, 60)
     assert time.monotonic() - lost_at < 60
     done = run_cli.end(process, 400)
     assert done.status == 0, done.text
@@ -122,6 +201,13 @@ def test_a_node_is_lost(
     assert [row["fault"] for row in lost] == ["host lost"]
     assert address in lost[0]["fault_text"]
     assert re.search(r"was lost in the trial of \w+", done.text)
+    check_host_state(tmp_path)
+
+
+def check_host_state(place: Path) -> None:
+    """Every node has in the place of THP what it had before."""
+    for number in range(3):
+        wait_until(lambda n=number: read_thp(place, n) == THP_BEFORE, 60)
 
 
 def list_commands(cluster: Any, number: int) -> str:
@@ -168,15 +254,17 @@ def check_nothing_is_doubled_or_left(cluster: Any, out: Path) -> None:
 
 
 def test_nodes_are_killed_five_times_and_start_again(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, tmp_path: Path
 ) -> None:
-    file = tiny_experiment(blocks=6, time={"level": "3s", "idle": "0s"})
+    file = tiny_experiment(blocks=6, time={"level": "3s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
+    switched = 0
     for moment in ("begins", "has a server", "is under load", "is under load", "begins"):
         number = wait_until(
             lambda m=moment: process.poll() is not None or find_node_at(cluster, m), 240
         )
         assert number is not True, run_cli.end(process).text
+        switched += read_thp(tmp_path, number) != THP_BEFORE
         cluster.kill_node(number)
         wait_until(
             lambda n=number: not re.search(r"raylet|node_block", list_commands(cluster, n)), 60
@@ -188,6 +276,8 @@ def test_nodes_are_killed_five_times_and_start_again(
     check_nothing_is_doubled_or_left(cluster, out)
     # Where no server was seen, the block may just have ended.
     assert done.text.count(" was lost") >= 3, done.text
+    assert switched
+    check_host_state(tmp_path)
 
 
 @pytest.mark.parametrize("cluster", ["SERVERS", "SLOW_TO_NOTICE"], indirect=True)
@@ -209,15 +299,21 @@ def test_a_network_that_is_cut_for_30_s_heals(
 
 
 def test_the_driver_is_killed_and_the_same_command_resumes(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, tmp_path: Path
 ) -> None:
-    file = tiny_experiment(blocks=3, time={"idle": "0s"})
+    file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
     wait_until(
-        lambda: (out / "results.sqlite").exists() and rows(out, "SELECT 1 FROM trial LIMIT 1"), 240
+        lambda: (
+            (out / "results.sqlite").exists()
+            and rows(out, "SELECT 1 FROM trial LIMIT 1")
+            and any(read_thp(tmp_path, number) != THP_BEFORE for number in range(3))
+        ),
+        240,
     )
     process.kill()
     run_cli.end(process)
+    check_host_state(tmp_path)
     before = len(rows(out, "SELECT 1 FROM trial"))
     done = run_cli.end(start_bench(run_cli, cluster, file, out), 400)
     assert done.status == 0, done.text
