@@ -23,6 +23,8 @@ from dballoc.analysis.statistics.duet_slices import (
 from dballoc.analysis.statistics.variance_components import Components
 
 PAIRS = (4, 6, 8, 10, 14, 20)
+# The seconds that count of a slice, of the campaigns that the plan's figure is from.
+COUNTED = 0.17
 
 
 def compute_scatter(campaign: Campaign, pairs: int) -> float:
@@ -70,7 +72,7 @@ def main() -> None:
         print(
             f"{pairs:2} pairs ÷ {PAIRS[-1]}: {statistics.geometric_mean(each):.2f}; independent "
             f"{math.sqrt(PAIRS[-1] / pairs):.2f}; reckoned "
-            f"{noise.block(1, pairs) / noise.block(1, PAIRS[-1]):.2f}"
+            f"{noise.block(COUNTED, pairs) / noise.block(COUNTED, PAIRS[-1]):.2f}"
         )
 
 
