@@ -40,6 +40,10 @@ def describe_read_error(pid: int, error: OSError) -> str:
     return f"process {pid}: {error.strerror}"
 
 
+# That are looked through for an export, each in a sandbox of its own: malloc's is among the first.
+_MOST_LIBRARIES = 64
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Image:
     """The main program as it is in memory: what :func:`dballoc.host.elf.elf_parser.list_slots`
@@ -108,7 +112,8 @@ def _find_first_export(pid: int, image: _Image, symbol: str) -> str | None:
             )
             files = [_find_file(image.mappings, section) for section in sections]
         # The kernel's own library (vDSO) is in the list, too, and is no file.
-        for path in dict.fromkeys(path for path in files if path.startswith("/")):
+        libraries = dict.fromkeys(path for path in files if path.startswith("/"))
+        for path in list(libraries)[:_MOST_LIBRARIES]:
             if path != image.path and _exports(pid, path, symbol):
                 return path
     except (OSError, SandboxError):
