@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.campaign_tables import Campaign, is_final
 from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.lost_hosts import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
 from dballoc.numbers import count
 from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
-from dballoc.store.campaign_facts import FINAL_ENDINGS
 
 # More figures than these are counted and not listed.
 MANY = 8
@@ -49,7 +48,7 @@ class Progress:
     @property
     def final(self) -> bool:
         """Whether the campaign has come to its own end; before, its verdicts are interim."""
-        return self.complete or self.ending in FINAL_ENDINGS
+        return self.complete or is_final(self.ending)
 
     @property
     def complete(self) -> bool:
