@@ -1,5 +1,8 @@
-"""What several benchmarks begin with: a campaign of a table that they make."""
+"""What several benchmarks begin with: a campaign of a table that they make; and how noisy its hour
+was.
+"""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +13,11 @@ import tomli_w
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.campaign import results_directory
 from dballoc.experiment import experiment_file
+from dballoc.store.campaign_facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 
-# How campaigns end, but for an interruption.
-FINISHED = ("planned", "decided", "budget")
+# The slice scatter of a noisy hour, at least.
+NOISY = 0.10
 
 
 def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
@@ -32,8 +36,16 @@ def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
 
 def is_finished(out: Path, path: Path) -> bool:
     """Whether the experiment of that file has ended in ``out``, and not by an interruption."""
-    if not (out / FILE).exists() or load_campaign(out).facts.get("ending") not in FINISHED:
+    if not (out / FILE).exists() or load_campaign(out).facts.get("ending") not in FINAL_ENDINGS:
         return False
     stored, asked = results_directory.load_experiment(out), experiment_file.load_experiment(path)
     identities = {experiment_file.compute_identity(e) for e in (stored, asked)}
     return len(identities) == 1
+
+
+def find_slice_scatter(campaign: Campaign) -> float | None:
+    """Return the relative standard deviation of slices that the pilot found, of the workload in
+    which it is largest; None where there was no duet.
+    """
+    components = json.loads(campaign.facts.get("duet", "{}")).get("components", {})
+    return max((each["slice"] for each in components.values() if "slice" in each), default=None)

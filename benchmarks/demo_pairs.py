@@ -26,11 +26,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns import FINISHED
+from campaigns import NOISY, find_slice_scatter
 from cpu_hog import noisy_machine
 from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.store.campaign_facts import FINAL_ENDINGS
 
 HERE = Path(__file__).resolve().parents[1]
 # Targets: the CPU half-width, new ÷ old; and of each demo of this program its minutes, the widest
@@ -38,8 +39,6 @@ HERE = Path(__file__).resolve().parents[1]
 MOST_RATIO, MOST_MINUTES = 0.4, 10.0
 MOST_CPU = {"quiet": 0.01, "noisy": 0.04}
 MOST_RSS, RSS_SHARE = 0.03, 0.75
-# The slice scatter of a noisy hour, at least.
-NOISY = 0.10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +69,7 @@ def run_demo(tree: Path, out: Path, seed: int | None) -> Demo:
 def is_finished(out: Path) -> bool:
     """Whether a demo has come to its own end; an interrupted one has a recommendation too."""
     path = out / "recommendation.json"
-    return path.exists() and json.loads(path.read_text())["ending"] in FINISHED
+    return path.exists() and json.loads(path.read_text())["ending"] in FINAL_ENDINGS
 
 
 def read_demo(out: Path) -> Demo:
@@ -88,17 +87,15 @@ def read_demo(out: Path) -> Demo:
             if figure["metric"] == "rss_peak":
                 rss_decided.append(is_shown)
     campaign = load_campaign(out)
-    ended, facts = campaign.trials["ended"].max(), campaign.facts
+    ended = campaign.trials["ended"].max()
     assert isinstance(ended, float)
-    components = json.loads(facts.get("duet", "{}")).get("components", {})
-    scatters = [each["slice"] for each in components.values() if "slice" in each]
     return Demo(
-        minutes=(ended - float(facts["started"])) / 60,
+        minutes=(ended - float(campaign.facts["started"])) / 60,
         cpu=by_metric["cpu"],
         rss=by_metric["rss_peak"],
         rss_decided=rss_decided,
         decided=decided,
-        slice_scatter=max(scatters, default=None),
+        slice_scatter=find_slice_scatter(campaign),
     )
 
 

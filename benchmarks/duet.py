@@ -5,9 +5,9 @@ not.
                               [--minutes N] [--noisy] [--out DIR]
 
 aa       the baseline beside itself, oltp_read_only, 4 clients a side, for 20 seeds: how often the
-         interval holds 1, how wide it is, and how much a block scatters by each estimate; a
-         campaign ends before its 6 minutes (10 with --noisy) at the look that finds it no wider
-         than ±1 %
+         interval holds 1, how wide it is, and how much a block scatters by each estimate. A
+         campaign has 3 minutes, and in a noisy hour is extended to 10 at most where it is wider
+         than ±1 %. Without --noisy an hour is noisy if slices scatter by 10 % or more
 solo     the same, one server at a time, in the same minutes, for 3 seeds
 effects  a preload that spins in malloc, calibrated to 2 % and to 0.2 % of the server's CPU per
          transaction, for 10 seeds of at most 15 minutes: how often each is found
@@ -20,6 +20,7 @@ are then kept below DIR/noisy. Needs cc. The exit status is 1 where a target is 
 
 import argparse
 import contextlib
+import math
 import re
 import statistics
 import subprocess
@@ -28,17 +29,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 import polars as pl
-from campaigns import run
+from campaigns import NOISY, find_slice_scatter, run
 from cpu_hog import noisy_machine
 
-from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 # Of each part: how many campaigns, and their minutes.
-PARTS = {"aa": (20, 6.0), "solo": (3, 6.0), "effects": (10, 15.0), "memory": (5, 15.0)}
+PARTS = {"aa": (20, 3.0), "solo": (3, 6.0), "effects": (10, 15.0), "memory": (5, 15.0)}
 # Targets: the share of A/A campaigns whose interval holds 1, the half-width that an hour gives in
 # so many minutes, and the share of campaigns that find 2 % of CPU.
 LEAST_HELD, MOST_HALF, LEAST_FOUND = 0.85, 0.01, 0.9
@@ -80,11 +81,29 @@ def words(c: Comparison) -> str:
     )
 
 
-def aa(out: Path, seeds: range, budget: str, most_minutes: float) -> bool:
+def measure_half_width(campaign: Campaign) -> float:
+    """Return half of the width of the A/A interval; infinite where there is none yet."""
+    [floor] = compare_with_baseline(campaign).floor
+    ratio = floor.ratio
+    return (ratio.high - ratio.low) / 2 if ratio and ratio.has_interval else math.inf
+
+
+def extend(out: Path, campaign: Campaign) -> Campaign:
+    """Go on up to the last look within a noisy hour's minutes, if one is."""
+    rest = MOST_MINUTES["noisy"] - minutes(campaign)
+    command = [sys.executable, "-m", "dballoc", "bench", "--out", str(out)]
+    if rest > 0:
+        # One that finds no look in that time says so, and leaves the campaign as it is.
+        extension = [*command, "--extend", f"{int(60 * rest)}s"]
+        subprocess.run(extension, check=False, stdout=subprocess.DEVNULL)
+    return load_campaign(out)
+
+
+def aa(out: Path, seeds: range, budget: str, *, has_hog: bool) -> bool:
     """The duet against itself. True where its targets are met."""
     held, narrow = 0, 0
+    in_time: dict[str, list[bool]] = {}
     halves: list[float] = []
-    times: list[float] = []
     scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet_slices.Estimate)}
     for seed in seeds:
         table = experiment(
@@ -96,17 +115,23 @@ def aa(out: Path, seeds: range, budget: str, most_minutes: float) -> bool:
             seed=seed,
         )
         campaign = run(out / f"aa-{seed}", table)
+        slices = find_slice_scatter(campaign) or 0.0
+        hour = "noisy" if has_hog or slices >= NOISY else "quiet"
+        if hour == "noisy" and measure_half_width(campaign) > MOST_HALF:
+            campaign = extend(out / f"aa-{seed}", campaign)
         [floor] = compare_with_baseline(campaign).floor
         assert floor.ratio
-        half = (floor.ratio.high - floor.ratio.low) / 2
+        half = measure_half_width(campaign)
         inside = floor.ratio.low <= 1 <= floor.ratio.high
         held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
         for estimate, each in scatter.items():
             each.append(statistics.stdev(duet_slices.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
-        times.append(minutes(campaign))
+        took = minutes(campaign)
+        in_time.setdefault(hour, []).append(half <= MOST_HALF and took <= MOST_MINUTES[hour])
         note = "" if inside else "  DOES NOT HOLD 1"
         print(
-            f"duet A/A, seed {seed:2}: {words(floor)}, {times[-1]:.1f} min{note}",
+            f"duet A/A, seed {seed:2}: {words(floor)}, {took:.1f} min, slices scatter by "
+            f"{slices:.1%}{note}",
             flush=True,
         )
     print(
@@ -123,15 +148,14 @@ def aa(out: Path, seeds: range, budget: str, most_minutes: float) -> bool:
         ),
         flush=True,
     )
-    in_time = sum(
-        half <= MOST_HALF and time <= most_minutes for half, time in zip(halves, times, strict=True)
-    )
     return judge(
         {
             f"1 is held at {LEAST_HELD:.0%} of the seeds": held >= LEAST_HELD * len(seeds),
-            f"±{MOST_HALF:.0%} in {most_minutes:g} minutes at half of the seeds ({in_time} are)": (
-                2 * in_time >= len(seeds)
-            ),
+            **{
+                f"±{MOST_HALF:.0%} in {MOST_MINUTES[hour]:g} minutes at half of the {len(reached)} "
+                f"seeds in a {hour} hour ({sum(reached)} are)": 2 * sum(reached) >= len(reached)
+                for hour, reached in in_time.items()
+            },
         }
     )
 
@@ -299,14 +323,11 @@ def main() -> int:
 def run_part(part: str, out: Path, args: argparse.Namespace) -> bool:
     """Run a part, and return whether its targets are met."""
     campaigns, longest = PARTS[part]
-    most_minutes = MOST_MINUTES["noisy" if args.noisy else "quiet"]
-    if part == "aa":
-        longest = max(longest, most_minutes)
     seeds = range(args.first, args.first + (args.seeds or campaigns))
     budget = f"{round((args.minutes or longest) * 60)}s"
     match part:
         case "aa":
-            return aa(out, seeds, budget, most_minutes)
+            return aa(out, seeds, budget, has_hog=args.noisy)
         case "solo":
             solo(out, seeds, budget)
             return True

@@ -90,7 +90,8 @@ def main() -> int:
     parser.add_argument("--beside", type=Path)
     args = parser.parse_args()
     packages = [Path(dballoc.__file__).resolve().parents[1], *filter(None, [args.beside])]
-    with subprocess.Popen(["sleep", "3600"]) as explained:
+    # It ends with its input, which is closed however this ends.
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as explained:
         commands = [[verb, "--help"] for verb in args.verb or VERBS]
         if not args.verb:
             explain = ["explain", "--no-sql", "--pid", str(explained.pid)]
@@ -100,7 +101,6 @@ def main() -> int:
             for row in random.sample(range(len(commands)), len(commands)):
                 for column in random.sample(range(len(packages)), len(packages)):
                     run_once(packages[column], commands[row], table[row][column])
-        explained.kill()
     headings = "command                      | least |   CPU | elapsed | modules"
     print(headings + (" | least | modules | ratio" if args.beside else ""))
     late = []

@@ -3,8 +3,9 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -34,6 +35,26 @@ CompileLibrary = Callable[..., Path]
 def package_path() -> Path:
     """The directory to put on PYTHONPATH, so that a child runs the same dballoc as the tests."""
     return Path(dballoc.__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def reserve_port() -> Iterator[Callable[[], int]]:
+    """Reserve a port of 127.0.0.1 until the test ends: the kernel gives a port that is bound to
+    nobody who asks for any, and lets a server have it by its number, with SO_REUSEADDR, as long as
+    nobody listens.
+    """
+    holders: list[socket.socket] = []
+
+    def reserve() -> int:
+        holders.append(socket.socket())
+        holders[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holders[-1].bind(("127.0.0.1", 0))
+        port: int = holders[-1].getsockname()[1]
+        return port
+
+    yield reserve
+    for holder in holders:
+        holder.close()
 
 
 @pytest.fixture

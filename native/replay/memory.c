@@ -9,8 +9,7 @@
 
 #include "report.h"
 
-/* Of more than this, a trace may use little: one of days with few events has as many epochs as one
- * with many. Its pages come when they are used. */
+/* Of more than this, a replay may use little. Its pages come when they are used. */
 #define MOST_PRESENT ((size_t)64 << 20)
 
 static int statm = -1;

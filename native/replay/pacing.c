@@ -25,7 +25,7 @@ enum { FEW_EPOCHS = 32 };
 
 void pacing_begin(void)
 {
-    live_change = memory_map_present(plan.header->epochs, sizeof *live_change);
+    live_change = memory_map_present(plan.places, sizeof *live_change);
 }
 
 uint32_t pacing_floor(void)
@@ -33,9 +33,9 @@ uint32_t pacing_floor(void)
     return atomic_load(&floor_epoch);
 }
 
-int64_t pacing_live_change(uint32_t epoch)
+int64_t pacing_live_change(uint32_t place)
 {
-    return atomic_load_explicit(&live_change[epoch], memory_order_relaxed);
+    return atomic_load_explicit(&live_change[place], memory_order_relaxed);
 }
 
 void pacing_begin_waiting(void)
@@ -61,7 +61,9 @@ uint32_t pacing_waiting(void)
 
 static bool is_left(uint32_t epoch)
 {
-    return epoch < plan.header->epochs && atomic_load(&plan.pending[epoch]) == 0;
+    if (epoch >= plan.header->epochs)
+        return false;
+    return !plan_is_entered(epoch) || atomic_load(&plan.pending[plan_place(epoch)]) == 0;
 }
 
 /* Move the floor past epochs that all have left, `most` of them or up to a mark; returns how many. */
@@ -125,10 +127,10 @@ void pacing_leave(struct runner *runner)
     int64_t live = atomic_load_explicit(&runner->live, memory_order_relaxed);
     if (live != runner->live_before) {
         atomic_fetch_add_explicit(
-                &live_change[runner->epoch], live - runner->live_before, memory_order_relaxed);
+                &live_change[runner->place], live - runner->live_before, memory_order_relaxed);
     }
     runner->live_before = live;
-    if (atomic_fetch_sub(&plan.pending[runner->epoch], 1) == 1)
+    if (atomic_fetch_sub(&plan.pending[runner->place], 1) == 1)
         move_floor(runner);
     runner->epoch = -1;
 }
@@ -152,6 +154,7 @@ void pacing_enter(struct runner *runner, uint32_t epoch)
     if (ahead < epoch && atomic_load(&floor_epoch) < epoch - ahead)
         wait_for_floor(runner, epoch - ahead);
     runner->epoch = epoch;
+    runner->place = plan_place(epoch);
     runner->epoch_ns = (uint64_t)epoch * plan.header->epoch_ns;
 }
 

@@ -24,8 +24,9 @@ void pacing_leave(struct runner *runner);
 void pacing_wait_for(struct runner *runner, uint64_t time);
 
 uint32_t pacing_floor(void);
-/* By epoch: bytes that were allocated in it less those freed, once it is below the floor. */
-int64_t pacing_live_change(uint32_t epoch);
+/* By place of an epoch: bytes that were allocated in it less those freed, once it is below the
+ * floor. */
+int64_t pacing_live_change(uint32_t place);
 
 /* Around waiting for another thread: if all that are alive wait, they wait forever. */
 void pacing_begin_waiting(void);

@@ -22,8 +22,8 @@ struct check {
     unsigned char *seen;    /* by shared slot: SEEN_… */
     unsigned char *created; /* by thread */
     uint32_t *creator;      /* by thread */
-    int64_t *live;          /* by epoch: bytes allocated less those freed */
-    int64_t *rise;          /* by epoch: the sum of how far each thread's live bytes rise in it */
+    int64_t *live;          /* by place: bytes allocated less those freed in the epoch */
+    int64_t *rise;          /* by place: the sum of how far each thread's live bytes rise in it */
     uint64_t created_threads;
     uint64_t records; /* of the threads before */
 };
@@ -180,6 +180,7 @@ struct position {
     const struct plan_thread *thread;
     uint64_t number; /* of the thread */
     int64_t epoch;   /* -1: in none yet */
+    uint32_t place;  /* of the epoch */
     int64_t live;    /* bytes allocated less those freed in this epoch */
     int64_t highest; /* of live in this epoch */
     unsigned before; /* kind of the record before; 0: none */
@@ -201,8 +202,8 @@ static const char *close_epoch(struct check *check, struct position *at)
 {
     if (at->epoch < 0)
         return NULL;
-    int64_t *live = &check->live[at->epoch];
-    int64_t *rise = &check->rise[at->epoch];
+    int64_t *live = &check->live[at->place];
+    int64_t *rise = &check->rise[at->place];
     if (__builtin_add_overflow(*live, at->live, live) ||
             __builtin_add_overflow(*rise, at->highest, rise))
         return "more bytes than can be counted";
@@ -221,7 +222,8 @@ static const char *check_tick(
     if (epoch >= plan.header->epochs || (int64_t)epoch <= at->epoch)
         return "an epoch that is not there, or not later than the one before";
     at->epoch = epoch;
-    atomic_fetch_add_explicit(&plan.pending[epoch], 1, memory_order_relaxed);
+    at->place = plan_place(epoch);
+    atomic_fetch_add_explicit(&plan.pending[at->place], 1, memory_order_relaxed);
     return NULL;
 }
 
@@ -341,7 +343,7 @@ static int64_t bound_peak(const struct check *check)
 {
     int64_t live = 0;
     int64_t most = 0;
-    for (uint64_t i = 0; i < plan.header->epochs; i++) {
+    for (uint32_t i = 0; i < plan.places; i++) {
         int64_t high = 0;
         if (__builtin_add_overflow(live, check->rise[i], &high) ||
                 __builtin_add_overflow(live, check->live[i], &live))
@@ -349,6 +351,25 @@ static int64_t bound_peak(const struct check *check)
         most = high > most ? high : most;
     }
     return most;
+}
+
+/* Give every epoch that a record enters its place. */
+static void find_places(void)
+{
+    const struct plan_header *header = plan.header;
+    uint64_t words = (header->epochs + WORD_BITS - 1) / WORD_BITS;
+    plan.entered = memory_map_present(words, sizeof *plan.entered);
+    plan.entered_before = memory_map_present(words, sizeof *plan.entered_before);
+    for (uint64_t i = 0; i < header->records; i++) {
+        uint32_t epoch = record_number(&plan.records[i]);
+        if (record_kind(&plan.records[i]) == RECORD_TICK && epoch < header->epochs)
+            plan.entered[epoch / WORD_BITS] |= 1ull << (epoch % WORD_BITS);
+    }
+    plan.places = 0;
+    for (uint64_t i = 0; i < words; i++) {
+        plan.entered_before[i] = plan.places;
+        plan.places += (uint32_t)__builtin_popcountll(plan.entered[i]);
+    }
 }
 
 void plan_check(const void *memory, uint64_t bytes)
@@ -361,15 +382,16 @@ void plan_check(const void *memory, uint64_t bytes)
                "it (dballoc trace cut)",
                 (unsigned long long)header->threads, (unsigned long long)options.threads);
     }
+    find_places();
     struct check check = {
             .shared = memory_map(header->shared, sizeof *check.shared),
             .seen = memory_map(header->shared, 1),
             .created = memory_map(header->threads, 1),
             .creator = memory_map(header->threads, sizeof *check.creator),
-            .live = memory_map(header->epochs, sizeof *check.live),
-            .rise = memory_map(header->epochs, sizeof *check.rise),
+            .live = memory_map(plan.places, sizeof *check.live),
+            .rise = memory_map(plan.places, sizeof *check.rise),
     };
-    plan.pending = memory_map_present(header->epochs, sizeof *plan.pending);
+    plan.pending = memory_map_present(plan.places, sizeof *plan.pending);
     plan.slots = 0;
     for (uint64_t i = 0; i < header->threads; i++)
         check_thread(&check, i);
@@ -380,8 +402,8 @@ void plan_check(const void *memory, uint64_t bytes)
     memory_unmap(check.seen, header->shared, 1);
     memory_unmap(check.created, header->threads, 1);
     memory_unmap(check.creator, header->threads, sizeof *check.creator);
-    memory_unmap(check.live, header->epochs, sizeof *check.live);
-    memory_unmap(check.rise, header->epochs, sizeof *check.rise);
+    memory_unmap(check.live, plan.places, sizeof *check.live);
+    memory_unmap(check.rise, plan.places, sizeof *check.rise);
 }
 
 void plan_check_limits(void)

@@ -185,9 +185,11 @@ static void add_live_curve(void)
     uint64_t epochs = plan.header->epochs;
     uint64_t stretch = (epochs + CURVE_POINTS - 1) / CURVE_POINTS;
     int64_t live = 0, peak = 0;
+    uint32_t place = 0;
     add("\"live_curve\": [");
     for (uint64_t i = 0; i < epochs; i++) {
-        live += pacing_live_change((uint32_t)i);
+        if (plan_is_entered(i))
+            live += pacing_live_change(place++);
         peak = live > peak ? live : peak;
         if ((i + 1) % stretch == 0 || i + 1 == epochs) {
             add("%s[%" PRIu64 ", %" PRId64 "]", i + 1 > stretch ? ", " : "",

@@ -34,6 +34,7 @@ struct runner {
     uint64_t cpu, minor_faults, major_faults; /* when it has ended */
     pthread_t thread;
     uint32_t stack;
+    uint32_t place; /* of its epoch, in the plan */
     struct runner *next_ended;
     uint64_t calls[OPERATIONS][CLASSES];
 };

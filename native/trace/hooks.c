@@ -22,6 +22,13 @@ static inline size_t product(size_t count, size_t size)
     return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX - 1 : bytes;
 }
 
+/* What becomes of any other alignment is the next allocator's to say: glibc's memalign takes the next
+ * power of two, others refuse it. */
+static inline bool is_alignment(size_t alignment)
+{
+    return alignment != 0 && (alignment & (alignment - 1)) == 0;
+}
+
 /* What a function's calls are recorded as, and the alignment that it asks for. */
 #define KIND_malloc MALLOC
 #define KIND_calloc CALLOC
@@ -94,7 +101,8 @@ DELETE_FUNCTIONS(CALL_DELETE)
     {                                                                                              \
         uint32_t site = 0;                                                                         \
         void *block = NULL;                                                                        \
-        if (large_is(requested))                                                                   \
+        const bool is_usual = KIND_##name != ALIGNED || is_alignment(ALIGNMENT_##name);            \
+        if (large_is(requested) && is_usual)                                                       \
             block = large_allocate(requested, ALIGNMENT_##name, PLACE, &site);                     \
         if (block == NULL)                                                                         \
             block = call arguments;                                                                \
@@ -194,8 +202,7 @@ EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
 {
     uint32_t site = 0;
     void *large = NULL;
-    /* What it refuses is the next allocator's to say. */
-    const bool is_valid = alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0;
+    const bool is_valid = alignment >= sizeof(void *) && is_alignment(alignment);
     if (is_valid && large_is(size))
         large = large_allocate(size, alignment, PLACE, &site);
     if (large != NULL)

@@ -41,28 +41,18 @@ def server(server_with_accounts: Callable[..., Server]) -> Server:
     return server
 
 
-def find_free_port() -> int:
-    with socket.socket() as attempt:
-        attempt.bind(("127.0.0.1", 0))
-        port: int = attempt.getsockname()[1]
-        return port
-
-
 class Exporter:
     """A running ``dballoc explain --listen``."""
 
-    def __init__(self, run_cli: Cli, *flags: str, prefix: tuple[str, ...] = ()) -> None:
-        while True:
-            self.port = find_free_port()
-            self.process = run_cli.start(
-                "explain", "--listen", f"127.0.0.1:{self.port}", *flags, prefix=prefix
-            )
-            wait_until(lambda: self.process.poll() is not None or self.answers())
-            if self.process.poll() is None:
-                return
-            # Somebody else may have taken the port in the meantime; nothing else is put up with.
+    def __init__(self, run_cli: Cli, port: int, *flags: str, prefix: tuple[str, ...] = ()) -> None:
+        self.port = port
+        self.process = run_cli.start(
+            "explain", "--listen", f"127.0.0.1:{port}", *flags, prefix=prefix
+        )
+        wait_until(lambda: self.process.poll() is not None or self.answers())
+        if self.process.poll() is not None:
             _, errors = self.process.communicate()
-            assert "Address already in use" in errors, errors
+            raise AssertionError(errors)
 
     def answers(self) -> bool:
         try:
@@ -92,11 +82,11 @@ class Exporter:
 
 
 @pytest.fixture
-def export(run_cli: Cli) -> Iterator[Callable[..., Exporter]]:
+def export(run_cli: Cli, reserve_port: Callable[[], int]) -> Iterator[Callable[..., Exporter]]:
     started: list[Exporter] = []
 
     def start(*flags: str, **how: Any) -> Exporter:
-        started.append(Exporter(run_cli, *flags, **how))
+        started.append(Exporter(run_cli, reserve_port(), *flags, **how))
         return started[-1]
 
     yield start

@@ -117,6 +117,27 @@ def test_a_campaign_tells_the_linked_malloc_from_glibc(
     assert libraries == {"plain": {"libtcmalloc"}, "glibc": {"libc"}}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["mysql@9.7", "mysql@8.0.33"])
+def test_a_mysql_replica_applies(
+    run_cli: Cli, store: dict[str, str], tiny_experiment: Experiment, out: Path, server: str
+) -> None:
+    """Of each way in which MySQL's replicas are made that can be fetched."""
+    if why := fetch(run_cli, store, server):
+        pytest.skip(why)
+    variants = [{"name": "glibc", "allocator": "glibc"}]
+    file = tiny_experiment(
+        workloads=["replica"], server={"use": server}, variant=variants, blocks=1
+    )
+    done = run_cli("bench", file, "--out", out, env=store)
+    assert done.status == 0, done.text
+    levels = rows(out, "SELECT * FROM step JOIN replica USING (trial, step) WHERE kind = 'level'")
+    assert len(levels) == 2, "the baseline twice"
+    for level in levels:
+        assert level["events"] > 0
+        assert level["left_behind"] == 0
+
+
 def test_one_that_needs_a_newer_glibc_is_refused_with_the_remedy(
     run_cli: Cli, store: dict[str, str], tiny_experiment: Experiment, tmp_path: Path
 ) -> None:

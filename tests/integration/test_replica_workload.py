@@ -2,11 +2,9 @@
 
 import os
 import re
-import shutil
 import signal
 from pathlib import Path
 
-import pytest
 from harness import Cli, Experiment, leftovers, processes_of, rows, wait_until
 
 GLIBC = [{"name": "glibc"}]
@@ -95,12 +93,3 @@ def test_a_duet_of_replicas_is_refused(
     assert done.status == 2, done.text
     assert done.stderr.startswith("dballoc: replica: a duet has a half of the CPUs for a server")
     assert done.stderr.count("\n") == 1
-
-
-def test_a_mysql_replica(run_cli: Cli, tiny_experiment: Experiment, out: Path, home: Path) -> None:
-    if not shutil.which("mysqld") or "MariaDB" in os.popen("mysqld --version").read():
-        pytest.skip("needs MySQL's mysqld on this machine")
-    file_ = tiny_experiment(workloads=["replica"], server={"use": "mysql"}, variant=GLIBC)
-    done = run_cli("bench", file_, "--out", out)
-    assert done.status == 0, done.text
-    assert all(r["left_behind"] == 0 for r in rows(out, "SELECT * FROM replica"))

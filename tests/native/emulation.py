@@ -8,6 +8,7 @@ _SANITIZER = "sanitizers want an address space of their own, which qemu-user doe
 _HOST = "it tests a tool on files of this machine's compiler"
 _SWITCH = "qemu-user knows no PR_SET_THP_DISABLE"
 _FILTER = "qemu-user knows no filters of system calls (seccomp)"
+_SPACE = "it limits a process's address space, which would be the emulator's"
 _FORKS = "tcmalloc hangs in forked children by itself, without the probe"
 
 # By file, FILE::TEST or FILE::TEST[CASE].
@@ -21,6 +22,7 @@ NOT_EMULATED = {
     "test_probe.py::test_time_in_malloc_is_counted": _TIMES,
     "test_probe.py::test_time_in_malloc_has_its_callers": _TIMES,
     "test_replay_engine.py::test_the_engine_itself_has_no_heap": _OUTSIDE,
+    "test_replay_engine.py::test_a_trace_of_days_takes_memory_for_its_events_alone": _SPACE,
     "test_hardening.py::test_what_it_exports_is_listed": _HOST,
     "test_udf.py::test_what_is_live_is_what_was_asked_for": _OUTSIDE,
     "test_udf.py::test_what_it_does_not_count_is_walked_from_outside": _OUTSIDE,

@@ -136,6 +136,24 @@ static void do_edges(void)
     }
 }
 
+// Large blocks with alignments that are no powers of two, and one that is. Each size is another class,
+// so that each call is the first of its site and class: of those the recorder gives blocks of its own.
+static void do_alignments(void)
+{
+    static const volatile size_t alignments[] = {0, 3, 24, 4095, 64};
+    size_t size = 10000;
+    for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++, size *= 2) {
+        void *blocks[] = {aligned_alloc(alignments[i], size), memalign(alignments[i], size), NULL};
+        if (posix_memalign(&blocks[2], alignments[i], size) != 0) {
+            blocks[2] = NULL;
+        }
+        for (size_t j = 0; j < sizeof blocks / sizeof *blocks; j++) {
+            say("usable %lu %zu\n", alignments[i], malloc_usable_size(blocks[j]) - size);
+            free(blocks[j]);
+        }
+    }
+}
+
 static pthread_key_t key;
 static _Thread_local int destructions;
 
@@ -279,6 +297,8 @@ static void run(const char *mode, long count)
         work((void *)(uintptr_t)1);
     } else if (strcmp(mode, "edges") == 0) {
         do_edges();
+    } else if (strcmp(mode, "alignments") == 0) {
+        do_alignments();
     } else if (strcmp(mode, "threads") == 0) {
         in_threads(THREADS, work);
     } else if (strcmp(mode, "many") == 0) {

@@ -186,6 +186,14 @@ def test_what_is_set_already_is_not_advised(malloc: str, setting: tuple[str, str
     assert len(remedies(settings=[setting])) == 1
 
 
+def test_a_trial_of_other_mallocs_can_be_carried_to_another_host() -> None:
+    """--like reads a process of the host that it runs on, and a look may be read elsewhere."""
+    [held] = [v for v in look({HELD: 400}).verdicts if v.key == "fragmentation"]
+    [trial] = [remedy for remedy in held.remedies if "--like" in remedy]
+    assert "on the server's own host dballoc bench --like" in trial
+    assert "--print > like-it.toml, then dballoc bench like-it.toml" in trial
+
+
 def test_the_host_is_only_changed_where_that_changes_something() -> None:
     def remedies(thp: str) -> str:
         found = look(huge=HUGE, thp=thp).verdicts

@@ -105,6 +105,15 @@ def test_an_interrupted_extension_is_gone_on_with(make: Make) -> None:
     assert not any("budget" in note for note in answer.notes)
 
 
+def test_an_extension_whose_look_is_far_off_names_no_command(make: Make) -> None:
+    slow = "UPDATE block SET ended = started + 18000"
+    interrupted = "INSERT INTO campaign VALUES ('ending', 'interrupted')"
+    sql = (*mark_current(6), MARGIN, scatter_throughput(0.06), slow, interrupted)
+    _, answer = judge(make("slow", blocks=7, sql=sql))
+    assert answer.reason.endswith("its next look takes more than 8.0 h.")
+    assert answer.command == ""
+
+
 def test_an_interrupted_extension_of_what_the_budget_ended_is_gone_on_with(make: Make) -> None:
     """The same command would run nothing: the budget is used up."""
     over = "INSERT INTO campaign VALUES ('budget_looks', '{\"solo\": [6]}'), ('ending', '%s')"

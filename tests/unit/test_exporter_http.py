@@ -293,12 +293,6 @@ def test_tls(serve: Callable[..., Running], certificate: tuple[Path, Path]) -> N
         connection.close()
 
 
-def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as attempt:
-        port: int = attempt.getsockname()[1]
-        return port
-
-
 def scrape(
     url: str, trusting: ssl.SSLContext, headers: dict[str, str], exporter: subprocess.Popen[str]
 ) -> tuple[int, str]:
@@ -319,7 +313,6 @@ def scrape(
         time.sleep(0.1)
 
 
-# It has called malloc: before that nothing tells which one it would call.
 ALLOCATES = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,9 +325,10 @@ def test_explain_listens_with_tls_to_who_has_the_token(
     tmp_path: Path,
     package_path: Path,
     running_program: Callable[..., int],
+    reserve_port: Callable[[], int],
 ) -> None:
     """The whole command, as a scraper meets it: certificate, token, rights given up, a signal."""
-    token, port = tmp_path / "token", find_free_port()
+    token, port = tmp_path / "token", reserve_port()
     token.write_text("a-long-token-0123\n")
     token.chmod(0o600)
     for path in certificate:

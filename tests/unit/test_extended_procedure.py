@@ -163,7 +163,7 @@ def test_a_report_between_two_looks_gives_the_last_ones_verdicts(
     found = figures(compare_with_baseline(at_look))
     assert found == figures(compare_with_baseline(after))
     assert found != figures(compare_with_baseline(current("nine", 9, 9)))
-    assert compare_with_baseline(after).descriptive[-1].ratio.blocks == 8  # type: ignore[union-attr]
+    assert compare_with_baseline(after).descriptive[-1].ratio.blocks == 6  # type: ignore[union-attr]
 
 
 def test_the_looks_where_the_budget_ended() -> None:

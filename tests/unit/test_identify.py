@@ -8,12 +8,28 @@ import pytest
 from dballoc import catalogue
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
-from dballoc.process_memory import identify_malloc
+from dballoc.process_memory import identify_malloc, malloc_bindings
 
 USES_MALLOC = """
 #include <stdio.h>
 #include <stdlib.h>
 int main(void) { free(malloc(10)); puts("ready"); fflush(stdout); return getchar() == 0; }
+"""
+
+# Imports malloc, and waits without having called it.
+WAITS_FIRST = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    char c; (void)argv;
+    if (write(1, "ready\\n", 6) != 6 || argc > 100) free(malloc(argc));
+    return read(0, &c, 1) < 0;
+}
+"""
+OWN_MALLOC = """
+#include <stddef.h>
+static _Alignas(16) char heap[1 << 20]; static size_t used;
+void *malloc(size_t n) { void *p = heap + used; used += (n + 15) & ~(size_t)15; return p; }
 """
 
 
@@ -120,6 +136,26 @@ def test_a_preloaded_one(running_program: Callable[..., int]) -> None:
         allocator.version,
         "LD_PRELOAD in its environment",
     )
+
+
+def test_a_program_that_has_not_called_malloc_yet(running_program: Callable[..., int]) -> None:
+    pid = running_program("waits", WAITS_FIRST, "-Wl,-z,lazy")
+    assert "malloc" not in malloc_bindings.read_bindings(pid)
+    found = identify_malloc.identify_malloc_in_use(pid)
+    assert (found.name, found.mixed) == ("glibc", {})
+    assert Path(found.library).name == "libc.so.6"
+    assert "has not called it yet" in found.how
+    pid = running_program("bound", WAITS_FIRST, "-Wl,-z,now")
+    assert identify_malloc.identify_malloc_in_use(pid).how == "nothing else was preloaded"
+
+
+def test_the_first_library_with_a_malloc_is_the_one_that_would_be_called(
+    running_program: Callable[..., int], c_library: Callable[[str, str], Path]
+) -> None:
+    frees = c_library("frees", "#include <stddef.h>\nvoid free(void *p) { (void)p; }\n")
+    own, later = (c_library(name, OWN_MALLOC) for name in ("own", "later"))
+    pid = running_program("waits", WAITS_FIRST, "-Wl,-z,lazy", preload=f"{frees}:{own}:{later}")
+    assert malloc_bindings.find_library_of_first_call(pid) == str(own)
 
 
 def test_half_a_malloc_is_called_mixed(

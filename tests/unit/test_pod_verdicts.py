@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from example_explanations import BOUNDS, EVIDENCE, FIGURES, MIB, look
+from example_explanations import BOUNDS, EVIDENCE, FIGURES, MIB, judged, look
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import verdicts as limits
+from dballoc.explain.output import openmetrics
 from dballoc.explain.verdicts.safe_pool import SafePool, estimate_safe_pool
 from dballoc.explain.verdicts.verdict import Verdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
@@ -88,7 +89,7 @@ def test_what_was_met_and_waited_for_is_evidence() -> None:
 
 def estimate(working_set: int, **figures: int) -> SafePool:
     known = replace(EVIDENCE, figures=FIGURES | POOL | figures, cgroup=cgroup(working_set))
-    pool = estimate_safe_pool(known, BOUNDS, limits())
+    pool = estimate_safe_pool(known, BOUNDS, 0, limits())
     assert pool
     return pool
 
@@ -131,6 +132,24 @@ def test_a_safe_pool_fits_its_own_limit(working_set: int, free: int, peak: int) 
         assert pool.pool + pool.beside + pool.sessions + pool.margin <= pool.limit
     needed = pool.needed_limit
     assert needed * 0.9 >= (pool.beside + pool.sessions + pool.configured) * 0.999
+
+
+def test_no_safe_pool_is_told_where_the_working_set_may_lack_the_pool() -> None:
+    small = look(figures=FIGURES | POOL, cgroup=cgroup(850 * MIB))
+    beside = small.ledger.beside | {"hugetlb": 780 * MIB}
+    huge = replace(small, ledger=replace(small.ledger, beside=beside))
+    texts = []
+    for explanation in (small, huge):
+        [limit] = [verdict for verdict in judged([explanation]) if verdict.key == "limit"]
+        texts.append("; ".join([*limit.evidence, *limit.remedies]))
+    assert "largest buffer pool that is safe here: about" in texts[0]
+    assert "is safe here" not in texts[1]
+    assert "780 MiB in hugetlb pages" in texts[1]
+    assert "innodb_buffer_pool_size" not in texts[1]
+    assert "raise the limit" in texts[1]
+    assert [
+        "dballoc_pool_bytes" in openmetrics.render_openmetrics(each) for each in (small, huge)
+    ] == [True, False]
 
 
 def test_no_smaller_pool_is_advised_than_is_in_use() -> None:

@@ -7,7 +7,8 @@
     lib/*.so.*                    the libraries that those need beside the C library
 
 Everything is compiled to bytecode whose names of files are relative to the tree and that is checked
-against no source, and the sources are left out: two builds are alike, and no start writes.
+against no source, and the sources are left out: it does not depend on where or when the tree is
+built, and no start writes.
 """
 
 import re

@@ -12,7 +12,7 @@ from dballoc.analysis import results_consistency
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import APART, CLIENTS
+from dballoc.store.campaign_facts import APART, CLIENTS, FINAL_ENDINGS
 from dballoc.store.results import FIT, HOST_LOST, KIND, REPLAY, TUNE, Results
 
 _TABLES = (
@@ -188,6 +188,11 @@ class Campaign:
             "trial", "variant", "role", "block", pl.col("level", "workload").name.prefix("trial_")
         )
         return table.join(places, on="trial", how="inner", maintain_order="left")
+
+
+def is_final(ending: str | None) -> bool:
+    """Whether no more blocks come after such an ending; None: of a campaign under way."""
+    return ending in FINAL_ENDINGS
 
 
 def load_campaign(directory: Path, *, series: bool = True) -> Campaign:

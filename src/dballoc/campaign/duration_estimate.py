@@ -2,7 +2,7 @@
 on disk.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
@@ -48,6 +48,10 @@ _PER_DUET = 1.6
 # What a pilot is expected to find: standard deviations of starts, slices and pieces
 # (of so many seconds), and the halves' difference, on a shared machine of two cores.
 USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
+
+# A pilot of some seconds may fall between two bursts of noise, so the plan reckons with no less
+# scatter from slice to slice. Where there are no bursts the intervals are narrow whatever the plan.
+_LEAST_SLICE = 0.06
 
 # The pilot's starts and the slices in each, and fewer where the duet has less than so many
 # seconds; the seconds that count of a slice, and its pieces.
@@ -223,8 +227,9 @@ def plan_duet(
         time=_compute_duet_time(setting),
         discard=discard,
     )
+    reckoned = replace(scatter, slice=max(scatter.slice, _LEAST_SLICE))
     return plan_slices(
-        scatter, costs or estimate_duet_costs(setting), wishes, _list_confidence_levels(setting)
+        reckoned, costs or estimate_duet_costs(setting), wishes, _list_confidence_levels(setting)
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.store.campaign_facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
@@ -148,6 +149,6 @@ def _is_finished(path: Path) -> bool:
         return False
     results = Results.open(path, read_only=True)
     try:
-        return results.facts().get("ending") in ("planned", "decided", "budget")
+        return results.facts().get("ending") in FINAL_ENDINGS
     finally:
         results.close()

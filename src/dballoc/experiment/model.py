@@ -63,7 +63,7 @@ MOST_CLIENTS = 1_000_000
 # millisecond or two.
 USUAL_DISCARD = 0.1
 SHORT_DISCARD = 0.03
-SHORTEST_COUNTED = 0.15
+SHORTEST_COUNTED = 0.07
 
 # Experiments and variants give directories and chart labels their names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,63}")

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -82,6 +82,11 @@ def _numbers(name: str) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", name)]
 
 
+def list_unknown_options(options: Iterable[str]) -> list[str]:
+    """Return those of a workload's options that HammerDB does not have."""
+    return [name for name in options if name not in (OPTION, *_OPTIONS)]
+
+
 def settle(work: Workload) -> Workload:
     """Choose the driver of a workload that HammerDB could drive: HammerDB if it is installed and
     supports all the options, else our Lua script. UsageError if the requested one cannot.
@@ -96,7 +101,7 @@ def settle(work: Workload) -> Workload:
             f"workload {work.name!r}: {OPTION} = {driver!r}; it is {', '.join(DRIVERS[:-1])} or "
             f"{DRIVERS[-1]}"
         )
-    unknown = [name for name in options if name not in _OPTIONS]
+    unknown = list_unknown_options(options)
     if driver == "sysbench" or (driver == DRIVERS[0] and unknown):
         return hammerdb_work
     if unknown:

@@ -30,10 +30,12 @@ _GLIBC_VARIABLES = (
     "MALLOC_TRIM_",
 )
 
+_NOT_CALLED = "; the program has not called it yet, and this is the first library that has one"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MallocInUse:
-    """The malloc that a process uses.
+    """The malloc that a process uses, or will use with its first call.
 
     ``name``: the catalogue's, None for a library that it does not know; ``how``: why the process
     uses it; ``mixed``: the libraries of symbols that another one provides, by symbol; ``settings``:
@@ -57,7 +59,7 @@ class MallocInUse:
 def identify_malloc_in_use(pid: int) -> MallocInUse:
     """Identify the malloc of a process.
     :class:`dballoc.process_memory.malloc_bindings.UnreadableProcess` if the process cannot be read,
-    or calls no malloc of a library.
+    or has no malloc of a library.
     """
     bindings = malloc_bindings.read_bindings(pid)
     try:
@@ -69,12 +71,10 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
             malloc_bindings.describe_read_error(pid, error)
         ) from None
     bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
-    library = bindings.get("malloc") or bindings.get("free")
-    if library is None:
-        raise malloc_bindings.UnreadableProcess(
-            f"process {pid}: its executable imports no malloc from a library; it may have one "
-            "built in"
-        )
+    bound = bindings.get("malloc") or bindings.get("free")
+    library = bound or find_malloc_behind_probe(
+        malloc_bindings.find_library_of_first_call(pid), mapped
+    )
     name = find_catalogue_name(library)
     mixed = {
         s: lib
@@ -90,7 +90,7 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
         title=entry["title"] if entry else Path(library).name,
         version=_read_version(pid, name, library, mapped),
         library=library,
-        how=_explain_use(library, executable, environ),
+        how=_explain_use(library, executable, environ) + ("" if bound else _NOT_CALLED),
         mixed=mixed,
         settings=_list_settings(environ, entry) if entry else {},
         idle=list_ineffective_settings(environ, library, mapped),

@@ -7,13 +7,16 @@ address of the slot (GOT entry) that the loader has filled in. The slots are rea
 is parsed in a sandbox. Nothing is stopped or injected.
 """
 
+import contextlib
 import os
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.allocators.proof_of_use import SYMBOLS
 from dballoc.host import open_in_process_root, process_maps, process_root
-from dballoc.host.elf import loader
+from dballoc.host.elf import link_map, loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process_maps import MapsLine
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
@@ -37,6 +40,23 @@ def describe_read_error(pid: int, error: OSError) -> str:
     return f"process {pid}: {error.strerror}"
 
 
+# That are looked through for an export, each in a sandbox of its own: malloc's is among the first.
+_MOST_LIBRARIES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Image:
+    """The main program as it is in memory: what :func:`dballoc.host.elf.elf_parser.list_slots`
+    lists of its file, and what the loader added to virtual addresses (``bias``).
+    """
+
+    path: str
+    slots: list[tuple[str, int, bool]]
+    dynamic: tuple[int, int]
+    bias: int
+    mappings: list[MapsLine]
+
+
 def read_bindings(pid: int) -> dict[str, str]:
     """Return, by symbol, the file that provides each of
     :data:`dballoc.allocators.proof_of_use.SYMBOLS` to the executable.
@@ -44,21 +64,78 @@ def read_bindings(pid: int) -> dict[str, str]:
     ``?`` for a slot that points nowhere. A symbol that the executable does not import, or has not
     called yet, is left out. Unreadable if the process cannot be read.
     """
-    try:
-        executable = loader.find_main_program(pid)
-        started = executable == os.readlink(f"/proc/{pid}/exe")
-        image = _list_slots(pid, executable, started)
-        mappings = process_maps.read_maps(pid)
-        bias = _find_load_bias(image["loads"], mappings, executable)
+    with _explain_errors(pid):
+        image = _read_image(pid)
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             providers = {}
-            for symbol, slot, defined in image["slots"]:
-                provider = _find_file(mappings, _read_slot(memory.fileno(), bias + slot))
+            for symbol, slot, defined in image.slots:
+                provider = _find_file(
+                    image.mappings, _read_slot(memory.fileno(), image.bias + slot)
+                )
                 # A slot that still leads to the executable's own stub waits for its first call
                 # (lazy binding).
-                if defined or provider != executable:
+                if defined or provider != image.path:
                     providers[symbol] = provider
             return providers
+
+
+def find_library_of_first_call(pid: int) -> str:
+    """Find the file that will provide malloc to an executable that imports it and has not called it
+    yet: the first one that exports it, in the order in which the loader looks it up. Unreadable if
+    the executable imports none, or if that file cannot be told.
+    """
+    with _explain_errors(pid):
+        image = _read_image(pid)
+        if not any(symbol in ("malloc", "free") for symbol, _, _ in image.slots):
+            raise UnreadableProcess(
+                "its executable imports no malloc from a library; it may have one built in"
+            )
+        if library := _find_first_export(pid, image, "malloc"):
+            return library
+        raise UnreadableProcess(
+            "it has not called malloc yet, and which library will provide it cannot be told; look "
+            "again when it has worked"
+        )
+
+
+def _find_first_export(pid: int, image: _Image, symbol: str) -> str | None:
+    """Find the first library of the link map that exports a symbol; None if none does, or if one
+    before it cannot be read.
+    """
+    address, size = image.dynamic
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            sections = link_map.iterate_objects(
+                lambda start, count: os.pread(memory.fileno(), count, start),
+                image.bias + address,
+                size,
+            )
+            files = [_find_file(image.mappings, section) for section in sections]
+        # The kernel's own library (vDSO) is in the list, too, and is no file.
+        libraries = dict.fromkeys(path for path in files if path.startswith("/"))
+        for path in list(libraries)[:_MOST_LIBRARIES]:
+            if path != image.path and _exports(pid, path, symbol):
+                return path
+    except (OSError, SandboxError):
+        return None
+    return None
+
+
+def _exports(pid: int, path: str, symbol: str) -> bool:
+    fd = open_in_process_root.open_file(
+        open_in_process_root.root_of(pid), process_root.strip_process_root(pid, path)
+    )
+    try:
+        return ask_elf_parser("find_export", fd, symbol) is not None
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _explain_errors(pid: int) -> Iterator[None]:
+    """Turn what reading a process may raise into Unreadable, with the reason."""
+    try:
+        yield
     except OSError as error:
         raise UnreadableProcess(describe_read_error(pid, error)) from None
     except SandboxError as error:
@@ -67,6 +144,20 @@ def read_bindings(pid: int) -> dict[str, str]:
         raise UnreadableProcess(f"process {pid}: {error}") from None
     except (struct.error, OverflowError):
         raise UnreadableProcess(f"process {pid}: its executable is damaged") from None
+
+
+def _read_image(pid: int) -> _Image:
+    executable = loader.find_main_program(pid)
+    started = executable == os.readlink(f"/proc/{pid}/exe")
+    parts = _list_slots(pid, executable, started)
+    mappings = process_maps.read_maps(pid)
+    return _Image(
+        path=executable,
+        slots=[(symbol, slot, defined) for symbol, slot, defined in parts["slots"]],
+        dynamic=(parts["dynamic"][0], parts["dynamic"][1]),
+        bias=_find_load_bias(parts["loads"], mappings, executable),
+        mappings=mappings,
+    )
 
 
 def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:

@@ -230,6 +230,8 @@ CLIENTS, APART = "clients", "apart"
 # Of a tune's results: the rule by which finalists are judged, as --prefer takes it, and the
 # confirmations, as they were declared; of a confirmation's, how many finalists the others have.
 PREFERENCE, CONFIRMATIONS = "preference", "confirmations"
+# Endings after which no more blocks come; after any other the campaign may go on.
+FINAL_ENDINGS = ("planned", "decided", "budget")
 # What each of a search's knobs was worth.
 KNOBS = "knobs"
 FINALISTS_ELSEWHERE = "finalists_elsewhere"

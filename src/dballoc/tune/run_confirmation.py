@@ -21,7 +21,12 @@ from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import SERVERS
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import CONFIRMATIONS, FINALISTS_ELSEWHERE, KNOBS
+from dballoc.store.campaign_facts import (
+    CONFIRMATIONS,
+    FINAL_ENDINGS,
+    FINALISTS_ELSEWHERE,
+    KNOBS,
+)
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
@@ -150,7 +155,7 @@ def _is_finished(directory: Path) -> bool:
         return False
     results = Results.open(directory, read_only=True)
     try:
-        return results.facts().get("ending") in ("planned", "decided", "budget")
+        return results.facts().get("ending") in FINAL_ENDINGS
     finally:
         results.close()
 

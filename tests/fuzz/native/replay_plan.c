@@ -44,7 +44,7 @@ _Noreturn void fail(int error, const char *format, ...)
 void *memory_map(size_t count, size_t size)
 {
     size_t bytes = 0;
-    /* Epochs alone may need 512 MiB, which the engine does not touch unless they are used. */
+    /* Far more than a plan of the sizes that are tried needs. */
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > 64 << 20)
         refuse("more than there is");
     for (int i = 0; i < MOST_MAPPED; i++)

@@ -147,7 +147,7 @@ def compute_block_logs(
     """
     estimate = estimate or read_declared_estimate(campaign)
     block_rows = []
-    for (block, _, name), duet in _collect_pieces(campaign, measure, workload).items():
+    for (block, _, name), duet in collect_pieces(campaign, measure, workload).items():
         value = compute_block_log(estimate, duet.baseline, duet.partner)
         if value is not None:
             block_rows.append((block, duet.variant, duet.role, name, value))
@@ -164,7 +164,7 @@ def compute_block_logs(
 
 
 @dataclass
-class _DuetPieces:
+class DuetPieces:
     """The pieces of both servers of a duet; ``variant`` and ``role`` are the partner's."""
 
     baseline: list[Piece] = field(default_factory=list)
@@ -173,9 +173,9 @@ class _DuetPieces:
     role: str = ""
 
 
-def _collect_pieces(
-    campaign: Campaign, measure: str, workload: str | None
-) -> dict[tuple[int, int, str], _DuetPieces]:
+def collect_pieces(
+    campaign: Campaign, measure: str = "cpu", workload: str | None = None
+) -> dict[tuple[int, int, str], DuetPieces]:
     """Return the pieces by (block, position, workload)."""
     slices = campaign.slice
     if workload is not None:
@@ -186,7 +186,7 @@ def _collect_pieces(
     )
     of_duet = ["block", "position", "workload", "variant", "role"]
     of_piece = ["slice", "half", measure, "events"]
-    duets: dict[tuple[int, int, str], _DuetPieces] = defaultdict(_DuetPieces)
+    duets: dict[tuple[int, int, str], DuetPieces] = defaultdict(DuetPieces)
     for block, position, name, variant, role, *piece in rows.select(of_duet + of_piece).iter_rows():
         duet = duets[block, position, name]
         if role == "A1":

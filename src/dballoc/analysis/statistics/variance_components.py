@@ -31,10 +31,16 @@ from dballoc.experiment.model import SHORTEST_COUNTED
 PRIOR_START = 0.005
 PRIOR_FREEDOM = 2
 
+# Other tenants of a machine disturb it in bursts of a second or two. One may fill a block of few
+# slices, and then the interquartile mean does not leave it out: the variance of a block's value
+# falls as (1 + so many seconds ÷ its counted ones) ÷ its pairs (docs/method.md, from
+# benchmarks/block_length.py).
+BURST_SECONDS = 1.7
+
 # The lengths of a slice (seconds) and the pairs of slices in a block that are considered. Of fewer
 # pairs the interquartile mean leaves out nothing.
-LENGTHS = (0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
-LEAST_PAIRS, MOST_PAIRS = 4, 120
+LENGTHS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
+LEAST_PAIRS, MOST_PAIRS = 4, 240
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +60,8 @@ class Components:
         ``length`` counted seconds.
         """
         within = self.slice**2 + self.piece**2 * self.seconds / length
-        return math.sqrt(self.start**2 + within / (2 * pairs))
+        few = 1 + BURST_SECONDS / (2 * pairs * length)
+        return math.sqrt(self.start**2 + within * few / (2 * pairs))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -252,7 +252,7 @@ def compare_with_baseline(campaign: Campaign) -> Comparisons:
                 is_floor = comparison.variant == campaign.experiment.baseline
                 (floor if is_floor else family).append(comparison)
         else:
-            descriptive += _describe_in_metric(campaign, metric)
+            descriptive += _describe_in_metric(at_look, metric)
     return Comparisons(
         procedures=declared,
         metrics=judged,

@@ -27,6 +27,9 @@ from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
+# What is no part of RSS: pages of hugetlbfs.
+HUGETLB = "hugetlb"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
@@ -46,6 +49,11 @@ class Ledger:
     tiers: list[str]
     notes: list[str] = field(default_factory=list)
     within: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def hugetlb(self) -> int:
+        """Bytes in pages of hugetlbfs."""
+        return self.beside.get(HUGETLB, 0)
 
 
 def build_ledger(
@@ -89,7 +97,7 @@ def build_ledger(
         beside={
             "swap": snapshot.swap,
             "page tables": snapshot.page_tables,
-            "hugetlb": sum(m.hugetlb for m in snapshot.mappings),
+            HUGETLB: sum(m.hugetlb for m in snapshot.mappings),
             "charged to its cgroup, page cache included": snapshot.charged or 0,
         },
         tiers=[

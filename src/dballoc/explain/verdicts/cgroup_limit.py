@@ -18,13 +18,14 @@ def judge_limit(case: Case) -> Verdict | None:
     cgroup = case.evidence.cgroup
     if cgroup is None or cgroup.bound is None or not cgroup.bound:
         return None
-    safe = estimate_safe_pool(case.evidence, case.bounds, case.limits)
+    hugetlb = case.ledger.hugetlb
+    safe = estimate_safe_pool(case.evidence, case.bounds, hugetlb, case.limits)
     level, headline = _judge_level(cgroup, cgroup.bound, case.limits["limit"])
     return Verdict(
         key="limit",
         level=level,
         headline=headline,
-        evidence=_list_evidence(cgroup, cgroup.bound, safe),
+        evidence=[*_list_evidence(cgroup, cgroup.bound, safe), *_list_uncounted(hugetlb)],
         remedies=_list_remedies(safe, case.limits) if level in ("problem", "notice") else [],
     )
 
@@ -64,6 +65,16 @@ def _list_evidence(cgroup: CgroupMemory, bound: int, safe: SafePool | None) -> l
     if safe:
         evidence.append(safe.describe())
     return evidence
+
+
+def _list_uncounted(hugetlb: int) -> list[str]:
+    """Return why no largest safe pool is told, where that is for hugetlb pages."""
+    if not hugetlb:
+        return []
+    return [
+        f"{with_unit(hugetlb)} in hugetlb pages (large_pages): they count here only where the "
+        "cgroups are mounted with memory_hugetlb_accounting, so no largest safe pool is told"
+    ]
 
 
 def _list_remedies(safe: SafePool | None, limits: Mapping[str, Any]) -> list[str]:

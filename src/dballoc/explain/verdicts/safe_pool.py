@@ -7,6 +7,10 @@ beside the pool now. Pure; shares: ``[safe_pool]`` of verdicts.toml.
 have more if all that were ever connected at once used one buffer of each kind; ``margin``: a share
 of the limit, for page cache and fragments. What a pool has more than the one that was measured
 brings its own descriptors, latches and hash (``overhead``).
+
+Where the server has hugetlb pages (``large_pages``) nothing is estimated: a pool in them lies
+outside the working set, and inside only where the cgroups are mounted with
+memory_hugetlb_accounting (the kernel's admin-guide/cgroup-v2.rst, Linux 6.6).
 """
 
 from collections.abc import Mapping
@@ -55,12 +59,14 @@ class SafePool:
 
 
 def estimate_safe_pool(
-    evidence: Evidence, bounds: Bounds | None, limits: Mapping[str, Any]
+    evidence: Evidence, bounds: Bounds | None, hugetlb: int, limits: Mapping[str, Any]
 ) -> SafePool | None:
-    """Estimate it; None without a limit, or without InnoDB's figures. ``limits``: verdicts.toml."""
+    """Estimate it; None without a limit, without InnoDB's figures, or if the server has ``hugetlb``
+    bytes of pages that its working set may lack. ``limits``: verdicts.toml.
+    """
     cgroup, figures, shares = evidence.cgroup, evidence.figures, limits["safe_pool"]
     configured = figures.get("innodb_buffer_pool_size", 0)
-    if cgroup is None or cgroup.bound is None or not configured or bounds is None:
+    if cgroup is None or cgroup.bound is None or not configured or bounds is None or hugetlb:
         return None
     page = figures.get("innodb_page_size", 0)
     total, free = (figures.get(f"innodb_buffer_pool_pages_{of}", 0) for of in ("total", "free"))

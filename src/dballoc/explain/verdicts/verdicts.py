@@ -87,8 +87,9 @@ def _judge_held(case: Case) -> Verdict | None:
         evidence.append(f"{count(now.arenas, 'arena')}; the worst holds {with_unit(now.worst)}")
     advice = [
         *_list_settings(case, "remedies"),
-        "try it first: dballoc bench --like PID --allocators glibc,jemalloc,tcmalloc,mimalloc; it "
-        "costs this server nothing if it runs on another host",
+        "try it first: on the server's own host dballoc bench --like PID --allocators "
+        "glibc,jemalloc,tcmalloc,mimalloc --print > like-it.toml, then dballoc bench like-it.toml; "
+        "it costs this server nothing if that runs on another host",
     ]
     return Verdict(
         key="fragmentation",

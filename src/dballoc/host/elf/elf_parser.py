@@ -62,7 +62,7 @@ def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Para
 class _File:
     """A parsed file. ``loads``: (virtual address, bytes in the file, file offset) of each segment
     that is loaded, and ``alignments`` their alignments; ``notes``: the same of each segment of
-    notes.
+    notes; ``dynamic_at``: (virtual address, bytes) of the dynamic section.
     """
 
     data: mmap.mmap
@@ -71,6 +71,7 @@ class _File:
     alignments: list[int]
     notes: list[tuple[int, int, int]]
     dynamic: dict[int, int]
+    dynamic_at: tuple[int, int]
 
     def offset_of(self, address: int) -> int:
         """Return the file offset of a virtual address. ParseError if no loaded segment has it."""
@@ -81,11 +82,12 @@ class _File:
 
 
 @_raise_parse_errors
-def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | str | bool]]]:
+def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list]:
     """List the slots (GOT entries) that an executable has for some functions.
 
     ``slots``: [symbol, virtual address of the slot, whether the file defines the symbol itself];
-    ``loads``: [virtual address, file offset] of each loaded segment.
+    ``loads``: [virtual address, file offset] of each loaded segment; ``dynamic``: [virtual address,
+    bytes] of the dynamic section.
     """
     file = _parse(fd)
     if not file.dynamic or file.machine not in _SLOTS:
@@ -105,7 +107,11 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list[list[int | s
                 raise ParseError("an executable with an absurd number of slots for malloc")
     except (KeyError, struct.error):
         raise ParseError("its dynamic section is damaged") from None
-    return {"slots": slots, "loads": [[start, offset] for start, _, offset in file.loads]}
+    return {
+        "slots": slots,
+        "loads": [[start, offset] for start, _, offset in file.loads],
+        "dynamic": list(file.dynamic_at),
+    }
 
 
 @_raise_parse_errors
@@ -245,7 +251,7 @@ def _parse(fd: int) -> _File:
         raise ParseError("not an ELF file of 64 bits, little-endian")
     machine, (table,) = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
-    loads, alignments, notes, dynamic = [], [], [], {}
+    loads, alignments, notes, dynamic, dynamic_at = [], [], [], {}, (0, 0)
     try:
         for i in range(min(count, _MOST_HEADERS)):
             kind, _, offset, address, _, in_file, _, alignment = struct.unpack_from(
@@ -259,6 +265,7 @@ def _parse(fd: int) -> _File:
             elif kind == _PT_DYNAMIC:
                 section = data[offset : offset + min(in_file - in_file % 16, 1 << 16)]
                 dynamic = dict(struct.iter_unpack("<QQ", section))
+                dynamic_at = address, in_file
     except struct.error:
         raise ParseError("its program headers are damaged") from None
     return _File(
@@ -268,6 +275,7 @@ def _parse(fd: int) -> _File:
         alignments=alignments,
         notes=notes,
         dynamic=dynamic,
+        dynamic_at=dynamic_at,
     )
 
 
@@ -299,8 +307,8 @@ def _find_symbol(file: _File, symbol: str) -> int | None:
             if header[1] != _SHT_DYNSYM:
                 continue
             start, length, strings = header[4], header[5], headers[header[6]][4]
-            wanted = file.data.find(b"\0" + symbol.encode() + b"\0", strings)
-            if wanted < 0:
+            # It may be the end of a longer name, with which it shares its bytes.
+            if file.data.find(symbol.encode() + b"\0", strings) < 0:
                 return None
             for at in range(start, start + min(length, _MOST_RELOCATIONS * 24) - 23, 24):
                 name, _, _, section, value = struct.unpack_from("<IBBHQ", file.data, at)

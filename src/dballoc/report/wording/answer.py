@@ -6,18 +6,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.campaign_tables import Campaign, is_final
 from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.lost_hosts import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
 from dballoc.numbers import count
 from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
-
-# Endings after which no more blocks come. After any other the campaign may go on, and its verdicts
-# are interim.
-_FINAL = ("planned", "decided", "budget")
-
 
 # More figures than these are counted and not listed.
 MANY = 8
@@ -52,8 +47,8 @@ class Progress:
 
     @property
     def final(self) -> bool:
-        """Whether the campaign has come to its own end."""
-        return self.complete or self.ending in _FINAL
+        """Whether the campaign has come to its own end; before, its verdicts are interim."""
+        return self.complete or is_final(self.ending)
 
     @property
     def complete(self) -> bool:

@@ -79,11 +79,12 @@ def explain_settling(
 ) -> str:
     """Return what would settle an open answer; the command follows it."""
     if not progress.final:
-        return (
-            "The extension is not finished; this goes on with it:"
-            if progress.is_extended
-            else "The campaign is not finished; the same command resumes it:"
-        )
+        if not progress.is_extended:
+            return "The campaign is not finished; the same command resumes it:"
+        if settling is None or settling.minutes is None:
+            longest = duration(LONGEST)
+            return f"The extension is not finished; its next look takes more than {longest}."
+        return "The extension is not finished; this goes on with it:"
     if "memory" not in list_questions(comparisons):
         # How long another design takes on this host is not known.
         return "Memory was not compared: that takes solo blocks, as in:"

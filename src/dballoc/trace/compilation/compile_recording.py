@@ -5,7 +5,7 @@ allocated, second frees, and addresses that are handed out while they are in use
 missed. For the latter a FREE is made up, right after the call that got the address and in its
 thread, so that what is alive stays right.
 
-Memory while it runs: about 150 bytes an event.
+Memory while it runs: up to 150 bytes an event.
 """
 
 from dataclasses import dataclass, replace
