@@ -39,8 +39,8 @@ BURST_SECONDS = 1.7
 
 # The lengths of a slice (seconds) and the pairs of slices in a block that are considered. Of fewer
 # pairs the interquartile mean leaves out nothing.
-LENGTHS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
-LEAST_PAIRS, MOST_PAIRS = 4, 240
+LENGTHS = (0.2, 0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
+LEAST_PAIRS, MOST_PAIRS = 4, 120
 
 
 @dataclass(frozen=True, kw_only=True)
