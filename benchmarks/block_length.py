@@ -3,9 +3,10 @@
     python benchmarks/block_length.py DIR...
 
 For each results directory: the standard deviation of the value of a block that is cut to its first
-4, 6, 8, … pairs of slices, pooled over the variants and the A/A pair, ÷ that of all its pairs; then
-the geometric mean over the directories, beside what independent slices would give, √(all ÷ cut),
-and what the plan reckons with. It shows what few pairs cost where noise comes in bursts.
+4, 6, 8, … 20 pairs of slices, pooled over the variants and the A/A pair. Then, over the
+directories, the geometric mean of each ÷ that of 20 pairs, beside what independent slices would
+give, √(20 ÷ pairs), and what the plan reckons with. It shows what few pairs cost where noise comes
+in bursts. Of use are campaigns with slices of 0.2 s.
 """
 
 import argparse

@@ -8,7 +8,7 @@ aa       the baseline beside itself, oltp_read_only, 4 clients a side, for 20 se
          interval holds 1, how wide it is, and how much a block scatters by each estimate. A
          campaign has 3 minutes, and in a noisy hour is extended to 10 at most where it is wider
          than ±1 %. Without --noisy an hour is noisy if slices scatter by 10 % or more
-solo     the same, one server at a time, in the same minutes, for 3 seeds
+solo     the same, one server at a time, 6 minutes each, for 3 seeds
 effects  a preload that spins in malloc, calibrated to 2 % and to 0.2 % of the server's CPU per
          transaction, for 10 seeds of at most 15 minutes: how often each is found
 memory   a preload that pads requests by 25 %, in the solo design, for 5 seeds
@@ -81,9 +81,8 @@ def words(c: Comparison) -> str:
     )
 
 
-def measure_half_width(campaign: Campaign) -> float:
+def measure_half_width(floor: Comparison) -> float:
     """Return half of the width of the A/A interval; infinite where there is none yet."""
-    [floor] = compare_with_baseline(campaign).floor
     ratio = floor.ratio
     return (ratio.high - ratio.low) / 2 if ratio and ratio.has_interval else math.inf
 
@@ -117,13 +116,14 @@ def aa(out: Path, seeds: range, budget: str, *, has_hog: bool) -> bool:
         campaign = run(out / f"aa-{seed}", table)
         slices = find_slice_scatter(campaign) or 0.0
         hour = "noisy" if has_hog or slices >= NOISY else "quiet"
-        if hour == "noisy" and measure_half_width(campaign) > MOST_HALF:
-            campaign = extend(out / f"aa-{seed}", campaign)
         [floor] = compare_with_baseline(campaign).floor
+        if hour == "noisy" and measure_half_width(floor) > MOST_HALF:
+            campaign = extend(out / f"aa-{seed}", campaign)
+            [floor] = compare_with_baseline(campaign).floor
         assert floor.ratio
-        half = measure_half_width(campaign)
+        half = measure_half_width(floor)
         inside = floor.ratio.low <= 1 <= floor.ratio.high
-        held, narrow, halves = held + inside, narrow + (half <= 0.01), [*halves, half]
+        held, narrow, halves = held + inside, narrow + (half <= MOST_HALF), [*halves, half]
         for estimate, each in scatter.items():
             each.append(statistics.stdev(duet_slices.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
         took = minutes(campaign)

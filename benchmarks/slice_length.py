@@ -19,13 +19,12 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from campaigns import run
+from demo_pairs import compute_geometric_mean
 from duet import experiment
-from scipy.special import stdtrit
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.tables.baseline_comparison import collect_duet_logs, list_metrics
 
 BLOCKS = 7
 # Of each length: the pairs of slices in a block, of which the first part of a slice is left out.
@@ -52,23 +51,6 @@ def run_campaign(out: Path, part: str, duet: dict[str, Any], seed: int) -> Campa
     return run(out / str(table["name"]), table)
 
 
-def compute_interval(logs: list[float]) -> tuple[float, float, float]:
-    """Return exp(mean) and the ends of its 95 % t interval; an open interval for one."""
-    mean = statistics.fmean(logs)
-    if len(logs) < 2:
-        return math.exp(mean), 0.0, math.inf
-    half = float(stdtrit(len(logs) - 1, 0.975)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
-
-
-def read_logs(campaign: Campaign) -> dict[str, list[float]]:
-    """Return the blocks' ln ratios to the baseline, by variant."""
-    rows = duet_slices.compute_block_logs(campaign)
-    return {
-        name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names
-    }
-
-
 def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(
@@ -87,33 +69,35 @@ def compare_lengths(out: Path, part: str, rounds: int) -> None:
     logs: dict[str, list[dict[str, list[float]]]] = {}
     for seed in range(1, rounds + 1):
         for duet in random.Random(seed).sample(LENGTHS[part], 2):
-            found = read_logs(run_campaign(out, part, duet, seed))
-            logs.setdefault(str(duet["slice"]), []).append(found)
+            campaign = run_campaign(out, part, duet, seed)
+            [metric] = list_metrics(campaign)
+            by_variant = collect_duet_logs(campaign, metric)
+            logs.setdefault(str(duet["slice"]), []).append(by_variant)
             words = ", ".join(
                 f"{name} {math.exp(statistics.fmean(each)):.4f} ± {statistics.stdev(each):.2%}"
-                for name, each in found.items()
+                for name, each in by_variant.items()
             )
             print(f"slices of {duet['slice']}, seed {seed}: a block's ratio: {words}", flush=True)
     short, other = (logs[str(duet["slice"])] for duet in LENGTHS[part])
     names = [str(duet["slice"]) for duet in LENGTHS[part]]
     if part == "scatter":
         ratios = [
-            math.log(statistics.stdev(a["glibc"]) / statistics.stdev(b["glibc"]))
+            statistics.stdev(a["glibc"]) / statistics.stdev(b["glibc"])
             for a, b in zip(short, other, strict=True)
         ]
         print(f"scatter with {names[0]} ÷ with {names[1]}: {describe(ratios)}")
         return
     for name in VARIANTS[part][1:]:
-        differences = [
-            statistics.fmean(a[name]) - statistics.fmean(b[name])
+        ratios = [
+            math.exp(statistics.fmean(a[name]) - statistics.fmean(b[name]))
             for a, b in zip(short, other, strict=True)
         ]
-        print(f"{name}: ratio with {names[0]} ÷ with {names[1]}: {describe(differences)}")
+        print(f"{name}: ratio with {names[0]} ÷ with {names[1]}: {describe(ratios)}")
 
 
-def describe(logs: list[float]) -> str:
-    """Return ``0.412 [0.301, 0.564]``."""
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*compute_interval(logs))
+def describe(ratios: list[float]) -> str:
+    """Return their geometric mean with its 95 % interval, as ``0.412 [0.301, 0.564]``."""
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*compute_geometric_mean(ratios))
 
 
 if __name__ == "__main__":

@@ -138,12 +138,12 @@ def choose_results_directory(parent: Path, experiment: Experiment, verb: str = "
     )
     for number in range(1, 10_000):
         path = parent / (base if number == 1 else f"{base}-{number}")
-        if not _is_finished(path):
+        if not is_finished(path):
             return path
     raise UsageError(f"{parent}: holds ten thousand results of this experiment; give --out")
 
 
-def _is_finished(path: Path) -> bool:
+def is_finished(path: Path) -> bool:
     """Whether the directory's campaign has ended, and not by an interruption."""
     if not (path / FILE).exists():
         return False

@@ -79,11 +79,7 @@ def _describe_workload(workload: Workload, experiment: Experiment) -> WorkloadSe
 
 def _name_driver(workload: Workload) -> str:
     """Return what drives a workload: of one that HammerDB could drive, what its options say."""
-    driver = workload.options.get(hammerdb_command.OPTION, hammerdb_command.DRIVERS[0])
-    if (
-        not workload.hammerdb
-        or driver == "sysbench"
-        or (driver != "hammerdb" and hammerdb_command.list_unknown_options(workload.options))
-    ):
+    if hammerdb_command.is_left_to_sysbench(workload):
         return "sysbench (this host's)"
-    return "HammerDB" if driver == "hammerdb" else "HammerDB where it is installed, else sysbench"
+    is_asked = workload.options.get(hammerdb_command.OPTION) == "hammerdb"
+    return "HammerDB" if is_asked else "HammerDB where it is installed, else sysbench"

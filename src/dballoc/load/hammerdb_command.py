@@ -82,7 +82,14 @@ def _numbers(name: str) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", name)]
 
 
-def list_unknown_options(options: Iterable[str]) -> list[str]:
+def is_left_to_sysbench(work: Workload) -> bool:
+    """Whether our Lua script runs a workload even where HammerDB is installed."""
+    driver = work.options.get(OPTION, DRIVERS[0])
+    is_asked = driver == "sysbench" or (driver == DRIVERS[0] and _list_unknown(work.options))
+    return not work.hammerdb or bool(is_asked)
+
+
+def _list_unknown(options: Iterable[str]) -> list[str]:
     """Return those of a workload's options that HammerDB does not have."""
     return [name for name in options if name not in (OPTION, *_OPTIONS)]
 
@@ -101,10 +108,9 @@ def settle(work: Workload) -> Workload:
             f"workload {work.name!r}: {OPTION} = {driver!r}; it is {', '.join(DRIVERS[:-1])} or "
             f"{DRIVERS[-1]}"
         )
-    unknown = list_unknown_options(options)
-    if driver == "sysbench" or (driver == DRIVERS[0] and unknown):
+    if is_left_to_sysbench(work):
         return hammerdb_work
-    if unknown:
+    if unknown := _list_unknown(options):
         raise UsageError(
             f"workload {work.name!r}: HammerDB has no option {unknown[0]!r}; leave it out, or "
             f"{OPTION} = 'sysbench'"

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dballoc.analysis.tune import search_history
-from dballoc.campaign import run_blocks
+from dballoc.campaign import results_directory, run_blocks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -21,13 +21,7 @@ from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import SERVERS
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import (
-    CONFIRMATIONS,
-    FINAL_ENDINGS,
-    FINALISTS_ELSEWHERE,
-    KNOBS,
-)
-from dballoc.store.open_database import FILE
+from dballoc.store.campaign_facts import CONFIRMATIONS, FINALISTS_ELSEWHERE, KNOBS
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
 from dballoc.tune.prepare_tune import PreparedTune
@@ -129,7 +123,7 @@ def run_confirmations(
     """
     for confirmation in confirmations:
         directory = out / confirmation.directory
-        if _is_finished(directory):
+        if results_directory.is_finished(directory):
             continue
         elsewhere = sum(len(c.finalists) for c in confirmations if c is not confirmation)
         kind = replace(SERVERS, make_facts=partial(_make_facts, elsewhere=elsewhere))
@@ -148,16 +142,6 @@ def _make_facts(
     setting: PreparedCampaign, planned_blocks: dict[str, int], elsewhere: int
 ) -> dict[str, str]:
     return make_block_facts(setting, planned_blocks) | {FINALISTS_ELSEWHERE: str(elsewhere)}
-
-
-def _is_finished(directory: Path) -> bool:
-    if not (directory / FILE).exists():
-        return False
-    results = Results.open(directory, read_only=True)
-    try:
-        return results.facts().get("ending") in FINAL_ENDINGS
-    finally:
-        results.close()
 
 
 def store_ending(out: Path, ending: str) -> None:

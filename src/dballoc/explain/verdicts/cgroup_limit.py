@@ -68,12 +68,12 @@ def _list_evidence(cgroup: CgroupMemory, bound: int, safe: SafePool | None) -> l
 
 
 def _list_uncounted(hugetlb: int) -> list[str]:
-    """Return why no largest safe pool is told, where that is for hugetlb pages."""
+    """Return why no largest safe pool is estimated, where that is for hugetlb pages."""
     if not hugetlb:
         return []
     return [
         f"{with_unit(hugetlb)} in hugetlb pages (large_pages): they count here only where the "
-        "cgroups are mounted with memory_hugetlb_accounting, so no largest safe pool is told"
+        "cgroups are mounted with memory_hugetlb_accounting, so no largest safe pool is estimated"
     ]
 
 
