@@ -18,6 +18,7 @@ CONTAINER = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork
 INSIDE = """
 mariadbd=$1
 shift
+: >"$0.log"  # the pipeline below opens it in its own time, perhaps after the first grep
 sleep 600 | "$mariadbd" --no-defaults --bootstrap --user=root --datadir="$0" --skip-networking \
     --innodb-buffer-pool-size=16M --innodb-log-file-size=4M >"$0.log" 2>&1 &
 server=$!
