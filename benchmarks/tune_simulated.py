@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How dballoc tune does where the truth is known.
 
-    benchmarks/tune_simulated.py [--searches 1000] [--seeds 40] [--keep FILE [--minutes 5]]
+    benchmarks/tune_simulated.py [--searches 1000] [--planted 100] [--seeds 40]
+                                 [--keep FILE [--minutes 5]]
 
 Searches are simulated: what is tried next, who is put forward, and the confirmation's procedure are
 dballoc's own; a trial's figures are drawn from a surface with the scatter of short real trials.
@@ -11,15 +12,19 @@ No search has presets. Three tables:
    in memory, at any of its looks. Must be at most 5 %.
 2. A planted optimum, among settings that do nothing or cost CPU: the share of searches of which a
    finalist is within 5 % of the best memory that keeps to the bound, keeps to it itself, and is
-   confirmed. Must be at least 90 %. Twice: two settings make the optimum together, and one more
-   step of the first breaks the bound; and, as in a server whose arenas hold most of what is freed,
-   one arena takes nearly half of the memory and costs nothing.
+   confirmed in both. Must be at least 90 %. Twice: two settings make the optimum together, and one
+   more step of the first breaks the bound; and, as in a server whose arenas hold most of what is
+   freed, one arena takes nearly half of the memory and costs nothing.
 3. The hypervolume of the front, by true values, of the trials of the search, of random search and
    of a grid, with as many trials each: means, and the 95 % interval of the paired difference over
    the seeds. The search's must be larger.
 
 Exit status 1 if a promise is broken. The scatter: 2 % of peak RSS and, in turns, 5, 10 and 15 % of
-CPU from trial to trial; 1.5 % and 1.5 % from block to block of a confirmation of ten blocks.
+CPU from trial to trial, 2 % of CPU from duet to duet; 1.5 % of each from block to block of a
+confirmation of ten blocks. A duet takes as long as one and a half of the other trials.
+
+A search has the time of 100 trials, about half of what `dballoc tune` has by default; without any
+effect that of 40: the fewer there are, the more is luck.
 
 With --keep every search that is done is a line of a file, and the same command goes on where it was
 stopped; --minutes stops it after that time with status 3. A file holds what one state of dballoc
@@ -39,12 +44,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import optuna
 from scipy.stats import t as student
 
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, Standing, judge_standing
 from dballoc.analysis.decisions.sequential_test import (
+    CPU,
     MEMORY,
     declare_current_procedure,
     declare_shares,
@@ -61,6 +68,9 @@ BOUND = math.log(1.03)
 MEMORY_NOISE = 0.02
 # A search's CPU scatter is one of these, by its seed.
 COST_NOISES = (0.05, 0.10, 0.15)
+DUET_NOISE = 0.02
+SECONDS, DUET_SECONDS = 10.0, 15.0
+FLAT_TRIALS = 40
 BLOCK_NOISE = 0.015
 BLOCKS = 10
 CORES = 8
@@ -68,6 +78,7 @@ CORES = 8
 REFERENCE = (0.2, 0.2)
 MOST_FALSE, LEAST_FOUND, NEAR = 0.05, 0.90, 0.05
 
+FloatArray = npt.NDArray[np.float64]
 # (ln memory, ln CPU) of a configuration.
 Surface = Callable[[Parameters], tuple[float, float]]
 
@@ -78,13 +89,13 @@ def flat(parameters: Parameters) -> tuple[float, float]:
 
 
 def planted(parameters: Parameters) -> tuple[float, float]:
-    """Arenas and trimming save memory, the more together; one arena costs CPU beyond the bound, as
-    does a small cache of threads; the rest does nothing.
+    """Arenas and trimming save memory, the more together, and trimming costs a little CPU; one
+    arena costs CPU beyond the bound, as does a small cache of threads; the rest does nothing.
     """
     arenas = math.log2(int(parameters.get("arena_max", 8 * CORES)))
     trims = int(parameters.get("trim_threshold", 2**26)) <= 2**18
     memory = -0.06 * (math.log2(8 * CORES) - arenas) - (0.15 if trims else 0.0)
-    cost = (0.06 if arenas == 0 else 0.0) + (0.015 if trims else 0.0)
+    cost = (0.06 if arenas == 0 else 0.0) + (0.005 if trims else 0.0)
     cost += 0.08 if parameters.get("tcache_count") == "0" else 0.0
     return memory, cost
 
@@ -126,27 +137,33 @@ def make_space() -> Space:
 
 
 def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
-    """Return the trials of one simulated search."""
+    """Return the trials of one simulated search, which has the time of so many trials alone."""
     chance, space, tried = np.random.default_rng(seed), make_space(), list[Tried]()
     aim = SearchAim(objective="memory", bound=BOUND, seed=seed * 1000)
     noise = COST_NOISES[seed % len(COST_NOISES)]
-    for number in range(1, trials + 1):
-        pace = Pace(progress=(number - 1) / trials, trials=trials)
-        candidate = plan_next_trial({"glibc": space}, tried, "server", aim, pace)
-        assert candidate
+    while (spent := sum(t.seconds for t in tried)) + SECONDS <= trials * SECONDS:
+        pace = Pace(progress=spent / (trials * SECONDS), trials=trials)
+        candidate = plan_next_trial({"glibc": space}, tried, "server", aim, pace, ["glibc"])
+        if candidate is None:
+            break
         memory, cost = surface(candidate.parameters)
+        alone = candidate.design == "solo"
+        memory += chance.normal(0, MEMORY_NOISE)
+        cost += chance.normal(0, noise if alone else DUET_NOISE)
         tried.append(
             Tried(
-                number=number,
+                number=len(tried) + 1,
                 stage="server",
                 base="glibc",
                 origin=candidate.origin,
                 variant=candidate.variant,
                 parameters=candidate.parameters,
                 fault=None,
-                rss=int(3e8 * math.exp(memory + chance.normal(0, MEMORY_NOISE))),
-                costs={"w": 1e-3 * math.exp(cost + chance.normal(0, noise))},
-                seconds=10.0,
+                rss=int(3e8 * math.exp(memory)) if alone else None,
+                costs={"w": 1e-3 * math.exp(cost)} if alone else {},
+                seconds=SECONDS if alone else DUET_SECONDS,
+                design=candidate.design,
+                ratios={} if alone else {"w": cost},
             )
         )
     return tried
@@ -154,9 +171,12 @@ def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one search came to: the true values of its finalists, and which are confirmed."""
+    """What one search came to: the true values of its finalists, which of them the confirmation
+    shows to be ``better`` in memory, and which it shows to cost no more than the margin as well.
+    """
 
     finalists: list[tuple[float, float]]
+    better: list[bool]
     confirmed: list[bool]
 
 
@@ -165,36 +185,37 @@ def judge_search(surface: Surface, trials: int, seed: int) -> Outcome:
     standings = summarize_standings(run_search(surface, trials, seed), "server")
     finalists = choose_finalists(standings, "memory", BOUND, 3)
     values = [surface(s.parameters) for s in finalists]
-    return Outcome(
-        finalists=values, confirmed=confirm([memory for memory, _ in values], seed + 10**6)
-    )
+    better, confirmed = confirm(values, seed + 10**6)
+    return Outcome(finalists=values, better=better, confirmed=confirmed)
 
 
-def confirm(memories: Sequence[float], seed: int) -> list[bool]:
-    """Return which of the finalists a confirmation shows to be better, at any of its looks. All
-    share the baseline's blocks.
+def confirm(values: Sequence[tuple[float, float]], seed: int) -> tuple[list[bool], list[bool]]:
+    """Return which finalists, of these true values, a confirmation shows to be better in memory,
+    and which to keep to the bound besides, at any of its looks. All share the baseline's blocks of
+    memory; in a duet each has its own.
     """
-    if not memories:
-        return []
+    if not values:
+        return [], []
     chance = np.random.default_rng(seed)
-    shares = declare_shares(["solo", "duet"], len(memories) + 1, 1)
+    shares = declare_shares(["solo", "duet"], len(values) + 1, 1)
     procedure = declare_current_procedure(BLOCKS, shares)
     baseline = chance.normal(0, BLOCK_NOISE, (2, BLOCKS)).mean(axis=0)
-    judged = []
-    for memory in memories:
-        logs = memory + chance.normal(0, BLOCK_NOISE, BLOCKS) - baseline
-        judged.append(
-            any(
-                judge_standing(
-                    compute_ratio(list(logs[:look]), procedure.after(look).find_confidence(MEMORY)),
-                    "lower",
-                    DEFAULT_MARGIN,
-                )
-                is Standing.BETTER
-                for look in procedure.looks
-            )
-        )
-    return judged
+
+    def judge(logs: FloatArray, measure: str, look: int) -> Standing:
+        confidence = procedure.after(look).find_confidence(measure)
+        return judge_standing(compute_ratio(list(logs[:look]), confidence), "lower", DEFAULT_MARGIN)
+
+    better, confirmed = [], []
+    for memory, cost in values:
+        memories = memory + chance.normal(0, BLOCK_NOISE, BLOCKS) - baseline
+        costs = cost + chance.normal(0, BLOCK_NOISE, BLOCKS)
+        looks = [
+            look for look in procedure.looks if judge(memories, MEMORY, look) is Standing.BETTER
+        ]
+        kept = (Standing.BETTER, Standing.NO_WORSE)
+        better.append(bool(looks))
+        confirmed.append(any(judge(costs, CPU, look) in kept for look in looks))
+    return better, confirmed
 
 
 def is_planted_optimum_found(outcome: Outcome, best: float) -> bool:
@@ -306,9 +327,12 @@ class Kept:
 def main() -> int:
     """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--searches", type=int, default=1000)
-    parser.add_argument("--trials", type=int, default=40)
-    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--searches", type=int, default=1000, help="without any effect")
+    parser.add_argument("--planted", type=int, default=100, help="searches of each with an optimum")
+    parser.add_argument("--seeds", type=int, default=40, help="comparisons of fronts")
+    parser.add_argument(
+        "--trials", type=int, default=100, help="of each search; without any effect 40"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="the file of what is done")
@@ -316,12 +340,13 @@ def main() -> int:
     arguments = parser.parse_args()
     jobs = {
         (what, surface): [
-            Job(what=what, surface=surface, trials=arguments.trials, seed=arguments.first + i)
+            Job(what=what, surface=surface, trials=trials, seed=arguments.first + i)
             for i in range(number)
         ]
-        for what, number, surfaces in (
-            ("finalists", arguments.searches, ("flat", "planted", "arenas")),
-            ("fronts", arguments.seeds, ("planted", "trade")),
+        for what, number, trials, surfaces in (
+            ("finalists", arguments.searches, FLAT_TRIALS, ("flat",)),
+            ("finalists", arguments.planted, arguments.trials, ("planted", "arenas")),
+            ("fronts", arguments.seeds, arguments.trials, ("planted", "trade")),
         )
         for surface in surfaces
     }
@@ -346,10 +371,10 @@ def main() -> int:
 def report_false_findings(outcomes: Sequence[Outcome]) -> bool:
     """Print table 1; returns whether its promise holds."""
     searches = len(outcomes)
-    share = sum(any(o.confirmed) for o in outcomes) / searches
+    share = sum(any(o.better) for o in outcomes) / searches
     without = sum(not o.finalists for o in outcomes) / searches
     # As if every search had put three luckless finalists forward.
-    forced = sum(any(confirm([0.0] * 3, seed)) for seed in range(searches)) / searches
+    forced = sum(any(confirm([(0.0, 0.0)] * 3, seed)[0]) for seed in range(searches)) / searches
     print(f"1. {searches:,} searches without any effect")
     print(f'   false "improved":      {share:.1%} (at most {MOST_FALSE:.0%})')
     print(f"   nobody put forward:    {without:.1%}")

@@ -226,6 +226,16 @@ static void put_site(struct encoder *to, uint32_t site)
         event_put(to, SITE, 0, 0, site);
 }
 
+/* What a malloc gives that takes any other alignment, as glibc's memalign does: that of the next power
+ * of two. A trace has no others. */
+static size_t round_alignment(size_t alignment)
+{
+    if ((alignment & (alignment - 1)) == 0)
+        return alignment;
+    const int bits = 64 - __builtin_clzl(alignment);
+    return bits < 64 ? (size_t)1 << bits : 0;
+}
+
 void record_special(unsigned kind, const void *block, size_t size, size_t alignment, uint32_t site)
 {
     struct thread *const self = &thread;
@@ -237,7 +247,7 @@ void record_special(unsigned kind, const void *block, size_t size, size_t alignm
         return;
     put_site(&self->encoder, site);
     if (alignment != 0)
-        event_put(&self->encoder, ALIGNMENT, 0, 0, alignment);
+        event_put(&self->encoder, ALIGNMENT, 0, 0, round_alignment(alignment));
     event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
     record_end(self);
 }

@@ -93,6 +93,44 @@ def test_it_finds_what_saves_memory_and_confirms_it(
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
+def test_leaders_run_beside_their_default(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
+    file = tiny_experiment(
+        design="both",
+        variant=[{"name": "glibc"}],
+        server={"options": {"innodb_buffer_pool_size": "32M", OPTION: "ON"}},
+        tune={
+            "aim": "rss, cpu<=9",
+            "space": {OPTION: ["OFF"]},
+            "leave": KNOBS,
+            "presets": False,
+            "replay": False,
+            "blocks": 2,
+        },
+        duet={"slice": "0.2s", "pairs": 4},
+        time={"warmup": "0s", "level": "2s"},
+    )
+    done = run_cli("tune", file, "--out", out, "--budget", "3m", "--no-report")
+    assert done.status == 0, done.text
+    assert "in a duet with the default: CPU × " in done.stdout
+    duets = rows(
+        out,
+        "SELECT role, variant, design, block, outcome, parameters FROM trial LEFT JOIN candidate "
+        "USING (trial) WHERE design = 'duet' ORDER BY block, role",
+    )
+    assert 2 <= len(duets) <= 4
+    for default, leader in zip(duets[::2], duets[1::2], strict=True):
+        assert (default["role"], default["variant"], default["parameters"]) == ("A1", "glibc", None)
+        assert json.loads(leader["parameters"]) == {f"server.{OPTION}": "OFF"}
+        assert default["block"] == leader["block"]
+        assert (default["outcome"], leader["outcome"]) == ("ok", "ok")
+    report = run_cli("report", out)
+    assert report.status == 0, report.text
+    assert "<td>duet</td>" in (out / "report.html").read_text()
+
+
 def interrupt_when(run_cli: Cli, flags: tuple[str | Path, ...], ready: Callable[[], bool]) -> Done:
     """Start a search, and press Ctrl-C once ``ready``."""
     process = run_cli.start(*flags)

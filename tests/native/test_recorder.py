@@ -154,13 +154,19 @@ def test_edges_of_the_family(program: Path, environ: Environ, tmp_path: Path) ->
 def test_alignments_that_are_none_are_the_next_mallocs_to_judge(
     program: Path, environ: Environ, tmp_path: Path
 ) -> None:
-    """A block of the recorder's has just the bytes that were asked for; one of glibc's has more."""
+    """A block of the recorder's has just the bytes that were asked for; one of glibc's has more,
+    and is recorded with the next power of two.
+    """
     lines = run_program(program, environ(), "alignments")
     beyond = [(int(line.split()[1]), int(line.split()[2])) for line in lines]
     assert [more for alignment, more in beyond if alignment == 64] == [0, 0, 0]
     others = [more for alignment, more in beyond if alignment != 64]
     assert len(others) == 12
     assert 0 not in others
+    [thread] = read_only_one(tmp_path).threads
+    recorded = set(thread.alignment[thread.kind == EventKind.ALIGNED].tolist())
+    assert recorded >= {32, 64, 4096}
+    assert all(alignment & (alignment - 1) == 0 for alignment in recorded)
 
 
 def test_a_free_in_the_last_round_of_destructors(

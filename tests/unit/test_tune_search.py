@@ -2,21 +2,33 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from example_results import build
 
 from dballoc.analysis.tune.search_history import (
+    Design,
     Origin,
     Ratios,
     Standing,
     Tried,
     compare_with_default,
     list_front,
+    load_tried,
     summarize_standings,
 )
 from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
-from dballoc.tune.plan_trials import Pace, SearchAim, name_variant, plan_next_trial
-from dballoc.tune.search_space import Knob, Space
+from dballoc.store.results import KIND, TUNE
+from dballoc.tune.plan_trials import (
+    Candidate,
+    Pace,
+    SearchAim,
+    list_outcomes,
+    name_variant,
+    plan_next_trial,
+)
+from dballoc.tune.search_space import THP, Knob, Space
 from dballoc.tune.short_experiment import (
     choose_evenly,
     make_confirmation,
@@ -41,8 +53,11 @@ def tried(
     origin: Origin = "search",
     fault: str | None = None,
     cost: float = 0.0,
+    design: Design = "solo",
 ) -> Tried:
     parameters = parameters or {}
+    alone = design == "solo" and not fault
+    duets = {"a": cost + 0.01, "b": cost - 0.01}
     return Tried(
         number=number,
         stage="server",
@@ -51,9 +66,11 @@ def tried(
         variant="-".join([base, *(f"{k}={v}" for k, v in parameters.items())]),
         parameters=parameters,
         fault=fault,
-        rss=None if fault else round(1e8 * math.exp(memory)),
-        costs={} if fault else {"a": 1e-3 * math.exp(cost), "b": 2e-3 * math.exp(cost)},
+        rss=round(1e8 * math.exp(memory)) if alone else None,
+        costs={"a": 1e-3 * math.exp(cost), "b": 2e-3 * math.exp(cost)} if alone else {},
         seconds=10.0,
+        design=design,
+        ratios=duets if design == "duet" and not fault else {},
     )
 
 
@@ -99,6 +116,105 @@ def test_at_the_end_the_leaders_are_tried_again_and_without_single_settings() ->
     simpler = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, late)
     assert simpler
     assert (simpler.origin, simpler.parameters) == ("simpler", {"fast": "0"})
+
+
+LEADER = {"arenas": "2"}
+WITH_LEADER = [tried(1), tried(2), tried(3, {"arenas": "1"}, -0.01), tried(4, LEADER, -0.4)]
+
+
+def plan_duet(
+    trials: list[Tried], progress: float, pairable: tuple[str, ...] = ("glibc",)
+) -> Candidate | None:
+    """Return the duet that comes next; None if another trial does."""
+    pace = Pace(progress=progress, trials=100)
+    candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, pace, pairable)
+    return candidate if candidate and candidate.design == "duet" else None
+
+
+def test_leaders_have_a_duet_each_by_turns_with_other_trials() -> None:
+    duet = plan_duet(WITH_LEADER, 0.7)
+    assert duet
+    assert (duet.parameters, duet.origin, duet.variant) == (LEADER, "again", "glibc-arenas=2")
+    assert plan_duet(WITH_LEADER, 0.5) is None
+    assert plan_duet(WITH_LEADER, 0.7, ()) is None
+    after = [*WITH_LEADER, tried(5, LEADER, design="duet")]
+    assert plan_duet(after, 0.7) is None
+    better = [*after, tried(6, {"arenas": "3"}, -0.5)]
+    duet = plan_duet(better, 0.7)
+    assert duet
+    assert duet.parameters == {"arenas": "3"}
+
+
+def test_leaders_that_are_refined_have_two_duets() -> None:
+    trials = list(WITH_LEADER)
+    while duet := plan_duet(trials, 0.9):
+        assert duet.parameters == LEADER
+        trials.append(tried(len(trials) + 1, LEADER, design="duet"))
+    assert len(trials) == 6
+
+
+def test_where_nothing_else_is_left_to_try_the_leaders_have_their_duets() -> None:
+    space = Space(knobs=(Knob(name="fast", words=("0",)),), presets=())
+    trials: list[Tried] = []
+    early = Pace(progress=0.1, trials=100)
+    while candidate := plan_next_trial({"glibc": space}, trials, "server", AIM, early, ["glibc"]):
+        memory = -0.4 if candidate.parameters else 0.0
+        trials.append(
+            tried(len(trials) + 1, dict(candidate.parameters), memory, design=candidate.design)
+        )
+    assert [t.design for t in trials] == ["solo"] * 6 + ["duet"] * 2
+
+
+def test_the_default_presets_and_what_has_a_thp_mode_of_its_own_have_no_duet() -> None:
+    assert plan_duet(WITH_LEADER[:1], 0.7) is None
+    assert plan_duet([WITH_LEADER[0], WITH_LEADER[1], tried(3, LEADER, -0.4)], 0.7) is None
+    assert plan_duet([*WITH_LEADER[:3], tried(4, {THP: "always"}, -0.4)], 0.7) is None
+
+
+def test_where_a_configuration_had_duets_they_say_what_it_costs() -> None:
+    trials = [tried(1), tried(2, LEADER, -0.4, cost=0.3), tried(3, LEADER, design="duet")]
+    assert compare_with_default(trials[2], trials) is None
+    standing = summarize_standings(trials, "server")[-1]
+    assert (standing.trials, standing.duets, standing.cost) == (1, (0.0,), 0.0)
+    memory_and_cost = [o.objectives for o in list_outcomes(trials, AIM)]
+    assert memory_and_cost == [(0.0, 0.0), (pytest.approx(-0.4, abs=1e-6), 0.0)]
+    broken = [*trials, tried(4, LEADER, design="duet", fault="it died")]
+    assert list_outcomes(broken, AIM)[-1].objectives is None
+    assert summarize_standings(broken, "server")[-1].faults == 1
+
+
+def test_a_stored_duet_says_what_its_configuration_costs_and_nothing_of_memory(
+    tmp_path: Path,
+) -> None:
+    """Duets in which the partner costs 3 % less; the second one's baseline did nothing."""
+    chosen = Experiment.model_validate(
+        {
+            "name": "small",
+            "baseline": "glibc",
+            "workloads": ["oltp_read_only"],
+            "threads": [1],
+            "design": "both",
+            "time": {"warmup": "0s", "level": "2s", "idle": "1s"},
+            "tune": {},
+            "variant": [{"name": "glibc"}, {"name": "tuned"}],
+        }
+    )
+    facts = f"INSERT OR REPLACE INTO campaign VALUES ('{KIND}', '{TUNE}')"
+    candidates = (
+        "INSERT INTO candidate SELECT trial, 'server', 'glibc', 'again', '{\"x\": \"1\"}' "
+        "FROM trial WHERE variant = 'tuned'"
+    )
+    idle = (
+        "UPDATE slice SET events = 0 WHERE trial IN (SELECT trial FROM trial WHERE block = 2 AND "
+        "design = 'duet' AND role = 'A1')"
+    )
+    directory = build(tmp_path / "r", chosen, 2, (facts, candidates, idle), ())
+    tried = load_tried(directory)
+    assert [(t.design, t.fault) for t in tried] == [("duet", None), ("solo", None)] * 2
+    assert tried[0].ratios == {"oltp_read_only": pytest.approx(math.log(0.972))}
+    assert (tried[0].rss, tried[0].costs, tried[2].ratios) == (None, {}, {})
+    assert tried[1].rss
+    assert tried[1].costs
 
 
 def test_without_a_default_that_runs_nothing_of_a_base_is_tried() -> None:
@@ -170,12 +286,12 @@ def test_trials_are_relative_to_the_mean_of_their_own_default() -> None:
     by_name = {s.variant: s for s in summarize_standings(trials, "server")}
     assert by_name["glibc"].memory == pytest.approx(0.0, abs=1e-6)
     assert by_name["glibc-arenas=2"].trials == 0
-    assert by_name["glibc-arenas=2"].attempts == 1
+    assert by_name["glibc-arenas=2"].faults == 1
 
 
 def test_the_front() -> None:
     standings = [
-        Standing(base="glibc", variant=name, readings=(Ratios(*ratios),), attempts=1)
+        Standing(base="glibc", variant=name, readings=(Ratios(*ratios),))
         for name, ratios in (("a", (-0.5, 0.1)), ("b", (-0.3, 0.0)), ("c", (-0.2, 0.05)))
     ]
     assert [s.variant for s in list_front(standings)] == ["a", "b"]

@@ -12,7 +12,12 @@ from dballoc.allocators.find_library import Allocator
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
 from dballoc.tune import propose_parameters as proposals
-from dballoc.tune.propose_parameters import Outcome, make_study, propose_parameters
+from dballoc.tune.propose_parameters import (
+    Outcome,
+    make_study,
+    propose_changes,
+    propose_parameters,
+)
 from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
     THP,
@@ -118,15 +123,13 @@ def test_what_is_proposed_is_in_the_space_and_follows_from_the_trials_alone(
 ) -> None:
     outcomes: list[Outcome] = []
     for i in range(number):
-        parameters = propose_parameters(SMALL, outcomes, 2, seed)
-        assert parameters
+        [parameters] = propose_parameters(SMALL, outcomes, 2, seed)
         failed = i % 5 == 4
         outcomes.append(
             Outcome(parameters=parameters, objectives=None if failed else (i * 0.01, 0.0))
         )
-    proposed = propose_parameters(SMALL, outcomes, 2, seed)
-    assert proposed == propose_parameters(SMALL, list(outcomes), 2, seed)
-    assert proposed
+    [proposed] = propose_parameters(SMALL, outcomes, 2, seed)
+    assert [proposed] == propose_parameters(SMALL, list(outcomes), 2, seed)
     by_name = {knob.name: knob for knob in SMALL.knobs}
     for name, value in proposed.items():
         assert by_name[name].takes(value)
@@ -158,14 +161,27 @@ def test_a_trial_outside_the_space_is_left_out_of_the_study() -> None:
     assert make_study(SMALL, outcomes, 2, 1).trials == []
 
 
+def test_changes_of_a_configuration_are_of_one_knob_each_and_those_that_need_it() -> None:
+    leader = {"arenas": "2", "threads": "true", "most_threads": "3"}
+    outcomes = [Outcome(parameters=p, objectives=(0.0, 0.0)) for p in ({}, leader)]
+    changes = propose_changes(SMALL, outcomes, 2, 3, leader)
+    assert changes == propose_changes(SMALL, list(outcomes), 2, 3, leader)
+    different = [
+        {name for name in (*leader, "pad") if c.get(name) != leader.get(name)} for c in changes
+    ]
+    of_threads = {"threads", "most_threads"}
+    assert all(len(names) == 1 or names == of_threads for names in different)
+    assert {"arenas"} in different
+    assert {"pad"} in different
+
+
 def test_the_search_goes_where_it_is_better() -> None:
     def measure(parameters: dict[str, str]) -> tuple[float, float]:
         return math.log(int(parameters.get("arenas", 64)) / 64), 0.0
 
     outcomes: list[Outcome] = []
     for _ in range(35):
-        parameters = propose_parameters(SMALL, outcomes, 2, 7)
-        assert parameters
+        [parameters] = propose_parameters(SMALL, outcomes, 2, 7)
         outcomes.append(Outcome(parameters=parameters, objectives=measure(parameters)))
 
     few = [o for o in outcomes[-20:] if int(o.parameters.get("arenas", 64)) <= 8]

@@ -152,10 +152,12 @@ class Results:
         return int(self._query("SELECT count(*) FROM trial")[0][0])
 
     def slices(self, design: str) -> list[Row]:
-        """Return the slices of a design's trials, with each trial's ``position`` and ``role``."""
+        """Return the slices of a design's trials, with each trial's ``block``, ``position`` and
+        ``role``.
+        """
         sql = (
-            "SELECT slice.*, position, role FROM slice JOIN trial USING (trial) WHERE design = ? "
-            "ORDER BY trial, slice, piece"
+            "SELECT slice.*, block, position, role FROM slice JOIN trial USING (trial) "
+            "WHERE design = ? ORDER BY trial, slice, piece"
         )
         return [dict(row) for row in self._query(sql, (design,))]
 
@@ -203,8 +205,8 @@ class Results:
             "kind = 'level' AND cpu > 0 AND window_events > 0 GROUP BY workload)"
         )
         return self._query(
-            "SELECT trial.trial AS number, stage, base, origin, variant, parameters, outcome, "
-            f"fault, fault_text, rss_peak, started, ended, ({costs}) AS costs "
+            "SELECT trial.trial AS number, stage, base, origin, variant, parameters, design, "
+            f"outcome, fault, fault_text, rss_peak, started, ended, ({costs}) AS costs "
             "FROM trial JOIN candidate USING (trial) ORDER BY trial.trial"
         )
 

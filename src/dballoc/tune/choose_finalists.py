@@ -73,7 +73,12 @@ def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple
     that one of them is expected to have, in draws of what may be true of all of them together.
     """
     ranked = prospects.ranked[:_CANDIDATES]
-    gains = _draw_gains(ranked, prospects, bound)
+    places = [p.place for p in ranked]
+    objective, other = (
+        Effects(means=e.means[places], covariance=e.covariance[np.ix_(places, places)])
+        for e in (prospects.objective, prospects.other)
+    )
+    gains = _draw_gains([p.standing for p in ranked], objective, other, bound)
     best, others = gains[:, 0], list(range(1, len(ranked)))
     additions: list[tuple[float, Standing]] = []
     while others and len(additions) < most - 1:
@@ -84,23 +89,49 @@ def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple
     return additions
 
 
+def choose_addition(
+    proposed: Sequence[Mapping[str, str]],
+    standings: Sequence[Standing],
+    objective: Objective,
+    bound: float,
+) -> Mapping[str, str]:
+    """Return that of the proposed parameters, which were not tried yet, that adds most to the best
+    gain which a configuration of the base is expected to have; the first one before any other was
+    tried. ``standings``: of one base.
+    """
+    default = next((s for s in standings if not s.parameters and s.trials), None)
+    measured = [s for s in standings if s.parameters and s.trials and not s.faults]
+    if default is None or not measured or len(proposed) == 1:
+        return proposed[0]
+    best = sorted(measured, key=lambda s: getattr(s, _order_measures(objective)[0]))[:_CANDIDATES]
+    untried = [
+        Standing(base=default.base, variant=str(i), parameters=parameters)
+        for i, parameters in enumerate(proposed)
+    ]
+    judged = [*best, *untried]
+    effects, other = (estimate_effects(default, judged, m) for m in _order_measures(objective))
+    gains = _draw_gains(judged, effects, other, bound)
+    already = gains[:, : len(best)].max(axis=1)
+    added = np.maximum(gains[:, len(best) :] - already[:, None], 0.0).mean(axis=0)
+    return proposed[int(np.argmax(added))]
+
+
 def _draw_gains(
-    ranked: Sequence[_Prospect], prospects: _Prospects, bound: float
+    standings: Sequence[Standing], objective: Effects, other: Effects, bound: float
 ) -> npt.NDArray[np.float64]:
     """Return what each configuration gains in each draw; nothing where it breaks the bound."""
     chance = np.random.default_rng(0)
-    places = [p.place for p in ranked]
     values, costs = (
         chance.multivariate_normal(
-            effects.means[places],
-            effects.covariance[np.ix_(places, places)],
+            effects.means,
+            effects.covariance,
             _DRAWS,
             check_valid="ignore",  # rounding may leave it a little less than positive
             method="eigh",
         )
-        for effects in (prospects.objective, prospects.other)
+        for effects in (objective, other)
     )
-    settings = np.array([len(p.standing.parameters) for p in ranked])
+    settings = np.array([len(s.parameters) for s in standings])
     return np.where(costs <= bound, np.maximum(0.0, -values - _PER_SETTING * settings), 0.0)
 
 
@@ -142,7 +173,7 @@ def _rank_base(
         gain = float(-effects.means[place]) - _PER_SETTING * len(standing.parameters)
         error = math.sqrt(max(1e-12, float(other.covariance[place, place])))
         chance = float(ndtr((bound - other.means[place]) / error))
-        if gain > LEAST_GAIN and chance >= _LEAST_CHANCE and standing.trials == standing.attempts:
+        if gain > LEAST_GAIN and chance >= _LEAST_CHANCE and not standing.faults:
             ranked.append(_Prospect(standing=standing, promise=gain * chance, place=place))
     ranked.sort(key=lambda p: -p.promise)
     return _Prospects(ranked=ranked, objective=effects, other=other)

@@ -6,9 +6,10 @@ its settings, each of which most likely does little, and near values of a settin
 a rest is the configuration's own. Trials of other configurations so say what a setting costs, and
 what a configuration does that was not tried yet. It is the usual regression on a Gaussian process
 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2), with the default
-where it is known: at no effect. How large effects are, and how large the scatter, is not known; the
-estimate is the mean over :data:`_EFFECTS` and :data:`_SCATTER`, weighted by how well each pair
-explains the readings.
+where it is known: at no effect. How large effects are, how large the scatter of trials, and how
+much less duets scatter, is not known; the estimate is the mean over :data:`_EFFECTS`,
+:data:`_SCATTER` and :data:`_DUET_SCATTER`, weighted by how well each combination explains the
+readings.
 """
 
 import itertools
@@ -33,6 +34,8 @@ _EFFECTS: dict[Measure, tuple[float, ...]] = {
     "cost": (0.01, 0.02, 0.04, 0.08, 0.16),
 }
 _SCATTER = (0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
+# That of a duet, whose two servers run at once, as a share of it.
+_DUET_SCATTER = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 # What settings together do beyond the sum, as a share of one setting's variance.
 _TOGETHER = 0.25
 # Values of a setting are alike by exp(-octaves between them / this many).
@@ -51,38 +54,108 @@ class Effects:
     covariance: Floats
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Observed:
+    """What was read of configurations: ``places`` among all of them, ``means`` of so many
+    ``counts`` each; the last ``duets`` of them are means of duets. ``usual``: readings that the
+    default has. ``within``: sums of squares within configurations, and how many ``repeats`` these
+    are of: first of trials alone, then of duets.
+    """
+
+    places: list[int]
+    means: Floats
+    counts: Floats
+    duets: int
+    usual: int
+    within: tuple[float, ...]
+    repeats: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Estimates:
+    """What each combination of an effect's and a scatter's size says: its log ``likelihood``, the
+    ``means`` of all configurations (a row a combination), and by how much it ``narrows`` what is
+    known before the readings (eigenvalues, a row a combination), along ``directions``.
+    """
+
+    likelihood: Floats
+    means: Floats
+    narrows: Floats
+    directions: Floats
+
+
 def estimate_effects(default: Standing, standings: Sequence[Standing], measure: Measure) -> Effects:
     """Return the effects of configurations of one base on a measure, also of those without a good
     trial; ``default``: that of the base, with a trial at least.
     """
     alike = compare_settings(standings)
-    tried = [i for i, s in enumerate(standings) if s.trials]
-    readings = [[getattr(r, measure) for r in standings[i].readings] for i in tried]
-    usual = [getattr(r, measure) for r in default.readings]
-    within = sum(float(np.var(r)) * len(r) for r in [usual, *readings])
-    repeats = sum(len(r) - 1 for r in [usual, *readings])
-    # Ratios to the default's mean share its error.
-    error = np.diag([1 / len(r) for r in readings]) + 1 / len(usual)
-    root = linalg.cholesky(error, lower=True)
-    half = linalg.solve_triangular(root, alike[np.ix_(tried, tried)], lower=True)
-    # In these coordinates both the error and what is expected of effects are diagonal.
-    eigenvalues, vectors = linalg.eigh(linalg.solve_triangular(root, half.T, lower=True))
-    turned = vectors.T @ linalg.solve_triangular(
-        root, np.array([np.mean(r) for r in readings]), lower=True
-    )
-    back = linalg.solve_triangular(root, alike[tried], lower=True).T @ vectors
+    observed = _collect(default, standings, measure)
     pairs = np.array(list(itertools.product(_EFFECTS[measure], _SCATTER))) ** 2
-    effect, scatter = pairs[:, :1], pairs[:, 1:]
-    variances = scatter + effect * np.maximum(eigenvalues, 0.0)
-    likelihood = -0.5 * (np.log(variances) + turned**2 / variances).sum(axis=1)
-    likelihood -= 0.5 * (repeats * np.log(scatter) + within / scatter)[:, 0]
+    shares = _DUET_SCATTER if observed.duets else (1.0,)
+    estimates = [_estimate(alike, observed, pairs, share**2) for share in shares]
+    likelihood = np.stack([e.likelihood for e in estimates])
     weights = np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
-    each = (effect / variances * turned) @ back.T
-    mean = weights @ each
-    between = each - mean
-    covariance = (weights @ effect) * alike - (back * (weights @ (effect**2 / variances))) @ back.T
-    return Effects(means=mean, covariance=covariance + (between.T * weights) @ between)
+    mean = sum((w @ e.means for w, e in zip(weights, estimates, strict=True)), np.zeros(len(alike)))
+    covariance = (weights.sum(axis=0) @ pairs[:, 0]) * alike
+    for w, e in zip(weights, estimates, strict=True):
+        between = e.means - mean
+        covariance -= (e.directions * (w @ e.narrows)) @ e.directions.T
+        covariance += (between.T * w) @ between
+    return Effects(means=mean, covariance=covariance)
+
+
+def _collect(default: Standing, standings: Sequence[Standing], measure: Measure) -> _Observed:
+    """Return the readings of a measure."""
+    usual = [getattr(r, measure) for r in default.readings]
+    alone = {
+        i: [getattr(r, measure) for r in s.readings] for i, s in enumerate(standings) if s.trials
+    }
+    has_duets = measure == "cost"
+    duets = {i: s.duets for i, s in enumerate(standings) if s.duets} if has_duets else {}
+    readings = [*alone.values(), *duets.values()]
+    kinds = [usual, *alone.values()], list(duets.values())
+    return _Observed(
+        places=[*alone, *duets],
+        means=np.array([np.mean(r) for r in readings]),
+        counts=np.array([len(r) for r in readings], dtype=float),
+        duets=len(duets),
+        usual=len(usual),
+        within=tuple(sum(float(np.var(r)) * len(r) for r in kind) for kind in kinds),
+        repeats=tuple(sum(len(r) - 1 for r in kind) for kind in kinds),
+    )
+
+
+def _estimate(alike: Floats, observed: _Observed, pairs: Floats, share: float) -> _Estimates:
+    """Estimate under each of ``pairs``, the variances of effects and of trials alone; that of duets
+    is their ``share`` of the latter.
+    """
+    # Ratios to the mean of the default's trials share its error. A duet has a default of its own.
+    alone = len(observed.counts) - observed.duets
+    variances = np.where(np.arange(len(observed.counts)) < alone, 1.0, share)
+    error = np.diag(variances / observed.counts)
+    error[:alone, :alone] += 1 / observed.usual
+    root = linalg.cholesky(error, lower=True)
+    of_observed = alike[observed.places]
+    half = linalg.solve_triangular(root, of_observed[:, observed.places], lower=True)
+    # In these coordinates both the error and what is expected of effects are diagonal.
+    eigenvalues, vectors = linalg.eigh(linalg.solve_triangular(root, half.T, lower=True))
+    turned = vectors.T @ linalg.solve_triangular(root, observed.means, lower=True)
+    directions = linalg.solve_triangular(root, of_observed, lower=True).T @ vectors
+    effect, scatter = pairs[:, :1], pairs[:, 1:]
+    spread = scatter + effect * np.maximum(eigenvalues, 0.0)
+    likelihood = -0.5 * (np.log(spread) + turned**2 / spread).sum(axis=1)
+    likelihood -= np.log(np.diag(root)).sum()
+    for of_kind, within, repeats in zip(
+        (scatter, share * scatter), observed.within, observed.repeats, strict=True
+    ):
+        likelihood -= 0.5 * (repeats * np.log(of_kind) + within / of_kind)[:, 0]
+    return _Estimates(
+        likelihood=likelihood,
+        means=(effect / spread * turned) @ directions.T,
+        narrows=effect**2 / spread,
+        directions=directions,
+    )
 
 
 def compare_settings(standings: Sequence[Standing]) -> Floats:

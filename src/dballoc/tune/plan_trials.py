@@ -2,27 +2,36 @@
 
 Each base has its default first, then the presets; of servers then what replays put forward, and
 where there were none, if there is time enough, each knob alone at either end; then the sampler
-proposes. The default comes again every so often, because a machine drifts. The last part of the
-time goes to the leaders: each again, because the best of many noisy trials are partly luck, and
-without the settings that do not seem to earn their place, because most of what a sampler sets does
-nothing.
+proposes. The default comes again every so often, because a machine drifts. Once there are leaders,
+each has a duet with the default, by turns with other trials: what a configuration costs a duet
+tells ten times as well as two servers one after the other. The last part of the time goes to the
+leaders alone: each again, because the best of many noisy trials are partly luck, and without the
+settings that do not seem to earn their place, because most of what a sampler sets does nothing.
 """
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import (
+    Design,
     Origin,
     Stage,
+    Standing,
     Tried,
     compare_with_default,
     list_front,
     summarize_standings,
 )
-from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simplify
-from dballoc.tune.propose_parameters import Outcome, propose_parameters
-from dballoc.tune.search_space import Parameters, Space
+from dballoc.tune.choose_finalists import (
+    choose_addition,
+    choose_finalists,
+    rank_promising,
+    simplify,
+)
+from dballoc.tune.propose_parameters import Outcome, propose_changes, propose_parameters
+from dballoc.tune.search_space import THP, Parameters, Space
 
 # Trials of the default before anything else, and after how many others it comes again. Where none
 # of so many ended well, there is nothing to compare with.
@@ -36,6 +45,11 @@ REFINE_FROM = 0.8
 _LEADERS = 3
 _REPEATS = 4
 _BEFORE_SIMPLER = 2
+# From this share of the search on leaders have a duet each; two once they are refined.
+DUETS_FROM = 0.6
+_DUETS, _DUETS_REFINED = 1, 2
+# Every other time the sampler proposes so many, of which the estimate chooses.
+_PROPOSALS = 16
 # So many configurations of a base that replays put forward are tried on servers.
 _REPLAYED = 8
 # Single knobs are tried where they take no more than this share of a base's trials.
@@ -44,12 +58,15 @@ _SINGLES_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A configuration to try: the parameters that change ``base``, and where they come from."""
+    """A configuration to try: the parameters that change ``base``, where they come from, and
+    whether it is tried alone or in a duet with its default.
+    """
 
     base: str
     origin: Origin
     parameters: Parameters
     variant: str
+    design: Design = "solo"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +94,11 @@ def plan_next_trial(
     stage: Stage,
     aim: SearchAim,
     pace: Pace,
+    pairable: Collection[str] = (),
 ) -> Candidate | None:
     """Return what to try next at a stage; None once every base has nothing left that would tell
-    more, as when its default cannot be run. ``spaces``: by base.
+    more, as when its default cannot be run. ``spaces``: by base; ``pairable``: the bases whose
+    configurations can be in a duet with their default.
     """
     of_stage = [t for t in tried if t.stage == stage]
     for base in sorted(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name)):
@@ -87,11 +106,53 @@ def plan_next_trial(
         first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
         if stage == "server":
             first += [("front", p) for p in list_replayed_front(tried, base, aim)]
+        is_pairable = base in pairable
+        if is_pairable and (leader := _choose_duet(first, trials, aim, pace.progress)):
+            return _make_duet(leader)
         if chosen := _choose_parameters(spaces[base], first, trials, aim, pace):
             origin, parameters = chosen
             name = name_variant(base, parameters, tried)
             return Candidate(base=base, origin=origin, parameters=parameters, variant=name)
+        # Nothing else is left to try.
+        if is_pairable and (leader := _choose_duet(first, trials, aim, 1.0)):
+            return _make_duet(leader)
     return None
+
+
+def _make_duet(leader: Standing) -> Candidate:
+    return Candidate(
+        base=leader.base,
+        origin="again",
+        parameters=leader.parameters,
+        variant=leader.variant,
+        design="duet",
+    )
+
+
+def _choose_duet(
+    first: Sequence[tuple[Origin, Parameters]],
+    trials: Sequence[Tried],
+    aim: SearchAim,
+    progress: float,
+) -> Standing | None:
+    """Return the configuration that has a duet next; None if another trial comes first."""
+    tried = [dict(t.parameters) for t in trials if t.design == "solo"]
+    if progress < DUETS_FROM or not tried or any(dict(p) not in tried for _, p in first):
+        return None
+    refines = progress >= REFINE_FROM
+    if not refines and trials[-1].design == "duet":
+        return None
+    standings = summarize_standings(trials, trials[0].stage)
+    leaders = choose_finalists(standings, aim.objective, aim.bound, _LEADERS)
+    # The host has one THP mode, for both servers of a duet.
+    counts = {
+        leader.variant: sum(t.design == "duet" and t.variant == leader.variant for t in trials)
+        for leader in leaders
+        if THP not in leader.parameters
+    }
+    most = _DUETS_REFINED if refines else _DUETS
+    fewest = [s for s in leaders if counts.get(s.variant, most) < most]
+    return min(fewest, key=lambda s: counts[s.variant], default=None)
 
 
 def _choose_parameters(
@@ -120,12 +181,25 @@ def _choose_parameters(
         for single in space.singles:
             if dict(single) not in tried:
                 return "single", single
-    outcomes = [make_outcome(t, trials, aim) for t in trials]
-    proposed = propose_parameters(space, outcomes, 2, aim.seed)
-    if proposed is not None:
+    if proposed := _propose(space, trials, aim):
         return "search", proposed
     # There are no other configurations.
     return _refine_leaders(trials, aim)
+
+
+def _propose(space: Space, trials: Sequence[Tried], aim: SearchAim) -> Parameters | None:
+    """Return what the sampler proposes; every other time, of many and of changes to the leader,
+    what is expected to add most to what can be gained.
+    """
+    outcomes = list_outcomes(trials, aim)
+    chooses = sum(t.origin == "search" for t in trials) % 2 == 1
+    proposed = propose_parameters(space, outcomes, 2, aim.seed, _PROPOSALS if chooses else 1)
+    if not chooses or not proposed:
+        return proposed[0] if proposed else None
+    standings = summarize_standings(trials, trials[0].stage)
+    for leader in rank_promising(standings, aim.objective, aim.bound)[:1]:
+        proposed += propose_changes(space, outcomes, 2, aim.seed, leader.parameters)
+    return choose_addition(proposed, standings, aim.objective, aim.bound)
 
 
 def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> list[Parameters]:
@@ -138,14 +212,26 @@ def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> li
     return [s.parameters for s in ranked if s.variant in front or s is ranked[0]][:_REPLAYED]
 
 
-def make_outcome(trial: Tried, trials: Sequence[Tried], aim: SearchAim) -> Outcome:
-    """Return a trial as the sampler takes it: the objective that is searched for first."""
-    ratios = compare_with_default(trial, trials)
-    if ratios is None:
-        return Outcome(parameters=trial.parameters, objectives=None)
-    memory, cost = ratios
-    objectives = (cost, memory) if aim.objective == "speed" else (memory, cost)
-    return Outcome(parameters=trial.parameters, objectives=objectives)
+def list_outcomes(trials: Sequence[Tried], aim: SearchAim) -> list[Outcome]:
+    """Return the trials of a base as the sampler takes them: the objective that is searched for
+    first. Where a configuration had duets, they say what it costs.
+    """
+    standings = summarize_standings(trials, trials[0].stage)
+    in_duets = {s.variant: statistics.mean(s.duets) for s in standings if s.duets}
+    outcomes = []
+    for trial in trials:
+        ratios = compare_with_default(trial, trials)
+        if ratios is not None:
+            objectives = (ratios.memory, in_duets.get(trial.variant, ratios.cost))
+            outcomes.append(
+                Outcome(
+                    parameters=trial.parameters,
+                    objectives=objectives if aim.objective == "memory" else objectives[::-1],
+                )
+            )
+        elif trial.design == "solo" or trial.fault is not None:
+            outcomes.append(Outcome(parameters=trial.parameters, objectives=None))
+    return outcomes
 
 
 def _refine_leaders(trials: Sequence[Tried], aim: SearchAim) -> tuple[Origin, Parameters] | None:

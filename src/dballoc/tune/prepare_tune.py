@@ -1,11 +1,13 @@
 """A search as it will run on this machine, found and checked before the first start."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from dballoc.analysis.decisions.preference import Preference, check_preference
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
 from dballoc.campaign.preparation.prepare_variant import (
     PreparedVariant,
     VariantInputs,
@@ -15,7 +17,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.host.resources import cpus
 from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
-from dballoc.tune.search_aim import check_bounds, parse_aim
+from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
     Parameters,
     Space,
@@ -32,12 +34,16 @@ DEFAULT_BUDGET = 3600.0
 @dataclass(frozen=True, kw_only=True)
 class PreparedTune(PreparedCampaign):
     """A search: ``spaces`` by base, each a variant of the experiment; ``preference``: by which the
-    finalists are judged; ``replays``: of its first stage, where a trace is given.
+    finalists are judged; ``replays``: of its first stage, where a trace is given; ``duets``: by
+    base, in which leaders run beside their default; ``no_duets``: why there are none although they
+    would tell what a leader costs.
     """
 
     spaces: Mapping[str, Space]
     preference: Preference
     replays: ReplayTrials | None = None
+    duets: Mapping[str, PreparedDuet]
+    no_duets: str | None
 
     @property
     def tune(self) -> Tune:
@@ -88,12 +94,34 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     if not any(space.knobs for space in spaces.values()):
         names = ", ".join(p.allocator.name for p in setting.variants.values())
         raise UsageError(f"tune: there is nothing to set: {names}; see dballoc list settings")
+    duets, no_duets = _prepare_duets(setting, preference, tune)
     return PreparedTune(
         **{f.name: getattr(setting, f.name) for f in fields(setting)},
         spaces={name: space for name, space in spaces.items() if space.knobs},
         preference=preference,
         replays=prepare_replays(setting, tune.trace) if tune.trace else None,
+        duets=duets,
+        no_duets=no_duets,
     )
+
+
+def _prepare_duets(
+    setting: PreparedCampaign, preference: Preference, tune: Tune
+) -> tuple[Mapping[str, PreparedDuet], str | None]:
+    """Return the fields ``duets`` and ``no_duets`` of :class:`PreparedTune`. None is needed where
+    the CPU does not matter, or where the confirmation is to have none.
+    """
+    aim, experiment = make_search_aim(preference, 0), setting.experiment
+    if tune.design == "solo" or (aim.objective == "memory" and math.isinf(aim.bound)):
+        return {}, None
+    duets = {}
+    for variant in experiment.variant:
+        alone = experiment.model_copy(update={"baseline": variant.name, "variant": [variant]})
+        try:
+            duets[variant.name] = prepare_duet(alone, setting.sysbench)
+        except UsageError as error:
+            return {}, str(error)
+    return duets, None
 
 
 def _count_cores(prepared: PreparedVariant) -> int:

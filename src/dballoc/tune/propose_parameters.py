@@ -29,6 +29,8 @@ _LEFT_ALONE = ""
 _SWITCH = optuna.distributions.CategoricalDistribution((False, True))
 # How often a proposal that was tried before is drawn again by the sampler, then at random.
 _REDRAWS, _RANDOM_REDRAWS = 20, 200
+# How often each knob of a configuration is drawn anew.
+_CHANGES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,22 +44,48 @@ class Outcome:
 
 
 def propose_parameters(
-    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
-) -> dict[str, str] | None:
-    """Return the parameters to try next, after ``outcomes`` with so many ``objectives`` each; None
-    if nothing was drawn that was not tried before.
+    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int, most: int = 1
+) -> list[dict[str, str]]:
+    """Return parameters to try next, ``most`` at most, after ``outcomes`` with so many
+    ``objectives`` each; none if nothing was drawn that was not tried before.
     """
     study = make_study(space, outcomes, objectives, seed + len(outcomes))
     tried = [{}, *(dict(outcome.parameters) for outcome in outcomes)]
-    for _ in range(_REDRAWS):
-        if (parameters := draw_parameters(space, study.ask())) not in tried:
-            return parameters
+    proposed: list[dict[str, str]] = []
+    for _ in range(max(_REDRAWS, most)):
+        if len(proposed) == most:
+            return proposed
+        if (parameters := draw_parameters(space, study.ask())) not in [*tried, *proposed]:
+            proposed.append(parameters)
+    if proposed:
+        return proposed
     # It has settled on some. In a small space there may be others.
     study.sampler = optuna.samplers.RandomSampler(seed=seed + len(outcomes))
     for _ in range(_RANDOM_REDRAWS):
         if (parameters := draw_parameters(space, study.ask())) not in tried:
-            return parameters
-    return None
+            return [parameters]
+    return []
+
+
+def propose_changes(
+    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int, of: Parameters
+) -> list[dict[str, str]]:
+    """Return parameters that were not tried before: those of one configuration, each time with
+    another of its knobs as the sampler has it (and those that need that one).
+    """
+    study = make_study(space, outcomes, objectives, seed + len(outcomes))
+    sampler, (chosen, _) = study.sampler, _encode(space, of)
+    tried = [{}, *(dict(outcome.parameters) for outcome in outcomes)]
+    proposed: list[dict[str, str]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        for knob in space.knobs:
+            others = {n: v for n, v in chosen.items() if n not in (knob.name, _name_switch(knob))}
+            study.sampler = optuna.samplers.PartialFixedSampler(others, sampler)
+            for _ in range(_CHANGES):
+                if (parameters := draw_parameters(space, study.ask())) not in [*tried, *proposed]:
+                    proposed.append(parameters)
+    return proposed
 
 
 def make_study(
@@ -89,12 +117,24 @@ def _find_knob(space: Space, name: str) -> Knob:
 
 def _make_trial(space: Space, outcome: Outcome, objectives: int) -> optuna.trial.FrozenTrial:
     """Return a finished trial as it would be had the sampler proposed the outcome's parameters."""
+    chosen, distributions = _encode(space, outcome.parameters)
+    return optuna.trial.create_trial(
+        params=chosen,
+        distributions=distributions,
+        values=outcome.objectives or [FAILED] * objectives,
+    )
+
+
+def _encode(
+    space: Space, parameters: Parameters
+) -> tuple[dict[str, Any], dict[str, optuna.distributions.BaseDistribution]]:
+    """Return parameters as the sampler has them, and from which distributions they are."""
     chosen: dict[str, Any] = {}
     distributions: dict[str, optuna.distributions.BaseDistribution] = {}
     for knob in space.knobs:
-        if not knob.is_active(outcome.parameters):
+        if not knob.is_active(parameters):
             continue
-        value = outcome.parameters.get(knob.name)
+        value = parameters.get(knob.name)
         if knob.words:
             chosen[knob.name] = value or _LEFT_ALONE
             distributions[knob.name] = _list_words(knob)
@@ -103,11 +143,7 @@ def _make_trial(space: Space, outcome: Outcome, objectives: int) -> optuna.trial
         if value is not None:
             chosen[knob.name] = int(value).bit_length() - 1 if knob.powers else int(value)
             distributions[knob.name] = _limit_number(knob)
-    return optuna.trial.create_trial(
-        params=chosen,
-        distributions=distributions,
-        values=outcome.objectives or [FAILED] * objectives,
-    )
+    return chosen, distributions
 
 
 def draw_parameters(space: Space, trial: optuna.Trial) -> dict[str, str]:

@@ -25,9 +25,9 @@ from dballoc.store.campaign_facts import CONFIRMATIONS, FINALISTS_ELSEWHERE, KNO
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
 from dballoc.tune.prepare_tune import PreparedTune
-from dballoc.tune.run_search import SERVER
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import apply_parameters
+from dballoc.tune.search_trials import SERVER
 from dballoc.tune.short_experiment import make_confirmation
 from dballoc.tune.weigh_knobs import weigh_knobs
 

@@ -1,37 +1,33 @@
 """Run or resume the search: one trial after another, each planned from those in the results."""
 
-import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dballoc.analysis.tune import search_history
 from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
+from dballoc.campaign.duet_pilot import NotCpuBound
 from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.recorded_facts import make_server_facts
-from dballoc.campaign.replay.replay_blocks import PlannedTrace
 from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.trials import recorded_trial, solo_trial
-from dballoc.campaign.trials.server_in_trial import Interrupted, make_blank_trial_row
+from dballoc.campaign.trials import recorded_trial
+from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
-from dballoc.experiment.schedule import Slot
-from dballoc.servers.private.data_template import Template
 from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
-from dballoc.store.results import KIND, TUNE, Results, TrialRecord
+from dballoc.store.results import KIND, TUNE, Results
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.replay_trials import ReplayTrials, prepare_recorded_replays
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import Space, describe_parameters
+from dballoc.tune.search_trials import REPLAYED, SERVER, SearchTrials
 
-REPLAYED: Stage = "replay"
-SERVER: Stage = "server"
 # Replays have this share of the search's time.
 _REPLAYED_SHARE = 0.3
 
@@ -55,7 +51,7 @@ class _Search:
         assert self.setting.experiment.budget
         self.seconds = self.setting.experiment.budget * self.setting.tune.share
         self.began = time.monotonic() - self.results.spent()
-        self.replays = self.setting.replays
+        self.pairable = set(self.setting.duets)
 
     def run(self) -> str:
         try:
@@ -95,17 +91,31 @@ class _Search:
         rehearsal.rehearse(self.setting, self.session.custody, templates, path)
         # The time is for trials: data that take long to make would leave none.
         self.began = time.monotonic() - self.results.spent()
+        trials = SearchTrials(self.session, self.results, templates)
+        replays = self.setting.replays
         if self.setting.records:
-            self.replays = self._prepare_recorded_replays(templates)
-        if self.replays is not None:
-            trace = self.replays.plan(self.session.custody)
+            replays = self._prepare_recorded_replays(trials)
+        if replays is not None:
+            trace = replays.plan(self.session.custody)
             spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}
-            self._run_stage(REPLAYED, spaces, lambda c, n: self._try_in_replay(c, trace, n))
-        self._run_stage(
-            SERVER, self.setting.spaces, lambda c, n: self._try_on_server(c, templates, n)
-        )
+            replay = partial(trials.replay, replays=replays, trace=trace)
+            self._run_stage(REPLAYED, spaces, replays.estimate_seconds(), replay)
+        if self.setting.no_duets:
+            self.observer.notice(f"the search has no duets: {self.setting.no_duets}")
+        usual = estimate_solo_trial_seconds(self.setting)
+        self._run_stage(SERVER, self.setting.spaces, usual, partial(self._try_on_server, trials))
 
-    def _prepare_recorded_replays(self, templates: dict[str, Template]) -> ReplayTrials | None:
+    def _try_on_server(self, trials: SearchTrials, candidate: Candidate, number: int) -> None:
+        if candidate.design == "solo":
+            trials.run_alone(candidate, number)
+            return
+        try:
+            trials.run_duet(candidate, number)
+        except NotCpuBound as error:
+            self.observer.notice(f"the search has no more duets: {error}")
+            self.pairable.clear()
+
+    def _prepare_recorded_replays(self, trials: SearchTrials) -> ReplayTrials | None:
         """Return replays of the baseline's first trial, which is recorded now unless that was done
         before; None where there is no trace of it.
         """
@@ -115,8 +125,8 @@ class _Search:
         if not self.results.trials():
             first = Candidate(base=default, origin="default", parameters={}, variant=default)
             self.observer.notice(f"{default}: its allocations are recorded, for replays")
-            self._try_on_server(first, templates, 1, recorded=True)
-            each = self._estimate_trial_seconds([], SERVER)
+            trials.run_alone(first, 1, recorded=True)
+            each = estimate_solo_trial_seconds(self.setting)
             self._show(search_history.list_tried(self.results), self.seconds, each)
         if not trace.exists():
             self.observer.notice(f"{default}: there is no trace of it: the search has no replays")
@@ -131,94 +141,26 @@ class _Search:
         self,
         stage: Stage,
         spaces: Mapping[str, Space],
+        usual: float,
         try_candidate: Callable[[Candidate, int], None],
     ) -> None:
-        """Plan and run trials until the stage's share of the time is over."""
+        """Plan and run trials until the stage's share of the time is over. ``usual``: the seconds
+        that one is expected to take before there was one.
+        """
         seconds = self.seconds * (_REPLAYED_SHARE if stage == REPLAYED else 1.0)
         while True:
             tried = search_history.list_tried(self.results)
-            each = self._estimate_trial_seconds(tried, stage)
+            each = statistics.mean([t.seconds for t in tried if t.stage == stage] or [usual])
             spent = time.monotonic() - self.began
             if spent + each > seconds and any(t.stage == stage for t in tried):
                 return
             pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
-            candidate = plan_next_trial(spaces, tried, stage, self.aim, pace)
+            pairable = self.pairable if stage == SERVER else ()
+            candidate = plan_next_trial(spaces, tried, stage, self.aim, pace, pairable)
             if candidate is None:
                 return
             try_candidate(candidate, len(tried) + 1)
             self._show(search_history.list_tried(self.results), seconds, each)
-
-    def _estimate_trial_seconds(self, tried: Sequence[Tried], stage: Stage) -> float:
-        seconds = [t.seconds for t in tried if t.stage == stage]
-        if seconds:
-            return sum(seconds) / len(seconds)
-        if stage == REPLAYED and self.replays:
-            return self.replays.estimate_seconds()
-        return estimate_solo_trial_seconds(self.setting)
-
-    def _try_in_replay(self, candidate: Candidate, trace: PlannedTrace, number: int) -> None:
-        """Replay and store one trial. What the malloc refuses is a trial with a fault."""
-        assert self.replays
-        slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
-        with self.session.run_trial(slot.label, interruptible=True) as trial:
-            self.observer.trial_started(slot)
-            base = self.setting.variants[candidate.base]
-            self.results.add_variant(base.make_row() | {"name": candidate.variant})
-            try:
-                record = self.replays.replay_candidate(
-                    self.session.custody,
-                    trace,
-                    candidate.base,
-                    candidate.parameters,
-                    trial.directory,
-                )
-            except UsageError as error:
-                record = TrialRecord(trial=_make_refused_row(error))
-            record.candidates.append(_make_candidate_row(candidate, REPLAYED))
-            self.results.add_trial(slot, record)
-
-    def _try_on_server(
-        self,
-        candidate: Candidate,
-        templates: dict[str, Template],
-        number: int,
-        *,
-        recorded: bool = False,
-    ) -> None:
-        """Run and store one trial. What cannot be run as asked is a trial with a fault.
-        ``recorded``: whether it is run once more under the recorder.
-        """
-        slot = Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
-        with self.session.run_trial(slot.label) as trial:
-            self.observer.trial_started(slot)
-            try:
-                prepared = self.setting.prepare_candidate(
-                    candidate.base, candidate.parameters, candidate.variant
-                )
-            except UsageError as error:
-                base = self.setting.variants[candidate.base]
-                self.results.add_variant(base.make_row() | {"name": candidate.variant})
-                record = TrialRecord(trial=_make_refused_row(error))
-            else:
-                self.results.add_variant(prepared.make_row())
-                variants = {**self.setting.variants, candidate.variant: prepared}
-                context = replace(
-                    self.session.trial_context, setting=replace(self.setting, variants=variants)
-                )
-                recipe = self.setting.data_recipe(prepared, None)
-                template = templates[recipe.key]
-                record = solo_trial.run_trial(context, slot, template, trial.directory)
-                if recorded and record.trial["outcome"] == "ok":
-                    recorded_trial.run_recording(
-                        context,
-                        slot,
-                        template,
-                        trial.directory,
-                        self.session.directory.path,
-                        measured=record,
-                    )
-            record.candidates.append(_make_candidate_row(candidate, SERVER))
-            self.results.add_trial(slot, record)
 
     def _show(self, tried: Sequence[Tried], seconds: float, each: float) -> None:
         """Tell the observer of the last trial, in a stage of so many seconds."""
@@ -251,23 +193,14 @@ class _Search:
 def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:
     if trial.fault is not None:
         return f"FAULT: {trial.fault}"
+    if trial.design == "duet":
+        if not trial.ratios:
+            return "in a duet with the default: nothing to compare"
+        cost = math.exp(statistics.mean(trial.ratios.values()))
+        return f"in a duet with the default: CPU × {cost:.3f}"
     ratios = compare_with_default(trial, tried)
     if ratios is None:
         return "no default to compare with yet"
     memory, cost = map(math.exp, ratios)
     kind = "peak heap" if trial.stage == REPLAYED else "peak RSS"
     return f"{kind} {(trial.rss or 0) / 2**20:,.0f} MiB (× {memory:.2f}), CPU × {cost:.2f}"
-
-
-def _make_refused_row(error: UsageError) -> dict[str, Any]:
-    fault = {"outcome": "fault", "fault": "start", "fault_text": str(error)}
-    return make_blank_trial_row() | fault | {"ended": time.time()}
-
-
-def _make_candidate_row(candidate: Candidate, stage: Stage) -> dict[str, str]:
-    return {
-        "stage": stage,
-        "base": candidate.base,
-        "origin": candidate.origin,
-        "parameters": json.dumps(dict(candidate.parameters)),
-    }

@@ -41,14 +41,16 @@ _KNOBS = (
 
 @cache
 def _make_search() -> bytes:
-    """Return the results of a search with four trials: two of the default, two of ``tuned``."""
+    """Return the results of a search with trials of the default and of ``tuned``, alone and in
+    duets.
+    """
     chosen = Experiment.model_validate(
         {
             "name": "small",
             "baseline": "glibc",
             "workloads": ["oltp_read_only"],
             "threads": [1],
-            "design": "solo",
+            "design": "both",
             "time": {"warmup": "0s", "level": "2s", "idle": "1s"},
             "tune": {},
             "variant": [{"name": "glibc"}, {"name": "tuned"}],
@@ -64,7 +66,8 @@ def _make_search() -> bytes:
             database.execute(
                 "INSERT INTO candidate SELECT trial, 'server', 'glibc', "
                 "iif(variant = 'glibc', 'default', 'search'), "
-                "iif(variant = 'glibc', '{}', '{\"arena_max\": \"1\"}') FROM trial"
+                "iif(variant = 'glibc', '{}', '{\"arena_max\": \"1\"}') FROM trial "
+                "WHERE design = 'solo' OR role = 'V'"
             )
         database.close()
         return path.read_bytes()
@@ -113,11 +116,11 @@ def _write_parts(
                 "UPDATE candidate SET parameters = ? WHERE origin = 'search'", (parameters,)
             )
             database.execute("UPDATE trial SET rss_peak = ? WHERE variant = 'tuned'", (rss,))
-            database.execute(
-                "UPDATE step SET cpu = ? WHERE kind = 'level' AND trial IN "
-                "(SELECT trial FROM trial WHERE variant = 'tuned')",
-                (cpu,),
-            )
+            for step in ("step SET cpu = ? WHERE kind = 'level' AND", "slice SET cpu = ? WHERE"):
+                database.execute(
+                    f"UPDATE {step} trial IN (SELECT trial FROM trial WHERE variant = 'tuned')",
+                    (cpu,),
+                )
             database.executemany(
                 "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
                 [(CONFIRMATIONS, confirmations), (KNOBS, knobs)],

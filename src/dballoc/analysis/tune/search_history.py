@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from dballoc import readers
+from dballoc.analysis.statistics.duet_slices import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
 from dballoc.store.campaign_facts import check_json
 from dballoc.store.results import KIND, TUNE, Results
 
 Stage = Literal["replay", "server"]
+Design = Literal["solo", "duet"]
 Origin = Literal["default", "preset", "single", "front", "search", "simpler", "again"]
 
 _PARAMETERS = TypeAdapter(dict[str, str])
@@ -26,7 +29,9 @@ _COSTS = TypeAdapter(dict[str, float])
 class Tried:
     """One trial of a search. ``base``: the variant of the experiment that ``parameters`` change;
     ``fault``: its text, None if it ended well; ``rss``: at its peak, bytes; ``costs``: CPU seconds
-    an operation by workload; ``seconds``: that it took.
+    an operation by workload; ``seconds``: that it took. Of a duet with its default: ``design``, and
+    ``ratios``: ln of CPU an operation relative to it by workload; it has no ``rss`` and ``costs``,
+    which two servers at once give otherwise than one alone.
     """
 
     number: int
@@ -39,6 +44,8 @@ class Tried:
     rss: int | None
     costs: Mapping[str, float]
     seconds: float
+    design: Design = "solo"
+    ratios: Mapping[str, float] = field(default_factory=dict)
 
 
 class Ratios(NamedTuple):
@@ -51,18 +58,19 @@ class Ratios(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """What all trials of a configuration say of it, against its default: the ``readings`` of those
-    that ended well, of so many ``attempts``.
+    that ended well; ``duets``: ln of CPU an operation in each duet that did; how many ``faults``.
     """
 
     base: str
     variant: str
     parameters: Mapping[str, str] = field(default_factory=dict)
     readings: tuple[Ratios, ...] = ()
-    attempts: int = 0
+    duets: tuple[float, ...] = ()
+    faults: int = 0
 
     @property
     def trials(self) -> int:
-        """How many trials ended well."""
+        """How many trials alone ended well."""
         return len(self.readings)
 
     @property
@@ -72,16 +80,19 @@ class Standing:
 
     @property
     def cost(self) -> float | None:
-        """The mean of its readings of CPU an operation; None without any."""
-        return statistics.mean(r.cost for r in self.readings) if self.readings else None
+        """The mean of its duets, else of its readings of CPU an operation; None without any."""
+        costs = self.duets or tuple(r.cost for r in self.readings)
+        return statistics.mean(costs) if costs else None
 
 
 def list_tried(results: Results) -> list[Tried]:
     """Return every trial of a search, in their order. Failure for a damaged one."""
-    for name in ("trial", "candidate"):
+    for name in ("trial", "candidate", "slice"):
         results.table(name)  # for what it says of damage
+    ratios = _compute_ratios(results)
     tried = []
     for row in results.searched():
+        alone = row["design"] == "solo"
         where = f"candidate: trial {row['number']}"
         try:
             parameters = json.loads(check_json(row["parameters"], _PARAMETERS, where))
@@ -97,12 +108,36 @@ def list_tried(results: Results) -> list[Tried]:
                 variant=row["variant"],
                 parameters=parameters,
                 fault=None if row["outcome"] == "ok" else row["fault_text"] or row["fault"],
-                rss=row["rss_peak"] if (row["rss_peak"] or 0) > 0 else None,
+                rss=row["rss_peak"] if alone and (row["rss_peak"] or 0) > 0 else None,
                 costs={w: c for w, c in costs.items() if 0 < c < math.inf},
                 seconds=row["ended"] - row["started"],
+                design="solo" if alone else "duet",
+                ratios=ratios[row["number"]],
             )
         )
     return tried
+
+
+def _compute_ratios(results: Results) -> Mapping[int, Mapping[str, float]]:
+    """Return ln of CPU an operation relative to the default, by the configuration's trial and by
+    workload, of all duets; without those in which a server did nothing.
+    """
+    sides: dict[tuple[int, int, str], dict[str, list[Piece]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    trials: dict[tuple[int, int, str], int] = {}
+    for row in results.slices("duet"):
+        duet = row["block"], row["position"], row["workload"]
+        piece = Piece(row["slice"], row["half"], row["cpu"], row["events"])
+        sides[duet][row["role"]].append(piece)
+        if row["role"] == "V":
+            trials[duet] = row["trial"]
+    ratios: dict[int, dict[str, float]] = defaultdict(dict)
+    for duet, trial in trials.items():
+        log = estimate_middle(sides[duet]["A1"], sides[duet]["V"])
+        if log is not None and math.isfinite(log):
+            ratios[trial][duet[2]] = log
+    return ratios
 
 
 def load_tried(directory: Path) -> list[Tried]:
@@ -139,14 +174,16 @@ def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
     standings = []
     for name in names:
         trials = [t for t in of_stage if t.variant == name]
-        ratios = [compare_with_default(t, of_stage) for t in trials]
+        readings = [compare_with_default(t, of_stage) for t in trials]
+        duets = [t.ratios for t in trials if t.fault is None and t.ratios]
         standings.append(
             Standing(
                 base=trials[0].base,
                 variant=name,
                 parameters=trials[0].parameters,
-                readings=tuple(r for r in ratios if r is not None),
-                attempts=len(trials),
+                readings=tuple(r for r in readings if r is not None),
+                duets=tuple(statistics.mean(ratios.values()) for ratios in duets),
+                faults=sum(t.fault is not None for t in trials),
             )
         )
     return standings
@@ -154,8 +191,8 @@ def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
 
 def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> Ratios | None:
     """Return ln of a trial's peak RSS and of its CPU an operation (the mean over workloads), each
-    relative to the mean of its default's trials in ``tried``; None after a fault, or where the
-    default has no figures yet.
+    relative to the mean of its default's trials in ``tried``; None of a duet, after a fault, or
+    where the default has no figures yet.
     """
     defaults = [
         t

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_charts import draw_front, draw_path
 from dballoc.report.wording.ratios_as_text import format_ratio
 
-_SEARCH_FIGURES = "Means of short trials against the default's: search figures, no verdicts."
+_SEARCH_FIGURES = (
+    "Means of short trials against the default's: search figures, no verdicts. CPU is that of "
+    "duets with the default where there were any."
+)
 
 
 def gather_tune_report(tuned: Tuned) -> Page:
@@ -113,8 +117,12 @@ def tabulate_standings(tuned: Tuned) -> Table:
 
 
 def _format_trials(standing: Standing) -> str:
-    faults = standing.attempts - standing.trials
-    return f"{standing.attempts}, {count(faults, 'fault')}" if faults else str(standing.attempts)
+    words = [str(standing.trials)]
+    if standing.duets:
+        words.append(count(len(standing.duets), "duet"))
+    if standing.faults:
+        words.append(count(standing.faults, "fault"))
+    return ", ".join(words)
 
 
 def tabulate_knobs(tuned: Tuned) -> Table:
@@ -152,10 +160,12 @@ def tabulate_trials(tuned: Tuned) -> Table:
     rows = []
     for trial in tuned.tried:
         memory, cost = compare_with_default(trial, tuned.tried) or (None, None)
+        if trial.ratios:
+            cost = statistics.mean(trial.ratios.values())
         rows.append(
             [
                 str(trial.number),
-                trial.stage,
+                trial.stage if trial.design == "solo" else "duet",
                 trial.variant,
                 trial.origin,
                 _format_settings(trial.parameters),
@@ -185,9 +195,10 @@ def describe_method(tuned: Tuned) -> list[str]:
         "reads its peak RSS and its CPU time per transaction. The default of each allocator comes "
         "first and again every so often, then the settings that authors and users recommend, then "
         "each setting alone where there is time enough; after that Optuna's tree-structured Parzen "
-        "estimator proposes. In the last fifth the leaders are tried again, and without single "
-        "settings. A configuration that cannot start, crashes, hangs or is killed counts as worse "
-        "than all that ran.",
+        "estimator proposes. Leaders also run beside their default at the same time, in a duet, "
+        "which tells better what they cost. In the last fifth the leaders are tried again, and "
+        "without single settings. A configuration that cannot start, crashes, hangs or is killed "
+        "counts as worse than all that ran.",
         "At most three configurations are put forward. What they promise is shrunk for the luck of "
         "the best of many. A campaign of its own, declared before its first block, then judges "
         "each against its allocator's default, as dballoc bench does; all finalists together share "

@@ -1,0 +1,184 @@
+"""Run and store single trials of a search: in a replay, on a server alone, in a duet of a
+configuration with its default.
+"""
+
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+from dballoc.analysis.tune.search_history import Stage
+from dballoc.campaign.duet_pilot import check_cpu_bound
+from dballoc.campaign.duration_estimate import choose_discard
+from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.campaign.replay.replay_blocks import PlannedTrace
+from dballoc.campaign.session import Session
+from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
+from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.trials.server_in_trial import TrialContext, make_blank_trial_row
+from dballoc.errors import UsageError
+from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.servers.private.data_template import Template
+from dballoc.store.results import Results, TrialRecord
+from dballoc.tune.plan_trials import Candidate
+from dballoc.tune.prepare_tune import PreparedTune
+from dballoc.tune.replay_trials import ReplayTrials
+
+REPLAYED: Stage = "replay"
+SERVER: Stage = "server"
+
+# A duet's slices, seconds, and their pairs, where the experiment does not say.
+_SLICE, _PAIRS = 0.2, 20
+
+
+class SearchTrials:
+    """Runs trials one by one, each with its ``number`` in the search. ``results``: where finished
+    ones go; ``templates``: by their recipes' keys. A configuration that cannot be run as asked is a
+    trial with a fault.
+    """
+
+    def __init__(
+        self, session: Session[PreparedTune], results: Results, templates: dict[str, Template]
+    ) -> None:
+        self._session = session
+        self._setting = session.setting
+        self._results = results
+        self._templates = templates
+
+    def replay(
+        self, candidate: Candidate, number: int, replays: ReplayTrials, trace: PlannedTrace
+    ) -> None:
+        """Replay and store one trial."""
+        slot = _make_slot(candidate, number)
+        with self._session.run_trial(slot.label, interruptible=True) as trial:
+            self._session.observer.trial_started(slot)
+            base = self._setting.variants[candidate.base]
+            self._results.add_variant(base.make_row() | {"name": candidate.variant})
+            try:
+                record = replays.replay_candidate(
+                    self._session.custody,
+                    trace,
+                    candidate.base,
+                    candidate.parameters,
+                    trial.directory,
+                )
+            except UsageError as error:
+                record = TrialRecord(trial=_make_refused_row(error))
+            self._store(candidate, REPLAYED, slot, record)
+
+    def run_alone(self, candidate: Candidate, number: int, *, recorded: bool = False) -> None:
+        """Run and store one trial of a server. ``recorded``: whether it is run once more under the
+        recorder.
+        """
+        slot = _make_slot(candidate, number)
+        with self._session.run_trial(slot.label) as trial:
+            self._session.observer.trial_started(slot)
+            if (prepared := self._prepare(candidate, slot)) is None:
+                return
+            context, template = self._make_context(prepared), self._find_template(prepared)
+            record = solo_trial.run_trial(context, slot, template, trial.directory)
+            if recorded and record.trial["outcome"] == "ok":
+                recorded_trial.run_recording(
+                    context,
+                    slot,
+                    template,
+                    trial.directory,
+                    self._session.directory.path,
+                    measured=record,
+                )
+            self._store(candidate, SERVER, slot, record)
+
+    def run_duet(self, candidate: Candidate, number: int) -> None:
+        """Run and store a duet of a configuration with its default. NotCpuBound, once it is stored
+        without its slices, where a duet cannot compare servers.
+        """
+        pairing = Pairing(
+            block=number,
+            attempt=0,
+            position=1,
+            variant=candidate.variant,
+            role="V",
+            half=number % 2,
+            first=number // 2 % 2,
+        )
+        with self._session.run_trial(pairing.label) as trial:
+            self._session.observer.duet_started(pairing)
+            if (prepared := self._prepare(candidate, _make_slot(candidate, number))) is None:
+                return
+            of_base = self._setting.duets[candidate.base]
+            records = duet_trial.run_trial(
+                self._make_context(prepared, baseline=candidate.base),
+                replace(of_base, thp={candidate.variant: of_base.thp[candidate.base]}),
+                pairing,
+                self._choose_slices(),
+                (
+                    self._find_template(self._setting.variants[candidate.base]),
+                    self._find_template(prepared),
+                ),
+                trial.directory,
+            )
+            try:
+                check_cpu_bound([*records[0].slices, *records[1].slices])
+            except UsageError:
+                for record in records:
+                    record.slices.clear()
+                    record.slice_counters.clear()
+                raise
+            finally:
+                records[1].candidates.append(_make_candidate_row(candidate, SERVER))
+                self._results.add_duet(pairing, candidate.base, records)
+
+    def _choose_slices(self) -> Slices:
+        duet = self._setting.experiment.duet
+        discard = choose_discard(self._setting, 0.0)
+        return Slices(duet.slice or _SLICE, duet.pairs or _PAIRS, discard)
+
+    def _prepare(self, candidate: Candidate, slot: Slot) -> PreparedVariant | None:
+        """Find what a configuration needs; None, once that is stored, if it cannot be run."""
+        try:
+            prepared = self._setting.prepare_candidate(
+                candidate.base, candidate.parameters, candidate.variant
+            )
+        except UsageError as error:
+            base = self._setting.variants[candidate.base]
+            self._results.add_variant(base.make_row() | {"name": candidate.variant})
+            self._store(candidate, SERVER, slot, TrialRecord(trial=_make_refused_row(error)))
+            return None
+        self._results.add_variant(prepared.make_row())
+        return prepared
+
+    def _make_context(self, prepared: PreparedVariant, baseline: str | None = None) -> TrialContext:
+        """Return what a trial of a configuration has; ``baseline``: another than the search's."""
+        setting, experiment = self._setting, self._setting.experiment
+        if baseline is not None:
+            experiment = experiment.model_copy(update={"baseline": baseline})
+        variants = {**setting.variants, prepared.variant.name: prepared}
+        return replace(
+            self._session.trial_context,
+            setting=replace(setting, experiment=experiment, variants=variants),
+        )
+
+    def _find_template(self, prepared: PreparedVariant) -> Template:
+        return self._templates[self._setting.data_recipe(prepared, None).key]
+
+    def _store(self, candidate: Candidate, stage: Stage, slot: Slot, record: TrialRecord) -> None:
+        record.candidates.append(_make_candidate_row(candidate, stage))
+        self._results.add_trial(slot, record)
+
+
+def _make_slot(candidate: Candidate, number: int) -> Slot:
+    return Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
+
+
+def _make_refused_row(error: UsageError) -> dict[str, Any]:
+    fault = {"outcome": "fault", "fault": "start", "fault_text": str(error)}
+    return make_blank_trial_row() | fault | {"ended": time.time()}
+
+
+def _make_candidate_row(candidate: Candidate, stage: Stage) -> dict[str, str]:
+    return {
+        "stage": stage,
+        "base": candidate.base,
+        "origin": candidate.origin,
+        "parameters": json.dumps(dict(candidate.parameters)),
+    }
