@@ -92,9 +92,11 @@ def extend(out: Path, campaign: Campaign) -> Campaign:
     rest = MOST_MINUTES["noisy"] - minutes(campaign)
     command = [sys.executable, "-m", "dballoc", "bench", "--out", str(out)]
     if rest > 0:
-        # One that finds no look in that time says so, and leaves the campaign as it is.
         extension = [*command, "--extend", f"{int(60 * rest)}s"]
-        subprocess.run(extension, check=False, stdout=subprocess.DEVNULL)
+        ended = subprocess.run(extension, check=False, capture_output=True, text=True)
+        # 2: there is no look in that time, and the campaign is as it was.
+        if ended.returncode not in (0, 2):
+            print(ended.stderr, end="", file=sys.stderr)
     return load_campaign(out)
 
 

@@ -17,28 +17,64 @@ enum { ATTEMPTS = 100 };
 
 static const char digits[] = "0123456789abcdef";
 
+/* Could somebody else exchange what is in a directory? `where`: "" or "a directory above ". Prints
+ * so, and returns true. */
+static bool is_exchangeable(
+        const char *path, const char *where, const struct stat *status, uid_t root)
+{
+    /* Who owns the root directory may do anything; in a user namespace root has another number. */
+    if (status->st_uid != 0 && status->st_uid != root && status->st_uid != geteuid()) {
+        complain("%s%s belongs to another user, who could exchange what is unpacked there; set "
+                 "TMPDIR to a directory of your own",
+                where, path);
+        return true;
+    }
+    if ((status->st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status->st_mode & S_ISVTX) == 0) {
+        complain("others may write to %s%s and it has no sticky bit, so that they could exchange "
+                 "what is unpacked there; set TMPDIR to a directory of your own",
+                where, path);
+        return true;
+    }
+    return false;
+}
+
+/* Checks a directory and all above it: who may rename one of them may put another in its place. */
+static bool check_ways(const struct directory *directory)
+{
+    const char *path = directory->parent_path;
+    struct stat root;
+    struct stat status;
+    int at = fcntl(directory->parent, F_DUPFD_CLOEXEC, 0);
+    bool is_right = at >= 0 && stat("/", &root) == 0 && fstat(at, &status) == 0;
+    if (!is_right)
+        complain("%s: %s; set TMPDIR to another directory", path, strerror(errno));
+    const char *where = "";
+    while (is_right && !is_exchangeable(path, where, &status, root.st_uid)) {
+        if (status.st_dev == root.st_dev && status.st_ino == root.st_ino) {
+            close(at);
+            return true;
+        }
+        const int above = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        close(at);
+        at = above;
+        where = "a directory above ";
+        is_right = at >= 0 && fstat(at, &status) == 0;
+        if (!is_right)
+            complain("%s%s: %s; set TMPDIR to another directory", where, path, strerror(errno));
+    }
+    if (at >= 0)
+        close(at);
+    return false;
+}
+
 static bool check_parent(const struct directory *directory)
 {
     const char *path = directory->parent_path;
-    struct stat status;
-    struct stat root;
     struct statvfs file_system;
-    if (fstat(directory->parent, &status) != 0 || stat("/", &root) != 0 ||
-            fstatvfs(directory->parent, &file_system) != 0) {
+    if (!check_ways(directory))
+        return false;
+    if (fstatvfs(directory->parent, &file_system) != 0) {
         complain("%s: %s; set TMPDIR to another directory", path, strerror(errno));
-        return false;
-    }
-    /* Who owns the root directory may do anything; in a user namespace root has another number. */
-    if (status.st_uid != 0 && status.st_uid != root.st_uid && status.st_uid != geteuid()) {
-        complain("%s belongs to another user, who could exchange what is unpacked there; set "
-                 "TMPDIR to a directory of your own",
-                path);
-        return false;
-    }
-    if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0) {
-        complain("others may write to %s and it has no sticky bit, so that they could exchange "
-                 "what is unpacked there; set TMPDIR to a directory of your own",
-                path);
         return false;
     }
     if ((file_system.f_flag & ST_NOEXEC) != 0) {
@@ -65,8 +101,16 @@ bool directory_open_parent(struct directory *directory)
         complain("TMPDIR has more than %zu bytes; set it to a shorter path", room);
         return false;
     }
-    memcpy(directory->parent_path, path, length + 1);
-    directory->parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Without links on the way, which somebody else might set anew. */
+    char resolved[PATH_MAX];
+    errno = 0;
+    if (realpath(path, resolved) == NULL || strlen(resolved) >= room) {
+        complain("%s: %s; set TMPDIR to another directory", path,
+                strerror(errno != 0 ? errno : ENAMETOOLONG));
+        return false;
+    }
+    memcpy(directory->parent_path, resolved, strlen(resolved) + 1);
+    directory->parent = open(resolved, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (directory->parent < 0) {
         complain("%s: %s; set TMPDIR to another directory", path, strerror(errno));
         return false;

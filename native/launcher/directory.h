@@ -22,8 +22,8 @@ struct directory {
     char parent_path[PATH_MAX];
 };
 
-/* Opens the parent, and checks that nobody else can rename what is in it and that programs may be
- * started from it. Prints what is wrong, and returns false. */
+/* Opens the parent, and checks that nobody else can rename what is in it, or a directory above it, and
+ * that programs may be started from it. Prints what is wrong, and returns false. */
 bool directory_open_parent(struct directory *directory);
 
 /* Makes the directory, locked, with its mark. Prints what is wrong, and returns false. */

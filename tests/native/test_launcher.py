@@ -263,6 +263,28 @@ def test_a_place_where_others_may_exchange_files_is_refused(run: Run, place: Pat
         os.chown(place, 0, 0)
 
 
+def test_a_place_below_one_where_others_may_exchange_files_is_refused(
+    run: Run, place: Path
+) -> None:
+    """Who may rename a directory above may put another in its place."""
+    below = place / "open" / "own"
+    below.mkdir(parents=True, mode=0o700)
+    below.parent.chmod(0o777)
+    refuses(run(TMPDIR=str(below)), "others may write to a directory above")
+    if os.geteuid() == 0:
+        below.parent.chmod(0o755)
+        os.chown(below.parent, 61001, 61001)
+        refuses(run(TMPDIR=str(below)), "a directory above")
+    link = place / "link"
+    below.parent.chmod(0o700)
+    os.chown(below.parent, os.geteuid(), os.getegid())
+    link.symlink_to(below)
+    assert run(TMPDIR=str(link)).returncode == STATUS
+    wait_until_empty(below)
+    link.unlink()
+    shutil.rmtree(below.parent)
+
+
 @pytest.mark.parametrize(
     ("place_name", "words"),
     [

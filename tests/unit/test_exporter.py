@@ -273,6 +273,29 @@ def test_who_asks_during_a_look_gets_that_look() -> None:
     assert (calls, len(served)) == (1, 4)
 
 
+def test_who_asks_while_a_server_does_not_answer_gets_the_last_look() -> None:
+    began, go_on = threading.Event(), threading.Event()
+    looks = iter([look(taken=1e9), look(taken=2e9)])
+
+    def take(pid: int) -> Explanation:
+        reading = next(looks)
+        if reading.timestamp > 1e9:
+            began.set()
+            assert go_on.wait(60)
+        return reading
+
+    cache = LookCache(os.getpid, take, Pace(every=0.0, span=None, share=1e9), print)
+    assert cache.serve().looks == 1
+    stalled = threading.Thread(target=cache.serve)
+    stalled.start()
+    assert began.wait(60)
+    served = cache.serve()
+    assert served.explanation
+    assert (served.looks, served.explanation.timestamp) == (1, 1e9)
+    go_on.set()
+    stalled.join(60)
+
+
 def full_look() -> Explanation:
     """An explanation with everything in it that a metric is made of."""
     group = CgroupMemory(

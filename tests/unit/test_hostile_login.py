@@ -82,6 +82,20 @@ def test_tls_is_not_taken_up(listen: Listen) -> None:
     assert not flags[0] & TLS
 
 
+def test_the_password_is_for_processes_of_who_read_it_not_of_who_this_process_became(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exporter reads root's settings, then becomes nobody, as which anybody's program may run."""
+    read_by_us = Credentials(user="me", password="secret", socket="/there/is/none")
+    us = os.geteuid()
+    monkeypatch.setattr(connection, "_read_cgroups", lambda pid: "")
+    assert connection.may_have_password(1, us, False, read_by_us)
+    assert not connection.may_have_password(1, us, True, read_by_us)
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert not connection.may_have_password(1, 65534, False, read_by_us)
+    assert connection.may_have_password(1, us, False, read_by_us)
+
+
 def test_the_password_goes_to_the_socket_of_a_trusted_server(listen: Listen) -> None:
     received: list[bytes] = []
 

@@ -201,6 +201,9 @@ def test_of_proposals_that_is_chosen_which_promises_most_beyond_the_best() -> No
     ]
     assert choose_addition(proposed, standings, "memory", BOUND) == proposed[1]
     assert choose_addition(proposed, standings[:1], "memory", BOUND) == proposed[0]
+    # What was only seen to fail is not tried again.
+    crashed = standing("bad", 0.0, trials=0, parameters={"arenas": "2"}, faults=1)
+    assert choose_addition(proposed, [*standings, crashed], "memory", BOUND) != proposed[1]
 
 
 def test_a_configuration_is_simplified_to_what_the_others_show_to_matter() -> None:

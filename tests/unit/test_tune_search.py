@@ -150,7 +150,19 @@ def test_leaders_that_are_refined_have_two_duets() -> None:
     while duet := plan_duet(trials, 0.9):
         assert duet.parameters == LEADER
         trials.append(tried(len(trials) + 1, LEADER, design="duet"))
-    assert len(trials) == 6
+        assert plan_duet(trials, 0.9) is None
+        trials.append(tried(len(trials) + 1, LEADER, -0.4))
+    assert len(trials) == 8
+
+
+def test_duets_that_tell_nothing_are_not_repeated() -> None:
+    third = tried(5, {"arenas": "3"}, -0.5)
+    fault = tried(6, {"arenas": "3"}, design="duet", fault="no room")
+    assert plan_duet([*WITH_LEADER, third, fault, tried(7)], 0.9)
+    again = tried(8, LEADER, design="duet", fault="no room")
+    assert plan_duet([*WITH_LEADER, third, fault, tried(7), again, tried(9)], 0.9) is None
+    idle = replace(again, fault=None, ratios={})
+    assert plan_duet([*WITH_LEADER, third, idle, tried(9)], 0.9) is None
 
 
 def test_where_nothing_else_is_left_to_try_the_leaders_have_their_duets() -> None:
@@ -179,8 +191,8 @@ def test_where_a_configuration_had_duets_they_say_what_it_costs() -> None:
     memory_and_cost = [o.objectives for o in list_outcomes(trials, AIM)]
     assert memory_and_cost == [(0.0, 0.0), (pytest.approx(-0.4, abs=1e-6), 0.0)]
     broken = [*trials, tried(4, LEADER, design="duet", fault="it died")]
-    assert list_outcomes(broken, AIM)[-1].objectives is None
-    assert summarize_standings(broken, "server")[-1].faults == 1
+    assert list_outcomes(broken, AIM) == list_outcomes(trials, AIM)
+    assert summarize_standings(broken, "server")[-1].faults == 0
 
 
 def test_a_stored_duet_says_what_its_configuration_costs_and_nothing_of_memory(

@@ -152,11 +152,11 @@ class Results:
         return int(self._query("SELECT count(*) FROM trial")[0][0])
 
     def slices(self, design: str) -> list[Row]:
-        """Return the slices of a design's trials, with each trial's ``block``, ``position`` and
-        ``role``.
+        """Return the slices of a design's trials, with each trial's ``block``, ``position``,
+        ``role`` and ``outcome``.
         """
         sql = (
-            "SELECT slice.*, block, position, role FROM slice JOIN trial USING (trial) "
+            "SELECT slice.*, block, position, role, outcome FROM slice JOIN trial USING (trial) "
             "WHERE design = ? ORDER BY trial, slice, piece"
         )
         return [dict(row) for row in self._query(sql, (design,))]

@@ -8,7 +8,7 @@ setting has to earn its place; and what is left has to be a gain worth having.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +45,11 @@ class _Prospect:
 @dataclass(frozen=True, kw_only=True)
 class _Prospects:
     """The configurations of a base that promise a gain, the most promising first, with the effects
-    on the objective and on the other measure of all that were estimated.
+    on the objective and on the other measure of all that were estimated: ``judged``.
     """
 
     ranked: list[_Prospect]
+    judged: list[Standing]
     objective: Effects
     other: Effects
 
@@ -73,12 +74,7 @@ def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple
     that one of them is expected to have, in draws of what may be true of all of them together.
     """
     ranked = prospects.ranked[:_CANDIDATES]
-    places = [p.place for p in ranked]
-    objective, other = (
-        Effects(means=e.means[places], covariance=e.covariance[np.ix_(places, places)])
-        for e in (prospects.objective, prospects.other)
-    )
-    gains = _draw_gains([p.standing for p in ranked], objective, other, bound)
+    gains = _draw_gains(prospects, [p.place for p in ranked], bound)
     best, others = gains[:, 0], list(range(1, len(ranked)))
     additions: list[tuple[float, Standing]] = []
     while others and len(additions) < most - 1:
@@ -95,43 +91,53 @@ def choose_addition(
     objective: Objective,
     bound: float,
 ) -> Mapping[str, str]:
-    """Return that of the proposed parameters, which were not tried yet, that adds most to the best
-    gain which a configuration of the base is expected to have; the first one before any other was
-    tried. ``standings``: of one base.
+    """Return that of the proposed parameters, which were not tried yet, that raises most the best
+    gain which a configuration of the base is expected to have; the first one if nothing is known
+    yet. ``standings``: of one base.
     """
     default = next((s for s in standings if not s.parameters and s.trials), None)
-    measured = [s for s in standings if s.parameters and s.trials and not s.faults]
-    if default is None or not measured or len(proposed) == 1:
+    others = [s for s in standings if s.parameters and s.trials]
+    if default is None or not others or len(proposed) == 1:
         return proposed[0]
-    best = sorted(measured, key=lambda s: getattr(s, _order_measures(objective)[0]))[:_CANDIDATES]
+    failing = _list_settings(s for s in standings if s.faults) - _list_settings(
+        s for s in standings if not s.faults
+    )
+    hopeful = [p for p in proposed if not failing & p.items()] or proposed
     untried = [
         Standing(base=default.base, variant=str(i), parameters=parameters)
-        for i, parameters in enumerate(proposed)
+        for i, parameters in enumerate(hopeful)
     ]
-    judged = [*best, *untried]
-    effects, other = (estimate_effects(default, judged, m) for m in _order_measures(objective))
-    gains = _draw_gains(judged, effects, other, bound)
-    already = gains[:, : len(best)].max(axis=1)
+    prospects = _rank_base(default, [*others, *untried], objective, bound)
+    best = [p.place for p in prospects.ranked if p.standing.trials][:_CANDIDATES]
+    new = range(len(prospects.judged) - len(untried), len(prospects.judged))
+    gains = _draw_gains(prospects, [*best, *new], bound)
+    already = gains[:, : len(best)].max(axis=1, initial=0.0)
     added = np.maximum(gains[:, len(best) :] - already[:, None], 0.0).mean(axis=0)
-    return proposed[int(np.argmax(added))]
+    return hopeful[int(np.argmax(added))]
+
+
+def _list_settings(standings: Iterable[Standing]) -> set[tuple[str, str]]:
+    return {setting for s in standings for setting in s.parameters.items()}
 
 
 def _draw_gains(
-    standings: Sequence[Standing], objective: Effects, other: Effects, bound: float
+    prospects: _Prospects, places: Sequence[int], bound: float
 ) -> npt.NDArray[np.float64]:
-    """Return what each configuration gains in each draw; nothing where it breaks the bound."""
+    """Return what the configurations at these places gain in each draw; nothing where one breaks
+    the bound.
+    """
     chance = np.random.default_rng(0)
     values, costs = (
         chance.multivariate_normal(
-            effects.means,
-            effects.covariance,
+            effects.means[places],
+            effects.covariance[np.ix_(places, places)],
             _DRAWS,
             check_valid="ignore",  # rounding may leave it a little less than positive
             method="eigh",
         )
-        for effects in (objective, other)
+        for effects in (prospects.objective, prospects.other)
     )
-    settings = np.array([len(s.parameters) for s in standings])
+    settings = np.array([len(prospects.judged[i].parameters) for i in places])
     return np.where(costs <= bound, np.maximum(0.0, -values - _PER_SETTING * settings), 0.0)
 
 
@@ -176,7 +182,7 @@ def _rank_base(
         if gain > LEAST_GAIN and chance >= _LEAST_CHANCE and not standing.faults:
             ranked.append(_Prospect(standing=standing, promise=gain * chance, place=place))
     ranked.sort(key=lambda p: -p.promise)
-    return _Prospects(ranked=ranked, objective=effects, other=other)
+    return _Prospects(ranked=ranked, judged=judged, objective=effects, other=other)
 
 
 def _order_measures(objective: Objective) -> tuple[Measure, Measure]:

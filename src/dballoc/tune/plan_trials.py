@@ -3,8 +3,8 @@
 Each base has its default first, then the presets; of servers then what replays put forward, and
 where there were none, if there is time enough, each knob alone at either end; then the sampler
 proposes. The default comes again every so often, because a machine drifts. Once there are leaders,
-each has a duet with the default, by turns with other trials: what a configuration costs a duet
-tells ten times as well as two servers one after the other. The last part of the time goes to the
+each has a duet with the default, by turns with other trials: it tells several times as well what a
+configuration costs as two servers one after the other. The last part of the time goes to the
 leaders alone: each again, because the best of many noisy trials are partly luck, and without the
 settings that do not seem to earn their place, because most of what a sampler sets does nothing.
 """
@@ -106,15 +106,17 @@ def plan_next_trial(
         first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
         if stage == "server":
             first += [("front", p) for p in list_replayed_front(tried, base, aim)]
-        is_pairable = base in pairable
-        if is_pairable and (leader := _choose_duet(first, trials, aim, pace.progress)):
-            return _make_duet(leader)
+        duets = base in pairable and all(dict(p) in _list_alone(trials) for _, p in first)
+        if duets and _is_time_for_duet(trials, pace):
+            most = _DUETS if pace.progress < REFINE_FROM else _DUETS_REFINED
+            if leader := _choose_duet(trials, aim, most):
+                return _make_duet(leader)
         if chosen := _choose_parameters(spaces[base], first, trials, aim, pace):
             origin, parameters = chosen
             name = name_variant(base, parameters, tried)
             return Candidate(base=base, origin=origin, parameters=parameters, variant=name)
         # Nothing else is left to try.
-        if is_pairable and (leader := _choose_duet(first, trials, aim, 1.0)):
+        if duets and (leader := _choose_duet(trials, aim, _DUETS_REFINED)):
             return _make_duet(leader)
     return None
 
@@ -129,30 +131,30 @@ def _make_duet(leader: Standing) -> Candidate:
     )
 
 
-def _choose_duet(
-    first: Sequence[tuple[Origin, Parameters]],
-    trials: Sequence[Tried],
-    aim: SearchAim,
-    progress: float,
-) -> Standing | None:
-    """Return the configuration that has a duet next; None if another trial comes first."""
-    tried = [dict(t.parameters) for t in trials if t.design == "solo"]
-    if progress < DUETS_FROM or not tried or any(dict(p) not in tried for _, p in first):
+def _list_alone(trials: Sequence[Tried]) -> list[dict[str, str]]:
+    return [dict(t.parameters) for t in trials if t.design == "solo"]
+
+
+def _is_time_for_duet(trials: Sequence[Tried], pace: Pace) -> bool:
+    """Whether a duet may come next: late enough, and not after another."""
+    return pace.progress >= DUETS_FROM and bool(trials) and trials[-1].design == "solo"
+
+
+def _choose_duet(trials: Sequence[Tried], aim: SearchAim, most: int) -> Standing | None:
+    """Return the leader that has a duet next, of ``most`` each; None if all had them, or if duets
+    tell nothing here: one could not compare its servers, or the last two failed.
+    """
+    duets = [t for t in trials if t.design == "duet"]
+    if any(t.fault is None and not t.ratios for t in duets):
         return None
-    refines = progress >= REFINE_FROM
-    if not refines and trials[-1].design == "duet":
+    if len(duets) > 1 and all(t.fault is not None for t in duets[-2:]):
         return None
-    standings = summarize_standings(trials, trials[0].stage)
+    standings = summarize_standings(trials, trials[0].stage) if trials else []
     leaders = choose_finalists(standings, aim.objective, aim.bound, _LEADERS)
+    counts = {s.variant: sum(t.variant == s.variant for t in duets) for s in leaders}
     # The host has one THP mode, for both servers of a duet.
-    counts = {
-        leader.variant: sum(t.design == "duet" and t.variant == leader.variant for t in trials)
-        for leader in leaders
-        if THP not in leader.parameters
-    }
-    most = _DUETS_REFINED if refines else _DUETS
-    fewest = [s for s in leaders if counts.get(s.variant, most) < most]
-    return min(fewest, key=lambda s: counts[s.variant], default=None)
+    fewer = [s for s in leaders if THP not in s.parameters and counts[s.variant] < most]
+    return min(fewer, key=lambda s: counts[s.variant], default=None)
 
 
 def _choose_parameters(
@@ -229,7 +231,7 @@ def list_outcomes(trials: Sequence[Tried], aim: SearchAim) -> list[Outcome]:
                     objectives=objectives if aim.objective == "memory" else objectives[::-1],
                 )
             )
-        elif trial.design == "solo" or trial.fault is not None:
+        elif trial.design == "solo":
             outcomes.append(Outcome(parameters=trial.parameters, objectives=None))
     return outcomes
 

@@ -71,8 +71,11 @@ def propose_changes(
     space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int, of: Parameters
 ) -> list[dict[str, str]]:
     """Return parameters that were not tried before: those of one configuration, each time with
-    another of its knobs as the sampler has it (and those that need that one).
+    another of its knobs as the sampler has it (and those that need that one). None of one that is
+    outside the space.
     """
+    if not all(_find_knob(space, name).takes(value) for name, value in of.items()):
+        return []
     study = make_study(space, outcomes, objectives, seed + len(outcomes))
     sampler, (chosen, _) = study.sampler, _encode(space, of)
     tried = [{}, *(dict(outcome.parameters) for outcome in outcomes)]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dballoc.analysis.tune import search_history
 from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
-from dballoc.campaign.duet_pilot import NotCpuBound
 from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
@@ -51,7 +50,6 @@ class _Search:
         assert self.setting.experiment.budget
         self.seconds = self.setting.experiment.budget * self.setting.tune.share
         self.began = time.monotonic() - self.results.spent()
-        self.pairable = set(self.setting.duets)
 
     def run(self) -> str:
         try:
@@ -108,12 +106,8 @@ class _Search:
     def _try_on_server(self, trials: SearchTrials, candidate: Candidate, number: int) -> None:
         if candidate.design == "solo":
             trials.run_alone(candidate, number)
-            return
-        try:
-            trials.run_duet(candidate, number)
-        except NotCpuBound as error:
-            self.observer.notice(f"the search has no more duets: {error}")
-            self.pairable.clear()
+        elif obstacle := trials.run_duet(candidate, number):
+            self.observer.notice(f"the search has no more duets: {obstacle}")
 
     def _prepare_recorded_replays(self, trials: SearchTrials) -> ReplayTrials | None:
         """Return replays of the baseline's first trial, which is recorded now unless that was done
@@ -155,7 +149,7 @@ class _Search:
             if spent + each > seconds and any(t.stage == stage for t in tried):
                 return
             pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
-            pairable = self.pairable if stage == SERVER else ()
+            pairable = self.setting.duets if stage == SERVER else ()
             candidate = plan_next_trial(spaces, tried, stage, self.aim, pace, pairable)
             if candidate is None:
                 return

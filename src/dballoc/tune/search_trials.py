@@ -3,12 +3,13 @@ configuration with its default.
 """
 
 import json
+import random
 import time
 from dataclasses import replace
 from typing import Any
 
 from dballoc.analysis.tune.search_history import Stage
-from dballoc.campaign.duet_pilot import check_cpu_bound
+from dballoc.campaign.duet_pilot import NotCpuBound, check_cpu_bound
 from dballoc.campaign.duration_estimate import choose_discard
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.replay_blocks import PlannedTrace
@@ -88,23 +89,24 @@ class SearchTrials:
                 )
             self._store(candidate, SERVER, slot, record)
 
-    def run_duet(self, candidate: Candidate, number: int) -> None:
-        """Run and store a duet of a configuration with its default. NotCpuBound, once it is stored
-        without its slices, where a duet cannot compare servers.
+    def run_duet(self, candidate: Candidate, number: int) -> str | None:
+        """Run and store a duet of a configuration with its default. Where a duet cannot compare
+        servers, it is stored without its slices, and the reason is returned.
         """
+        draw = random.Random(f"{self._setting.experiment.seed}:search:{number}")
         pairing = Pairing(
             block=number,
             attempt=0,
             position=1,
             variant=candidate.variant,
             role="V",
-            half=number % 2,
-            first=number // 2 % 2,
+            half=draw.randrange(2),
+            first=draw.randrange(2),
         )
         with self._session.run_trial(pairing.label) as trial:
             self._session.observer.duet_started(pairing)
             if (prepared := self._prepare(candidate, _make_slot(candidate, number))) is None:
-                return
+                return None
             of_base = self._setting.duets[candidate.base]
             records = duet_trial.run_trial(
                 self._make_context(prepared, baseline=candidate.base),
@@ -117,16 +119,17 @@ class SearchTrials:
                 ),
                 trial.directory,
             )
+            obstacle = None
             try:
                 check_cpu_bound([*records[0].slices, *records[1].slices])
-            except UsageError:
+            except NotCpuBound as error:
+                obstacle = str(error)
                 for record in records:
                     record.slices.clear()
                     record.slice_counters.clear()
-                raise
-            finally:
-                records[1].candidates.append(_make_candidate_row(candidate, SERVER))
-                self._results.add_duet(pairing, candidate.base, records)
+            records[1].candidates.append(_make_candidate_row(candidate, SERVER))
+            self._results.add_duet(pairing, candidate.base, records)
+            return obstacle
 
     def _choose_slices(self) -> Slices:
         duet = self._setting.experiment.duet

@@ -58,7 +58,8 @@ class Ratios(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Standing:
     """What all trials of a configuration say of it, against its default: the ``readings`` of those
-    that ended well; ``duets``: ln of CPU an operation in each duet that did; how many ``faults``.
+    that ended well; ``duets``: ln of CPU an operation in each duet that did; how many ``faults`` it
+    had alone: what fails in a duet may be for want of room for two servers.
     """
 
     base: str
@@ -120,13 +121,15 @@ def list_tried(results: Results) -> list[Tried]:
 
 def _compute_ratios(results: Results) -> Mapping[int, Mapping[str, float]]:
     """Return ln of CPU an operation relative to the default, by the configuration's trial and by
-    workload, of all duets; without those in which a server did nothing.
+    workload, of all duets; without those in which a server had a fault or did nothing.
     """
     sides: dict[tuple[int, int, str], dict[str, list[Piece]]] = defaultdict(
         lambda: defaultdict(list)
     )
     trials: dict[tuple[int, int, str], int] = {}
     for row in results.slices("duet"):
+        if row["outcome"] != "ok":
+            continue
         duet = row["block"], row["position"], row["workload"]
         piece = Piece(row["slice"], row["half"], row["cpu"], row["events"])
         sides[duet][row["role"]].append(piece)
@@ -183,7 +186,7 @@ def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
                 parameters=trials[0].parameters,
                 readings=tuple(r for r in readings if r is not None),
                 duets=tuple(statistics.mean(ratios.values()) for ratios in duets),
-                faults=sum(t.fault is not None for t in trials),
+                faults=sum(t.fault is not None and t.design == "solo" for t in trials),
             )
         )
     return standings

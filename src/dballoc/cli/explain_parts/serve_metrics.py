@@ -3,9 +3,11 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 
 from dballoc.cli.explain_parts.explain_request import Request, Target
 from dballoc.cli.shared.safe_output import safe
+from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.exporter.listen_address import parse_listen_address
@@ -35,18 +37,27 @@ def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
     check_listening(listening)
     pace = request.watching.parse_pace()
     login = _find_login(request.target, listening.run_as)
-    if (pid := request.target.pid) is not None:
-        read_start_time(pid)  # a wrong PID stays wrong; any other server may come
 
     def look(pid: int) -> Explanation:
         return explanation.explain(pid, login, sample=sample)
 
-    cache = LookCache(lambda: _find_pid(request.target), look, pace, _say)
+    cache = LookCache(_make_finder(request.target), look, pace, _say)
     run_exporter(listening, cache, _say)
 
 
-def _find_pid(target: Target) -> int:
-    return find_server.find_server_pid(target.pid, target.socket, target.service)
+def _make_finder(target: Target) -> Callable[[], int]:
+    """Return what finds the server's process before each look. One that was named by its PID is no
+    other that gets this PID later. Failure if it has ended already.
+    """
+    started = None if target.pid is None else read_start_time(target.pid)
+
+    def find_pid() -> int:
+        pid = find_server.find_server_pid(target.pid, target.socket, target.service)
+        if started is not None and read_start_time(pid) != started:
+            raise Failure(f"process {pid} has ended, and another process has its PID")
+        return pid
+
+    return find_pid
 
 
 def _find_login(target: Target, run_as: str) -> Credentials | None:

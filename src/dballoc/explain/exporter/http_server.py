@@ -23,7 +23,7 @@ from dballoc.explain.exporter.listen_address import Admission, ListenAddress
 MOST_CONNECTIONS, _BACKLOG = 4, 16
 # Bytes of a request, headers included, and seconds in which it must be there; seconds in which the
 # answer must be taken.
-MOST_REQUEST, REQUEST_SECONDS, ANSWER_SECONDS = 8 << 10, 2.0, 5.0
+MOST_REQUEST, REQUEST_SECONDS, ANSWER_SECONDS = 8 << 10, 1.5, 5.0
 _DRAIN_SECONDS = 0.5
 _PLAIN = "text/plain; charset=utf-8"
 _REFUSALS = {
@@ -194,6 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection = self.request
         self._answer = io.BytesIO()
         self.wfile = self._answer
+        self._is_slow = False
 
     def finish(self) -> None:
         """Send what was written, and close the connection."""
@@ -206,7 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
         # sendall takes it for the whole of the data.
         self.connection.settimeout(ANSWER_SECONDS)
         self.connection.sendall(answer)
-        self._drain()
+        if not self._is_slow:
+            self._drain()
 
     def _drain(self) -> None:
         """Read a little of what follows the request: the kernel drops an answer that was not taken
@@ -230,6 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.parse_request():
                 self._send(200, self.server.service.content_type, self._render())
         except _Refused as refusal:
+            self._is_slow = refusal.status == 408
             if refusal.status:
                 self.send_error(refusal.status)
 

@@ -5,7 +5,7 @@ allows.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
@@ -51,7 +51,8 @@ class LookCache:
         self, find_pid: Callable[[], int], look: Look, pace: Pace, say: Callable[[str], None]
     ) -> None:
         self._find_pid, self._look, self._pace, self._say = find_pid, look, pace, say
-        self._lock = threading.Lock()
+        self._looking = threading.Lock()
+        self._served: ServedLook | None = None
         self._process = (0, "")
         self._series: list[Explanation] = []
         self._explanation: Explanation | None = None
@@ -61,19 +62,17 @@ class LookCache:
         self._looks = self._failures = 0
 
     def serve(self) -> ServedLook:
-        """Return the last look, or a new one if it is time for that. Who asks meanwhile waits."""
-        with self._lock:
-            if time.monotonic() - self._taken >= self._pause:
-                self._take()
-            return ServedLook(
-                explanation=self._explanation,
-                reason=self._reason,
-                age=time.monotonic() - self._taken,
-                cost=self._cost,
-                pause=self._pause,
-                looks=self._looks,
-                failures=self._failures,
-            )
+        """Return the last look, or a new one if it is time for that. Who asks meanwhile gets the
+        last one, because a server may take minutes to answer; or waits for the first one.
+        """
+        if self._looking.acquire(blocking=self._served is None):
+            try:
+                if time.monotonic() - self._taken >= self._pause:
+                    self._take()
+            finally:
+                self._looking.release()
+        assert self._served
+        return replace(self._served, age=time.monotonic() - self._taken)
 
     def _take(self) -> None:
         began, cpu, within = time.monotonic(), read_cpu_seconds(), 0.0
@@ -96,6 +95,15 @@ class LookCache:
             self._cost = read_cpu_seconds() - cpu + within
             self._pause = compute_pause(self._pace.every, self._cost, self._pace.share)
             self._taken = began
+            self._served = ServedLook(
+                explanation=self._explanation,
+                reason=self._reason,
+                age=0.0,
+                cost=self._cost,
+                pause=self._pause,
+                looks=self._looks,
+                failures=self._failures,
+            )
 
     def _forget(self, reason: str) -> None:
         if reason != self._reason:

@@ -3,7 +3,7 @@ without a password that it should not get.
 
 Anybody who calls a program ``mysqld`` can listen on a socket and ask clients for their passwords.
 Ours goes to a process only if our own client settings mean that process, if it is a unit of the
-host's own, or if it runs as us (:func:`may_have_password`).
+host's own, or if it runs as the user who read the password (:func:`may_have_password`).
 """
 
 import contextlib
@@ -145,7 +145,7 @@ def may_have_password(pid: int, uid: int, elsewhere: bool, credentials: Credenti
     settings) connect. ``uid``: its user; ``elsewhere``: it sees other files than we do, so it
     cannot read ours.
     """
-    if uid == os.geteuid() and not elsewhere:
+    if uid == credentials.reader and not elsewhere:
         return True
     if not elsewhere and is_unit(_read_cgroups(pid)):
         return True

@@ -32,13 +32,16 @@ _DEPTH, _FILES, _MOST = 10, 200, readers.MIB
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """Our credentials, as far as they are known; None for the unknown ones."""
+    """Our credentials, as far as they are known; None for the unknown ones. ``reader``: the user
+    who read them, which this process need not be any more.
+    """
 
     user: str
     password: str | None = field(default=None, repr=False)
     host: str | None = None
     port: int | None = None
     socket: str | None = None
+    reader: int = field(default_factory=os.geteuid)
 
 
 def find(
