@@ -7,7 +7,6 @@ host's own, or if it runs as the user who read the password (:func:`may_have_pas
 """
 
 import contextlib
-import os
 import re
 import socket
 import struct
