@@ -26,6 +26,7 @@ from dballoc.tune.search_space import (
     apply_parameters,
     build_space,
     check_left_alone,
+    check_safe,
 )
 
 VERSIONS = {
@@ -103,6 +104,18 @@ def test_server_options_and_the_hosts_thp_mode_are_searched_where_asked() -> Non
     assert variant.thp == "never"
     assert variant.tunables == {"thp": "always"}
     assert variant.server.options == {"innodb_buffer_pool_instances": "8"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["innodb_flush_log_at_trx_commit", "loose-skip-innodb-doublewrite", "innodb-flush-log-at-trx",
+     "SYNC_BINLOG", "skip-grant-tables"],
+)  # fmt: skip
+def test_what_a_gain_would_be_paid_for_in_safety_is_not_searched(option: str) -> None:
+    with pytest.raises(UsageError, match=f"^tune.space: {option} is not searched: ") as refused:
+        check_safe(Tune(space={option: ["0"]}))
+    assert "\n" not in str(refused.value)
+    check_safe(Tune(space={"table_open_cache": ["400"], "innodb_buffer_pool_instances": ["1"]}))
 
 
 SMALL = Space(

@@ -24,6 +24,7 @@ from dballoc.tune.search_space import (
     apply_parameters,
     build_space,
     check_left_alone,
+    check_safe,
 )
 from dballoc.tune.short_experiment import make_short_experiment
 
@@ -80,6 +81,7 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
     tune = experiment.tune or Tune()
     preference = parse_aim(tune.aim)
+    check_safe(tune)
     budget = experiment.budget or DEFAULT_BUDGET
     short = make_short_experiment(experiment, tune, budget)
     bases = [v.name for v in short.variant]

@@ -8,13 +8,16 @@ What is not in it is left as the default has it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
+from dballoc.catalogue import foreign_options
 from dballoc.errors import UsageError
 from dballoc.experiment.model import ThpMode, Tune, Variant
 from dballoc.experiment.sweep import evaluate_expression
+from dballoc.servers.private.command_line import bare
 
 # The host's THP mode; jemalloc has a setting ``thp`` of its own.
 THP = "host.thp"
@@ -123,6 +126,20 @@ def check_left_alone(tune: Tune, allocators: list[Allocator]) -> None:
         if not any(name in family["settings"] for family in families):
             names = ", ".join(allocator.name for allocator in allocators)
             raise UsageError(f"tune.leave: {name!r} is not a setting of {names}")
+
+
+def check_safe(tune: Tune) -> None:
+    """UsageError for an option of the server, however it is written, whose gain would be paid in
+    safety (catalogue/options.toml). Servers take the first letters of a name for all of it.
+    """
+    for option in tune.space:
+        name = bare(option)
+        for group in foreign_options()["unsafe"]:
+            if any(fnmatchcase(name, p) or p.startswith(name) for p in group["options"]):
+                raise UsageError(
+                    f"tune.space: {option} is not searched: {group['why']}; if you want another "
+                    "value, set it in server.options"
+                )
 
 
 def _make_knob(name: str, row: Mapping[str, Any], most_taken: float, cores: int) -> Knob:

@@ -143,7 +143,7 @@ def tabulate_knobs(tuned: Tuned) -> Table:
             ]
             for row in sorted(tuned.knobs, key=lambda r: (r["base"], -(r["memory_share"] or 0.0)))
         ],
-        caption=_SEARCH_FIGURES,
+        caption="Of short trials against the default's: search figures, no verdicts.",
         words=("allocator", "effect alone"),
     )  # fmt: skip
 
