@@ -8,16 +8,15 @@ setting has to earn its place; and what is left has to be a gain worth having.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr
 
 from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import Standing
-from dballoc.tune.estimate_effects import Effects, Measure, estimate_effects
+from dballoc.tune.estimate_effects import Effects, Floats, Measure, estimate_effects
 
 # The gain that a finalist must be expected to have, as ln.
 LEAST_GAIN = 0.02
@@ -28,11 +27,11 @@ _LEAST_CHANCE = 0.1
 # Of more configurations of a base only those with the best readings are looked at.
 _MOST = 300
 # Finalists are chosen among so many by so many draws of what may be true.
-_CANDIDATES, _DRAWS = 40, 1000
+MOST_DRAWN, _DRAWS = 40, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Prospect:
+class Prospect:
     """A configuration with what is likely of it: its ``promise``, the higher the better; ``place``:
     among the effects of its base.
     """
@@ -43,12 +42,12 @@ class _Prospect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Prospects:
+class Prospects:
     """The configurations of a base that promise a gain, the most promising first, with the effects
     on the objective and on the other measure of all that were estimated: ``judged``.
     """
 
-    ranked: list[_Prospect]
+    ranked: list[Prospect]
     judged: list[Standing]
     objective: Effects
     other: Effects
@@ -69,12 +68,12 @@ def choose_finalists(
     return [*chosen, *(standing for _, standing in additions)][:most]
 
 
-def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple[float, Standing]]:
+def _add_prospects(prospects: Prospects, bound: float, most: int) -> list[tuple[float, Standing]]:
     """Return the finalists of a base after its first one, each with what it adds to the best gain
     that one of them is expected to have, in draws of what may be true of all of them together.
     """
-    ranked = prospects.ranked[:_CANDIDATES]
-    gains = _draw_gains(prospects, [p.place for p in ranked], bound)
+    ranked = prospects.ranked[:MOST_DRAWN]
+    gains = draw_gains(prospects, [p.place for p in ranked], bound)
     best, others = gains[:, 0], list(range(1, len(ranked)))
     additions: list[tuple[float, Standing]] = []
     while others and len(additions) < most - 1:
@@ -85,58 +84,29 @@ def _add_prospects(prospects: _Prospects, bound: float, most: int) -> list[tuple
     return additions
 
 
-def choose_addition(
-    proposed: Sequence[Mapping[str, str]],
-    standings: Sequence[Standing],
-    objective: Objective,
-    bound: float,
-) -> Mapping[str, str]:
-    """Return that of the proposed parameters, which were not tried yet, that raises most the best
-    gain which a configuration of the base is expected to have; the first one if nothing is known
-    yet. ``standings``: of one base.
-    """
-    default = next((s for s in standings if not s.parameters and s.trials), None)
-    others = [s for s in standings if s.parameters and s.trials]
-    if default is None or not others or len(proposed) == 1:
-        return proposed[0]
-    failing = _list_settings(s for s in standings if s.faults) - _list_settings(
-        s for s in standings if not s.faults
-    )
-    hopeful = [p for p in proposed if not failing & p.items()] or proposed
-    untried = [
-        Standing(base=default.base, variant=str(i), parameters=parameters)
-        for i, parameters in enumerate(hopeful)
-    ]
-    prospects = _rank_base(default, [*others, *untried], objective, bound)
-    best = [p.place for p in prospects.ranked if p.standing.trials][:_CANDIDATES]
-    new = range(len(prospects.judged) - len(untried), len(prospects.judged))
-    gains = _draw_gains(prospects, [*best, *new], bound)
-    already = gains[:, : len(best)].max(axis=1, initial=0.0)
-    added = np.maximum(gains[:, len(best) :] - already[:, None], 0.0).mean(axis=0)
-    return hopeful[int(np.argmax(added))]
-
-
-def _list_settings(standings: Iterable[Standing]) -> set[tuple[str, str]]:
-    return {setting for s in standings for setting in s.parameters.items()}
-
-
-def _draw_gains(
-    prospects: _Prospects, places: Sequence[int], bound: float
-) -> npt.NDArray[np.float64]:
-    """Return what the configurations at these places gain in each draw; nothing where one breaks
-    the bound.
+def draw_effects(prospects: Prospects, places: Sequence[int], draws: int) -> tuple[Floats, Floats]:
+    """Return what may be true of the configurations at these places, a row a draw: their effects on
+    the objective and on the other measure.
     """
     chance = np.random.default_rng(0)
     values, costs = (
         chance.multivariate_normal(
             effects.means[places],
             effects.covariance[np.ix_(places, places)],
-            _DRAWS,
+            draws,
             check_valid="ignore",  # rounding may leave it a little less than positive
             method="eigh",
         )
         for effects in (prospects.objective, prospects.other)
     )
+    return values, costs
+
+
+def draw_gains(prospects: Prospects, places: Sequence[int], bound: float) -> Floats:
+    """Return what the configurations at these places gain in each draw; nothing where one breaks
+    the bound.
+    """
+    values, costs = draw_effects(prospects, places, _DRAWS)
     settings = np.array([len(prospects.judged[i].parameters) for i in places])
     return np.where(costs <= bound, np.maximum(0.0, -values - _PER_SETTING * settings), 0.0)
 
@@ -153,7 +123,7 @@ def rank_promising(
 
 def _list_prospects(
     standings: Sequence[Standing], objective: Objective, bound: float
-) -> list[_Prospects]:
+) -> list[Prospects]:
     """Return the prospects of each base whose default has figures."""
     defaults = [s for s in standings if not s.parameters and s.trials]
     of_bases = [
@@ -161,15 +131,18 @@ def _list_prospects(
         for default in defaults
     ]
     return [
-        _rank_base(default, of_base, objective, bound)
+        rank_base(default, of_base, objective, bound)
         for default, of_base in zip(defaults, of_bases, strict=True)
         if of_base
     ]
 
 
-def _rank_base(
+def rank_base(
     default: Standing, standings: Sequence[Standing], objective: Objective, bound: float
-) -> _Prospects:
+) -> Prospects:
+    """Estimate the configurations of a base, also of those without a trial, and rank those that
+    promise a gain. Of very many only those with the best readings are estimated.
+    """
     measured = [s for s in standings if s.trials]
     best = sorted(measured, key=lambda s: getattr(s, _order_measures(objective)[0]))[:_MOST]
     judged = [*best, *(s for s in standings if not s.trials)]
@@ -180,9 +153,9 @@ def _rank_base(
         error = math.sqrt(max(1e-12, float(other.covariance[place, place])))
         chance = float(ndtr((bound - other.means[place]) / error))
         if gain > LEAST_GAIN and chance >= _LEAST_CHANCE and not standing.faults:
-            ranked.append(_Prospect(standing=standing, promise=gain * chance, place=place))
+            ranked.append(Prospect(standing=standing, promise=gain * chance, place=place))
     ranked.sort(key=lambda p: -p.promise)
-    return _Prospects(ranked=ranked, judged=judged, objective=effects, other=other)
+    return Prospects(ranked=ranked, judged=judged, objective=effects, other=other)
 
 
 def _order_measures(objective: Objective) -> tuple[Measure, Measure]:
@@ -208,12 +181,12 @@ def simplify(
             for i, parameters in enumerate(shorter)
             if parameters not in tried
         ]
-        ranked = _rank_base(default, [*others, *untried], objective, bound).ranked
+        ranked = rank_base(default, [*others, *untried], objective, bound).ranked
         best = next((p.standing for p in ranked if dict(p.standing.parameters) in shorter), None)
         if best is None:
             break
         path.append(best)
     untried = [s for s in path if not s.trials]
-    ranked = _rank_base(default, [*others, *untried], objective, bound).ranked
+    ranked = rank_base(default, [*others, *untried], objective, bound).ranked
     on_path = [p.standing for p in ranked if p.standing in path]
     return on_path[0].parameters if on_path else standing.parameters

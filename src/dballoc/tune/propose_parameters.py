@@ -30,7 +30,7 @@ _SWITCH = optuna.distributions.CategoricalDistribution((False, True))
 # How often a proposal that was tried before is drawn again by the sampler, then at random.
 _REDRAWS, _RANDOM_REDRAWS = 20, 200
 # How often each knob of a configuration is drawn anew.
-_CHANGES = 6
+_CHANGES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
