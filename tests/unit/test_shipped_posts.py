@@ -15,6 +15,7 @@ from dballoc.analysis.published.setup.post_differences import list_differences
 from dballoc.doctor.planned_setup import plan_setup
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
 
 KNOWN = Path(__file__).parents[1] / "data" / "post-differences.txt"
@@ -29,7 +30,7 @@ def read_shipped() -> dict[str, Experiment]:
     """The shipped experiments that repeat a post."""
     tables = {n: experiment_file.parse_table(t, n) for n, t in catalogue.experiments().items()}
     return {
-        name: experiment_file.build_experiment(expand(table), name, CORES)
+        name: experiment_file.build_experiment(expand(fill_post(table, name)), name, CORES)
         for name, table in tables.items()
         if "published" in table or "post" in table
     }
