@@ -183,8 +183,12 @@ class SimulatedHosts:
             seconds = self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS * self.slow.get(host.name, 1.0)
             at += seconds
             self.busy += seconds
-            rows = make_record_rows(self.record(experiment, slot, host.name))
-            message = TrialFinished(position=slot.position, records=[rows])
+            record = self.record(experiment, slot, host.name)
+            message = TrialFinished(
+                position=slot.position,
+                records=[make_record_rows(record)],
+                settled_otherwise=record.settled_otherwise,
+            )
             self._answer(at, host.name, encode_message(message))
         row = example_results.block_row(request.block) | {"disturbed": self.disturbed}
         del row["block"], row["attempt"]

@@ -80,7 +80,8 @@ def test_a_trial_and_a_block_are_read_as_they_were_written(
     chosen = experiment()
     slot = schedule.order_block(chosen, 1)[0]
     rows = make_record_rows(example_results.record(chosen, slot))
-    trial = TrialFinished(position=1, records=[rows])
+    otherwise = {"rocksdb_compact_lzero_now": "", "a": "b"}
+    trial = TrialFinished(position=1, records=[rows], settled_otherwise=otherwise)
     assert parse_message(encode_message(trial), columns) == trial
     block = BlockFinished(row=BLOCK_ROW)
     assert parse_message(encode_message(block), columns) == block
@@ -108,6 +109,7 @@ def test_bytes_are_a_message_or_unfit(data: bytes) -> None:
         make_line(kind="trial started", position=0),
         make_line(kind="trial started", position="1"),
         make_line(kind="ended", status=10**9, log=""),
+        make_line(kind="trial", position=1, records=[{}], settled_otherwise={"a": "<b>"}),
         *(
             make_line(kind="file", position=1, name=name, data="")
             for name in (

@@ -1,5 +1,6 @@
 """The driver over simulated hosts: no block is doubled or lost, whatever happens to the hosts."""
 
+import json
 import math
 import random
 import sqlite3
@@ -37,7 +38,7 @@ from dballoc.hosts.block_messages import (
 from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
 from dballoc.hosts.executor import Line
 from dballoc.hosts.message_stream import encode_message
-from dballoc.store.results import TrialRecord
+from dballoc.store.results import SETTLED_OTHERWISE, TrialRecord
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -145,6 +146,20 @@ def test_blocks_that_a_look_makes_needless_are_ended(
     # No files are left of trials that have no row.
     stored = {name for (name,) in query(path, "SELECT directory FROM trial")}
     assert {place.name for place in (path / "trials").iterdir()} <= stored
+
+
+def test_what_a_server_settled_otherwise_comes_to_the_driver(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    def settle_otherwise(chosen: Experiment, slot: Slot, host: str) -> TrialRecord:
+        record = example_results.record(chosen, slot)
+        record.settled_otherwise = {"a_now": "b_now"} if slot.variant == "tuned" else {}
+        return record
+
+    hosts = SimulatedHosts(names=["a"], record=settle_otherwise)
+    _, path = simulated_hosts.run(experiment(design="solo", blocks=1), hosts, tmp_path / "r")
+    facts = load_campaign(path).facts
+    assert json.loads(facts[SETTLED_OTHERWISE]) == {"tuned": {"a_now": "b_now"}}
 
 
 def measure_noise(chosen: Experiment, slot: Slot, host: str) -> TrialRecord:

@@ -92,8 +92,9 @@ def test_charts_over_time_have_a_panel_a_level(make: Make) -> None:
     figures = draw_time_series(build_time_series(campaign), Variants(campaign.names))
     keys = [figure.key for figure in figures]
     assert keys == [
-        *(f"time-{m}-{w}" for w in workloads for m in ("qps", "host-user", "rss", "vsz")),
+        *(f"time-{m}-{w}" for w in workloads for m in ("tps", "qps", "host-user", "rss", "vsz")),
         "time-rss",
+        "time-vsz",
     ]
     assert len({figure.title for figure in figures}) == len(figures)
     borders, numbers, lines = layers_of(figures[0])
@@ -103,10 +104,17 @@ def test_charts_over_time_have_a_panel_a_level(make: Make) -> None:
     assert 0 < min(r["second"] for r in lines) < max(r["second"] for r in lines) < 9.0
     for figure in figures:
         spec = figure.specification["layer"][-1]
-        unit = {"qps": "per second", "user": "%", "rss": "MiB", "vsz": "MiB"}
+        unit = {"tps": "per second", "qps": "per second", "user": "%", "rss": "MiB", "vsz": "MiB"}
         axis = spec["encoding"]["y"]["title"]
         assert next(v for k, v in unit.items() if k in figure.key) in axis
         assert 0 < len(layers_of(figure)[-1]) <= len(campaign.names) * POINTS
+
+
+def test_transactions_of_one_query_have_no_chart_over_time(make: Make) -> None:
+    single = ("UPDATE interval SET queries = events",)
+    campaign = load_campaign(make("one", blocks=2, sql=single))
+    figures = draw_time_series(build_time_series(campaign), Variants(campaign.names))
+    assert not [figure.key for figure in figures if "tps" in figure.key]
 
 
 def test_many_levels_have_numbers_as_far_as_there_is_room(make: Make) -> None:

@@ -76,6 +76,7 @@ POST: Table = {
         "prepared_statements": "disable",
         "percentile": 99,
         "report_interval": 1,
+        "events": 0,
     },
     "load_options": {"oltp-range-size": 90, "point_selects": 10},
     "tables": 4,
@@ -192,6 +193,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "prepared": (("load", "prepared_statements"), "auto", {("load", "statements are")}),
     "percentile": (("load", "percentile"), 95, {("load", "percentile")}),
     "interval": (("load", "report_interval"), 10, {("load", "report interval")}),
+    "events": (("load", "events"), 100, {("load", "events of a level")}),
     "range": (("load_options", "oltp-range-size"), 100, {("load", "range_size")}),
     "default": (("load_options", "point_selects"), 12, {("load", "point_selects")}),
     "tables": (("tables",), 5, {("data", "tables")}),
@@ -419,7 +421,13 @@ def test_releases(stated: str, actual: str, same: bool) -> None:
         (
             "dballoc_micro",
             {"statements": "begin, 12 point, 2 sum, scan, replace, commit", "range": "90"},
-            ["12 point selects", "2 sum ranges of 90", "1 scan", "1 delete", "1 insert"],
+            [
+                "12 point selects",
+                "2 sum ranges of 90",
+                "1 scan of a whole table",
+                "1 delete",
+                "1 insert",
+            ],
         ),
         ("dballoc_connect", {}, []),
     ],
@@ -705,3 +713,87 @@ def test_the_load_and_its_tests_are_counted() -> None:
     compared = compare_with_post(Post(), run)
     [workloads] = [c for c in compared if c.item == "workloads"]
     assert workloads.run == "the load and 32 tests"
+
+
+def test_how_many_clients_fill_the_tables_is_told_where_a_start_fills_them() -> None:
+    item = "clients that fill them"
+    loaded = {**RUN, "sequence": "cycle", "workloads": ["load", "oltp_read_only"]}
+    alone = make_run({**loaded, "data": {**RUN["data"], "load_clients": 1}})
+    assert (item, "1", "4") in list_texts({**POST, "load_clients": 1}, make_run(loaded))
+    assert item not in {name for name, _, _ in list_texts({**POST, "load_clients": 1}, alone)}
+    [silent] = [c for c in compare_with_post(Post(), alone) if c.item == item]
+    assert (silent.post, silent.run) == (NOT_STATED, "1")
+    # A template is filled before, at its own speed.
+    assert list_texts({**POST, "load_clients": 1}, make_run()) == [(item, "1", "one for each CPU")]
+
+
+def test_clients_on_hosts_of_their_own() -> None:
+    apart = {"cpus": {"server": 2}, "connect": "tcp", "client_host": "another"}
+    run = replace(make_run(), clients_apart=True)
+    assert list_texts({**POST, **apart}, run) == []
+    assert list_texts({**POST, "connect": "socket"}, run) == [
+        (
+            "",
+            "server 2 logical CPUs, client 2 logical CPUs",
+            "server 2 logical CPUs (2 cores), client all of its own host",
+        ),
+        ("", "socket", "tcp"),
+        ("client on", "same host", "another host"),
+    ]
+    # They come over TCP, whatever the experiment asks.
+    by_socket = make_run(change(RUN, ("server", "connect"), "socket"))
+    assert list_texts({**POST, **apart}, replace(by_socket, clients_apart=True)) == []
+
+
+def test_a_server_that_shares_no_cpus_with_its_clients() -> None:
+    run = replace(make_run({**RUN, "cpu": {"count": 24}}), clients_apart=True)
+    post = {**POST, "client_host": "another", "cpus": {"server": 24}}
+    assert list_texts(post, run) == []
+    assert list_texts({**post, "cpus": {"count": 24}}, run) == [
+        ("", "24 logical CPUs", "server 24 logical CPUs, client all of its own host")
+    ]
+    whole = {key: value for key, value in RUN.items() if key != "cpu"}
+    on_all = replace(make_run(whole), clients_apart=True, host_cpus=24, host_cores=())
+    assert list_texts(post, on_all) == []
+    unknown = replace(on_all, host_cpus=None)
+    assert list_texts(post, unknown) == []
+    [cpus] = [c for c in compare_with_post(Post.model_validate(post), unknown) if c.topic == "CPUs"]
+    assert cpus.run == "server all of the machine, client all of its own host"
+    # What is on the server's host says nothing about the clients'.
+    cores = tuple(frozenset({n, n + 2}) for n in range(2))
+    both = replace(make_run(), host_cores=cores)
+    assert ("CPUs", "cores") in find_items(POST, both)
+    assert ("CPUs", "cores") not in find_items(POST, replace(both, clients_apart=True))
+
+
+def test_what_settles_otherwise_is_told_where_the_post_settles() -> None:
+    settles = {"before": {"oltp_read_write": ["settle"]}, "warmup_sql": []}
+    substitute = {"lzero_now": "and_lzero_now"}
+    otherwise = {
+        "glibc": substitute,
+        "one-arena": {**substitute, "idle_pct": ""},
+        "large-sorts": substitute,
+    }
+    run = replace(make_run({**RUN, **settles}), settled_otherwise=otherwise)
+    warmup = ["oltp_read_only by 8 clients for 10m", "settling for 10s"]
+    assert list_texts({**POST, "warmup": warmup}, run) == [
+        ("settling sets", "lzero_now", "and_lzero_now, as the server does not have it"),
+        ("settling sets, one-arena", "idle_pct", "not set, as the server does not have it"),
+    ]
+    silent = {key: value for key, value in POST.items() if key != "warmup"}
+    assert list_texts(silent, run) == []
+
+
+def test_words_of_own_scripts_say_what_they_read() -> None:
+    options = {"statements": "random-points, 2 range-covered-si, scan, count", "range": "10"}
+    assert workload_statements.list_statements("dballoc_micro", options) == [
+        "1 select of c by 10 random ids",
+        "2 selects of k from a random k to 10 above it",
+        "1 scan of a whole table",
+        "1 count of c in a range of 10",
+    ]
+    one = {"statements": "update-nonindex", "range": "100", "ids": "one"}
+    assert workload_statements.list_statements("dballoc_micro", one) == [
+        "1 non-index update",
+        "always of the first row",
+    ]

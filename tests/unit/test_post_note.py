@@ -17,9 +17,10 @@ from dballoc.analysis.published.setup.campaign_setup import (
     read_campaign_setup,
 )
 from dballoc.cli.verb_list import application
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
+from dballoc.load.post_like import fill_post
 from dballoc.report.outputs.csv import collect_tables
 from dballoc.report.outputs.html import render_html
 from dballoc.report.outputs.markdown import render_markdown
@@ -27,6 +28,8 @@ from dballoc.report.outputs.page import Page
 from dballoc.report.outputs.terminal import print_answer
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
+from dballoc.store.campaign_facts import APART, CLIENTS
+from dballoc.store.results import SETTLED_OTHERWISE
 from dballoc.webpage import vega_code
 
 Make = Callable[..., Path]
@@ -260,3 +263,104 @@ def test_what_has_no_post_is_refused(words: list[str], message: str) -> None:
     result = CliRunner().invoke(application(["list"]), ["list", *words])
     assert result.exit_code != 0
     assert message in str(result.exception)
+
+
+def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make: Make) -> None:
+    otherwise = {n: {"lzero_now": "and_lzero_now"} for n in ("glibc", "jemalloc", "tuned")}
+    post = {"client_host": "same", "cpus": {"count": 2}, "warmup": ["settling for 10s"]}
+    path = make(
+        "apart",
+        post=post,
+        sql=tuple(
+            f"INSERT INTO campaign VALUES ('{key}', '{value}')"
+            for key, value in {CLIENTS: APART, SETTLED_OTHERWISE: json.dumps(otherwise)}.items()
+        ),
+    )
+    note = judge_campaign(load_campaign(path))[2].post
+    assert note is not None
+    lines = {topic.name: topic.lines for topic in note.topics}
+    assert lines["transport"] == ["client on: the post: same host; here: another host"]
+    [cpus] = lines["CPUs"]
+    assert cpus.endswith("here: server 2 logical CPUs, client all of its own host")
+    assert lines["warm-up"][-1] == (
+        "settling sets: the post: lzero_now; here: and_lzero_now, as the server does not have it"
+    )
+
+
+def test_the_machine_is_that_of_the_hosts_and_not_the_drivers(make: Make) -> None:
+    environment = json.dumps({"host": "a", "cpus": 64, "memory": 2**37})
+    place = "SELECT design, block, attempt, 'a' FROM block"
+    path = make(
+        "hosts",
+        post={"cpus": {"count": 64}, "memory": "128G"},
+        design="solo",
+        blocks=2,
+        sql=(
+            f"INSERT INTO host VALUES ('a', 'kernel', '{environment}')",
+            f"INSERT INTO placement {place}",
+        ),
+    )
+    setup = read_campaign_setup(load_campaign(path))
+    assert (setup.host_cpus, setup.host_memory) == (64, 2**37)
+
+
+@pytest.mark.parametrize("fact", ["[]", '{"glibc": "x"}', '{"glibc": {"a": 1}}'])
+def test_a_damaged_fact_of_settling_is_refused(make: Make, fact: str) -> None:
+    path = make("bad", sql=(f"INSERT INTO campaign VALUES ('{SETTLED_OTHERWISE}', '{fact}')",))
+    with pytest.raises(Failure, match=SETTLED_OTHERWISE):
+        load_campaign(path)
+
+
+def test_the_list_tells_reasons_and_what_nothing_stands_for() -> None:
+    [entry] = json.loads(run("experiments", "percona-2012", "--post", "--json"))
+    assert entry["reasons"]["server"] == "no registry has Percona Server 5.5"
+    assert entry["no_stand_in"]["lockless"].startswith("it is in no package registry")
+    lines = [line.split("\t") for line in run("experiments", "percona-2012", "--post").splitlines()]
+    why = ["percona-2012", "", "why: server", "", "no registry has Percona Server 5.5"]
+    assert why in lines
+    assert [
+        "percona-2012",
+        "",
+        "no stand-in",
+        "lockless",
+        entry["no_stand_in"]["lockless"],
+    ] in lines
+
+
+def test_a_post_like_another_one_is_that_one_but_for_its_own_keys() -> None:
+    base, other = (
+        experiment_file.parse_table(catalogue.experiments()[name], name)["post"]
+        for name in ("smalldatum-2025-myrocks", "smalldatum-2025-innodb")
+    )
+    # The first is like the other, which is like the base.
+    post = fill_post({"post": {"like": "smalldatum-2025-innodb", "rows": 7}}, "x")["post"]
+    assert other.pop("like") == "smalldatum-2025-myrocks"
+    assert post == {**base, **other, "rows": 7}
+    assert post["server"] != base["server"]
+
+
+@pytest.mark.parametrize("name", ["demo", "nothing", 7, ["percona-2012"], "percona-2012\n"])
+def test_a_post_is_like_no_other_than_a_shipped_one(name: object) -> None:
+    with pytest.raises(UsageError, match=r"^x: post\.like: .* is no shipped experiment"):
+        fill_post({"post": {"like": name}}, "x")
+
+
+def test_a_circle_of_posts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    posts = {"a": '[post]\nlike = "b"', "b": '[post]\nlike = "a"'}
+    monkeypatch.setattr(catalogue, "experiments", lambda: posts)
+    with pytest.raises(UsageError, match=r"^x: post\.like: 'b' is no shipped experiment"):
+        fill_post({"post": {"like": "b"}}, "x")
+
+
+def test_what_is_printed_has_the_whole_post(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        'name = "own"\nbaseline = "glibc"\nworkloads = ["oltp_read_only"]\nthreads = [1]\n'
+        '[post]\nlike = "smalldatum-2025-innodb"\n[[variant]]\nname = "glibc"\n'
+    )
+    result = CliRunner().invoke(application(["bench"]), ["bench", str(file), "--print"])
+    assert result.exit_code == 0, result.output
+    post = experiment_file.parse_table(result.stdout, "printed")["post"]
+    assert post["server"] == "MySQL 8.0.40"
+    assert len(post["statements"]) == 32
+    assert "like" not in post

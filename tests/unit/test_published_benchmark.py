@@ -16,6 +16,7 @@ from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.doctor.planned_setup import plan_setup
 from dballoc.experiment import experiment_file
 from dballoc.experiment.scale import scale_table
+from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
 from dballoc.report.outputs.markdown import list_post_lines
 from dballoc.report.wording.post_note import describe_comparisons
@@ -89,7 +90,8 @@ def test_an_interrupted_campaign_ends_all(
 
 def compare_at_small_scale(name: str) -> tuple[list[PostComparison], str]:
     """What a shipped experiment does beside its post, on two CPUs, and its note."""
-    table = expand(experiment_file.parse_table(catalogue.experiments()[name], name))
+    table = experiment_file.parse_table(catalogue.experiments()[name], name)
+    table = expand(fill_post(table, name))
     scaled = scale_table(table, "small", range(2), name)
     experiment = experiment_file.build_experiment(scaled, name)
     assert experiment.post is not None

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.experiment.schedule import Slot
 from dballoc.hosts import node_block
-from dballoc.hosts.block_messages import FilePiece, Message, Notice, parse_message
+from dballoc.hosts.block_messages import (
+    FilePiece,
+    Message,
+    Notice,
+    TrialFinished,
+    parse_message,
+)
 from dballoc.hosts.message_stream import MessageStream
+from dballoc.store.results import TrialRecord
 
 
 def send(directory: Path) -> list[Message]:
@@ -53,3 +61,14 @@ def test_no_more_is_sent_than_the_driver_takes(
     assert [m.text for m in messages if isinstance(m, Notice)] == [
         "b: too large to be sent to the driver"
     ]
+
+
+def test_a_trial_is_sent_with_what_its_server_settled_otherwise(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    slot = Slot(block=1, attempt=0, position=3, variant="glibc", role="A1")
+    (tmp_path / slot.label).mkdir()
+    record = TrialRecord(trial={"outcome": "ok"}, settled_otherwise={"a_now": "b_now"})
+    node_block._SentTrials(MessageStream(file), tmp_path).add_trial(slot, record)
+    message = parse_message(file.getvalue(), {"trial": {"outcome": "TEXT"}})
+    assert isinstance(message, TrialFinished)
+    assert (message.position, message.settled_otherwise) == (3, {"a_now": "b_now"})

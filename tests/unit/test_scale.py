@@ -11,6 +11,7 @@ from dballoc import catalogue
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
+from dballoc.load.post_like import fill_post
 
 TWO = {0, 1}
 BIG = {
@@ -260,7 +261,7 @@ def test_twice_and_own_data_are_refused(experiment: Make) -> None:
 )
 def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
     one = experiment_file.build_experiment(
-        experiment_file.parse_table(catalogue.experiments()[name], name), name
+        fill_post(experiment_file.parse_table(catalogue.experiments()[name], name), name), name
     )
     small = scale.scale_experiment(one, one.small or math.nan, TWO, name)
     assert small.data.tables * small.data.rows <= 4_000_000

@@ -11,7 +11,13 @@ from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.preference import LEAST_MEMORY
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
+from dballoc.campaign.trials import settling as settling_module
+from dballoc.campaign.trials.settling import (
+    Settling,
+    SettlingFailed,
+    begin_settling,
+    end_settling,
+)
 from dballoc.report.sections.method import describe_method
 
 MYSQL = {
@@ -20,14 +26,24 @@ MYSQL = {
     "innodb_idle_flush_pct": "1",
 }
 TABLES = ["sbtest1", "sbtest2"]
+FLUSH, COMPACT = "rocksdb_force_flush_memtable_now", "rocksdb_compact_lzero_now"
+MARIADBS = "rocksdb_force_flush_memtable_and_lzero_now"
 
 
 class Server:
-    """Knows some variables; refuses statements that begin with ``refused``."""
+    """Knows some variables; fails at statements that begin with ``refused``, with an error of this
+    number, for so many ``times``.
+    """
 
-    def __init__(self, variables: dict[str, str], refused: str = "never") -> None:
+    def __init__(
+        self,
+        variables: dict[str, str],
+        refused: str = "never",
+        number: int = 2013,
+        times: int = 1_000,
+    ) -> None:
         self.variables = dict(variables)
-        self.refused = refused
+        self.refused, self.number, self.times = refused, number, times
         self.statements: list[str] = []
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -37,8 +53,9 @@ class Server:
         return [(self.variables[name],)]
 
     def scan(self, sql: str) -> None:
-        if sql.startswith(self.refused):
-            raise pymysql.OperationalError(2013, "Lost connection")
+        if sql.startswith(self.refused) and self.times:
+            self.times -= 1
+            raise pymysql.OperationalError(self.number, "Lost connection")
         self.statements.append(sql)
         if sql.startswith("SET GLOBAL "):
             name, _, value = sql.removeprefix("SET GLOBAL ").partition(" = ")
@@ -47,7 +64,8 @@ class Server:
 
 def test_innodb_writes_its_dirty_pages_and_gets_its_settings_back() -> None:
     server = Server(MYSQL)
-    before = begin_settling(server, "innodb", TABLES)
+    settling = begin_settling(server, "innodb", TABLES)
+    assert settling.otherwise == {}
     assert server.variables == {
         "innodb_max_dirty_pages_pct": "1",
         "innodb_max_dirty_pages_pct_lwm": "1",
@@ -55,7 +73,7 @@ def test_innodb_writes_its_dirty_pages_and_gets_its_settings_back() -> None:
     }
     assert server.statements[-2:] == ["ANALYZE TABLE sbtest1", "ANALYZE TABLE sbtest2"]
     server.statements.clear()
-    end_settling(server, before)
+    end_settling(server, settling)
     assert server.variables == MYSQL
     # A low-water mark above the mark would be lowered to it, so the mark comes first.
     assert [s.split()[2] for s in server.statements] == [
@@ -68,21 +86,50 @@ def test_innodb_writes_its_dirty_pages_and_gets_its_settings_back() -> None:
 def test_a_server_goes_without_what_it_does_not_have() -> None:
     mariadb = {name: value for name, value in MYSQL.items() if "idle" not in name}
     server = Server(mariadb)
-    end_settling(server, begin_settling(server, "innodb", []))
+    settling = begin_settling(server, "innodb", [])
+    assert settling.otherwise == {"innodb_idle_flush_pct": ""}
+    end_settling(server, settling)
     assert server.variables == mariadb
 
-    rocks = Server({"rocksdb_force_flush_memtable_now": "0"})
-    assert begin_settling(rocks, "rocksdb", TABLES) == []
+    rocks = Server({FLUSH: "0"})
+    assert begin_settling(rocks, "rocksdb", TABLES) == Settling(otherwise={COMPACT: ""})
     assert rocks.statements == [
         "ANALYZE TABLE sbtest1",
         "ANALYZE TABLE sbtest2",
-        "SET GLOBAL rocksdb_force_flush_memtable_now = 1",
+        f"SET GLOBAL {FLUSH} = 1",
     ]
+
+
+def test_a_server_may_have_a_substitute() -> None:
+    mariadb = Server({FLUSH: "0", MARIADBS: "0"})
+    settling = begin_settling(mariadb, "rocksdb", [])
+    assert settling == Settling(otherwise={COMPACT: MARIADBS})
+    assert mariadb.statements == [f"SET GLOBAL {FLUSH} = 1", f"SET GLOBAL {MARIADBS} = 1"]
+    both = Server({FLUSH: "0", MARIADBS: "0", COMPACT: "0"})
+    assert begin_settling(both, "rocksdb", []) == Settling(otherwise={})
+    assert both.statements == [f"SET GLOBAL {FLUSH} = 1", f"SET GLOBAL {COMPACT} = 1"]
+
+
+def test_what_is_refused_while_rocksdb_compacts_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settling_module, "_BETWEEN_TRIES", 0.0)
+    known, switch = {FLUSH: "0", MARIADBS: "0"}, f"SET GLOBAL {MARIADBS}"
+    server = Server(known, switch, number=1231, times=3)
+    begin_settling(server, "rocksdb", [])
+    assert server.statements[-1] == f"{switch} = 1"
+
+    lost = Server(known, switch, number=2013, times=1)
+    with pytest.raises(SettlingFailed, match=MARIADBS):
+        begin_settling(lost, "rocksdb", [])
+    monkeypatch.setattr(settling_module, "_PATIENCE", 0.0)
+    with pytest.raises(SettlingFailed, match=MARIADBS):
+        begin_settling(Server(known, switch, number=1231), "rocksdb", [])
 
 
 def test_another_engine_only_has_the_time() -> None:
     server = Server(MYSQL)
-    assert begin_settling(server, "aria", TABLES) == []
+    assert begin_settling(server, "aria", TABLES) == Settling(otherwise={})
     assert server.statements == []
 
 

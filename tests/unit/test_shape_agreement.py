@@ -11,6 +11,7 @@ from dballoc.analysis.published import measured_figures, published_figures
 from dballoc.analysis.published.shape_agreement import BAND, Shape, combine_shapes, judge_shape
 from dballoc.analysis.tables import level_curves
 from dballoc.experiment import experiment_file
+from dballoc.load.post_like import fill_post
 
 # What a published figure can be of.
 MEASURES = {
@@ -71,7 +72,7 @@ def test_a_row_differs_if_any_two_of_its_figures_do(shapes: list[Shape], whole: 
 def test_every_published_figure_has_its_place_in_the_shipped_experiment(name: str) -> None:
     found = published_figures.parse_published(name, *catalogue.published()[name])
     experiment = experiment_file.build_experiment(
-        experiment_file.parse_table(catalogue.experiments()[name], name), name
+        fill_post(experiment_file.parse_table(catalogue.experiments()[name], name), name), name
     )
     assert experiment.published == name
     variants = {v.name for v in experiment.variant}

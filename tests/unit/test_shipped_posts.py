@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from dballoc import catalogue
+from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.setup.post_differences import list_differences
 from dballoc.doctor.planned_setup import plan_setup
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
 
 KNOWN = Path(__file__).parents[1] / "data" / "post-differences.txt"
@@ -29,7 +31,7 @@ def read_shipped() -> dict[str, Experiment]:
     """The shipped experiments that repeat a post."""
     tables = {n: experiment_file.parse_table(t, n) for n, t in catalogue.experiments().items()}
     return {
-        name: experiment_file.build_experiment(expand(table), name, CORES)
+        name: experiment_file.build_experiment(expand(fill_post(table, name)), name, CORES)
         for name, table in tables.items()
         if "published" in table or "post" in table
     }
@@ -77,6 +79,27 @@ def test_a_post_says_where_it_is_from(name: str) -> None:
     assert post.source
     assert post.machine
     assert post.server
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "word"),
+    [
+        ("mdev-38369", "data", "prepared once and copied"),
+        ("smalldatum-2025-innodb", "options", "innodb_data_file_path"),
+        ("smalldatum-2025-innodb-fit", "options", "innodb_data_file_path"),
+        ("chinaunix-2013", "transport", "unless bench --ray"),
+    ],
+)
+def test_a_reason_says_why_it_cannot_be_as_in_the_post(name: str, topic: str, word: str) -> None:
+    post = read_shipped()[name].post
+    assert post is not None
+    assert word in {str(key): reason for key, reason in post.reasons.items()}[topic]
+
+
+def test_the_figures_of_the_jemalloc_notes_say_that_there_are_two_readings() -> None:
+    name = "percona-2013-jemalloc-versions"
+    published = published_figures.parse_published(name, *catalogue.published()[name])
+    assert any("512 and 1024" in remark for remark in published.remarks)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 ours.
 """
 
+import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
 from dballoc.store.open_database import ADDED
-from dballoc.store.results import FILE, FORMAT, Results, TrialRecord
+from dballoc.store.results import FILE, FORMAT, SETTLED_OTHERWISE, Results, TrialRecord
 
 VARIANT = {
     "name": "glibc",
@@ -220,3 +222,16 @@ def test_another_versions_database(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{tmp_path / FILE}: format 99 of dballoc 0.1.0; this dballoc reads format {FORMAT}: use that version, or a new --out"
     )
+
+
+def test_what_servers_settled_otherwise_is_one_fact(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    results.add_trial(SLOT, record())
+    assert SETTLED_OTHERWISE not in results.facts()
+    for position, otherwise in ((2, {"a_now": "b_now"}), (3, {"c_pct": ""})):
+        results.add_trial(
+            replace(SLOT, position=position), record(settled_otherwise=dict(otherwise))
+        )
+    fact = {"glibc": {"a_now": "b_now", "c_pct": ""}}
+    assert json.loads(results.facts()[SETTLED_OTHERWISE]) == fact
+    results.close()

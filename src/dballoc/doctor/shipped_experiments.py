@@ -3,7 +3,7 @@ repeat a post differ from it.
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dballoc import catalogue
@@ -16,6 +16,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import BUILTIN, Experiment
 from dballoc.experiment.post import Post
 from dballoc.host.resources import cpus
+from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
 from dballoc.servers import build as find_build
 
@@ -34,11 +35,14 @@ class ShippedExperiment:
 
 @dataclass(frozen=True)
 class RepeatedPost:
-    """What the post that an experiment repeats states of its set-up, and what the run does."""
+    """What the post that an experiment repeats states of its set-up, and what the run does.
+    ``no_stand_in``: what of it nothing stands for, and why.
+    """
 
     name: str
     post: Post
     comparisons: tuple[PostComparison, ...]
+    no_stand_in: Mapping[str, str]
 
 
 def list_experiments() -> list[ShippedExperiment]:
@@ -53,7 +57,9 @@ def list_repeated_posts() -> list[RepeatedPost]:
         experiment = _build_experiment(name, text)
         if experiment.post is not None:
             comparisons = compare_with_post(experiment.post, plan_setup(experiment))
-            posts.append(RepeatedPost(name, experiment.post, tuple(comparisons)))
+            posts.append(
+                RepeatedPost(name, experiment.post, tuple(comparisons), experiment.no_stand_in)
+            )
     return posts
 
 
@@ -70,9 +76,9 @@ def _read_experiment(name: str, text: str) -> ShippedExperiment:
 
 
 def _build_experiment(name: str, text: str) -> Experiment:
-    return experiment_file.build_experiment(
-        expand(tomllib.loads(text)), f"experiment {name}", len(cpus.list_available_cpus())
-    )
+    where = f"experiment {name}"
+    table = expand(fill_post(tomllib.loads(text), where))
+    return experiment_file.build_experiment(table, where, len(cpus.list_available_cpus()))
 
 
 def _is_found(find: Callable[[str], object], word: str) -> bool:

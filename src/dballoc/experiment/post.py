@@ -92,7 +92,8 @@ class PostProfile(_Table):
 class PostLoad(_Table):
     """What queried the post's server, ``driver``: ``NAME VERSION``, and how.
     ``prepared_statements``: true and ``"auto"`` mean that statements are prepared in the server,
-    false and ``"disable"`` that they go as text; ``report_interval`` in seconds.
+    false and ``"disable"`` that they go as text; ``report_interval`` in seconds; ``events``: after
+    how many a level ends, 0 where time alone ends it.
     """
 
     driver: str | None = None
@@ -100,6 +101,7 @@ class PostLoad(_Table):
     prepared_statements: bool | Literal["auto", "disable"] | None = None
     percentile: Annotated[int, Field(ge=1, le=99)] | None = None
     report_interval: Annotated[int, Field(ge=0, le=86_400)] | None = None
+    events: Annotated[int, Field(ge=0, le=10**12)] | None = None
 
 
 class Post(_Table):
@@ -110,6 +112,7 @@ class Post(_Table):
     post states all that were set; ``load_options``: of sysbench's script. ``threads``: all levels;
     ``most_threads``: the highest, where only that is stated. ``warmup``: in order, ``a scan of
     every table``, ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``.
+    ``load_clients``: how many clients fill the tables.
     ``binary_logs_removed``: when, in words. ``profile_at``: where the post profiled.
     ``statements``: ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what
     the workload holds, any other words are printed beside it. ``runs``: of each variant.
@@ -137,6 +140,7 @@ class Post(_Table):
     tables: Annotated[int, Field(ge=1, le=100_000)] | None = None
     rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
     tables_filled: Filling | None = None
+    load_clients: _Count | None = None
     workloads: Annotated[list[str], Field(max_length=1000)] | None = None
     statements: Annotated[list[str], Field(max_length=1000)] = []
     threads: Annotated[list[_Count], Field(max_length=1000)] | None = None

@@ -53,6 +53,8 @@ RECORD_TABLES = {
 
 _Text = Annotated[str, Field(max_length=100_000)]
 _Position = Annotated[int, Field(ge=1, le=10**6)]
+# A server variable, or "".
+_Variable = Annotated[str, Field(pattern=r"^[a-z0-9_]{0,64}$")]
 _Cell = int | float | str | None
 _Row = dict[str, _Cell]
 
@@ -92,7 +94,9 @@ class FilePiece(_Message):
 
 
 class TrialFinished(_Message):
-    """A trial's rows: one record, or a duet's two, the baseline's first."""
+    """A trial's rows: one record, or a duet's two, the baseline's first. ``settled_otherwise``: as
+    :class:`dballoc.store.results.TrialRecord` has it.
+    """
 
     kind: Literal["trial"] = "trial"
     position: _Position
@@ -100,6 +104,7 @@ class TrialFinished(_Message):
         list[dict[str, Annotated[list[_Row], Field(max_length=_MOST_ROWS)]]],
         Field(min_length=1, max_length=2),
     ]
+    settled_otherwise: Annotated[dict[_Variable, _Variable], Field(max_length=100)] = {}
 
 
 class BlockFinished(_Message):

@@ -87,7 +87,10 @@ class _SentTrials:
     def _send(self, place: Slot | Pairing, records: Sequence[TrialRecord]) -> None:
         send_files(self._stream, self._trials / place.label, place.position)
         rows = [make_record_rows(record) for record in records]
-        self._stream.send(TrialFinished(position=place.position, records=rows))
+        otherwise = {k: v for record in records for k, v in record.settled_otherwise.items()}
+        self._stream.send(
+            TrialFinished(position=place.position, records=rows, settled_otherwise=otherwise)
+        )
         remove_directory(self._trials / place.label)
 
 

@@ -54,6 +54,7 @@ class AnswerStore:
         records = [
             TrialRecord(
                 trial=dict(rows["trial"][0]),
+                settled_otherwise=message.settled_otherwise,
                 **{name: list(value) for name, value in rows.items() if name != "trial"},  # type: ignore[arg-type]
             )
             for rows in message.records

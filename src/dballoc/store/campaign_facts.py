@@ -195,6 +195,9 @@ class _Knob(_Form):
     measurable: bool | None
 
 
+# By variant: for each variable that its server does not have which settles, the substitute or "".
+SETTLED_OTHERWISE = "settled_otherwise"
+
 _FORMS: dict[str, TypeAdapter[Any]] = {
     "knobs": TypeAdapter(Annotated[list[_Knob], Field(max_length=10_000)]),
     "confirmations": TypeAdapter(Annotated[list[_Confirmation], Field(max_length=100)]),
@@ -209,6 +212,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "options": TypeAdapter(dict[str, str]),
     "starts": TypeAdapter(dict[str, _Size]),
     "option_defaults": TypeAdapter(dict[str, str]),
+    SETTLED_OTHERWISE: TypeAdapter(dict[str, dict[str, str]]),
     "procedure_version": TypeAdapter(Literal[1, 2]),
     "decided": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
     "budget_looks": TypeAdapter(dict[Literal["solo", "duet"], list[_Count]]),

@@ -1,5 +1,6 @@
 """Open and write results.sqlite. One writer; every trial is one transaction."""
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dballoc.store.open_database import FILE, FORMAT
 # The fact that only results of another command than bench have.
 KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
 TUNE = campaign_facts.TUNE
+SETTLED_OTHERWISE = campaign_facts.SETTLED_OTHERWISE
 
 # The kind of fault of a trial whose host was lost while it ran.
 HOST_LOST = "host lost"
@@ -30,7 +32,10 @@ Row = Mapping[str, Any]
 
 @dataclass(kw_only=True)
 class TrialRecord:
-    """Everything that belongs to one trial, gathered until it is finished."""
+    """Everything that belongs to one trial, gathered until it is finished.
+    ``settled_otherwise``: for each variable that a server does not have which settles
+    (catalogue/settling.toml), the substitute that was set, or "".
+    """
 
     trial: dict[str, Any]
     steps: list[Row] = field(default_factory=list)
@@ -52,6 +57,7 @@ class TrialRecord:
     replay_points: list[Row] = field(default_factory=list)
     replay_marks: list[Row] = field(default_factory=list)
     replay_latencies: list[Row] = field(default_factory=list)
+    settled_otherwise: dict[str, str] = field(default_factory=dict)
 
 
 class TrialStore(Protocol):
@@ -130,9 +136,10 @@ class Results:
 
     def set_fact(self, key: str, value: str) -> None:
         """Write one row of the campaign table."""
-        self._run_transaction(
-            lambda: self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value))
-        )
+        self._run_transaction(lambda: self._put_fact(key, value))
+
+    def _put_fact(self, key: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO campaign VALUES (?, ?)", (key, value))
 
     def finished(self, design: str) -> set[tuple[int, int, int]]:
         """Return (block, attempt, position) of every finished trial of a design."""
@@ -310,6 +317,14 @@ class Results:
             ("replay_latency", record.replay_latencies),
         ):
             _insert(self._db, table, [{"trial": number, **row} for row in self._fit(table, rows)])
+        if record.settled_otherwise:
+            self._add_settled_otherwise(place["variant"], record.settled_otherwise)
+
+    def _add_settled_otherwise(self, variant: str, otherwise: Mapping[str, str]) -> None:
+        """Add to the fact what a variant's server did otherwise when it settled."""
+        earlier = json.loads(self.facts().get(SETTLED_OTHERWISE, "{}"))
+        earlier[variant] = {**earlier.get(variant, {}), **otherwise}
+        self._put_fact(SETTLED_OTHERWISE, json.dumps(earlier))
 
     def _fit(self, table: str, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows without columns that a database of an earlier version does not have."""

@@ -2,15 +2,19 @@
 takes of each engine is data (catalogue/settling.toml).
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pymysql
 
 from dballoc import catalogue
 
-# ER_UNKNOWN_SYSTEM_VARIABLE, of MySQL and MariaDB alike.
-_UNKNOWN_VARIABLE = 1193
+# ER_UNKNOWN_SYSTEM_VARIABLE and ER_WRONG_VALUE_FOR_VAR, of MySQL and MariaDB alike.
+_UNKNOWN_VARIABLE, _REFUSED_VALUE = 1193, 1231
+# Seconds for which a variable is tried to be switched on, and between two tries.
+_PATIENCE, _BETWEEN_TRIES = 60.0, 1.0
 
 
 class Connection(Protocol):
@@ -31,31 +35,63 @@ class SettlingFailed(Exception):
         self.statement = statement
 
 
-def begin_settling(
-    connection: Connection, engine: str, tables: Sequence[str]
-) -> list[tuple[str, str]]:
-    """Make the server settle: analyze the ``tables``, set the engine's variables, switch on what is
-    to be done once. Returns the variables with their values of before, in the order in which
-    :func:`end_settling` is to set them back. SettlingFailed for an error of the server's.
+@dataclass(frozen=True, kw_only=True)
+class Settling:
+    """A server that settles. ``before``: variables with their values of before, in the order in
+    which :func:`end_settling` is to set them back. ``otherwise``: for each variable that the server
+    does not have, the substitute that was switched on, or "".
+    """
+
+    before: Sequence[tuple[str, str]] = ()
+    otherwise: Mapping[str, str]
+
+
+def begin_settling(connection: Connection, engine: str, tables: Sequence[str]) -> Settling:
+    """Make the server settle: set the engine's variables, analyze the ``tables``, switch on what is
+    to be done once. SettlingFailed for an error of the server's, also for a switch that it has
+    refused for a minute.
     """
     entry = catalogue.settling().get(engine, {})
     before: list[tuple[str, str]] = []
+    otherwise: dict[str, str] = {}
     for name, value in entry.get("set", []):
-        if (old := _read_variable(connection, name)) is not None:
-            _run(connection, f"SET GLOBAL {name} = {value}")
-            before.insert(0, (name, old))
+        if (old := _read_variable(connection, name)) is None:
+            otherwise[name] = ""
+            continue
+        _run(connection, f"SET GLOBAL {name} = {value}")
+        before.insert(0, (name, old))
     for table in tables if "table" in entry else ():
         _run(connection, entry["table"].format(table=table))
-    for name in entry.get("switch", []):
-        if _read_variable(connection, name) is not None:
-            _run(connection, f"SET GLOBAL {name} = 1")
-    return before
+    for switch in entry.get("switch", []):
+        first, *substitutes = [switch] if isinstance(switch, str) else switch
+        names = (first, *substitutes)
+        switched = next((n for n in names if _read_variable(connection, n) is not None), "")
+        if switched:
+            _switch_on(connection, switched)
+        if switched != first:
+            otherwise[first] = switched
+    return Settling(before=tuple(before), otherwise=otherwise)
 
 
-def end_settling(connection: Connection, before: Sequence[tuple[str, str]]) -> None:
+def end_settling(connection: Connection, settling: Settling) -> None:
     """Set back what :func:`begin_settling` set. SettlingFailed for an error of the server's."""
-    for name, value in before:
+    for name, value in settling.before:
         _run(connection, f"SET GLOBAL {name} = {value}")
+
+
+def _switch_on(connection: Connection, name: str) -> None:
+    """Switch a variable on. One that starts a compaction may be refused while RocksDB compacts by
+    itself: then it is tried again.
+    """
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _run(connection, f"SET GLOBAL {name} = 1")
+        except SettlingFailed as failure:
+            is_refused = _has_number(failure.__cause__, _REFUSED_VALUE)
+            if not is_refused or time.monotonic() >= end:
+                raise
+        time.sleep(_BETWEEN_TRIES)
 
 
 def _run(connection: Connection, statement: str) -> None:
@@ -71,7 +107,11 @@ def _read_variable(connection: Connection, name: str) -> str | None:
     try:
         [(value,)] = connection.rows(statement)
     except pymysql.Error as error:
-        if error.args and error.args[0] == _UNKNOWN_VARIABLE:
+        if _has_number(error, _UNKNOWN_VARIABLE):
             return None
         raise SettlingFailed(statement) from error
     return str(value)
+
+
+def _has_number(error: BaseException | None, number: int) -> bool:
+    return error is not None and error.args[:1] == (number,)

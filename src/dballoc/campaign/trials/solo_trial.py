@@ -284,10 +284,11 @@ class SoloTrial:
         try:
             with sample_in_background(lambda: self._take_sample(series)):
                 tables = [f"sbtest{n}" for n in range(1, count + 1)]
-                before = begin_settling(admin, engine, tables)
+                settling = begin_settling(admin, engine, tables)
+            self.record.settled_otherwise |= settling.otherwise
             remaining = max(0.0, end - time.monotonic())
             self._stay_idle(replace(step, seconds=remaining), series)
-            end_settling(admin, before)
+            end_settling(admin, settling)
         except SettlingFailed as failure:
             error = failure.__cause__
             assert isinstance(error, pymysql.Error)

@@ -114,4 +114,6 @@ def _repeated_post(repeated: "RepeatedPost") -> Row:
         "source": repeated.post.source,
         "machine": repeated.post.machine,
         "post": [dataclasses.asdict(compared) for compared in repeated.comparisons],
+        "reasons": dict(repeated.post.reasons),
+        "no_stand_in": dict(repeated.no_stand_in),
     }

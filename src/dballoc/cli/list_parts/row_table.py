@@ -52,19 +52,29 @@ def _cell(value: Any, joint: str) -> str:
 
 
 def spread_comparisons(rows: Sequence[Row]) -> list[Row]:
-    """Return a row for each setting that a post states or that the run has chosen."""
+    """Return a row for each setting that a post states or that the run has chosen, for each reason
+    why a topic cannot be as in the post, and for each thing that nothing stands for.
+    """
     spread = []
     for row in rows:
         words = ": ".join(filter(None, [row["source"], row["machine"]]))
-        source = {"topic": "source", "item": "", "post": words, "run": "", "differs": False}
+        cells = [
+            (False, "source", words, ""),
+            *(
+                (c["differs"], " ".join(filter(None, [c["topic"], c["item"]])), c["post"], c["run"])
+                for c in row["post"]
+            ),
+            *((False, f"why: {topic}", "", why) for topic, why in row["reasons"].items()),
+            *((False, "no stand-in", name, why) for name, why in row["no_stand_in"].items()),
+        ]
         spread += [
             {
                 "name": row["name"],
-                "differs": "≠" if compared["differs"] else "",
-                "topic": " ".join(filter(None, [compared["topic"], compared["item"]])),
-                "the post": compared["post"],
-                "the run": compared["run"],
+                "differs": "≠" if differs else "",
+                "topic": topic,
+                "the post": post,
+                "the run": run,
             }
-            for compared in [source, *row["post"]]
+            for differs, topic, post, run in cells
         ]
     return spread

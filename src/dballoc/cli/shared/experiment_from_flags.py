@@ -16,6 +16,7 @@ from dballoc.experiment import scale as scaling
 from dballoc.experiment.experiment_paths import anchor_paths
 from dballoc.experiment.model import Experiment
 from dballoc.host.resources import cpus
+from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
 from dballoc.servers.private.command_line import check_secrets
 
@@ -58,6 +59,7 @@ def experiment(
         name = named or "demo"
         where = f"experiment {name}"
         table = experiment_file.parse_table(look_up(experiments(), name, "experiment"), where)
+    table = fill_post(table, where)
     changes = {k: v for k, v in flags.items() if v is not None}
     if changes and origin is None and named is None:
         where = "command line"

@@ -100,6 +100,11 @@ def has_many_queries(summary: pl.DataFrame, workload: str) -> bool:
         math.fsum(of_workload.filter(pl.col("measure") == measure)["mean"])
         for measure in ("tps", "qps")
     )
+    return is_another_figure(tps, qps)
+
+
+def is_another_figure(tps: float, qps: float) -> bool:
+    """Whether queries per second are another figure than transactions per second."""
     return qps > _ONE_QUERY * tps
 
 

@@ -1,5 +1,6 @@
 """Throughput, CPU and memory over the trial's time, with the borders of its steps."""
 
+import math
 from statistics import median
 from typing import Any
 
@@ -8,6 +9,7 @@ import polars as pl
 
 from dballoc.analysis.tables.time_series import TimeSeries
 from dballoc.numbers import duration
+from dballoc.report.charts.levels import is_another_figure
 from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 _HEIGHT = 240
@@ -19,10 +21,11 @@ _LINE = 18
 _MOST, _LETTERS = 16, 80
 
 # Throughput and CPU begin anew with each step; memory goes on, as long as the server does.
-_BROKEN = frozenset({"qps", "host_user", "user"})
+_BROKEN = frozenset({"tps", "qps", "host_user", "user"})
 
 # key: (name, axis, factor, what to know)
 _MEASURES = {
+    "tps": ("Transactions over time", "transactions per second", 1.0, ""),
     "qps": ("Queries over time", "queries per second", 1.0, ""),
     "host_user": (
         "User CPU over time",
@@ -43,9 +46,10 @@ _MEASURES = {
 
 
 def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = True) -> list[Figure]:
-    """Draw queries, user CPU, RSS and VSZ over time: if ``each``, a chart for each workload with
-    its levels side by side, and RSS over the whole trial; otherwise, as for very many workloads,
-    charts over the whole trial alone, and none of queries, as statements differ in size.
+    """Draw queries, user CPU, RSS and VSZ over time, and transactions where they are another figure
+    than queries: if ``each``, a chart for each workload with its levels side by side, and RSS and
+    VSZ over the whole trial; otherwise, as for very many workloads, charts over the whole trial
+    alone, and none of throughput, as statements differ in size.
     """
     # Of results of before the host was measured: the server's.
     user = "host_user" if "host_user" in set(over_time.series["measure"]) else "user"
@@ -56,9 +60,19 @@ def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = Tru
     levels = [
         _draw_levels(over_time, key, variants, workload)
         for workload in workloads
-        for key in ("qps", user, "rss", "vsz")
+        for key in (*_choose_throughput(over_time, workload), user, "rss", "vsz")
     ]
-    return [*levels, _draw_whole_trial(over_time, "rss", variants)]
+    return [*levels, *(_draw_whole_trial(over_time, key, variants) for key in ("rss", "vsz"))]
+
+
+def _choose_throughput(over_time: TimeSeries, workload: str) -> list[str]:
+    """Return the measures of throughput that a workload has charts of."""
+    steps = over_time.steps.filter(pl.col("workload") == workload)
+    rates = over_time.series.join(steps.select("start", "step"), on=["start", "step"])
+    tps, qps = (
+        math.fsum(rates.filter(pl.col("measure") == measure)["value"]) for measure in ("tps", "qps")
+    )
+    return ["tps", "qps"] if is_another_figure(tps, qps) else ["qps"]
 
 
 def _draw_levels(over_time: TimeSeries, key: str, variants: Variants, workload: str) -> Figure:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.published.setup.post_comparison import PostComparison
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
-from dballoc.store.results import KIND
+from dballoc.store.results import KIND, SETTLED_OTHERWISE
 
 # What keeps a private server private: where it is, and how it is reached. The transport is compared
 # on its own.
@@ -50,6 +52,7 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
     rows = {row["name"]: row for row in campaign.variant.iter_rows(named=True)}
     workloads = json.loads(campaign.facts.get("workloads", "{}"))
     baseline = rows[experiment.baseline]
+    machine = _find_machine(campaign)
     return RunSetup(
         experiment=experiment,
         allocators={
@@ -75,11 +78,19 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
             for name, fact in workloads.items()
         },
         blocks=None if KIND in campaign.facts else campaign.blocks("solo"),
-        host_cpus=campaign.environment.get("cpus"),
-        host_memory=campaign.environment.get("memory"),
-        host_thp=campaign.environment.get("thp"),
-        host_cores=tuple(map(frozenset, campaign.environment.get("cpus_of_cores", []))),
+        host_cpus=machine.get("cpus"),
+        host_memory=machine.get("memory"),
+        host_thp=machine.get("thp"),
+        host_cores=tuple(map(frozenset, machine.get("cpus_of_cores", []))),
+        clients_apart=campaign.has_clients_apart,
+        settled_otherwise=json.loads(campaign.facts.get(SETTLED_OTHERWISE, "{}")),
     )
+
+
+def _find_machine(campaign: Campaign) -> dict[str, Any]:
+    """Return the machine that the servers ran on: of several hosts, which are to be alike, one."""
+    of_hosts = split_by_host(campaign)
+    return of_hosts[0].environment if of_hosts else campaign.environment
 
 
 def _name_driver(driver: str, sysbench_version: str) -> str:

@@ -24,6 +24,7 @@ _LEAST_OF_STATED, _MOST_OF_STATED = 0.9, 1.02
 _SERVER, _CLIENT, _TOGETHER = "server", "client", ""
 _ALL_CPUS = "all of the machine"
 _SHARED = "server and client together"
+_OF_OWN_HOST = "client all of its own host"
 
 
 class _Cpus(NamedTuple):
@@ -44,7 +45,7 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     sides = [_count_cpus(cpu, run) for cpu in names_by_cpu]
     stated = post.cpus
     same = stated is None or _is_same_cpus(stated, sides)
-    words = [_describe_sides(each) for each in sides]
+    words = [_describe_sides(each, run) for each in sides]
     if not same and len(words) > 1:
         words = [
             f"{text} ({join_words(names)})"
@@ -72,12 +73,16 @@ def _mark_scaled(run: RunSetup, *, has_cpus: bool = False) -> str:
 
 
 def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
+    """Return how many CPUs each side has. Of a client on a host of its own, which has all of that
+    host's, the number is not compared.
+    """
+    together = _SERVER if run.clients_apart else _TOGETHER
     if cpu.count is not None:
-        return {_TOGETHER: _Cpus(cpu.count)}
-    texts = {_SERVER: cpu.server, _CLIENT: cpu.client}
+        return {together: _Cpus(cpu.count)}
+    texts = {_SERVER: cpu.server, _CLIENT: None if run.clients_apart else cpu.client}
     sets = {side: parse_cpus(text) for side, text in texts.items() if text}
     if not sets:
-        return {_TOGETHER: _Cpus(run.host_cpus, len(run.host_cores) or None)}
+        return {together: _Cpus(run.host_cpus, len(run.host_cores) or None)}
     return {
         side: _Cpus(len(cpus), sum(bool(core & cpus) for core in run.host_cores) or None)
         for side, cpus in sets.items()
@@ -99,7 +104,7 @@ def _is_same_cpus(stated: PostCpus, sides: list[_Sides]) -> bool:
     """Whether every variant has the CPUs that are stated. What is not known on one side does not
     differ.
     """
-    if any(each == {_TOGETHER: _Cpus(None)} for each in sides):
+    if any(each in ({_TOGETHER: _Cpus(None)}, {_SERVER: _Cpus(None)}) for each in sides):
         return True
     if isinstance(stated.count, list):
         return {each.get(_TOGETHER, _Cpus(None)).logical for each in sides} == set(stated.count)
@@ -128,11 +133,15 @@ def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
     )
 
 
-def _describe_sides(sides: _Sides) -> str:
+def _describe_sides(sides: _Sides, run: RunSetup) -> str:
     if _TOGETHER in sides:
         cpus = sides[_TOGETHER]
         return _ALL_CPUS if cpus.logical is None else f"{_describe_cpus(cpus)}, {_SHARED}"
-    return join_words(f"{side} {_describe_cpus(cpus)}" for side, cpus in sides.items())
+    words = [
+        f"{side} {_ALL_CPUS if cpus.logical is None else _describe_cpus(cpus)}"
+        for side, cpus in sides.items()
+    ]
+    return join_words([*words, *([_OF_OWN_HOST] if run.clients_apart else [])])
 
 
 def _describe_cpus(cpus: _Cpus) -> str:
@@ -158,7 +167,7 @@ def _describe_shared_cores(cpus: list[Cpu], run: RunSetup) -> str:
     shared = {
         core
         for cpu in cpus
-        if cpu.server and cpu.client
+        if cpu.server and cpu.client and not run.clients_apart
         for core in run.host_cores
         if core & parse_cpus(cpu.server) and core & parse_cpus(cpu.client)
     }

@@ -23,7 +23,7 @@ from dballoc.analysis.published.setup.post_comparison import (
 )
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import spread_settings
-from dballoc.analysis.published.setup.warmup_words import compare_warmups
+from dballoc.analysis.published.setup.warmup_words import compare_settling, compare_warmups
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import BUILTIN, LOAD, Scaled, Variant
 from dballoc.experiment.post import (
@@ -60,6 +60,7 @@ def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
         *_compare_statements(post, run),
         *_compare_transports(post, run),
         *compare_warmups(post, run),
+        *compare_settling(post, run),
         *_list_otherwise(post),
     ]
     order = {topic: number for number, topic in enumerate(get_args(Topic))}
@@ -176,6 +177,13 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         None if interval is None else f"{interval}s",
         f"{_REPORT_INTERVAL}s",
     )
+    events = None if post.load.events is None else _write_events(str(post.load.events))
+    actual_events = _write_events(load.options.get("events", "0"))
+    yield compare_text("load", "events of a level", events, actual_events)
+
+
+def _write_events(number: str) -> str:
+    return "as many as its time has" if number == "0" else number
 
 
 def _compare_levels(post: Post, run: RunSetup) -> Iterator[PostComparison]:
@@ -369,6 +377,18 @@ def _compare_data(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         in_start = LOAD in run.experiment.workloads and run.experiment.sequence == "cycle"
         filled = FILLED_IN_START if in_start else FILLED_BEFORE
         yield compare_text("data", "tables are filled", post.tables_filled, filled)
+        if in_start or post.load_clients is not None:
+            clients = None if post.load_clients is None else str(post.load_clients)
+            number = _count_load_clients(run)
+            yield compare_text("data", "clients that fill them", clients, number)
+
+
+def _count_load_clients(run: RunSetup) -> str:
+    """Return how many clients fill the tables; in the workload load, one a table at most."""
+    data = run.experiment.data
+    if LOAD not in run.experiment.workloads:
+        return "one for each CPU"
+    return str(min(data.tables, data.load_clients or max(run.experiment.threads)))
 
 
 def _compare_times(post: Post, run: RunSetup) -> Iterator[PostComparison]:
@@ -422,7 +442,12 @@ def _describe_all_statements(run: RunSetup) -> str:
 
 
 def _compare_transports(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    ways = dict.fromkeys(run.experiment.server_of(v).connect for v in run.experiment.variant)
+    experiment = run.experiment
+    # A client on another host comes over TCP, whatever the experiment asks.
+    ways = dict.fromkeys(
+        "tcp" if run.clients_apart else experiment.server_of(v).connect for v in experiment.variant
+    )
     yield compare_text("transport", "", post.connect, listing(list(ways)))
     client = None if post.client_host is None else f"{post.client_host} host"
-    yield compare_text("transport", "client on", client, "same host")
+    actual = "another host" if run.clients_apart else "same host"
+    yield compare_text("transport", "client on", client, actual)

@@ -31,7 +31,9 @@ class RunSetup:
     catalogue knows it. ``workloads``: by name; those of older results are not known. ``blocks``:
     planned, or finished. ``host_cpus``, ``host_memory`` (bytes), ``host_thp`` (its mode): of the
     machine; None before it is known. ``host_cores``: the logical CPUs of each core; nothing where
-    they are not known.
+    they are not known. ``clients_apart``: whether the clients have hosts of their own.
+    ``settled_otherwise``: by variant, for each variable that its server does not have which
+    settles, the substitute or "".
     """
 
     experiment: Experiment
@@ -45,3 +47,5 @@ class RunSetup:
     host_memory: int | None = None
     host_thp: str | None = None
     host_cores: Sequence[frozenset[int]] = ()
+    clients_apart: bool = False
+    settled_otherwise: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

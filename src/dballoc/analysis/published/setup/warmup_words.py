@@ -5,7 +5,11 @@ clients for 10m``, ``settling for 2m``. Pure.
 import re
 from collections.abc import Iterable, Iterator
 
-from dballoc.analysis.published.setup.post_comparison import PostComparison, compare_text
+from dballoc.analysis.published.setup.post_comparison import (
+    PostComparison,
+    compare_text,
+    join_words,
+)
 from dballoc.analysis.published.setup.release_names import drop_remarks
 from dballoc.analysis.published.setup.run_setup import RunSetup
 from dballoc.experiment.durations_and_sizes import format_duration, parse_duration
@@ -83,6 +87,22 @@ def compare_warmups(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         if not is_same_warmup(first, second):
             item = f"step {number} of {len(steps)}" if len(steps) > 1 else ""
             yield compare_text("warm-up", item, _write_clients(first), second)
+
+
+def compare_settling(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Tell which variables of a stated settling a server did not have, and what was set instead."""
+    if not any(drop_remarks(text).startswith(_SETTLING) for text in post.warmup or []):
+        return
+    variants: dict[tuple[str, str], list[str]] = {}
+    for variant, otherwise in run.settled_otherwise.items():
+        for change in otherwise.items():
+            variants.setdefault(change, []).append(variant)
+    for (name, substitute), names in variants.items():
+        everywhere = len(names) == len(run.experiment.variant)
+        item = "settling sets" if everywhere else f"settling sets, {join_words(names)}"
+        lacking = "the server does not have it"
+        actual = f"{substitute}, as {lacking}" if substitute else f"not set, as {lacking}"
+        yield compare_text("warm-up", item, name, actual)
 
 
 def _join_steps(warmups: Iterable[str]) -> str:

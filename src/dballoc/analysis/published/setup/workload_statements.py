@@ -39,7 +39,7 @@ _SINGLE = {
     "oltp_insert": "insert",
     "oltp_delete": "delete",
 }
-# Words of our own scripts that say the same; any other stands for itself.
+# What words of our own scripts (load/lua/dballoc_words.lua) stand for; any other stands for itself.
 _WORDS = {
     "point": ("point select",),
     "simple": ("simple range of {range}",),
@@ -49,8 +49,25 @@ _WORDS = {
     "update-index": ("index update",),
     "update-nonindex": ("non-index update",),
     "replace": ("delete", "insert"),
+    "count": ("count of c in a range of {range}",),
+    "random-points": ("select of c by {range} random ids",),
+    "hot-points": ("select of c by {range} ids that are always the same",),
+    "points-covered-pk": ("select of id by {range} random ids",),
+    "points-notcovered-pk": ("select of id and c by {range} random ids",),
+    "points-covered-si": ("select of k by {range} random values of k",),
+    "points-notcovered-si": ("select of k and c by {range} random values of k",),
+    "range-covered-pk": ("select of id from a random id to {range} above it",),
+    "range-notcovered-pk": ("select of id and c from a random id to {range} above it",),
+    "range-covered-si": ("select of k from a random k to {range} above it",),
+    "range-notcovered-si": ("select of k and c from a random k to {range} above it",),
+    "scan": ("scan of a whole table",),
+    "update-inlist": ("update of c by 10 random ids",),
     "begin": (),
     "commit": (),
+}
+_IDS = {
+    "one": "always of the first row",
+    "zipfian": "ids by Zipf's law with exponent 0.8",
 }
 
 
@@ -60,7 +77,9 @@ def list_statements(script: str, options: Mapping[str, str]) -> list[str]:
     one of sysbench's nor one of ours that takes ``statements``.
     """
     if "statements" in options:
-        return _list_words(options["statements"], options.get("range", ""))
+        ids = _IDS.get(options.get("ids", ""))
+        words = _list_words(options["statements"], options.get("range", ""))
+        return [*words, *([ids] if ids else [])]
     if script in _SINGLE:
         return [f"1 {_SINGLE[script]}"]
     chosen = DEFAULTS | dict(options)
