@@ -13,7 +13,7 @@ from dballoc.tune.choose_finalists import (
     rank_promising,
     simplify,
 )
-from dballoc.tune.choose_proposal import choose_for_front, choose_for_gain
+from dballoc.tune.choose_proposal import choose_proposal
 from dballoc.tune.estimate_effects import compare_settings, estimate_effects
 
 BOUND = math.log(1.03)
@@ -199,31 +199,11 @@ def test_of_proposals_that_is_chosen_which_promises_most_beyond_the_best() -> No
         {"arenas": "1", "trim": "1"},
         {"idle": "1", "trim": "1"},
     ]
-    assert choose_for_gain(proposed, standings, "memory", BOUND) == proposed[1]
-    assert choose_for_gain(proposed, standings[:1], "memory", BOUND) == proposed[0]
+    assert choose_proposal(proposed, standings, "memory", BOUND) == proposed[1]
+    assert choose_proposal(proposed, standings[:1], "memory", BOUND) == proposed[0]
     # What was only seen to fail is not tried again.
     crashed = standing("bad", 0.0, trials=0, parameters={"arenas": "2"}, faults=1)
-    assert choose_for_gain(proposed, [*standings, crashed], "memory", BOUND) != proposed[1]
-
-
-def test_for_the_front_that_is_chosen_which_is_worse_than_none_that_is_known() -> None:
-    """``cheap`` saves CPU and takes memory, ``lean`` the other way; what both together do is known
-    as well, and what neither does was tried already.
-    """
-    standings = [
-        default(),
-        standing("lean", -0.3, 0.1, parameters={"lean": "1"}),
-        standing("cheap", 0.1, -0.1, parameters={"cheap": "1"}),
-        standing("dull", 0.0, 0.05, parameters={"dull": "1"}),
-        standing("dear", 0.05, 0.15, parameters={"dear": "1"}),
-    ]
-    proposed = [
-        {"lean": "1", "dear": "1"},
-        {"dull": "1", "dear": "1"},
-        {"lean": "1", "cheap": "1"},
-    ]
-    assert choose_for_front(proposed, standings, "memory", BOUND) == proposed[2]
-    assert choose_for_front(proposed, standings[:1], "memory", BOUND) == proposed[0]
+    assert choose_proposal(proposed, [*standings, crashed], "memory", BOUND) != proposed[1]
 
 
 def test_a_configuration_is_simplified_to_what_the_others_show_to_matter() -> None:

@@ -84,29 +84,21 @@ def _add_prospects(prospects: Prospects, bound: float, most: int) -> list[tuple[
     return additions
 
 
-def draw_effects(prospects: Prospects, places: Sequence[int], draws: int) -> tuple[Floats, Floats]:
-    """Return what may be true of the configurations at these places, a row a draw: their effects on
-    the objective and on the other measure.
+def draw_gains(prospects: Prospects, places: Sequence[int], bound: float) -> Floats:
+    """Return what the configurations at these places gain in each draw of what may be true, a row
+    each; nothing where one breaks the bound.
     """
     chance = np.random.default_rng(0)
     values, costs = (
         chance.multivariate_normal(
             effects.means[places],
             effects.covariance[np.ix_(places, places)],
-            draws,
+            _DRAWS,
             check_valid="ignore",  # rounding may leave it a little less than positive
             method="eigh",
         )
         for effects in (prospects.objective, prospects.other)
     )
-    return values, costs
-
-
-def draw_gains(prospects: Prospects, places: Sequence[int], bound: float) -> Floats:
-    """Return what the configurations at these places gain in each draw; nothing where one breaks
-    the bound.
-    """
-    values, costs = draw_effects(prospects, places, _DRAWS)
     settings = np.array([len(prospects.judged[i].parameters) for i in places])
     return np.where(costs <= bound, np.maximum(0.0, -values - _PER_SETTING * settings), 0.0)
 

@@ -25,7 +25,7 @@ from dballoc.analysis.tune.search_history import (
     summarize_standings,
 )
 from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simplify
-from dballoc.tune.choose_proposal import choose_for_front, choose_for_gain
+from dballoc.tune.choose_proposal import choose_proposal
 from dballoc.tune.propose_parameters import Outcome, propose_changes, propose_parameters
 from dballoc.tune.search_space import THP, Parameters, Space
 
@@ -44,7 +44,7 @@ _BEFORE_SIMPLER = 2
 # From this share of the search on leaders have a duet each; two once they are refined.
 DUETS_FROM = 0.6
 _DUETS, _DUETS_REFINED = 1, 2
-# So many the sampler proposes, of which the estimate chooses one.
+# Every other time the sampler proposes so many, of which the estimate chooses.
 _PROPOSALS = 8
 # So many configurations of a base that replays put forward are tried on servers.
 _REPLAYED = 8
@@ -186,19 +186,18 @@ def _choose_parameters(
 
 
 def _propose(space: Space, trials: Sequence[Tried], aim: SearchAim) -> Parameters | None:
-    """Return, of what the sampler proposes and of changes to the leader, by turns what promises the
-    best gain and what promises most for the front.
+    """Return what the sampler proposes; every other time, of many and of changes to the leader,
+    what is expected to raise the best gain most.
     """
     outcomes = list_outcomes(trials, aim)
-    proposed = propose_parameters(space, outcomes, 2, aim.seed, _PROPOSALS)
-    if not proposed:
-        return None
+    chooses = sum(t.origin == "search" for t in trials) % 2 == 1
+    proposed = propose_parameters(space, outcomes, 2, aim.seed, _PROPOSALS if chooses else 1)
+    if not chooses or not proposed:
+        return proposed[0] if proposed else None
     standings = summarize_standings(trials, trials[0].stage)
     for leader in rank_promising(standings, aim.objective, aim.bound)[:1]:
         proposed += propose_changes(space, outcomes, 2, aim.seed, leader.parameters)
-    is_even = sum(t.origin == "search" for t in trials) % 2 == 0
-    choose = choose_for_front if is_even else choose_for_gain
-    return choose(proposed, standings, aim.objective, aim.bound)
+    return choose_proposal(proposed, standings, aim.objective, aim.bound)
 
 
 def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> list[Parameters]:
