@@ -277,8 +277,10 @@ bool session_drain(bool all)
             done = write_slot(slot, has_ended[cursor - 1]) && done;
         }
     }
-    if (all)
+    if (all) {
+        buffers_looked_at_all();
         atomic_store(&session_status.dropped, dropped + atomic_load(&threads_dropped));
+    }
     return done;
 }
 

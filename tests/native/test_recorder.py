@@ -502,12 +502,19 @@ def test_operators_that_free_with_a_size(
 
 def test_no_record_begins_without_room(tmp_path: Path) -> None:
     """Whatever records in the middle of a call: what the recorder starts, a signal's handler."""
-    names = ("recorder", "buffers", "threads", "stamp")
-    sources = [NATIVE / "trace" / f"{name}.c" for name in names]
-    rooms = [f"-I{NATIVE / room}" for room in ("trace", "preload")]
-    built = compiled(
-        "recorder_room", tmp_path, "-O2", *rooms, *sources, NATIVE / "preload" / "memory.c"
-    )
+    assert run_program(build_with("recorder_room", tmp_path, *_FILLING), {}) == []
+
+
+def test_a_thread_waits_for_a_buffer_only_while_one_may_come(tmp_path: Path) -> None:
+    """More threads than buffers: none waits in vain, nor is one cancelled while it waits."""
+    messages = ("preload/message", "preload/descriptors")
+    built = build_with("recorder_waiting", tmp_path, *_FILLING, *messages)
+    assert run_program(built, {}) == []
+
+
+def test_requests_that_take_too_long_are_over(tmp_path: Path) -> None:
+    """The writer hangs before it sees a request, or in it; later ones are answered."""
+    built = build_with("recorder_mailbox", tmp_path, "trace/writer", "preload/own_thread")
     assert run_program(built, {}) == []
 
 
@@ -549,6 +556,34 @@ def test_all_of_it_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
     sources = [path for room in ("trace", "preload") for path in (NATIVE / room).glob("*.c")]
     sources = [path for path in sources if path.name not in ("hooks.c", "births.c")]
     built = build_sanitized(sanitizer, "recorder_whole", sources, tmp_path / "whole")
+def test_a_program_whose_delete_is_its_own(environ: Environ, tmp_path: Path) -> None:
+    """Every form of delete ends there, of blocks that the recorder has mapped too."""
+    target = tmp_path / "own_delete"
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-sized-deallocation"]
+    source = Path(__file__).with_name("own_delete.cc")
+    MACHINE.compile("g++", target, *flags, "-fno-builtin", source)
+    assert run_program(target, environ()) == ["deletes 800"]
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, [])
+    assert len(recording.touches) >= 10
+    [thread] = recording.threads
+    is_large = np.isin(thread.size, [10000 << power for power in range(10)])
+    assert set(thread.kind[is_large].tolist()) == {EventKind.MALLOC}
+    assert np.count_nonzero(is_large) == 800
+    assert np.count_nonzero(thread.kind == EventKind.FREE) >= 800
+
+
+def build_with(name: str, directory: Path, *parts: str) -> Path:
+    """``NAME.c`` with these parts of the recorder's, like ``trace/stamp``."""
+    rooms = [f"-I{NATIVE / room}" for room in ("trace", "preload")]
+    sources = [NATIVE / f"{part}.c" for part in parts]
+    return compiled(name, directory, "-O2", *rooms, *sources)
+
+
+# What fills buffers, and what that needs.
+_FILLING = ("trace/recorder", "trace/buffers", "trace/threads", "trace/stamp", "preload/memory")
+
+
     # The recorder's threads have tables of open files of their own: their numbers are not the same
     # files, as the sanitizer thinks.
     (tmp_path / "suppressions").write_text("race:^descriptor_\nrace:^file_open$\n")
