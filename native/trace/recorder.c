@@ -220,7 +220,7 @@ QUICK void record_release(const void *block, uint64_t generation)
 
 QUICK void record_sized_release(const void *block, size_t size, uint64_t generation)
 {
-    release(block, size, FREE_SIZED, generation);
+    release(block, event_size(size), FREE_SIZED, generation);
 }
 
 static void put_site(struct encoder *to, uint32_t site)
