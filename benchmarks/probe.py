@@ -17,6 +17,7 @@ must be quiet.
 import argparse
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,16 @@ def judged(low: float, high: float, promise: float | None) -> str:
     return f"; promised {promise}: {word}"
 
 
-def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse.Namespace) -> None:
-    """Run or resume a campaign, and print every variant's ratio."""
+def measure(
+    out: Path,
+    name: str,
+    variants: list[dict[str, Any]],
+    promised: Mapping[str, float],
+    args: argparse.Namespace,
+) -> bool:
+    """Run or resume a campaign, and print every variant's ratio, beside what is promised of it.
+    Returns whether one breaks its promise.
+    """
     server = {"use": args.use, "engine": args.engine}
     if args.engine == "innodb":
         server["options"] = {"innodb_buffer_pool_size": "128M"}
@@ -98,16 +107,23 @@ def measure(out: Path, name: str, variants: list[dict[str, Any]], args: argparse
         "variant": variants,
     }
     found = compare_with_baseline(run(out / name, table, "--no-report"))
-    promised = {**PROMISED, "probe": PROMISED_MYROCKS} if args.engine == "rocksdb" else PROMISED
+    not_measured = promised.keys() & {v["name"] for v in variants}
+    is_broken = False
     for comparison in [*found.floor, *found.family]:
         if comparison.metric.key.startswith("cpu") and comparison.ratio:
             r = comparison.ratio
-            said = judged(r.low, r.high, promised.get(comparison.variant))
+            promise = promised.get(comparison.variant)
+            said = judged(r.low, r.high, promise)
+            is_broken |= promise is not None and r.low > promise
+            not_measured -= {comparison.variant}
             print(
                 f"{comparison.variant}: {r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}], {r.blocks} "
                 f"blocks{said}",
                 flush=True,
             )
+    for variant in sorted(not_measured):
+        print(f"{variant}: not measured; promised {promised[variant]}: BROKEN", flush=True)
+    return is_broken or bool(not_measured)
 
 
 def main() -> None:
@@ -126,6 +142,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/benchmark-probe"))
     args = parser.parse_args()
     out = args.out.absolute()
+    promised = {**PROMISED, "probe": PROMISED_MYROCKS} if args.engine == "rocksdb" else PROMISED
     with tempfile.TemporaryDirectory(prefix="dbp-") as sockets:
         Path(sockets).chmod(0o777)  # the servers' user makes sockets there
         variants = [
@@ -135,7 +152,8 @@ def main() -> None:
         ]
         chosen = [v for v in variants if not args.only or v["name"] in args.only]
         if chosen:
-            measure(out, "glibc", [{"name": "glibc", "allocator": "glibc"}, *chosen], args)
+            plain = {"name": "glibc", "allocator": "glibc"}
+            measure(out, "glibc", [plain, *chosen], promised, args)
         if profiling_jemalloc() and (not args.only or "prof" in args.only):
             plain = {"name": "jemalloc", "allocator": "jemalloc"}
             prof = {
@@ -143,7 +161,7 @@ def main() -> None:
                 "allocator": "jemalloc",
                 "tunables": {"prof": "true", "prof_prefix": "/dev/null"},
             }
-            measure(out, "jemalloc", [plain, prof], args)
+            measure(out, "jemalloc", [plain, prof], promised, args)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 its trace, recorded under glibc alone and replayed on the same mallocs.
 
     python benchmarks/replay_fidelity.py [record] [real] [replay] [timed] [control] [table]
-    [--rounds 3] [--servers mariadb,…] [--seconds 20] [--clients 16]
+    [--rounds 3] [--servers mariadb,…] [--seconds 20] [--idle 15] [--clients 16]
     [--docs docs/replay-fidelity.md]
 
 record    each server once under glibc, into a trace.
 real      each server under each malloc, --rounds times, without the recorder.
 replay    the traces on the same mallocs, as fast as their order allows.
-timed     the same at the recorded pace, for mallocs that give memory back by the clock.
+timed     the same at the recorded pace and with the same rest, for mallocs that give memory back by
+the clock.
 control   as replay, with lifetimes shuffled within threads and size classes, as a histogram has it.
 table     what came out; with --docs, into the generated part of that page.
 
@@ -19,6 +20,8 @@ real servers show different has the same sign in the replay.
 A real server's peak heap is the most RSS that it had less what was not heap at rest after the load.
 That is taken from dballoc's ledger of the starts under glibc, whose heap is walked exactly: pool,
 stacks and files are the server's, whatever its malloc, and under others a pool may look like heap.
+Its idle heap is RSS after --idle seconds without load, less the same; of replays those at the
+recorded pace have one.
 """
 
 import argparse
@@ -26,7 +29,7 @@ import inspect
 import itertools
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
@@ -55,6 +58,8 @@ PARTS = ("record", "real", "replay", "timed", "control", "table")
 ALLOCATORS = ("glibc", "jemalloc", "mimalloc", "tcmalloc", "tbbmalloc")
 RECORDED = "glibc"
 MOST_MEDIAN, MOST_ERROR = 0.03, 0.10
+# The rest after a replay in which time passes as it likes: its idle heap says nothing.
+SHORT_IDLE = "50ms"
 CACHE = {"innodb": "innodb_buffer_pool_size", "rocksdb": "rocksdb_block_cache_size"}
 MIB = 2**20
 BEGIN, END = "<!-- benchmarks/replay_fidelity.py begins -->", "<!-- and ends -->"
@@ -82,8 +87,8 @@ SERVERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A malloc under a server. ``real``, ``replayed``, ``timed``, ``control``: peak heaps in bytes,
-    one a start or replay.
+    """A malloc under a server. ``real``, ``replayed``, ``timed``, ``control``: peak heaps, one a
+    start or replay; ``real_idle``, ``timed_idle``: heaps at rest, where there was a rest. Bytes.
     """
 
     server: str
@@ -92,6 +97,8 @@ class Cell:
     replayed: tuple[float, ...]
     timed: tuple[float, ...]
     control: tuple[float, ...]
+    real_idle: tuple[float, ...] = ()
+    timed_idle: tuple[float, ...] = ()
 
     @property
     def scatter(self) -> float | None:
@@ -135,7 +142,7 @@ def make_table(
         },
         **({"load": {"options": {"rate": kind.rate}}} if kind.rate else {}),
         "data": {"tables": 4, "rows": 20_000},
-        "time": {"warmup": "2s", "level": f"{args.seconds}s", "idle": "0s"},
+        "time": {"warmup": "2s", "level": f"{args.seconds}s", "idle": f"{args.idle}s"},
         "variant": [{"name": name, "allocator": name} for name in allocators],
     }
 
@@ -161,19 +168,21 @@ def find_trace(out: Path, name: str) -> Path:
     return out / name / "record" / f"fidelity-{RECORDED}.trace"
 
 
-def run_replays(trace: Path, out: Path, blocks: int, mode: str = "fast") -> None:
+def run_replays(
+    trace: Path, out: Path, blocks: int, mode: str = "fast", idle: str = SHORT_IDLE
+) -> None:
     """Replay a trace on every malloc. Blocks are not repeated where others use the machine: that
     hardly changes memory.
     """
     say(f"{out}")
     recorded = describe_trace(read_trace(trace))
-    arguments = make_arguments(trace, blocks, mode)
+    arguments = make_arguments(trace, blocks, mode, idle)
     model = build_replay_experiment(arguments, hash_trace(trace), recorded.threads)
     model = model.model_copy(update={"noise": Noise(repeats=0)})
     run_campaign(prepare_replay(model, trace, recorded), out, Observer(), kind=REPLAYS)
 
 
-def make_arguments(trace: Path, blocks: int, mode: str) -> dict[str, Any]:
+def make_arguments(trace: Path, blocks: int, mode: str, idle: str = SHORT_IDLE) -> dict[str, Any]:
     """Return the arguments of ``dballoc replay``: its own defaults but for what is given here."""
     defaults = inspect.signature(replay).parameters.values()
     return {
@@ -181,7 +190,7 @@ def make_arguments(trace: Path, blocks: int, mode: str) -> dict[str, Any]:
         "trace": trace,
         "allocators": ",".join(ALLOCATORS),
         "mode": mode,
-        "idle": "50ms",
+        "idle": idle,
         "blocks": blocks,
     }
 
@@ -204,6 +213,13 @@ def list_real_peaks(campaign: Campaign) -> Iterator[tuple[str, float]]:
         yield variant, max(peak, marks[trial]) - outside
 
 
+def list_real_idle(campaign: Campaign) -> Iterator[tuple[str, float]]:
+    """Yield of every start with a rest its malloc and its heap at the end of that, bytes."""
+    outside = statistics.fmean(list_outside(campaign))
+    rows = campaign.good.drop_nulls("rss_idle").select("variant", "rss_idle").iter_rows()
+    return ((variant, size - outside) for variant, size in rows if size > outside)
+
+
 def list_outside(campaign: Campaign) -> list[int]:
     """Return what of RSS was not heap after the load, bytes, of each start under glibc."""
     ledger = campaign.of(campaign.ledger).filter(
@@ -212,15 +228,22 @@ def list_outside(campaign: Campaign) -> list[int]:
     return ledger.group_by("trial").agg(pl.col("resident").sum())["resident"].to_list()
 
 
-def list_replayed_peaks(out: Path) -> dict[str, tuple[float, ...]]:
-    """Return the peak heaps of replays by malloc, bytes; nothing if there are none."""
+def list_replayed(out: Path, column: str = "rss_peak") -> dict[str, tuple[float, ...]]:
+    """Return the peak heaps of replays by malloc, bytes, or what another column has; nothing if
+    there are none.
+    """
     if not (out / "results.sqlite").exists():
         return {}
-    rows = load_campaign(out).good.select("variant", "rss_peak").iter_rows()
-    peaks: dict[str, list[float]] = {}
-    for variant, peak in rows:
-        peaks.setdefault(variant, []).append(peak)
-    return {name: tuple(values) for name, values in peaks.items()}
+    rows = load_campaign(out).good.drop_nulls(column).select("variant", column).iter_rows()
+    return group_by_malloc(rows)
+
+
+def group_by_malloc(rows: Iterable[tuple[str, float]]) -> dict[str, tuple[float, ...]]:
+    """Return the figures of each malloc, in their order."""
+    figures: dict[str, list[float]] = {}
+    for allocator, figure in rows:
+        figures.setdefault(allocator, []).append(figure)
+    return {allocator: tuple(each) for allocator, each in figures.items()}
 
 
 def load_rounds(name: str, out: Path) -> list[Campaign]:
@@ -231,19 +254,21 @@ def load_rounds(name: str, out: Path) -> list[Campaign]:
 
 def read_cells(name: str, out: Path) -> list[Cell]:
     """Read what there is of a server."""
-    real: dict[str, list[float]] = {}
-    for campaign in load_rounds(name, out):
-        for allocator, peak in list_real_peaks(campaign):
-            real.setdefault(allocator, []).append(peak)
-    replays = {part: list_replayed_peaks(out / name / part) for part in PARTS[2:5]}
+    rounds = load_rounds(name, out)
+    real = group_by_malloc(pair for each in rounds for pair in list_real_peaks(each))
+    real_idle = group_by_malloc(pair for each in rounds for pair in list_real_idle(each))
+    replays = {part: list_replayed(out / name / part) for part in PARTS[2:5]}
+    timed_idle = list_replayed(out / name / "timed", "rss_idle")
     return [
         Cell(
             server=SERVERS[name].title,
             allocator=allocator,
-            real=tuple(real[allocator]),
+            real=real[allocator],
             replayed=replays["replay"][allocator],
             timed=replays["timed"].get(allocator, ()),
             control=replays["control"].get(allocator, ()),
+            real_idle=real_idle.get(allocator, ()),
+            timed_idle=timed_idle.get(allocator, ()) if allocator in real_idle else (),
         )
         for allocator in ALLOCATORS
         if allocator in real and allocator in replays["replay"]
@@ -290,19 +315,24 @@ def format_cells(cells: Sequence[Cell]) -> Iterator[str]:
     """Yield the table of cells."""
     yield (
         "| server | malloc | real peak heap, MiB | from start to start | replayed, MiB | error | "
-        "at the recorded pace | control |"
+        "at the recorded pace | control | real idle heap, MiB | at the recorded pace |"
     )
-    yield "| --- | --- | --: | --: | --: | --: | --: | --: |"
+    yield "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |"
     for cell in cells:
         scatter = "" if cell.scatter is None else f"±{cell.scatter:.1%}"
-        errors = [
-            f"{compute_error(cell.real, values):+.1%}" if values else ""
-            for values in (cell.timed, cell.control)
-        ]
+        timed, control, idle = (
+            f"{compute_error(real, values):+.1%}" if real and values else ""
+            for real, values in (
+                (cell.real, cell.timed),
+                (cell.real, cell.control),
+                (cell.real_idle, cell.timed_idle),
+            )
+        )
+        real_idle = f"{exp(average_log(cell.real_idle)) / MIB:.1f}" if cell.real_idle else ""
         yield (
             f"| {cell.server} | {cell.allocator} | {exp(average_log(cell.real)) / MIB:.1f} | "
             f"{scatter} | {exp(average_log(cell.replayed)) / MIB:.1f} | {cell.error:+.1%} | "
-            f"{' | '.join(errors)} |"
+            f"{timed} | {control} | {real_idle} | {idle} |"
         )
 
 
@@ -312,6 +342,10 @@ def format_summary(cells: Sequence[Cell]) -> Iterator[str]:
         ("Replayed", [cell.error for cell in cells]),
         ("At the recorded pace", [compute_error(c.real, c.timed) for c in cells if c.timed]),
         ("Control", [compute_error(c.real, c.control) for c in cells if c.control]),
+        (
+            "Idle heap, at the recorded pace",
+            [compute_error(c.real_idle, c.timed_idle) for c in cells if c.timed_idle],
+        ),
     ):
         if errors:
             sizes = sorted(map(abs, errors))
@@ -397,6 +431,7 @@ def main() -> int:
     parser.add_argument("--servers", default=",".join(SERVERS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--idle", type=int, default=15, help="seconds without load, at the end")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--out", type=Path, default=Path("dballoc-results/replay-fidelity"))
     parser.add_argument("--docs", type=Path, help="the page whose generated part is written")
@@ -413,7 +448,7 @@ def main() -> int:
         if "replay" in parts:
             run_replays(trace, home / "replay", 2)
         if "timed" in parts:
-            run_replays(trace, home / "timed", 1, "timed")
+            run_replays(trace, home / "timed", 1, "timed", f"{args.idle}s")
         if "control" in parts:
             run_replays(make_control(trace, home / "control.trace"), home / "control", 1)
     return int(print_results(names, args)) if "table" in parts else 0

@@ -2,6 +2,7 @@
  * the program calls _exit, as servers do after a crash or in a hurry. Only what ends by a signal, or
  * becomes another program, ends without. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,11 +16,16 @@
 static void (*next_exit)(int status);
 static void (*next_c_exit)(int status);
 
+/* Not to be cancelled: it would end one thread alone, in the middle of writing, and no program. */
 static void finish(void)
 {
+    int before = PTHREAD_CANCEL_ENABLE;
+    const bool is_held = pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before) == 0;
     if (preload_is_active() && getpid() == preload.owner)
         preload_finish();
     listener_end();
+    if (is_held)
+        (void)pthread_setcancelstate(before, &before);
 }
 
 __attribute__((constructor)) static void look(void)

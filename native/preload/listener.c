@@ -169,9 +169,7 @@ static void *run(void *nothing)
 static void *wait_and_run(void *nothing)
 {
     (void)preload_set_busy(true);
-    struct timespec moment = {.tv_nsec = (long)MOMENT};
-    while (nanosleep(&moment, &moment) != 0 && errno == EINTR) {
-    }
+    clock_sleep(MOMENT);
     if (atomic_load(&forked) || atomic_exchange(&started, true))
         return NULL;
     return run(nothing);

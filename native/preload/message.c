@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -26,8 +27,9 @@ void message_write(const char *why, const char *what_to_do)
             text(preload_name), text(": "), text(why), text("; "), text(what_to_do), text("\n")};
     struct descriptor standard_error;
     if (descriptor_of_standard_error(&standard_error)) {
-        /* In one piece. If nobody listens there is nobody else to tell. */
-        if (writev(standard_error.number, line, sizeof line / sizeof *line) < 0)
+        /* In one piece, and by a raw call: the function is a cancellation point, and malloc, in
+         * which this may be, is none. If nobody listens there is nobody else to tell. */
+        if (syscall(SYS_writev, standard_error.number, line, sizeof line / sizeof *line) < 0)
             errno = 0;
         descriptor_of_standard_error_end(&standard_error);
     }

@@ -18,7 +18,7 @@ struct latency {
     _Atomic uint64_t buckets[BUCKETS];
 };
 
-/* ns that are taken off each: what reading the clock twice takes. */
+/* ns that are taken off each: what reading the clock takes, of two readings a half each. */
 extern uint64_t latency_clock;
 
 void latency_begin(void);

@@ -5,6 +5,7 @@
 #include "clocks.h"
 #include "curve.h"
 #include "futex.h"
+#include "latency.h"
 #include "memory.h"
 #include "options.h"
 #include "plan.h"
@@ -162,6 +163,7 @@ void pacing_wait_for(struct runner *runner, uint64_t time)
 {
     uint64_t moment = pacing_began + (uint64_t)((double)time / options.speed);
     uint64_t now = clock_now();
+    runner->cpu_outside += latency_clock; /* of this reading, which no event is there for */
     if (now > moment) {
         if (now - moment > runner->lateness)
             runner->lateness = now - moment;

@@ -29,7 +29,7 @@ struct runner {
     uint32_t random;
     uint64_t failed, failed_size;
     uint64_t lateness;
-    uint64_t cpu_outside; /* ns of CPU that creating threads and waiting took */
+    uint64_t cpu_outside; /* ns of CPU for what is no event: creating threads, waiting, pace */
     struct wait_figures waits[WAIT_KINDS];
     uint64_t cpu, minor_faults, major_faults; /* when it has ended */
     pthread_t thread;

@@ -17,7 +17,7 @@
  *   MALLOC CALLOC ALIGNED     a new block; time: after the call; size: bytes asked for
  *   REALLOC                   as those; the record before it may be its REALLOC_FROM
  *   REALLOC_FROM              time: before the call; the block that was given; its REALLOC follows
- *   FREE FREE_SIZED           time: before the call; size: as given, 0 of FREE
+ *   FREE FREE_SIZED           time: before the call; size: as given, 2^56 - 1 at most; 0 of FREE
  *   ALIGNMENT                 size: alignment of the next record's block, in bytes
  *   SITE                      size: number of the call site of the next record's block
  *   TOUCHED                   a block whose pages were looked at; size: its bytes; in place of the
@@ -87,7 +87,14 @@ static inline void event_put(
     to->at = at + sizes;
 }
 
-/* A record of a kind below PREFIXES. Sizes of 2^56 bytes and more are none that a malloc gives. */
+/* The size that a program says a block has, as it can be written: a program may say anything. */
+static inline uint64_t event_size(uint64_t size)
+{
+    static const uint64_t MOST = (1ULL << 56) - 1;
+    return size < MOST ? size : MOST;
+}
+
+/* A record of a kind below PREFIXES. `size`: below 2^56; no malloc gives more, see event_size. */
 static inline void event_put_call(
         struct encoder *to, unsigned kind, uint64_t stamp, uint64_t address, uint64_t size)
 {

@@ -165,13 +165,14 @@ NEW_FUNCTIONS(OPERATOR_NEW)
 #define RELEASE(name, parameters, arguments, passes, call)                                         \
     SLOW void slow_##name parameters                                                               \
     {                                                                                              \
-        if (block != NULL &&                                                                       \
-                (next_is_early(block) || large_free(KIND_##name, block, SIZE_##name)))             \
+        if (block != NULL && next_is_early(block))                                                 \
             return;                                                                                \
         if (passes) {                                                                              \
             next.name arguments;                                                                   \
             return;                                                                                \
         }                                                                                          \
+        if (block != NULL && large_free(KIND_##name, block, SIZE_##name))                          \
+            return;                                                                                \
         if (block != NULL)                                                                         \
             record_free(KIND_##name, block, SIZE_##name);                                          \
         call arguments;                                                                            \

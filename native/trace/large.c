@@ -51,7 +51,7 @@ bool large_free(unsigned kind, const void *block, size_t size)
     const uint64_t generation = recorder_generation();
     if (generation != 0 && record_begin(self, generation, LARGE_RECORDS)) {
         large_put_touches(&self->encoder, block, &which);
-        event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, size);
+        event_put_call(&self->encoder, kind, stamp, (uintptr_t)block, event_size(size));
         record_end(self);
     }
     return touches_free(block);

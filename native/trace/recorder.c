@@ -33,21 +33,24 @@ static bool has_slot(struct thread *self)
     return self->slot != NULL;
 }
 
-/* An empty buffer, for which it waits a while; NULL if there is none. */
+/* An empty buffer, for which it waits a while if one may come; NULL if there is none. */
 static struct buffer *take_buffer(struct thread *self)
 {
     struct buffer *buffer = buffers_take();
     if (buffer != NULL || self->waited)
         return buffer;
-    const struct timespec nap = {.tv_nsec = (long)NAP};
     const uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
-    while (buffer == NULL && clock_ns(CLOCK_MONOTONIC) < deadline && recorder_is_on()) {
-        writer_wake();
-        (void)nanosleep(&nap, NULL);
+    for (;;) {
+        /* Asked before it is tried: what came last is there by then. */
+        const bool may_come = buffers_may_come();
         buffer = buffers_take();
+        self->waited = buffer == NULL;
+        if (buffer != NULL || !may_come || clock_ns(CLOCK_MONOTONIC) >= deadline ||
+                !recorder_is_on())
+            return buffer;
+        writer_wake();
+        clock_sleep(NAP);
     }
-    self->waited = buffer == NULL;
-    return buffer;
 }
 
 static void hand_over(struct thread *self)
@@ -217,7 +220,7 @@ QUICK void record_release(const void *block, uint64_t generation)
 
 QUICK void record_sized_release(const void *block, size_t size, uint64_t generation)
 {
-    release(block, size, FREE_SIZED, generation);
+    release(block, event_size(size), FREE_SIZED, generation);
 }
 
 static void put_site(struct encoder *to, uint32_t site)

@@ -178,7 +178,7 @@ static bool announce(struct slot *slot, bool has_ended)
             .ended = has_ended,
             .born = slot->born};
     memcpy(record.name, slot->name, sizeof record.name);
-    if (slot->announced == 0)
+    if (slot->announced != generation)
         atomic_fetch_add(&session_status.threads, 1);
     slot->announced = generation;
     return append((struct chunk_header){.kind = CHUNK_THREAD, .thread = slot->number}, &record,
@@ -248,7 +248,7 @@ static bool write_slot(struct slot *slot, bool has_ended)
     bool done = buffer == NULL || write_buffer(slot, buffer);
     if (!has_ended)
         return done;
-    if (slot->announced != 0)
+    if (slot->announced == generation)
         done = done && announce(slot, true);
     if (buffer != NULL)
         buffers_give_back(buffer);
@@ -277,8 +277,10 @@ bool session_drain(bool all)
             done = write_slot(slot, has_ended[cursor - 1]) && done;
         }
     }
-    if (all)
+    if (all) {
+        buffers_looked_at_all();
         atomic_store(&session_status.dropped, dropped + atomic_load(&threads_dropped));
+    }
     return done;
 }
 

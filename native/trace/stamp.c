@@ -2,14 +2,29 @@
 
 #include "clock.h"
 
+#include <string.h>
+
 #if defined __x86_64__
 #include <cpuid.h>
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 #endif
 
 bool stamp_by_counter;
+
+bool stamp_names_counter(const char *names, size_t length)
+{
+    static const char NAME[] = "tsc";
+    for (size_t at = 0; at < length;) {
+        size_t end = at;
+        while (end < length && names[end] != ' ' && names[end] != '\n')
+            end++;
+        if (end < length && end - at == sizeof NAME - 1 && memcmp(names + at, NAME, end - at) == 0)
+            return true;
+        at = end + 1;
+    }
+    return false;
+}
 
 #if defined __x86_64__
 /* AMD64 Architecture Programmer's Manual 3, CPUID Fn8000_0007 EDX: TscInvariant (Intel's manual
@@ -23,24 +38,33 @@ static bool counter_is_invariant(void)
     return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d >> 8 & 1) != 0;
 }
 
-/* Whether the kernel itself keeps time by it: it has compared the processors. */
-static bool kernel_trusts_counter(void)
+/* Whether one of the kernel's files of clocks names the counter; `unread` if it cannot be read. */
+static bool is_named_in(const char *path, bool unread)
 {
-    char name[8] = "";
-    const int file = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
-            O_RDONLY | O_CLOEXEC);
+    char names[512];
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
-        return false;
-    const ssize_t length = read(file, name, sizeof name - 1);
+        return unread;
+    const ssize_t length = read(file, names, sizeof names);
     (void)close(file);
-    return length == 4 && memcmp(name, "tsc\n", 4) == 0;
+    return length < 0 ? unread : stamp_names_counter(names, (size_t)length);
+}
+
+/* The kernel has compared the processors: where their counters differ it takes this clock out of
+ * those that there are, whatever the processor says of itself. */
+static bool counter_is_trusted(void)
+{
+#define CLOCKS "/sys/devices/system/clocksource/clocksource0/"
+    return is_named_in(CLOCKS "available_clocksource", true) &&
+           (counter_is_invariant() || is_named_in(CLOCKS "current_clocksource", false));
+#undef CLOCKS
 }
 #endif
 
 void stamp_begin(void)
 {
 #if defined __x86_64__
-    stamp_by_counter = counter_is_invariant() || kernel_trusts_counter();
+    stamp_by_counter = counter_is_trusted();
 #elif defined __aarch64__
     stamp_by_counter = true;
 #endif

@@ -8,6 +8,7 @@
 #define DBALLOC_TRACE_STAMP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined __x86_64__
@@ -23,6 +24,10 @@ extern bool stamp_by_counter;
 
 /* Decides which clock it is. */
 void stamp_begin(void);
+
+/* Whether a list of the kernel's clocks has x86-64's counter in it, as a whole word with an end:
+ * "tsc-early" is another. */
+bool stamp_names_counter(const char *names, size_t length);
 
 /* By the kernel's clock. Out of the way, because it needs more of the stack. */
 uint64_t stamp_of_clock(void);

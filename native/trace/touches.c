@@ -7,6 +7,7 @@
 
 #include "memory.h"
 #include "preload.h"
+#include "stamp.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -39,10 +40,18 @@ static size_t mapped(size_t size)
     return (size + page - 1) / page * page;
 }
 
+/* Where a thread's draws begin. The address alone is that of an earlier thread whose stack it has:
+ * both would draw the same. */
+static uint64_t seed(const uint64_t *random)
+{
+    const uint64_t number = (uint64_t)(uintptr_t)random ^ stamp_now() * 0x9E3779B97F4A7C15U;
+    return number != 0 ? number : 1;
+}
+
 /* xorshift64* (Vigna, 2014). */
 static uint64_t draw(uint64_t *random)
 {
-    uint64_t x = *random != 0 ? *random : (uint64_t)(uintptr_t)random;
+    uint64_t x = *random != 0 ? *random : seed(random);
     x ^= x >> 12;
     x ^= x << 25;
     x ^= x >> 27;

@@ -26,8 +26,11 @@
 static const uint64_t LOOK = 20000000, FLUSH = 1000000000, GRACE = 10000000, PATIENCE = 20000000000,
                       NAP = 500000;
 
-/* One request at a time. */
-enum { NOTHING, FILLED_IN, ASKED, ABANDONED, ANSWERED };
+/* One request at a time, from NOTHING over FILLED_IN, ASKED, OBEYED and ANSWERED to NOTHING. Who
+ * asks ends FILLED_IN and ANSWERED, the writer ASKED and OBEYED. If that takes too long, who asks
+ * takes it back to NOTHING where the writer has not begun with it, or else makes it ABANDONED,
+ * which the writer ends. */
+enum { NOTHING, FILLED_IN, ASKED, OBEYED, ABANDONED, ANSWERED };
 static struct {
     _Atomic uint32_t state;
     enum writer_request request;
@@ -39,13 +42,6 @@ static struct {
 static _Atomic bool claimed;  /* somebody writes, or has */
 static _Atomic bool starving; /* a thread waits for a buffer */
 static _Atomic uint32_t bell; /* changes when there is something to do */
-
-static void nap(uint64_t ns)
-{
-    struct timespec left = {.tv_nsec = (long)ns};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
-}
 
 static void ring(void)
 {
@@ -64,6 +60,12 @@ static bool is_recording(void)
     return atomic_load(&recording.generation) % 2 != 0;
 }
 
+/* Whether something is recorded, or has been and its file has no end yet. */
+static bool is_under_way(void)
+{
+    return is_recording() || atomic_load(&session_status.is_open);
+}
+
 /* Ends the recording that is on, if one is. */
 static void end(const char *reason)
 {
@@ -71,7 +73,7 @@ static void end(const char *reason)
         atomic_fetch_add(&recording.generation, 1);
     if (!atomic_load(&session_status.is_open))
         return;
-    nap(GRACE);
+    clock_sleep(GRACE);
     if (!session_drain(true) && reason != SESSION_DISK)
         reason = session_failure();
     session_close(reason);
@@ -119,8 +121,9 @@ static bool obey(enum writer_request request, const char *line, char why[LONGEST
 static void look_into_mailbox(void)
 {
     uint32_t state = ASKED;
-    if (atomic_load(&mailbox.state) != ASKED)
+    if (!atomic_compare_exchange_strong(&mailbox.state, &state, OBEYED))
         return;
+    state = OBEYED;
     mailbox.done = obey(mailbox.request, mailbox.line, mailbox.why);
     if (!atomic_compare_exchange_strong(&mailbox.state, &state, ANSWERED))
         atomic_store(&mailbox.state, NOTHING); /* nobody waits any more */
@@ -168,15 +171,28 @@ void writer_begin(void)
     }
 }
 
+/* Leaves a request that takes too long; false if it has just been answered. */
+static bool give_up(void)
+{
+    uint32_t state = ASKED;
+    if (atomic_compare_exchange_strong(&mailbox.state, &state, NOTHING))
+        return true;
+    state = OBEYED;
+    return atomic_compare_exchange_strong(&mailbox.state, &state, ABANDONED);
+}
+
 bool writer_ask(enum writer_request request, const char *line, char why[LONGEST_WHY])
 {
     const uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
     uint32_t state = NOTHING;
     (void)snprintf(why, LONGEST_WHY, "the writer does not answer");
     while (!atomic_compare_exchange_strong(&mailbox.state, &state, FILLED_IN)) {
+        /* Who asked may be interrupted for good, by a signal's handler that ends the program. */
+        if (request == WRITER_EXIT && !is_under_way())
+            return true;
         if (clock_ns(CLOCK_MONOTONIC) > deadline)
             return false;
-        nap(NAP);
+        clock_sleep(NAP);
         state = NOTHING;
     }
     mailbox.request = request;
@@ -184,11 +200,9 @@ bool writer_ask(enum writer_request request, const char *line, char why[LONGEST_
     atomic_store(&mailbox.state, ASKED);
     ring();
     while (atomic_load(&mailbox.state) != ANSWERED) {
-        state = ASKED;
-        if (clock_ns(CLOCK_MONOTONIC) > deadline &&
-                atomic_compare_exchange_strong(&mailbox.state, &state, ABANDONED))
+        if (clock_ns(CLOCK_MONOTONIC) > deadline && give_up())
             return false;
-        nap(NAP);
+        clock_sleep(NAP);
     }
     const bool done = mailbox.done;
     if (!done)
@@ -227,7 +241,7 @@ void writer_finish(void)
         if (is_recording())
             finish_here();
         (void)preload_set_busy(busy);
-    } else if (atomic_load(&session_status.is_open) || is_recording()) {
+    } else if (is_under_way()) {
         (void)writer_ask(WRITER_EXIT, "", why);
     }
     errno = error;

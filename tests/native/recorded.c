@@ -260,6 +260,28 @@ static void wait_for_end(void)
     }
 }
 
+// C23's, which the recorder has over any malloc.
+extern void free_sized(void *block, size_t size) __attribute__((weak));
+
+// Frees blocks with sizes that no block has: a mistake, of which glibc's malloc takes no notice.
+static void do_wrong_sizes(void)
+{
+    for (int i = 0; i < 100; i++) {
+        free_sized(malloc(100), SIZE_MAX - (size_t)i);
+        free_sized(malloc(50000), (size_t)1 << 56); // some of these are the recorder's own
+    }
+}
+
+// Its thread is to be cancelled when the program ends.
+static void do_cancelled(long milliseconds)
+{
+    usleep((unsigned)milliseconds * 1000);
+    free(malloc(50));
+    if (pthread_cancel(pthread_self()) != 0) {
+        fail("pthread_cancel");
+    }
+}
+
 static void do_fork(bool late)
 {
     if (late) {
@@ -324,6 +346,10 @@ static void run(const char *mode, long count)
         do_fork(false);
     } else if (strcmp(mode, "fork-late") == 0) {
         do_fork(true);
+    } else if (strcmp(mode, "wrong-sizes") == 0) {
+        do_wrong_sizes();
+    } else if (strcmp(mode, "cancelled") == 0) {
+        do_cancelled(count);
     } else if (strcmp(mode, "churn") == 0) {
         churn(count);
     } else if (strcmp(mode, "wait") == 0) {

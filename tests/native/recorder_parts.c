@@ -11,6 +11,7 @@
 #include "events.h"
 #include "preload.h"
 #include "sites.h"
+#include "stamp.h"
 #include "touches.h"
 
 enum { THREADS = 8, RECORDS = 60000, PAGES = 40 };
@@ -197,9 +198,53 @@ static void look_at_touches(void)
     check(touches_look(many, 4096, runs) == 0 && errno == 0, "free would change errno");
 }
 
+// Draws of threads one after the other, all of them on the stack of the first.
+static void draw_apart(void)
+{
+    uint64_t begins[4];
+    for (int i = 0; i < 4; i++) {
+        const uint64_t stamp = stamp_now();
+        uint64_t random = 0;
+        void *block = NULL;
+        while (stamp_now() == stamp) {
+        }
+        block = touches_allocate(&random, 4096, 1, false);
+        begins[i] = random;
+        for (int j = 0; j < i; j++) {
+            check(begins[j] != begins[i], "two threads draw the same");
+        }
+        check(block == NULL || touches_free(block), "it is not there");
+    }
+}
+
+// Lists of the kernel's clocks.
+static void find_the_counter(void)
+{
+    static const struct {
+        const char *names;
+        bool has;
+    } lists[] = {
+            {"tsc kvm-clock acpi_pm \n", true},
+            {"kvm-clock tsc acpi_pm \n", true},
+            {"hpet tsc\n", true},
+            {"tsc\n", true},
+            {"hpet acpi_pm \n", false},
+            {"tsc-early hpet \n", false},
+            {"hyperv_clocksource_tsc_page xtsc\n", false},
+            {"hpet tsc", false}, // which may be the beginning of another
+            {"", false},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        check(stamp_names_counter(lists[i].names, strlen(lists[i].names)) == lists[i].has,
+                lists[i].names);
+    }
+}
+
 int main(void)
 {
     exchange_buffers();
     look_at_touches();
+    draw_apart();
+    find_the_counter();
     return 0;
 }

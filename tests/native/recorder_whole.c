@@ -31,7 +31,8 @@ static void *allocate(unsigned way)
 {
     if (way == 0) {
         uint32_t site = 0;
-        void *large = large_allocate(SITE_BYTES, 0, __builtin_return_address(0), &site);
+        const uintptr_t place = (uintptr_t)__builtin_return_address(0);
+        void *large = large_allocate(SITE_BYTES, 0, place, &site);
         void *block = large != NULL ? large : malloc(SITE_BYTES);
         record_special(MALLOC, block, SITE_BYTES, 0, site);
         return block;

@@ -264,6 +264,36 @@ def test_an_end_without_destructors(
     assert recording.facts.ended_by == "exit"
 
 
+@pytest.mark.parametrize("milliseconds", [0, 600], ids=["before the writer", "with the writer"])
+@pytest.mark.parametrize("way", ["exit", "_exit"])
+def test_an_end_of_a_thread_that_is_to_be_cancelled(
+    program: Path, environ: Environ, tmp_path: Path, way: str, milliseconds: int
+) -> None:
+    """What ends the program is no cancellation point: the file has its end, and so has the
+    program.
+    """
+    run_program(program, environ(), "cancelled", milliseconds, *([way] if way == "_exit" else []))
+    recording = read_only_one(tmp_path)
+    assert recording.facts.ended_by == "exit"
+    assert np.count_nonzero(recording.threads[0].size == 50) == 1
+
+
+def test_sizes_that_no_block_has(program: Path, environ: Environ, tmp_path: Path) -> None:
+    """A program may say anything when it frees a block: it is recorded as the largest size, and
+    nothing else of the recording is wrong.
+    """
+    run_program(program, environ(), "wrong-sizes")
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, [])
+    assert recording.touches
+    [thread] = recording.threads
+    sizes = thread.size[thread.kind == EventKind.FREE_SIZED]
+    assert sizes.tolist() == [2**56 - 1] * 200
+    assert thread.size.tolist().count(100) == thread.size.tolist().count(50000) == 100
+    trace = compile_recording(recording)
+    assert sorted(set(trace.objects.size.tolist()) & {100, 50000}) == [100, 50000]
+
+
 @pytest.fixture
 def start(program: Path) -> Iterator[Callable[..., Ready]]:
     with starting() as begin:
@@ -317,6 +347,25 @@ def test_a_recording_that_begins_late(
     for path in (first, second):
         assert not read_recording(path).facts.from_start
         assert verify_recording(path).complaint == ""
+
+
+def test_threads_are_counted_in_each_recording(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    process = subprocess.Popen([program, "churn", "-1"], env=environ(when="idle"))
+    try:
+        recorder = wait_for_recorder(tmp_path)
+        for _ in range(2):
+            recorder.start()
+            deadline = time.monotonic() + LONGEST
+            while recorder.status().events < 10_000:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            recorder.stop()
+            assert recorder.status().threads == 1
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_killed_program_leaves_what_was_written(
@@ -500,14 +549,49 @@ def test_operators_that_free_with_a_size(
         live[address] = size
 
 
+def test_a_program_whose_delete_is_its_own(environ: Environ, tmp_path: Path) -> None:
+    """Every form of delete ends there, of blocks that the recorder has mapped too."""
+    target = tmp_path / "own_delete"
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-sized-deallocation"]
+    source = Path(__file__).with_name("own_delete.cc")
+    MACHINE.compile("g++", target, *flags, "-fno-builtin", source)
+    assert run_program(target, environ()) == ["deletes 800"]
+    recording = read_only_one(tmp_path)
+    check_blocks(recording, [])
+    assert len(recording.touches) >= 10
+    [thread] = recording.threads
+    is_large = np.isin(thread.size, [10000 << power for power in range(10)])
+    assert set(thread.kind[is_large].tolist()) == {EventKind.MALLOC}
+    assert np.count_nonzero(is_large) == 800
+    assert np.count_nonzero(thread.kind == EventKind.FREE) >= 800
+
+
+def build_with(name: str, directory: Path, *parts: str) -> Path:
+    """``NAME.c`` with these parts of the recorder's, like ``trace/stamp``."""
+    rooms = [f"-I{NATIVE / room}" for room in ("trace", "preload")]
+    sources = [NATIVE / f"{part}.c" for part in parts]
+    return compiled(name, directory, "-O2", *rooms, *sources)
+
+
+# What fills buffers, and what that needs.
+_FILLING = ("trace/recorder", "trace/buffers", "trace/threads", "trace/stamp", "preload/memory")
+
+
 def test_no_record_begins_without_room(tmp_path: Path) -> None:
     """Whatever records in the middle of a call: what the recorder starts, a signal's handler."""
-    names = ("recorder", "buffers", "threads", "stamp")
-    sources = [NATIVE / "trace" / f"{name}.c" for name in names]
-    rooms = [f"-I{NATIVE / room}" for room in ("trace", "preload")]
-    built = compiled(
-        "recorder_room", tmp_path, "-O2", *rooms, *sources, NATIVE / "preload" / "memory.c"
-    )
+    assert run_program(build_with("recorder_room", tmp_path, *_FILLING), {}) == []
+
+
+def test_a_thread_waits_for_a_buffer_only_while_one_may_come(tmp_path: Path) -> None:
+    """More threads than buffers: none waits in vain, nor is one cancelled while it waits."""
+    messages = ("preload/message", "preload/descriptors")
+    built = build_with("recorder_waiting", tmp_path, *_FILLING, *messages)
+    assert run_program(built, {}) == []
+
+
+def test_requests_that_take_too_long_are_over(tmp_path: Path) -> None:
+    """The writer hangs before it sees a request, or in it; later ones are answered."""
+    built = build_with("recorder_mailbox", tmp_path, "trace/writer", "preload/own_thread")
     assert run_program(built, {}) == []
 
 
@@ -533,7 +617,7 @@ def build_sanitized(sanitizer: str, name: str, sources: list[Path], target: Path
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_its_parts_under_a_sanitizer(tmp_path: Path, sanitizer: str) -> None:
     """Buffers that are filled, handed over and read at once; blocks whose pages are looked at."""
-    names = ("buffers", "chunk", "sites", "touches")
+    names = ("buffers", "chunk", "sites", "stamp", "touches")
     sources = [NATIVE / "trace" / f"{name}.c" for name in names]
     sources.append(NATIVE / "preload" / "memory.c")
     built = build_sanitized(sanitizer, "recorder_parts", sources, tmp_path / "parts")

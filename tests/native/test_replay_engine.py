@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import MACHINE
+from programs import compiled
 
 from dballoc.trace.model import NONE, EventKind, Objects, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
@@ -155,6 +156,13 @@ def test_a_replay_in_time_takes_its_time_and_an_idle_one_waits(tmp_path: Path) -
     # an event may begin 50 us before its moment
     assert document["nanoseconds"] / 1e9 > seconds / 2 - 0.001
     assert document["idle"][1] - document["end"][1] >= 0.2e9
+
+
+def test_the_clock_of_a_replay_in_time_is_not_its_cpu(tmp_path: Path) -> None:
+    """It is read before each event: an event that is late, and one that sleeps."""
+    built = compiled("replay_pacing", tmp_path, f"-I{SOURCES}", SOURCES / "pacing.c")
+    done = subprocess.run([built], capture_output=True, text=True, check=True, timeout=LONGEST)
+    assert done.stdout == f"{1000 * 25} {25 + 700}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Reading raw recordings: every record, pieces of buffers, torn and hostile files."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_what_is_encoded_is_decoded(
         starts,
         np.array([number * 1000 for number in range(len(buffers))], np.uint64),
     )
-    assert records.damaged == 0
+    assert records.damaged.tolist() == []
     assert records.kind.tolist() == [row[0] for row in rows]
     assert records.stamp.tolist() == stamps
     assert records.number.tolist() == [row[2] for row in rows]
@@ -130,6 +131,32 @@ def test_a_missing_piece_is_counted() -> None:
     result = parse_recording(memoryview(bytes(recording.data)))
     assert result.threads == ()
     assert result.facts.dropped == 1
+
+
+def test_events_of_a_damaged_buffer_are_counted() -> None:
+    """Those that its pieces claim and that cannot be read, and at least one."""
+    recording = begin_recording()
+    for buffer, (claimed, rest) in enumerate([(5, b"\0" * 16), (2, b"\0" * 16), (2, b"")]):
+        encoder = Encoder(1000).call(1, 1001, 16, 1).call(1, 1002, 32, 2)
+        payload = bytes(encoder.data) + rest
+        fields = {"thread": 0, "buffer": buffer, "events": claimed, "first": 1000}
+        recording.add(ChunkKind.EVENTS, payload, **fields)
+    result = parse_recording(memoryview(bytes(recording.data)))
+    assert result.threads[0].size.tolist() == [1, 2] * 3
+    assert result.facts.dropped == 3 + 1
+
+
+def test_a_file_that_there_is_no_memory_for_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "1.recording"
+    path.write_bytes(make_example())
+    memory = SimpleNamespace(available=len(make_example()) - 1)
+    monkeypatch.setattr(trace_size.psutil, "virtual_memory", lambda: memory)
+    for read in (verify_recording, read_recording):
+        with pytest.raises(Failure, match=r"its .* must be in memory, of which .* are available"):
+            read(path)
+    assert read_recording_module.is_recording(path)
 
 
 @given(st.integers(0, len(make_example()) - 1))

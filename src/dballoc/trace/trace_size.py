@@ -21,6 +21,14 @@ def explain_too_large(events: int, threads: int) -> str | None:
     return explain_lack_of_memory(events, psutil.virtual_memory().available)
 
 
+def explain_file_too_large(size: int) -> str | None:
+    """Return why this machine has no memory for so many bytes of a file, or None if it has."""
+    available = psutil.virtual_memory().available
+    if size <= available:
+        return None
+    return f"its {with_unit(size)} must be in memory, of which {with_unit(available)} are available"
+
+
 def explain_lack_of_memory(events: int, available: int) -> str | None:
     """Return why so many ``available`` bytes do not suffice, or None if they do. Pure."""
     needed = events * _BYTES_OF_EVENT

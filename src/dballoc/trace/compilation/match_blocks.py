@@ -2,8 +2,9 @@
 memory an event while it runs.
 
 At one address allocations and frees take turns. A free is stamped before its call and an allocation
-after it, so an address that another thread gets at once was freed earlier by its stamps too. At
-equal stamps the free comes first, unless its own thread made it after the allocation.
+after it, so an address that another thread gets at once was nearly always freed earlier by its
+stamps too (docs/trace-format.md says when not). At equal stamps the free comes first, unless its
+own thread made it after the allocation.
 """
 
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ class EventRecords:
     """Records, one element each, in the order of their buffers and within them. ``buffer``: index
     of its buffer. ``stamp``: of a call. ``number``: of a call its block's address; of TOUCHED and
     RUN what they have in its place. ``flag``: of what is no call the lowest three bits of its time.
-    ``damaged``: buffers whose rest was left out, because it holds no records.
+    ``damaged``: indexes of the buffers whose rest was left out, because it holds no records.
     """
 
     kind: NDArray[np.uint8]
@@ -36,7 +36,7 @@ class EventRecords:
     number: NDArray[np.uint64]
     size: NDArray[np.uint64]
     flag: NDArray[np.uint8]
-    damaged: int
+    damaged: NDArray[np.int64]
 
 
 def decode_records(
@@ -78,21 +78,22 @@ def decode_records(
 
 def _find_records(
     padded: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], int]:
-    """Return where the records begin, and how many buffers hold something else at some place."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the records begin, and the buffers that hold something else at some place."""
     begins = np.zeros(len(padded), bool)
-    at, end, damaged = starts.copy(), ends, 0
+    is_damaged = np.zeros(len(starts), bool)
+    at, end, buffer = starts.copy(), ends, np.arange(len(starts))
     while len(at := at[unfinished := at < end]):
-        end = end[unfinished]
+        end, buffer = end[unfinished], buffer[unfinished]
         head = padded[at].astype(np.int64) | padded[at + 1].astype(np.int64) << 8
         length = HEAD_BYTES + (head >> 4 & 7) + (head >> 7 & 7) + (head >> 10 & 7)
         kind = head & 15
         good = (kind >= EventKind.MALLOC) & (kind <= RUN) & (at + length <= end)
-        damaged += int(np.count_nonzero(~good))
-        at, end, length = at[good], end[good], length[good]
+        is_damaged[buffer[~good]] = True
+        at, end, length, buffer = at[good], end[good], length[good], buffer[good]
         begins[at] = True
         at = at + length
-    return np.flatnonzero(begins), damaged
+    return np.flatnonzero(begins), np.flatnonzero(is_damaged)
 
 
 def _sum_by_buffer(values: NDArray[np.uint64], buffer: NDArray[np.int64]) -> NDArray[np.uint64]:

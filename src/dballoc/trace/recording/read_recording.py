@@ -33,7 +33,7 @@ from dballoc.trace.recording.chunk_file import (
 )
 from dballoc.trace.recording.event_records import EventRecords
 from dballoc.trace.recording.thread_calls import RecordedCalls, gather_calls, gather_touches
-from dballoc.trace.trace_size import explain_too_large
+from dballoc.trace.trace_size import explain_file_too_large, explain_too_large
 
 # The largest file, bytes; arrays of its calls take about nine times as much memory.
 MOST_BYTES = 4 << 30
@@ -118,7 +118,9 @@ def read_recording(path: Path, most_bytes: int = MOST_BYTES) -> Recording:
 
 
 def verify_recording(path: Path, most_bytes: int = MOST_BYTES) -> RecordingCondition:
-    """Check how far a recording is whole. UsageError as :func:`read_recording`."""
+    """Check how far a recording is whole. UsageError as :func:`read_recording`; Failure if there is
+    no memory for its bytes.
+    """
     contents = _sort_chunks(_read_bytes(path, most_bytes))
     return RecordingCondition(
         chunks=contents.chunks,
@@ -140,20 +142,15 @@ def parse_recording(data: memoryview) -> Recording:
     they hold too much.
     """
     contents = _sort_chunks(data)
-    # What the chunks claim is known before anything is decoded; a record has two bytes at least.
-    _check_size(
-        sum(
-            min(piece.events, piece.length // event_records.HEAD_BYTES) for piece in contents.pieces
-        ),
-        len({piece.thread for piece in contents.pieces}),
-    )
+    # What the chunks claim is known before anything is decoded.
+    _check_size(_claim_events(contents.pieces), len({piece.thread for piece in contents.pieces}))
     if not contents.head:
         raise Torn(contents.torn or "it is empty")
     times = stamp_times.StampTimes.from_clocks(contents.clocks)
-    threads, touches, damaged = _decode_threads(data, contents, times)
+    threads, touches, lost = _decode_threads(data, contents, times)
     touches += _decode_touches(data, contents.touches)
     return Recording(
-        facts=_make_facts(contents, times, damaged),
+        facts=_make_facts(contents, times, lost),
         threads=threads,
         touches=tuple(touches[:_MOST_TOUCHES]),
         marks=tuple(_parse_mark(times.to_ns([stamp])[0], line) for stamp, line in contents.marks),
@@ -166,14 +163,20 @@ def _check_size(events: int, threads: int = 0) -> None:
 
 
 def _read_bytes(path: Path, most: int, first: int | None = None) -> memoryview:
-    """Map a file's bytes, or the first few."""
+    """Read a file's bytes, or the first few. UsageError if they cannot be read or are more than
+    ``most``; Failure if there is no memory for them. Not mapped: the process that writes the file
+    may cut it off meanwhile, which would end ours.
+    """
     try:
         descriptor = open_in_process_root.open_file(Path("/"), os.fspath(path.absolute()))
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
             if size > most:
                 raise UsageError(f"{path}: is larger than {most:,} bytes; record with --limit")
-            return memoryview(file.read(first if first is not None else size))
+            count = min(first, size) if first is not None else size
+            if reason := explain_file_too_large(count):
+                raise Failure(f"{path}: {reason}")
+            return memoryview(file.read(count))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
 
@@ -268,6 +271,24 @@ def _decode_buffers(data: memoryview, buffers: Sequence[Sequence[Chunk]]) -> Eve
     return event_records.decode_records(joined, starts, firsts)
 
 
+def _claim_events(pieces: Iterable[Chunk]) -> int:
+    """Return how many events pieces claim to have, of which each takes two bytes at least."""
+    return sum(min(piece.events, piece.length // event_records.HEAD_BYTES) for piece in pieces)
+
+
+def _count_lost_events(
+    buffers: Sequence[Sequence[Chunk]], records: EventRecords, calls: RecordedCalls
+) -> int:
+    """Return how many events are missing in the buffers that are damaged: what their pieces claim
+    less what could be read of them, and one event at least, because something is missing.
+    """
+    read = np.bincount(calls.buffer, minlength=len(buffers))
+    return sum(
+        max(_claim_events(buffers[index]) - int(read[index]), 1)
+        for index in records.damaged.tolist()
+    )
+
+
 # Buffers that are decoded at once, 16 KiB each at most: their arrays fit into a CPU's cache.
 _BATCH = 1 << 10
 
@@ -278,16 +299,15 @@ def _decode_threads(
     buffers = _join_pieces(contents.pieces)
     parts: dict[int, list[RecordedCalls]] = {}
     touches: list[TouchSample] = []
-    damaged = sum(piece.events for piece in contents.pieces) - sum(
-        piece.events for pieces in buffers for piece in pieces
-    )
+    # Of pieces that are missing.
+    lost = _claim_events(contents.pieces) - sum(map(_claim_events, buffers))
     decoded = 0
     for at in range(0, len(buffers), _BATCH):
         batch = buffers[at : at + _BATCH]
         records = _decode_buffers(data, batch)
-        damaged += records.damaged
-        touches += gather_touches(records, _MOST_TOUCHES - len(touches))
         calls = gather_calls(records, times)
+        lost += _count_lost_events(batch, records, calls)
+        touches += gather_touches(records, _MOST_TOUCHES - len(touches))
         # Chunks may hold more than they claim.
         decoded += len(calls.kind)
         _check_size(decoded)
@@ -299,7 +319,7 @@ def _decode_threads(
         _make_thread(number, contents.threads.get(number), parts[number])
         for number in sorted(parts)
     )
-    return threads, touches, damaged
+    return threads, touches, lost
 
 
 def _make_thread(
@@ -342,7 +362,7 @@ def _count_dropped(contents: _Contents) -> int:
     return max(least, _parse_figure(contents.end.get("dropped"), 0))
 
 
-def _make_facts(contents: _Contents, times: stamp_times.StampTimes, damaged: int) -> RecordingFacts:
+def _make_facts(contents: _Contents, times: stamp_times.StampTimes, lost: int) -> RecordingFacts:
     head = contents.head
     from_start = head.get("from_start") == "1"
     notes = list(NOT_SEEN)
@@ -352,7 +372,7 @@ def _make_facts(contents: _Contents, times: stamp_times.StampTimes, damaged: int
         notes.append(f"{LOST_END} ({contents.torn or 'it has no end'})")
     return RecordingFacts(
         from_start=from_start,
-        dropped=_count_dropped(contents) + damaged,
+        dropped=_count_dropped(contents) + lost,
         ended_by=_name_ending(contents),
         program=head.get("program", ""),
         allocator=head.get("allocator", ""),
