@@ -142,6 +142,20 @@ def test_a_stamp_that_waited_for_longer_than_the_lease_renews_nothing(
     os.close(writer)
 
 
+def test_a_directory_that_another_guardian_takes_over_is_that_ones(tmp_path: Path) -> None:
+    place = tmp_path / "block"
+    with Custody() as second:
+        with Custody() as first:
+            first.scratch(place)
+            first.scratch(tmp_path / "kept")
+            place.mkdir()
+            second.take_over(place, first)
+            (tmp_path / "kept").mkdir()
+        assert not (tmp_path / "kept").exists()
+        assert place.exists()
+    assert not place.exists()
+
+
 def test_when_the_guardian_is_asked_to_end_it_cleans_up_first(family: Family) -> None:
     os.kill(family.guardian, signal.SIGTERM)
     assert until(lambda: not any(group_of(child) for child in family.children))

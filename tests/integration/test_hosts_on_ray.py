@@ -168,7 +168,13 @@ def check_campaign(out: Path, blocks: int, trials: int) -> None:
 
 @pytest.mark.parametrize("loss", ["killed", "cut off"])
 def test_a_node_is_lost(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, loss: str, tmp_path: Path
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    cluster: Any,
+    out: Path,
+    home: Path,
+    loss: str,
+    tmp_path: Path,
 ) -> None:
     file = tiny_experiment(blocks=4, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
@@ -201,6 +207,7 @@ def test_a_node_is_lost(
     assert [row["fault"] for row in lost] == ["host lost"]
     assert address in lost[0]["fault_text"]
     assert re.search(r"was lost in the trial of \w+", done.text)
+    check_nothing_is_doubled_or_left(cluster, out, home)
     check_host_state(tmp_path)
 
 
@@ -239,8 +246,26 @@ def find_node_at(cluster: Any, moment: str) -> int | None:
     return None
 
 
-def check_nothing_is_doubled_or_left(cluster: Any, out: Path) -> None:
-    """No trial is stored twice, none failed but by the loss of its host, and no server runs."""
+# What runs on a node for a block: servers and clients, who starts them, and who cleans up.
+OF_A_BLOCK = re.compile(
+    r"mariadbd|sysbench|dballoc\.hosts\.(node_block|client\.node_client)|guardian/guardian\.py"
+)
+
+
+def list_scratch(home: Path) -> list[Path]:
+    """What is there of blocks, where the nodes have their temporary files and their cache."""
+    cache = home / "cache"
+    return [
+        *(home / "tmp").glob("dballoc-*"),
+        *cache.glob("scratch/*"),
+        *cache.glob("templates/*.partial.*"),
+    ]
+
+
+def check_nothing_is_doubled_or_left(cluster: Any, out: Path, home: Path) -> None:
+    """No trial is stored twice, none failed but by the loss of its host, nothing of a block runs,
+    and no directory of one is left.
+    """
     doubled = rows(
         out,
         "SELECT 1 FROM trial GROUP BY design, block, attempt, position, variant, role "
@@ -250,11 +275,17 @@ def check_nothing_is_doubled_or_left(cluster: Any, out: Path) -> None:
     faults = rows(out, "SELECT fault FROM trial WHERE outcome = 'fault'")
     assert {row["fault"] for row in faults} <= {"host lost"}
     for number in range(3):
-        wait_until(lambda n=number: "mariadbd" not in list_commands(cluster, n), 60)
+        wait_until(lambda n=number: not OF_A_BLOCK.search(list_commands(cluster, n)), 60)
+    wait_until(lambda: not list_scratch(home), 60)
 
 
 def test_nodes_are_killed_five_times_and_start_again(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, tmp_path: Path
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    cluster: Any,
+    out: Path,
+    home: Path,
+    tmp_path: Path,
 ) -> None:
     file = tiny_experiment(blocks=6, time={"level": "3s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
@@ -273,7 +304,7 @@ def test_nodes_are_killed_five_times_and_start_again(
     done = run_cli.end(process, 500)
     assert done.status == 0, done.text
     check_campaign(out, 6, 3)
-    check_nothing_is_doubled_or_left(cluster, out)
+    check_nothing_is_doubled_or_left(cluster, out, home)
     # Where no server was seen, the block may just have ended.
     assert done.text.count(" was lost") >= 3, done.text
     assert switched
@@ -282,20 +313,27 @@ def test_nodes_are_killed_five_times_and_start_again(
 
 @pytest.mark.parametrize("cluster", ["SERVERS", "SLOW_TO_NOTICE"], indirect=True)
 def test_a_network_that_is_cut_for_30_s_heals(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+    run_cli: Cli,
+    tiny_experiment: Experiment,
+    cluster: Any,
+    out: Path,
+    home: Path,
+    tmp_path: Path,
 ) -> None:
     """Whether Ray notices it or not."""
-    file = tiny_experiment(blocks=4, time={"level": "3s", "idle": "0s"})
+    file = tiny_experiment(blocks=4, time={"level": "3s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
     number = wait_until(lambda: process.poll() is not None or find_node_under_load(cluster), 240)
     assert number is not True, run_cli.end(process).text
     cluster.set_link(number, "down")
+    assert read_thp(tmp_path, number) == "never"
     time.sleep(30)  # what is tried is this time, nothing waits for it
     cluster.set_link(number, "up")
     done = run_cli.end(process, 400)
     assert done.status == 0, done.text
     check_campaign(out, 4, 3)
-    check_nothing_is_doubled_or_left(cluster, out)
+    check_nothing_is_doubled_or_left(cluster, out, home)
+    check_host_state(tmp_path)
 
 
 def test_the_driver_is_killed_and_the_same_command_resumes(
@@ -345,7 +383,7 @@ def list_loads(cluster: Any) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("cluster", ["CLIENT_APART"], indirect=True)
 def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
-    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, home: Path
 ) -> None:
     file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"})
     process = start_bench(run_cli, cluster, file, out)
@@ -358,6 +396,7 @@ def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
     assert done.status == 0, done.text
     assert "share its kernel" in done.text or "shares its kernel" in done.text
     check_campaign(out, 3, 3)
+    check_nothing_is_doubled_or_left(cluster, out, home)
     lost = rows(out, "SELECT fault, fault_text FROM trial WHERE outcome = 'fault'")
     assert [row["fault"] for row in lost] == ["host lost"]
     assert "its client host" in lost[0]["fault_text"]

@@ -135,7 +135,7 @@ class SimulatedHosts:
             Host(
                 name=name,
                 kernel=f"kernel {number % kernels}",
-                environment=json.dumps(ENVIRONMENT | {"host": name}),
+                environment=json.dumps(ENVIRONMENT | {"host": name.partition(" (")[0]}),
                 address=f"10.0.0.{number + 1}",
                 roles=frozenset({"client"} if name in self.clients else {"server"}),
             )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dballoc.doctor import examine, host_settings, installation, kernel
+from dballoc.doctor import examine, host_settings, installation, kernel, software
 from dballoc.doctor.finding import Finding
 from dballoc.doctor.installation import Installation
 from dballoc.host.package_names import parse_policy
@@ -105,3 +105,14 @@ def test_an_installation_is_asked_for_what_it_can_do(monkeypatch: pytest.MonkeyP
     assert installation.check_installation(whole) == Finding(
         "installation", "ok", "has all that bench, explain need"
     )
+
+
+def test_a_client_host_is_asked_for_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check_servers() -> list[Finding]:
+        raise AssertionError("it runs none")
+
+    monkeypatch.setattr(software, "check_servers", check_servers)
+    whole = Installation(working=("bench", "doctor"), lacking=(), remedy="")
+    names = {finding.name for finding in examine.examine(whole, is_client_host=True)}
+    assert {"installation", "Python", "sysbench", "server user", "socket path"} <= names
+    assert not names & {"the demo", "cache", "memory", "native parts", "host settings"}

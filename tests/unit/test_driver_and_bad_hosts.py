@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import simulated_hosts
 from simulated_hosts import SimulatedHosts
-from test_driver_of_hosts import BLOCK_ROW, Notices, check_complete, query
+from test_driver_of_hosts import BLOCK_ROW, Notices, check_complete, measure_noise, query
 
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
@@ -116,6 +116,73 @@ def test_a_host_that_never_ends_its_process_does_not_hold_the_campaign_up(
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
     check_complete(path, chosen, 3)
     assert hosts.now < 100_000
+
+
+def note_starts(hosts: SimulatedHosts) -> list[tuple[str, float]]:
+    """The hosts that blocks are given to, and when; filled as the campaign runs."""
+    start, begun = hosts.start_block, []
+
+    def start_and_note(host: Any, request: Any) -> None:
+        begun.append((host.name, hosts.now))
+        start(host, request)
+
+    hosts.start_block = start_and_note  # type: ignore[method-assign]
+    return begun
+
+
+def test_a_host_that_cleans_up_for_too_long_is_left_alone_for_a_while(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=2)
+    hosts = SimulatedHosts(names=["a"], cleaning=1e9)
+    begun, ended = note_starts(hosts), []
+    end = hosts.end_block
+
+    def note_end(host: str) -> None:
+        ended.append(hosts.now)
+        end(host)
+
+    hosts.end_block = note_end  # type: ignore[method-assign]
+    notices = Notices()
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
+    check_complete(path, chosen, 2)
+    # The old guardian goes on when its block is let go.
+    assert begun[1][1] - ended[0] >= 300
+    assert any("a had not cleaned up 10 minutes after" in text for text in notices.texts)
+
+
+LOCKED = Refused(text="/run/dballoc: still locked by the guardian of dballoc", is_passing=True)
+
+
+def test_a_host_that_is_locked_by_an_earlier_run_is_asked_again_later(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=12)
+    hosts = SimulatedHosts(names=["a", "b"], record=measure_noise)
+    answer_instead(hosts, "a", lambda: [LOCKED], times=2)
+    begun = note_starts(hosts)
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 12)
+    times = [at for name, at in begun if name == "a"]
+    assert len(times) > 3
+    assert times[1] - times[0] >= 300
+    assert times[2] - times[1] >= 300
+    assert query(path, "SELECT count(*) FROM trial WHERE outcome = 'fault'") == [(0,)]
+
+
+def test_a_host_that_stays_locked_holds_nothing_up(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    chosen = experiment(design="solo", blocks=2)
+    hosts = SimulatedHosts(names=["a", "b"])
+    answer_instead(hosts, "a", lambda: [LOCKED], times=99)
+    _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    check_complete(path, chosen, 2)
+    locked = SimulatedHosts(names=["a"])
+    answer_instead(locked, "a", lambda: [LOCKED], times=99)
+    with pytest.raises(Failure, match="still locked by the guardian"):
+        simulated_hosts.run(chosen, locked, tmp_path / "s")
+    assert [name for name, *_ in locked.started] == ["a"] * 3
 
 
 def test_a_block_that_never_ends_is_drawn_again(experiment: MakeExperiment, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
 def test_the_second_is_refused_and_told_who_has_it(
     stand_in: Machine, hold: Hold, exclusive: bool
 ) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(machine_lock.HeldByRun) as refused:
         machine_lock.hold(stand_in, exclusive=exclusive, purpose="mine")
     assert f"dballoc (process {os.getpid()}, results in /there)" in str(refused.value)
     assert f"kill {os.getpid()}" in str(refused.value)
@@ -136,7 +136,7 @@ def test_a_guardian_that_never_ends_is_told_of(
     monkeypatch.setattr(machine_lock.Holder, "is_alive", False)
     monkeypatch.setattr(machine_lock, "_PATIENCE", 0.1)
     with pytest.raises(
-        Exception,
+        machine_lock.HeldByGuardian,
         match=f"still locked by the guardian of dballoc .process {os.getpid()}, .*which has ended",
     ):
         machine_lock.hold(stand_in, exclusive=False, purpose="mine")

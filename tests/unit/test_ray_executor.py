@@ -40,7 +40,8 @@ def describe(**changes: Any) -> bytes:
 
 class FakeRay:
     """Answers are what was put into them; what is None has not come. ``waits``: how long was waited
-    for answers, seconds.
+    for answers, seconds; ``arguments``: of the calls, by function; a function in ``answers`` is
+    called when its answer is taken.
     """
 
     def __init__(self) -> None:
@@ -48,14 +49,22 @@ class FakeRay:
         self.answers: dict[str, Any] = {}
         self.waits: list[float] = []
         self.calls = 0
+        self.arguments: dict[str, list[Any]] = {}
 
     def nodes(self) -> list[dict[str, Any]]:
         return self.alive
 
     def remote(self, function: Any) -> Any:
-        def call() -> Any:
+        name = function.__name__
+
+        def answer() -> Any:
+            value = self.answers.get(name)
+            return value() if callable(value) else value
+
+        def call(*arguments: Any) -> Any:
             self.calls += 1
-            return SimpleNamespace(answer=lambda: self.answers.get(function.__name__))
+            self.arguments.setdefault(name, []).append(arguments)
+            return SimpleNamespace(answer=answer)
 
         return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=call))
 
@@ -112,6 +121,144 @@ def test_a_host_is_a_node_that_answers(fake: FakeRay) -> None:
     assert fake.calls == 1
 
 
+def make_node(name: str, number: int, *resources: str) -> dict[str, Any]:
+    return NODE | {
+        "NodeID": name * 56,
+        "NodeManagerAddress": f"10.0.0.{number}",
+        "Resources": dict.fromkeys(resources, 1.0),
+    }
+
+
+SERVER, CLIENT = "dballoc_server", "dballoc_client"
+
+
+@pytest.fixture
+def time_here(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The driver's Unix time, as one number that a test may change."""
+    now = [1000.0]
+    clock = SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(ray_executor, "time", clock)
+    return now
+
+
+def test_a_slow_doctor_makes_no_clock_wrong(fake: FakeRay, time_here: list[float]) -> None:
+    """Neither that of its own host, nor those of hosts whose answers waited for it."""
+    fake.alive = [make_node("1", 1, SERVER), make_node("2", 2, SERVER)]
+    fake.answers["describe_host"] = describe()
+
+    def examine() -> bytes:
+        time_here[0] += 90.0
+        return b"[]"
+
+    fake.answers["examine_host"] = examine
+    fake.answers["tell_time"] = lambda: json.dumps({"time": time_here[0] + 7.0}).encode()
+    executor = ray_executor.RayExecutor(print)
+    executor.list_hosts()
+    examined = executor.examine_hosts()
+    assert [e.ahead for e in examined.values()] == pytest.approx([7.0, 7.0])
+
+
+def test_the_fastest_round_trip_tells_the_clock(fake: FakeRay, time_here: list[float]) -> None:
+    """The first one starts a process."""
+    fake.answers |= {"describe_host": describe(), "examine_host": b"[]"}
+    trips = iter([3.0, 0.2, 0.1, 0.4])
+
+    def tell_time() -> bytes:
+        """All of the way is before the answer."""
+        time_here[0] += next(trips)
+        return json.dumps({"time": time_here[0]}).encode()
+
+    fake.answers["tell_time"] = tell_time
+    executor = ray_executor.RayExecutor(print)
+    executor.list_hosts()
+    (examination,) = executor.examine_hosts().values()
+    assert examination.ahead == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("answer", [b"{}", b'{"time": "noon"}', b'{"time": 1e999}', 7, GONE])
+def test_a_host_that_tells_no_time_is_named(fake: FakeRay, answer: Any) -> None:
+    fake.answers |= {"describe_host": describe(), "examine_host": b"[]", "tell_time": answer}
+    executor = ray_executor.RayExecutor(print)
+    executor.list_hosts()
+    (reason,) = executor.examine_hosts().values()
+    assert isinstance(reason, str)
+
+
+def test_hosts_are_examined_for_their_role(fake: FakeRay) -> None:
+    fake.alive = [
+        make_node("1", 1, SERVER),
+        make_node("2", 2, CLIENT),
+        make_node("3", 3, CLIENT, SERVER),
+    ]
+    fake.answers |= {
+        "describe_host": describe(),
+        "examine_host": b"[]",
+        "tell_time": ray_node.tell_time,
+    }
+    executor = ray_executor.RayExecutor(print)
+    executor.list_hosts()
+    examined = executor.examine_hosts()
+    assert fake.arguments["examine_host"] == [(False,), (True,), (False,)]
+    assert all(abs(e.ahead) < 10 for e in examined.values())
+
+
+@pytest.mark.parametrize(("is_for_clients", "flags"), [(True, ["--client-host"]), (False, [])])
+def test_a_node_runs_the_doctor_for_its_role(
+    monkeypatch: pytest.MonkeyPatch, is_for_clients: bool, flags: list[str]
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        commands.append(command)
+        return SimpleNamespace(stdout=b"[]", stderr=b"", returncode=0)
+
+    monkeypatch.setattr(ray_node.subprocess, "run", run)
+    assert ray_node.examine_host(is_for_clients) == b"[]"
+    assert commands[0][3:] == ["doctor", "--json", *flags]
+
+
+def test_a_doctor_that_says_nothing_is_no_good_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = SimpleNamespace(stdout=b"", stderr=b"dballoc: no such option\n", returncode=2)
+    monkeypatch.setattr(ray_node.subprocess, "run", lambda *_, **__: ended)
+    (finding,) = json.loads(ray_node.examine_host(is_for_clients=False))
+    assert finding["state"] == "missing"
+    assert "status 2: dballoc: no such option" in finding["text"]
+
+
+class FakeActor:
+    """Notes what it takes of a node."""
+
+    def __init__(self) -> None:
+        self.taken: list[dict[str, Any]] = []
+        self.run_block = SimpleNamespace(
+            options=lambda **_: SimpleNamespace(remote=lambda request: [])
+        )
+
+    def options(self, resources: dict[str, Any], **_: Any) -> Any:
+        self.taken.append(resources)
+        return SimpleNamespace(remote=lambda module: self)
+
+
+@pytest.mark.parametrize(
+    ("resources", "taken"),
+    [
+        ({SERVER: 1.0, "CPU": 8.0}, {SERVER: 1}),
+        ({SERVER: 1.0, CLIENT: 1.0}, {SERVER: 1, CLIENT: 1}),
+        ({SERVER: 2.5, CLIENT: 0.5}, {SERVER: 2}),
+    ],
+)
+def test_a_block_leaves_nothing_of_its_node_to_other_drivers(
+    fake: FakeRay, resources: dict[str, float], taken: dict[str, int]
+) -> None:
+    fake.alive = [NODE | {"Resources": resources}]
+    fake.answers["describe_host"] = describe()
+    executor = ray_executor.RayExecutor(print)
+    (host,) = executor.list_hosts()
+    executor._actor = FakeActor()
+    executor.start_block(host, SimpleNamespace(model_dump_json=lambda: "{}"))
+    assert executor._actor.taken == [taken]
+
+
 def test_a_silent_node_does_not_hold_up_blocks_under_way(fake: FakeRay) -> None:
     notices: list[str] = []
     executor = make_executor(notices)
@@ -153,8 +300,11 @@ def test_a_node_that_describes_itself_wrongly_is_left_out(
         ray_executor.read_description(text)
     fake.answers["describe_host"] = text
     notices: list[str] = []
-    assert ray_executor.RayExecutor(notices.append).list_hosts() == []
+    executor = ray_executor.RayExecutor(notices.append)
+    assert executor.list_hosts() == []
     assert notices
+    (sentence,) = executor.list_unusable()
+    assert sentence.startswith("10.0.0.1: ")
 
 
 @pytest.mark.parametrize("asks_token", [True, False])

@@ -1,6 +1,9 @@
 """A campaign on several hosts is split into theirs, and judged over them."""
 
+import contextlib
 import json
+import shutil
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +13,15 @@ from simulated_hosts import SimulatedHosts, run
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.hosts.host_pool import pool_hosts
+from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts
 from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
-from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
-from dballoc.report.hosts.hosts_answer import describe_verdicts
+from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
@@ -88,6 +91,114 @@ def test_a_campaign_on_one_host_stays_as_it_is(make: Callable[..., Path]) -> Non
     campaign = load_campaign(make("a", threads=[1]))
     assert split_by_host(campaign) == [campaign]
     assert count_lost_hosts(campaign) == []
+
+
+def run_on(experiment: MakeExperiment, out: Path, names: list[str], blocks: int = 4) -> Path:
+    hosts = SimulatedHosts(names=names)
+    return run(experiment(design="solo", blocks=blocks, threads=[4]), hosts, out)[1]
+
+
+def pool_parts(*directories: Path) -> HostPool:
+    parts = [(d, part) for d in directories for part in split_by_host(load_campaign(d))]
+    return pool_hosts([d for d, _ in parts], [part for _, part in parts])
+
+
+def test_a_machine_is_one_host_in_a_campaign_of_its_own_and_in_one_on_several(
+    experiment: MakeExperiment, make: Callable[..., Path], tmp_path: Path
+) -> None:
+    several = run_on(experiment, tmp_path / "r", ["db1 (10.0.0.1)", "db2 (10.0.0.2)"])
+    again = run_on(experiment, tmp_path / "again", ["db1 (10.9.9.9)", "db3 (10.0.0.3)"])
+    sql = (
+        "UPDATE campaign SET value = json_set(value, '$.host', 'db1') WHERE key = 'environment'",
+        "UPDATE campaign SET value = '5' WHERE key = 'started'",
+    )
+    usual = experiment().time.model_dump(mode="json")
+    alone = make("alone", threads=[4], design="solo", time=usual, sql=sql)
+    pool = pool_parts(several, again, alone)
+    assert [(host.name, len(host.campaigns)) for host in pool.hosts] == [
+        ("db1 (10.0.0.1)", 3),
+        ("db2 (10.0.0.2)", 1),
+        ("db3 (10.0.0.3)", 1),
+    ]
+
+
+def test_hosts_of_one_name_in_a_campaign_are_several(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    names = ["localhost (10.0.0.1)", "localhost (10.0.0.2)"]
+    pool = pool_parts(run_on(experiment, tmp_path / "r", names))
+    assert [host.name for host in pool.hosts] == names
+
+
+def test_each_host_has_its_share_of_the_plan(experiment: MakeExperiment, tmp_path: Path) -> None:
+    """Eight blocks on two hosts: neither would come to the campaign's planned end."""
+    path = run_on(experiment, tmp_path / "r", ["a", "b"], blocks=8)
+    parts = split_by_host(load_campaign(path))
+    assert [declare_procedures(part)["solo"].looks for part in parts] == [(4,), (4,)]
+    pool = pool_hosts([path] * 2, parts)
+    figures = judge_over_hosts(pool)
+    memory = next(f for f in figures if f.variant == "jemalloc" and f.metric.key == "rss_peak")
+    assert [f.verdicts for f in memory.figures] == [(Verdict.LOWER,)] * 2
+    assert compose_headline(pool, figures).endswith("Each host's own verdicts are below.")
+
+
+def test_a_host_spends_no_more_error_than_the_campaign_at_the_look_that_ended_it(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    """Thirty blocks are planned, and the look after ten decides."""
+    hosts = SimulatedHosts(names=["a", "b"])
+    ending, path = run(experiment(design="solo", blocks=30, threads=[4]), hosts, tmp_path / "r")
+    assert ending.blocks["solo"] < 30
+    campaign = load_campaign(path)
+    whole = declare_procedures(campaign)["solo"]
+    assert whole.reached == ending.blocks["solo"]
+    for part in split_by_host(campaign):
+        procedure = declare_procedures(part)["solo"]
+        assert procedure.blocks == part.blocks("solo") == procedure.reached
+        assert procedure.looks[-1] == 15
+        spent = sum(s for look, s in procedure.spending.items() if look <= procedure.blocks)
+        limit = sum(s for look, s in whole.spending.items() if look <= whole.blocks)
+        assert spent == pytest.approx(limit, rel=0.01)
+
+
+def test_the_headline_promises_no_verdict_before_the_first_look(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    path = run_on(experiment, tmp_path / "r", ["a", "b"], blocks=8)
+    for table in ("placement", "block", "trial"):
+        delete = f"DELETE FROM {table} WHERE block > 2"
+        with contextlib.closing(sqlite3.connect(path / "results.sqlite")) as db, db:
+            db.execute(delete)
+    pool = pool_parts(path)
+    assert "without a verdict" in compose_headline(pool, judge_over_hosts(pool))
+
+
+def test_a_block_that_was_repeated_elsewhere_is_no_block_of_its_first_host(
+    results: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "r"
+    shutil.copytree(results, copy)
+    with contextlib.closing(sqlite3.connect(copy / "results.sqlite")) as db, db:
+        block, attempt, host = db.execute(
+            "SELECT block, attempt, host FROM block JOIN placement USING (design, block, attempt) "
+            "ORDER BY block DESC LIMIT 1"
+        ).fetchone()
+        names = [name for (name,) in db.execute("SELECT DISTINCT host FROM placement")]
+        other = next(name for name in names if name != host)
+        for table in ("block", "placement"):
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+            values = [
+                {"attempt": str(attempt + 1), "host": f"'{other}'"}.get(name, name)
+                for name in columns
+            ]
+            db.execute(
+                f"INSERT INTO {table} SELECT {', '.join(values)} FROM {table} "
+                f"WHERE block = {block} AND attempt = {attempt}"
+            )
+        db.execute(f"UPDATE trial SET attempt = {attempt + 1} WHERE block = {block}")
+    parts = {part.environment["host"]: part for part in split_by_host(load_campaign(copy))}
+    assert block in parts[other].block["block"]
+    assert host not in parts or block not in parts[host].block["block"]
 
 
 def test_the_verdict_over_hosts(results: Path) -> None:

@@ -19,15 +19,35 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 
 
-def examine(installation: Installation) -> list[Finding]:
+def examine(installation: Installation, *, is_client_host: bool = False) -> list[Finding]:
     """Run all checks that concern what this installation can do. Those for comparisons take some
-    seconds, one of which measures the load of the machine.
+    seconds, one of which measures the load of the machine. ``is_client_host``: only those of what a
+    host needs that loads servers elsewhere.
     """
-    checks = _check_for_comparisons if installation.can_bench else _check_for_production_host
+    if is_client_host:
+        checks = _check_for_loads
+    elif installation.can_bench:
+        checks = _check_for_comparisons
+    else:
+        checks = _check_for_production_host
     return [
         kernel.check_architecture(os.uname().machine, os.sysconf("SC_PAGE_SIZE")),
         check_installation(installation),
         *checks(),
+    ]
+
+
+def _check_for_loads() -> list[Finding]:
+    """Check what a client host of bench --ray runs loads with: it has no server, no allocator, and
+    no data.
+    """
+    return [
+        software.check_python(),
+        software.check_sysbench(),
+        software.check_server_user(),
+        cpus_memory_disk.check_socket_directory(),
+        *machine_noise.check_noise(),
+        *leftovers.check_leftovers(),
     ]
 
 

@@ -116,12 +116,13 @@ class BlockFinished(_Message):
 
 class Refused(_Message):
     """The host cannot run the block, or not finish it; the last message. ``blames_client``: because
-    of its client host.
+    of its client host; ``is_passing``: because of another run there, which will end.
     """
 
     kind: Literal["refused"] = "refused"
     text: _Text
     blames_client: bool = False
+    is_passing: bool = False
 
 
 class Ended(_Message):

@@ -34,6 +34,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
+from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.hosts.block_messages import (
@@ -154,7 +155,7 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
         out = directories.make_fresh_directory(place, "dballoc-block-", custody.scratch)
         server_user().show(scripts)
         setting = _prepare(request, scripts)
-        _run_prepared(setting, request, stream, lines, (scripts, out))
+        _run_prepared(setting, request, stream, lines, out=out, custody=custody)
 
 
 def _prepare(request: BlockRequest, scripts: Path) -> PreparedCampaign:
@@ -169,9 +170,11 @@ def _run_prepared(
     request: BlockRequest,
     stream: MessageStream,
     lines: PipeLines,
-    places: tuple[Path, Path],
+    *,
+    out: Path,
+    custody: Custody,
 ) -> None:
-    """Run it. ``places``: of the files of own workloads, and of the block's results."""
+    """Run it, with its results in ``out``, which the guardian of ``custody`` has until then."""
     rows = {
         name: select_common_columns(variant.make_row())
         for name, variant in setting.variants.items()
@@ -183,13 +186,13 @@ def _run_prepared(
     lease = os.dup(_LEASE)
 
     def run_trials(session: Session[PreparedCampaign]) -> None:
-        for directory in places:
-            session.custody.scratch(directory)
+        # Its servers write into it: it goes when they have ended, and so by their guardian.
+        session.custody.take_over(out, custody)
         _run_trials(session, request, stream, loads)
 
     run_in_session(
         setting,
-        places[1],
+        out,
         _SentNotices(stream),
         run_trials,
         lease=Lease(lease, request.lease),
@@ -229,6 +232,15 @@ def _run_trials(
     stream.send(BlockFinished(row=dict(row)))
 
 
+def make_refusal(error: Exception) -> Refused:
+    """Return the last word of a host that cannot run the block, or not finish it. Pure."""
+    return Refused(
+        text=str(error),
+        blames_client=isinstance(error, ClientHostFailed),
+        is_passing=isinstance(error, HeldByRun | HeldByGuardian),
+    )
+
+
 def main() -> int:
     """Read the request, run the block, and send how it ended. Returns the exit status."""
     request_descriptor, lines_descriptor = map(int, sys.argv[1:3])
@@ -244,9 +256,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     except (UsageError, Failure, readers.Unfit) as error:
-        blames_client = isinstance(error, ClientHostFailed)
         with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
-            stream.send(Refused(text=str(error), blames_client=blames_client))
+            stream.send(make_refusal(error))
         return 1
     except Interrupted:
         return 130

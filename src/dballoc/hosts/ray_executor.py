@@ -23,12 +23,14 @@ from dballoc.errors import Failure, UsageError
 from dballoc.hosts import ray_access, ray_node
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
+from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.place_blocks import Host, Role
 from dballoc.hosts.run_on_hosts import LEASE
 from dballoc.store import campaign_facts
 
-# The resource of each role, of which a process of a block takes one.
+# The resource of each role. A process of a block takes all of both that its node has: no other
+# driver may use a node at the same time, in whatever role.
 RESOURCES: Mapping[Role, str] = {"server": "dballoc_server", "client": "dballoc_client"}
 _MODULES: Mapping[Role, str] = {
     "server": "dballoc.hosts.node_block",
@@ -40,6 +42,8 @@ _RENEW_EVERY = 5.0
 _SILENCE = LEASE + 15.0
 _DESCRIBE = 60.0
 _EXAMINE = 180.0
+# How often a host is asked for its time: for the first, Ray may have to start a process there.
+_CLOCK_READINGS = 4
 _LONGEST_DESCRIPTION = readers.MIB
 _LONGEST_NAME = 255
 
@@ -72,8 +76,28 @@ class HostExamination(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     findings: list[HostFinding] = Field(max_length=1000)
-    time: float
     ahead: float
+
+
+class HostTime(BaseModel):
+    """What a host's clock says, Unix time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    time: float
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node by Ray's ID of it, and how much it has of each resource of ours."""
+
+    node_id: str
+    resources: Mapping[str, int]
+
+    @property
+    def is_for_clients(self) -> bool:
+        """Whether it runs no servers."""
+        return RESOURCES["server"] not in self.resources
 
 
 @dataclass(kw_only=True)
@@ -126,8 +150,9 @@ class RayExecutor:
     def __init__(self, notice: Any) -> None:
         self._notice = notice
         self._tasks: dict[str, _Task] = {}
-        self._nodes: dict[str, str] = {}
+        self._nodes: dict[str, _Node] = {}
         self._described: dict[str, HostDescription | None] = {}
+        self._unusable: list[str] = []
         # Descriptions that have not come yet, by node, each with when it counts as silent.
         self._awaited: dict[str, tuple[Any, float]] = {}
         self._actor: Any = ray.remote(ray_node.BlockProcess)
@@ -144,21 +169,20 @@ class RayExecutor:
         for node in alive:
             if description := self._described.get(str(node["NodeID"])):
                 host = make_host(node, description)
-                self._nodes[host.name] = str(node["NodeID"])
+                self._nodes[host.name] = _Node(str(node["NodeID"]), count_resources(node))
                 hosts.append(host)
         return hosts
+
+    def list_unusable(self) -> list[str]:
+        """Return the address of each node that has a resource of ours and was left out, and why."""
+        return self._unusable.copy()
 
     def _ask_descriptions(self, nodes: list[str]) -> None:
         """Ask nodes that were not asked yet what they are."""
         describe = ray.remote(ray_node.describe_host)
         for node in nodes:
             if node not in self._described and node not in self._awaited:
-                answer = describe.options(
-                    num_cpus=0,
-                    max_retries=0,
-                    scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-                ).remote()
-                self._awaited[node] = answer, time.monotonic() + _DESCRIBE
+                self._awaited[node] = _ask(describe, node), time.monotonic() + _DESCRIBE
 
     def _take_descriptions(self, seconds: float) -> None:
         """Take what nodes say of themselves, waiting up to so many seconds for all of it."""
@@ -177,30 +201,42 @@ class RayExecutor:
                 self._described[node] = description
             except (RayError, readers.Unfit) as error:
                 self._described[node] = None
-                address = _find_address(node)
-                self._notice(f"Ray's node {address} cannot be used: {readers.reason(error)}")
+                address, reason = _find_address(node), readers.reason(error)
+                self._unusable.append(f"{address}: {reason}")
+                self._notice(f"Ray's node {address} cannot be used: {reason}")
 
     def examine_hosts(self) -> dict[str, HostExamination | str]:
-        """Ask the hosts of :meth:`list_hosts` for their doctor; by name, or why one is silent."""
+        """Ask the hosts of :meth:`list_hosts` for their doctor, of what their role needs; by name,
+        or why one is silent.
+        """
         examine = ray.remote(ray_node.examine_host)
         answers = {
-            name: examine.options(
-                num_cpus=0,
-                max_retries=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-            ).remote()
+            name: _ask(examine, node.node_id, node.is_for_clients)
             for name, node in self._nodes.items()
         }
         examined: dict[str, HostExamination | str] = {}
         for name, answer in answers.items():
             try:
-                document = readers.document(ray.get(answer, timeout=_EXAMINE))
-                examined[name] = HostExamination.model_validate(
-                    document | {"ahead": document["time"] - time.time()}
-                )
-            except (RayError, readers.Unfit, ValidationError, TypeError, KeyError) as error:
+                findings = readers.document(ray.get(answer, timeout=_EXAMINE))
+                ahead = self._ask_clock(self._nodes[name].node_id)
+                examined[name] = HostExamination(findings=findings, ahead=ahead)
+            except (RayError, readers.Unfit, ValidationError, TypeError) as error:
                 examined[name] = readers.reason(error)
         return examined
+
+    def _ask_clock(self, node: str) -> float:
+        """Return the seconds by which a node's clock is ahead of ours, from round trips of its own:
+        its doctor's answer may have waited for those of others.
+        """
+        tell_time = ray.remote(ray_node.tell_time)
+        readings = []
+        for _ in range(_CLOCK_READINGS):
+            before = time.time()
+            answer = ray.get(_ask(tell_time, node), timeout=_DESCRIBE)
+            after = time.time()
+            host_time = HostTime.model_validate(readers.document(answer)).time
+            readings.append(ClockReading(before, host_time, after))
+        return choose_reading(readings).ahead
 
     def start_block(self, host: Host, request: BlockRequest) -> None:
         """Start the block's process on a node."""
@@ -219,8 +255,8 @@ class RayExecutor:
         node = self._nodes[host.name]
         actor = self._actor.options(
             num_cpus=0,
-            resources={RESOURCES[role]: 1},
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            resources=dict(node.resources),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False),
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=3,
@@ -228,7 +264,7 @@ class RayExecutor:
         lines = actor.run_block.options(num_returns="streaming").remote(request)
         now = time.monotonic()
         self._tasks[host.name] = _Task(
-            node=node, actor=actor, lines=lines, renewed=now, answered=now
+            node=node.node_id, actor=actor, lines=lines, renewed=now, answered=now
         )
 
     def poll(self, seconds: float) -> list[Event]:
@@ -352,9 +388,27 @@ def _has_succeeded(answer: Any) -> bool:
     return True
 
 
+def _ask(function: Any, node: str, *arguments: object) -> Any:
+    """Have a node call one of our functions; returns Ray's reference to its answer."""
+    return function.options(
+        num_cpus=0,
+        max_retries=0,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+    ).remote(*arguments)
+
+
+def count_resources(node: Mapping[str, Any]) -> dict[str, int]:
+    """Return how much a node has of each resource of ours, of which Ray gives whole ones. Pure."""
+    return {
+        name: int(amount)
+        for name in RESOURCES.values()
+        if (amount := node["Resources"].get(name, 0)) >= 1
+    }
+
+
 def _list_roles(node: Mapping[str, Any]) -> frozenset[Role]:
-    resources = node["Resources"]
-    return frozenset(role for role, name in RESOURCES.items() if resources.get(name, 0) >= 1)
+    resources = count_resources(node)
+    return frozenset(role for role, name in RESOURCES.items() if name in resources)
 
 
 def _list_nodes() -> list[dict[str, Any]]:

@@ -144,15 +144,29 @@ def describe_host() -> bytes:
     ).encode()
 
 
-def examine_host() -> bytes:
-    """Return what ``dballoc doctor`` says of a host, and the time there, as JSON."""
+def examine_host(is_for_clients: bool) -> bytes:
+    """Return what ``dballoc doctor`` says of a host, as JSON. ``is_for_clients``: of what a host
+    needs that runs no servers.
+    """
+    role = ["--client-host"] if is_for_clients else []
     doctor = subprocess.run(
-        [sys.executable, "-m", "dballoc", "doctor", "--json"],
+        [sys.executable, "-m", "dballoc", "doctor", "--json", *role],
         env=make_environment(dict(os.environ)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_EXAMINE,
         check=False,
     )
-    findings = json.loads(doctor.stdout) if doctor.stdout else []
-    return json.dumps({"findings": findings, "time": time.time()}).encode()
+    if doctor.stdout:
+        return doctor.stdout
+    log = doctor.stderr[-_LOG_TAIL:].decode("utf-8", errors="replace").strip()
+    words = f"it says nothing, and ended with status {doctor.returncode}: {log}"
+    remedy = "run dballoc doctor there"
+    return json.dumps(
+        [{"name": "doctor", "state": "missing", "text": words, "remedy": remedy}]
+    ).encode()
+
+
+def tell_time() -> bytes:
+    """Return the time on a host, as JSON."""
+    return json.dumps({"time": time.time()}).encode()

@@ -78,6 +78,9 @@ _POLL = 1.0
 _HOSTS_EVERY = 10.0
 # Seconds in which a host must have removed the data of a finished block.
 _CLEANING = 600.0
+# Seconds for which a host is left alone that has not, or on which the guardian of an earlier block
+# still has the machine's lock.
+_REST = 300.0
 # A block must have ended after so many times its estimate; its data are extra, in seconds.
 _MOST_TIMES, _MAKING_DATA = 10, 6 * 3600.0
 # Blocks in succession that a host may lose while it lives itself.
@@ -427,14 +430,16 @@ class DriverLoop:
                 raise readers.Unfit("it answered as if it were a client")
 
     def _refuse(self, block: BlockUnderWay, host: Host, message: Refused) -> None:
-        """Let a host go that cannot run the block. If it gives up a trial that it had begun, or
-        blames its client host, another try may end otherwise.
+        """Let a host go that cannot run the block. If it gives up a trial that it had begun, blames
+        its client host, or is locked by an earlier run, another try may end otherwise.
         """
         text = readers.printable(message.text)
         if block.pair.client and message.blames_client:
             self._lose(block, block.pair.client, text, is_alive=True)
         elif block.trial_under_way:
             self._lose(block, host, text, is_alive=True)
+        elif message.is_passing:
+            self._lose(block, host, text, is_alive=True, rest=_REST)
         else:
             self._load.refused[host.name] = text
             self._observer.notice(f"{host.name} runs no more blocks: {text}")
@@ -570,9 +575,16 @@ class DriverLoop:
                 self._leave_alone(host, is_alive=True)
             self._let_go(block)
 
-    def _lose(self, block: BlockUnderWay, host: Host, reason: str, is_alive: bool) -> None:
+    def _lose(
+        self,
+        block: BlockUnderWay,
+        host: Host,
+        reason: str,
+        is_alive: bool,
+        rest: float = _ENDING,
+    ) -> None:
         """Store the trial under way as lost with one of its hosts; the block is drawn again,
-        elsewhere if it can be.
+        elsewhere if it can be. ``rest``: seconds for which a host that lives gets no other.
         """
         key, name = block.key, host.name
         trial = self._store.add_lost_trial(block, host, reason)
@@ -581,7 +593,10 @@ class DriverLoop:
         if self._failures[name] >= _MOST_FAILURES:
             self._load.refused[name] = reason
         for each in block.pair.hosts:
-            self._leave_alone(each, is_alive or each is not host)
+            if each is host:
+                self._leave_alone(each, is_alive, rest)
+            else:
+                self._leave_alone(each, is_alive=True)
         during = f" in the trial of {trial.variant}" if trial else ""
         self._observer.notice(
             f"{name} was lost{during}: {reason}; {key.design} block {key.number} is drawn again"
@@ -603,9 +618,15 @@ class DriverLoop:
         for block in [b for b in self._running.values() if now > b.latest_end]:
             reason = f"its block had not ended after {(now - block.given_at) / 3600:.1f} hours"
             self._lose(block, block.host, reason, is_alive=True)
-        for name in [name for name, (_, until) in self._cleaning.items() if now > until]:
-            del self._cleaning[name]
-            self._executor.end_block(name)
+        for host in [host for host, until in self._cleaning.values() if now > until]:
+            del self._cleaning[host.name]
+            # Its guardian goes on beside us.
+            self._leave_alone(host, is_alive=True, rest=_REST)
+            self._executor.end_block(host.name)
+            self._observer.notice(
+                f"{host.name} had not cleaned up {_CLEANING / 60:.0f} minutes after its block; it "
+                f"gets none for {_REST / 60:.0f} more"
+            )
 
     def _let_clean_up(self, block: BlockUnderWay) -> None:
         """Let a host that has finished a block end by itself: until it has, it holds the machine's
@@ -634,11 +655,12 @@ class DriverLoop:
             self._leave_alone(host, event.is_alive)
         self._executor.end_block(host.name)
 
-    def _leave_alone(self, host: Host, is_alive: bool) -> None:
+    def _leave_alone(self, host: Host, is_alive: bool, rest: float = _ENDING) -> None:
         """Give nothing to a lost host's kernel before all has ended there: what is out of reach
-        ends by itself. One that does not live is forgotten until it is heard of again.
+        ends by itself. One that does not live is forgotten until it is heard of again. ``rest``:
+        seconds that it takes where the host lives.
         """
-        free_at = self._clock() + (_ENDING if is_alive else LEASE + _ENDING)
+        free_at = self._clock() + (rest if is_alive else LEASE + _ENDING)
         # Server and client host may share it, of which one is out of reach.
         self._load.free_at[host.kernel] = max(free_at, self._load.free_at.get(host.kernel, free_at))
         if not is_alive:

@@ -8,6 +8,7 @@ differ, for a verdict over hosts is about such hosts.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from dballoc.analysis.decisions.comparability import (
     format_options,
     pair_campaigns,
 )
+from dballoc.analysis.hosts.split_by_host import find_own_name
 from dballoc.errors import UsageError
 from dballoc.store.campaign_facts import CLIENTS
 
@@ -151,11 +153,23 @@ def _refuse_copies(directories: Sequence[Path], campaigns: Sequence[Campaign]) -
 def _group_by_host(
     directories: Sequence[Path], campaigns: Sequence[Campaign], each_is_a_host: bool
 ) -> tuple[Host, ...]:
+    """Group campaigns by the machine that they ran on, by its own name and its CPUs. Machines of
+    one name in one campaign are several: these go by the name with their address.
+    """
+    machines = [
+        (find_own_name(c), *(c.environment.get(key) for key in ("cpu", "cpus", "machine")))
+        for c in campaigns
+    ]
+    counts = Counter(zip(directories, machines, strict=True))
+    shared = {machine for (_, machine), number in counts.items() if number > 1}
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for number, campaign in enumerate(campaigns):
-        facts = campaign.environment
-        machine = (facts.get("host"), *(facts.get(key) for key in ("cpu", "cpus", "machine")))
-        groups.setdefault((number,) if each_is_a_host else machine, []).append(number)
+    for number, (campaign, machine) in enumerate(zip(campaigns, machines, strict=True)):
+        key: tuple[Any, ...] = machine
+        if each_is_a_host:
+            key = (number,)
+        elif machine in shared:
+            key = (campaign.environment.get("host"), *machine)
+        groups.setdefault(key, []).append(number)
     hosts: list[Host] = []
     for numbers in groups.values():
         of_host = tuple(campaigns[number] for number in numbers)

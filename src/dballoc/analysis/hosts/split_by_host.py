@@ -6,12 +6,13 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.tables.baseline_comparison import declare_procedures, list_first_blocks
 
 
 def split_by_host(campaign: Campaign) -> list[Campaign]:
     """Return a campaign for each host of one that ran on several (``bench --ray``), with that
-    host's blocks and environment; any other as it is. Hosts that share a kernel are one machine,
-    and so one host. Hosts without a block are left out.
+    host's blocks and environment, and a plan of its own; any other as it is. Hosts that share a
+    kernel are one machine, and so one host. Hosts without a block are left out.
     """
     if campaign.placement.is_empty():
         return [campaign]
@@ -22,22 +23,69 @@ def split_by_host(campaign: Campaign) -> list[Campaign]:
         environment = json.loads(hosts["environment"][0]) | {"host": names[0]}
         part = _select_blocks(campaign, placed, environment)
         if any(part.blocks(design) for design in part.designs):
-            parts.append(part)
+            parts.append(_plan_part(campaign, part))
     return parts
+
+
+def find_own_name(campaign: Campaign) -> str | None:
+    """Return what a campaign's host calls itself. Of a host's part of a campaign, the environment
+    has the name that tells it from that campaign's other hosts, with its address.
+    """
+    name: str | None = campaign.environment.get("host")
+    rows = campaign.host.filter(pl.col("host") == name)
+    if rows.is_empty():
+        return name
+    own_name: str | None = json.loads(rows["environment"][0]).get("host")
+    return own_name or name
 
 
 def _select_blocks(
     campaign: Campaign, placed: pl.DataFrame, environment: dict[str, object]
 ) -> Campaign:
+    """Return the campaign with the attempts that were given to a host. Of a block that was repeated
+    elsewhere it has nothing.
+    """
+
     def of_design(frame: pl.DataFrame, design: str) -> pl.DataFrame:
         keys = placed.filter(pl.col("design") == design).select("block", "attempt")
         return frame.join(keys, on=["block", "attempt"], how="semi")
+
+    def of_counted(block: pl.DataFrame, trial: pl.DataFrame, design: str) -> pl.DataFrame:
+        counted = trial.filter("counted").select("block", "attempt").unique()
+        return of_design(block, design).join(counted, on=["block", "attempt"], how="semi")
 
     return replace(
         campaign,
         environment=environment,
         trial=of_design(campaign.trial, "solo"),
-        block=of_design(campaign.block, "solo"),
+        block=of_counted(campaign.block, campaign.trial, "solo"),
         duet=of_design(campaign.duet, "duet"),
-        duet_block=of_design(campaign.duet_block, "duet"),
+        duet_block=of_counted(campaign.duet_block, campaign.duet, "duet"),
     )
+
+
+def _plan_part(campaign: Campaign, part: Campaign) -> Campaign:
+    """Return a host's part with its share of the planned blocks as its plan, and with a look at
+    each of the campaign's, as if a budget had ended it there: a look that ended the campaign ended
+    the part, and so costs it what it cost the campaign.
+    """
+    planned: dict[str, int] = json.loads(campaign.facts["planned_blocks"])
+    looks: dict[str, list[int]] = {}
+    for design, procedure in declare_procedures(campaign).items():
+        blocks, part_blocks = (
+            each.block if design == "solo" else each.duet_block for each in (campaign, part)
+        )
+        total = max(1, blocks["block"].n_unique())
+        # Rounded up; a design of which the host has no block needs a plan, too.
+        share = -(-planned[design] * part_blocks["block"].n_unique() // total)
+        planned[design] = max(1, share)
+        reached = [n for n in procedure.spending if n <= procedure.blocks]
+        numbers = {
+            part_blocks.filter(pl.col("block").is_in(list_first_blocks(blocks, n)))[
+                "block"
+            ].n_unique()
+            for n in reached
+        }
+        looks[design] = sorted(numbers - {0})
+    facts = {"planned_blocks": json.dumps(planned), "budget_looks": json.dumps(looks)}
+    return replace(part, facts=part.facts | facts)

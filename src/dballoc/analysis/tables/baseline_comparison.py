@@ -271,7 +271,7 @@ def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]
     if campaign.procedure_version == 1:
         return campaign
     judged = {
-        design: _list_first_blocks(
+        design: list_first_blocks(
             campaign.block if design == "solo" else campaign.duet_block,
             procedure.reached or procedure.blocks,
         )
@@ -284,7 +284,7 @@ def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]
     )
 
 
-def _list_first_blocks(rows: pl.DataFrame, number: int) -> list[int]:
+def list_first_blocks(rows: pl.DataFrame, number: int) -> list[int]:
     """Return the blocks that were completed first. A block that was repeated keeps its place."""
     completed = rows.group_by("block").agg(pl.col("ended").min()).sort("ended", "block")
     return completed["block"].head(number).to_list()

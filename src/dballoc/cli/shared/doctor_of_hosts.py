@@ -1,7 +1,8 @@
 """``doctor --ray``: every host of a Ray cluster, and in what they differ."""
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -9,45 +10,64 @@ from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import clean, say
 from dballoc.errors import Failure
 
+if TYPE_CHECKING:
+    from dballoc.hosts.place_blocks import Host
+    from dballoc.hosts.ray_executor import HostExamination
+
 
 def print_hosts(address: str, as_json: bool) -> None:
-    """Print what each host's doctor warns of, and what differs. typer.Exit with 1 if something is
-    missing on any; UsageError if the cluster cannot be joined, Failure if it has no host.
+    """Print what each host's doctor warns of, which nodes cannot be used, and what differs.
+    typer.Exit with 1 if something is missing on any, or one cannot be used; UsageError if the
+    cluster cannot be joined, Failure if it has no node for us.
     """
     require_extra("hosts", "doctor --ray")
     # Ray takes a second to import, and is not there without the extra.
-    from dballoc.hosts import compare_hosts, ray_executor
+    from dballoc.hosts import ray_executor
 
-    with ray_executor.connect(address, lambda text: None if as_json else say(text)) as executor:
+    # What it would tell of nodes that cannot be used is in the document.
+    with ray_executor.connect(address, lambda text: None) as executor:
         hosts = executor.list_hosts()
-        if not hosts:
+        unusable = executor.list_unusable()
+        if not hosts and not unusable:
             raise Failure(
-                f"--ray {address}: no node has the resource dballoc_server and this version of "
-                "dballoc; start nodes with --resources='{\"dballoc_server\": 1}'"
+                f"--ray {address}: no node has the resource dballoc_server or dballoc_client; "
+                "start nodes with --resources='{\"dballoc_server\": 1}'"
             )
         examined = executor.examine_hosts()
-    answers = {name: e for name, e in examined.items() if not isinstance(e, str)}
-    document: dict[str, Any] = clean(
-        {
-            "hosts": {
-                name: [f.model_dump() for f in answer.findings if f.state != "ok"]
-                for name, answer in answers.items()
-            },
-            "no answer": {name: e for name, e in examined.items() if isinstance(e, str)},
-            "differences": [
-                *compare_hosts.list_differences(hosts),
-                *compare_hosts.list_shared_kernels(hosts),
-                *compare_hosts.list_wrong_clocks({n: a.ahead for n, a in answers.items()}),
-            ],
-        }
-    )
+    document = clean(describe_hosts(hosts, examined, unusable))
     if as_json:
         print(json.dumps(document, indent=1))
     else:
         _print_document(document)
     states = {f["state"] for findings in document["hosts"].values() for f in findings}
-    if document["no answer"] or "missing" in states:
+    if document["no answer"] or document["cannot be used"] or "missing" in states:
         raise typer.Exit(1)
+
+
+def describe_hosts(
+    hosts: Sequence["Host"],
+    examined: Mapping[str, "HostExamination | str"],
+    unusable: Sequence[str],
+) -> dict[str, Any]:
+    """Return what ``doctor --ray`` says, as plain data. ``unusable``: sentences on nodes that are
+    no hosts, though they should be.
+    """
+    from dballoc.hosts import compare_hosts
+
+    answers = {name: e for name, e in examined.items() if not isinstance(e, str)}
+    return {
+        "hosts": {
+            name: [f.model_dump() for f in answer.findings if f.state != "ok"]
+            for name, answer in answers.items()
+        },
+        "no answer": {name: e for name, e in examined.items() if isinstance(e, str)},
+        "cannot be used": list(unusable),
+        "differences": [
+            *compare_hosts.list_differences(hosts),
+            *compare_hosts.list_shared_kernels(hosts),
+            *compare_hosts.list_wrong_clocks({n: a.ahead for n, a in answers.items()}),
+        ],
+    }
 
 
 def _print_document(document: dict[str, Any]) -> None:
@@ -61,5 +81,8 @@ def _print_document(document: dict[str, Any]) -> None:
             )
     for name, reason in document["no answer"].items():
         say(f"{name}: no answer: {reason}")
-    for sentence in document["differences"] or ["the hosts are alike"]:
-        say(sentence)
+    for sentence in document["cannot be used"]:
+        say(f"cannot be used: {sentence}")
+    if document["hosts"]:
+        for sentence in document["differences"] or ["the hosts are alike"]:
+            say(sentence)

@@ -20,17 +20,26 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "green", "note": "dim", "warn": "yellow", "missing": "bold red"}
 
 
+ClientHost = Annotated[
+    bool,
+    typer.Option(
+        "--client-host",
+        help="Examine only what a client host of bench --ray needs: no server, no allocator.",
+    ),
+]
 Ray = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Examine the hosts of this Ray cluster instead, and say in what they differ.",
+        help="Examine the hosts of this Ray cluster instead, each for its role, and say in what "
+        "they differ.",
     ),
 ]
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    client_host: ClientHost = False,
     ray: Ray = None,
 ) -> None:
     """Say what is missing or wrong on this host for a comparison, and what to do about it. Where
@@ -45,7 +54,7 @@ def doctor(
     if ray is not None:
         print_hosts(ray, as_json)
         return
-    findings = clean(examine(_describe_installation()))
+    findings = clean(examine(_describe_installation(), is_client_host=client_host))
     console = Console()
     if as_json:
         print(json.dumps([asdict(f) for f in findings], indent=1))

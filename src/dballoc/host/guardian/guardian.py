@@ -58,6 +58,9 @@ MESSAGE_LIMIT = 1 << 16
 REQUEST_LIMIT = 1 << 26
 # What comes from a lease: the CLOCK_MONOTONIC at which this host heard of who asked for its trials.
 STAMP = struct.Struct("d")
+# Bytes of stamps that are read at once, and how often until others have their turn: all that a pipe
+# holds, of which the kernel lets an ordinary user make one of 1 MiB at most.
+LEASE_PIECE, LEASE_PIECES = 1 << 16, 16
 # Seconds to wait until killed processes are gone: at a child's end, and at the guardian's own.
 CHILD_PATIENCE = 5.0
 END_PATIENCE = 10.0
@@ -73,18 +76,28 @@ class Lease:
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds
         os.set_inheritable(descriptor, False)
+        os.set_blocking(descriptor, False)
 
     def find_seconds_left(self) -> float:
         """Return the seconds until it runs out; 0 when it has."""
         return max(0.0, self.deadline - time.monotonic())
 
     def renew(self) -> bool:
-        """Read what has come; False if the other end has closed."""
-        stamps = os.read(self.descriptor, 512 * STAMP.size)
-        if not stamps:
-            return False
-        (heard,) = STAMP.unpack(stamps[-STAMP.size :])
-        self.deadline = min(heard, time.monotonic()) + self.seconds
+        """Read all that has come, as the newest stamp alone counts; False if the other end has
+        closed.
+        """
+        newest = b""
+        for _ in range(LEASE_PIECES):
+            try:
+                stamps = os.read(self.descriptor, LEASE_PIECE)
+            except BlockingIOError:
+                break
+            if not stamps:
+                return False
+            newest = stamps[-STAMP.size :]
+        if newest:
+            (heard,) = STAMP.unpack(newest)
+            self.deadline = min(heard, time.monotonic()) + self.seconds
         return True
 
 
@@ -307,6 +320,11 @@ class Guardian:
     def do_scratch(self, path: str) -> None:
         """Note a directory, to be removed at the end if it is still there."""
         self.scratch.append(path)
+
+    def do_forget(self, path: str) -> None:
+        """Leave a directory that was noted to another guardian."""
+        if path in self.scratch:
+            self.scratch.remove(path)
 
     def do_cgroup(self, path: str) -> None:
         """Note a cgroup, to be removed at the end if it is still there."""

@@ -184,6 +184,14 @@ class Custody:
         self._scratch.append(os.fspath(path))
         self._request("scratch", path=os.fspath(path))
 
+    def take_over(self, path: Path, other: "Custody") -> None:
+        """Have a directory removed at this guardian's end, and no longer at another's. For a moment
+        both have it, so that a kill leaves nothing.
+        """
+        self.scratch(path)
+        other._request("forget", path=os.fspath(path))
+        other._scratch.remove(os.fspath(path))
+
     def cgroup(self, path: Path) -> None:
         """Have a cgroup removed at the guardian's end, whatever happens."""
         self._cgroups.append(os.fspath(path))

@@ -32,6 +32,14 @@ _NOTE = "holder-"
 _PATIENCE = 60.0
 
 
+class HeldByRun(UsageError):
+    """Another dballoc has the lock."""
+
+
+class HeldByGuardian(Failure):
+    """The dballoc that had the lock has ended, and its guardian still cleans up."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """The directory of lock and journal, and the settings they are about. Only tests use another
@@ -105,11 +113,11 @@ class Hold:
             blocking = [h for h in list_holders(self.directory) if self.exclusive or h.exclusive]
             alive = [h for h in blocking if h.is_alive]
             if alive and time.monotonic() >= began + patience:
-                raise UsageError(_format_refusal(alive, self.exclusive))
+                raise HeldByRun(_format_refusal(alive, self.exclusive))
             # A holder has ended and its guardian is cleaning up, or the doctor holds the lock.
             if time.monotonic() > deadline:
                 by = blocking[0].words if blocking else "an unknown process"
-                raise Failure(
+                raise HeldByGuardian(
                     f"{self.machine.directory}: still locked by the guardian of {by}, which has "
                     "ended"
                 )
@@ -143,8 +151,9 @@ def hold(machine: Machine, *, exclusive: bool, purpose: str, patience: float = 0
     we do, for the error of those who want the lock meanwhile; ``patience``: seconds to wait for
     another run that has it.
 
-    None where this user cannot have a lock and would only share it. UsageError that names the
-    holder if another run has it, or if the directory cannot be trusted.
+    None where this user cannot have a lock and would only share it. HeldByRun that names the
+    holder if another run has it, HeldByGuardian if only the guardian of one has; UsageError if the
+    directory cannot be trusted.
     """
     try:
         directory = open_directory(machine.directory, make=True)

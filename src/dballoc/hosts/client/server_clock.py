@@ -15,7 +15,7 @@ _TO_CONNECT, _TO_ANSWER = 10, 10
 
 @dataclass(frozen=True)
 class ClockReading:
-    """The server's Unix time, asked between two moments of CLOCK_MONOTONIC here; seconds."""
+    """The Unix time of another host, asked between two moments of a clock here; seconds."""
 
     before: float
     server: float
@@ -28,7 +28,7 @@ class ClockReading:
 
     @property
     def ahead(self) -> float:
-        """Seconds by which the server's Unix time is ahead of this clock, if question and answer
+        """Seconds by which that Unix time is ahead of the clock here, if question and answer
         took equally long; it is wrong by half the round trip at most.
         """
         return self.server - (self.before + self.after) / 2

@@ -18,14 +18,20 @@ from dballoc.analysis.tables.baseline_comparison import Metric
 from dballoc.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
 
+_NO_OWN_VERDICT = (
+    "Each host's own figures are below, without a verdict: no campaign has reached its first "
+    "interim analysis."
+)
+
 
 def compose_headline(pool: HostPool, figures: Sequence[FigureOverHosts]) -> str:
     """Return the answer in a sentence: what is shown over the hosts, and no more."""
     hosts = len(pool.hosts)
     if hosts < FEWEST_HOSTS:
-        return (
-            f"{count(hosts, 'host')}: no verdict for all hosts, which takes {FEWEST_HOSTS}. Each "
-            "host's own verdicts are below."
+        verdicts = {v for figure in figures for f in figure.figures for v in f.verdicts}
+        has_own = not verdicts <= {Verdict.NOT_JUDGED}
+        return f"{count(hosts, 'host')}: no verdict for all hosts, which takes {FEWEST_HOSTS}. " + (
+            "Each host's own verdicts are below." if has_own else _NO_OWN_VERDICT
         )
     shown: dict[str, list[str]] = {}
     for figure in figures:
