@@ -46,7 +46,7 @@ LEAST_HELD, MOST_HALF, LEAST_FOUND = 0.85, 0.01, 0.9
 MOST_MINUTES = {"quiet": 3.0, "noisy": 10.0}
 # The CPU hog's; the benchmark ends before.
 WEEK = 7 * 86400.0
-SAID = re.compile(r"dballoc spin: \d+ calls, [\d.-]+ ns each, ([\d.-]+) s in all")
+SAID = re.compile(r"dballoc spin: \d+ spins, [\d.-]+ ns each, ([\d.-]+) s in all")
 
 
 def experiment(name: str, variants: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -236,6 +236,7 @@ def effects(out: Path, seeds: range, budget: str) -> bool:
         blocks=2,
     )
     share = added(out / "calibration", run(out / "calibration", table), "hundred")
+    assert share > 0, f"100 rounds add {share:.2%}: the preload's account of itself is wrong"
     rounds = max(1, round(100 * 0.02 / share))
     print(
         f"calibration: 100 rounds add {share:.2%}; {rounds} are to add 2 %, {max(1, rounds // 10)} "

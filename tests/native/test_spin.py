@@ -27,7 +27,7 @@ def run(library: Path, rounds: int) -> tuple[float, float]:
         timeout=60,
     )
     said = re.search(
-        r"dballoc spin: (\d+) calls, ([\d.-]+) ns each, ([\d.-]+) s in all", done.stderr
+        r"dballoc spin: (\d+) spins, ([\d.-]+) ns each, ([\d.-]+) s in all", done.stderr
     )
     assert said, done.stderr
     assert int(said[1]) > 250_000
@@ -42,3 +42,9 @@ def test_it_adds_what_it_says(preload: Callable[[str], Path]) -> None:
         assert said > 0.1
         shares.append((total - without) / said)
     assert statistics.median(shares) == pytest.approx(1, rel=0.25), shares
+
+
+def test_a_spin_shorter_than_the_clock_s_reading_is_told(preload: Callable[[str], Path]) -> None:
+    library = preload("spin")
+    told = [statistics.median(run(library, rounds)[1] for _ in range(3)) for rounds in (100, 200)]
+    assert 0 < told[0] < told[1]
