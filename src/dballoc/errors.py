@@ -1,7 +1,14 @@
 """The two ways in which a command ends badly. Both print one line and never a traceback."""
 
 
-class UsageError(Exception):
+class _Ending(Exception):
+    """One line: a message may quote a file, which may have line breaks wherever it likes."""
+
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split("\n"))
+
+
+class UsageError(_Ending):
     """The user asked for something that cannot be started as asked: exit status 2, nothing was
     started.
     """
@@ -9,7 +16,7 @@ class UsageError(Exception):
     exit_status = 2
 
 
-class Failure(Exception):
+class Failure(_Ending):
     """Something went wrong on the way: exit status 1; what was finished is kept."""
 
     exit_status = 1

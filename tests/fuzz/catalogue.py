@@ -1,11 +1,13 @@
 """The fuzz targets: a file each in targets/, found by being there.
 
-A target has a docstring that begins with what is read, and
+A target has a docstring that begins with what is read, and:
 
-``OF``           the modules whose code is looked at for new ways through it, by their dotted names
-``PRIVILEGED``   True where this is read by root, of a process or server that may be hostile: it is
-fuzzed for longer ``seeds()``      valid inputs, from which others are made ``fuzz(data)``   read
-``data``; return, or raise for a finding alone: what the reader declares is caught here
+- ``OF``: the modules whose code is looked at for new ways through it, by their dotted names;
+- ``PRIVILEGED``: True where this is read by root, of a process or server that may be hostile: it
+  is fuzzed for longer;
+- ``seeds()``: valid inputs, from which others are made;
+- ``fuzz(data)``: read ``data``; return, or raise for a finding alone: what the reader declares is
+  caught here.
 """
 
 import hashlib

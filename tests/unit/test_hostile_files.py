@@ -228,6 +228,17 @@ def profile_cases() -> list[tuple[str, bytes, str]]:
         ("2^63", packed(whole | {"frames": [["main", "m", True, "", 2**63]]}), "frames.0.4"),
         ("a huge value", packed(whole | {"samples": [[[0], [1e308], False, {}]]}), "samples.0.1.0"),
         (
+            "a variance below 0",
+            packed(
+                whole
+                | {
+                    "values": [["live", "bytes", "live"], ["live.variance", "bytes²", "variance"]],
+                    "samples": [[[0], [1.0, -1.0], False, {}]],
+                }
+            ),
+            "variance below 0",
+        ),
+        (
             "a surrogate",
             gzip.compress(json.dumps(whole | {"title": "\ud800"}).encode()),
             "not a profile",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.cli import unexpected_error
+from dballoc.errors import Failure, UsageError
 
 Ends = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -167,3 +168,10 @@ def test_a_reader_that_goes_away(package_path: Path) -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("kind", [UsageError, Failure])
+def test_an_error_about_a_file_with_line_breaks_is_one_line(kind: type[Exception]) -> None:
+    assert str(kind("f.csv:3: column 'a\nb' appears twice")) == (
+        "f.csv:3: column 'a b' appears twice"
+    )

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.profile.model import Frame, Profile, Sample, Value
+from dballoc.profile.profile_tables import VARIANCE
 
 _FORMAT = "dballoc profile 1"
 
@@ -108,11 +109,14 @@ def _build_profile(document: _File) -> Profile:
     values = tuple(Value(*value) for value in document.values)
     if len({value.key for value in values}) != len(values):
         raise _InvalidProfile("values: two have the same key")
+    variances = [i for i, value in enumerate(values) if value.key.endswith(VARIANCE)]
     frames = [Frame(*frame) for frame in document.frames]
     samples = []
     for i, (stack, numbers, truncated, labels) in enumerate(document.samples):
         if len(numbers) != len(values):
             raise _InvalidProfile(f"samples.{i}: {len(numbers)} numbers for {len(values)} values")
+        if any(numbers[column] < 0 for column in variances):
+            raise _InvalidProfile(f"samples.{i}: a variance below 0")
         if any(number >= len(frames) for number in stack):
             raise _InvalidProfile(f"samples.{i}: a frame that is not listed")
         samples.append(
