@@ -535,6 +535,70 @@ def test_fewer_logical_cpus_than_stated_cores_differ_where_cores_are_not_known()
     ]
 
 
+def test_how_many_cpus_there_are_at_most_is_compared() -> None:
+    few, many = (make_run({**RUN, "cpu": {"count": n}}) for n in (24, 25))
+    assert list_texts({**POST, "cpus": {"most_count": 24}}, few) == []
+    assert list_texts({**POST, "cpus": {"most_count": 24}}, many) == [
+        ("", "at most 24 logical CPUs", "25 logical CPUs, server and client together")
+    ]
+    compared = compare_with_post(
+        Post.model_validate({**POST, "cpus": {"most_count": 24, "cores": 12}}), few
+    )
+    stated = [(c.item, c.post) for c in compared if c.topic == "CPUs"]
+    assert stated == [("", "12 cores (at most 24 logical CPUs)"), ("logical CPUs", NOT_STATED)]
+
+
+def test_each_side_has_a_most_of_its_own() -> None:
+    post = {**POST, "cpus": {"server": 6, "client_cores": 1, "most_client": 2}}
+    right = replace(make_run({**RUN, "cpu": {"server": "0-5", "client": "6-7"}}), host_cores=())
+    wrong = replace(make_run({**RUN, "cpu": {"server": "0-5", "client": "6-8"}}), host_cores=())
+    assert list_texts(post, right) == []
+    assert list_texts(post, wrong) == [
+        (
+            "",
+            "server 6 logical CPUs, client 1 core (at most 2 logical CPUs)",
+            "server 6 logical CPUs, client 3 logical CPUs",
+        )
+    ]
+
+
+def test_a_machine_that_is_not_known_is_not_above_the_most() -> None:
+    table = {key: value for key, value in RUN.items() if key != "cpu"}
+    run = replace(make_run(table), host_cpus=None, host_cores=())
+    assert list_texts({**POST, "cpus": {"most_count": 1}}, run) == []
+
+
+@pytest.mark.parametrize("side", ["count", "server", "client"])
+def test_a_number_and_the_most_of_it_are_refused(side: str) -> None:
+    with pytest.raises(ValueError, match="how many at most, not both"):
+        Post.model_validate({"cpus": {side: 4, f"most_{side}": 8}})
+
+
+def test_variables_that_may_be_lacking_are_told_before_a_run() -> None:
+    stated = {**POST, "warmup": [*POST["warmup"], "settling for 2m"]}
+    open_settling = {"a_now": ("MariaDB", "b_now"), "c_pct": ("MariaDB", "")}
+    run = replace(make_run(), may_settle_otherwise=open_settling)
+    compared = compare_with_post(Post.model_validate(stated), run)
+    told = [(c.post, c.run, c.differs) for c in compared if c.item == "settling sets"]
+    assert told == [
+        (
+            "a_now",
+            "a_now; on a server without it (MariaDB), b_now instead: which of both, only a run "
+            "tells",
+            False,
+        ),
+        (
+            "c_pct",
+            "c_pct; on a server without it (MariaDB), nothing instead: which of both, only a run "
+            "tells",
+            False,
+        ),
+    ]
+    assert not [
+        c for c in compare_with_post(Post.model_validate(POST), run) if c.item[:8] == "settling"
+    ]
+
+
 def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
     variants = [
         {"name": "glibc_4cpu", "cpu": {"count": 1}},

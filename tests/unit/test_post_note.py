@@ -304,6 +304,66 @@ def test_the_machine_is_that_of_the_hosts_and_not_the_drivers(make: Make) -> Non
     assert (setup.host_cpus, setup.host_memory) == (64, 2**37)
 
 
+def test_hosts_of_several_kinds_are_told_apart_and_those_of_one_kind_are_not(make: Make) -> None:
+    """Blocks 1 to 3 ran on hosts a, b and c, of which the last has more memory and CPUs."""
+    shapes = {"a": (2, 2**34), "b": (2, 2**34 + 2**20), "c": (64, 2**37)}
+    path = make(
+        "kinds",
+        post={"cpus": {"count": 64}, "memory": "16G", "rows": 7},
+        design="solo",
+        blocks=3,
+        sql=tuple(
+            sql
+            for number, (name, (cpus, memory)) in enumerate(shapes.items(), 1)
+            for sql in (
+                f"INSERT INTO host VALUES ('{name}', 'kernel {name}', "
+                f"""'{json.dumps({"host": name, "cpus": cpus, "memory": memory})}')""",
+                "INSERT INTO placement SELECT design, block, attempt, "
+                f"'{name}' FROM block WHERE block = {number}",
+            )
+        ),
+    )
+    found = {(c.topic, c.item): c for c in compare_campaign_with_post(load_campaign(path))}
+    assert [c.run for (topic, _), c in found.items() if topic == "CPUs"] == [
+        "2 logical CPUs, server and client together",
+        "64 logical CPUs, server and client together",
+    ]
+    assert found["CPUs", "on a, b"].differs
+    assert not found["CPUs", "on c"].differs
+    assert found["memory", "of the machine on c"].differs
+    assert found["data", "rows of a table"].differs
+
+
+def test_of_hosts_without_a_finished_block_nothing_is_known(make: Make) -> None:
+    environment = json.dumps({"host": "a", "cpus": 64, "memory": 2**37})
+    path = make(
+        "none",
+        post={"cpus": {"count": 64}},
+        design="solo",
+        blocks=2,
+        sql=(
+            f"INSERT INTO host VALUES ('a', 'kernel', '{environment}')",
+            "INSERT INTO placement VALUES ('solo', 9, 0, 'a')",
+        ),
+    )
+    assert read_campaign_setup(load_campaign(path)).host_cpus is None
+    assert compare_campaign_with_post(load_campaign(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("smalldatum-2025-myrocks", "rocksdb_force_flush_memtable_and_lzero_now instead"),
+        ("smalldatum-2025-innodb", "(MariaDB, and MySQL before 8.0.18), nothing instead"),
+    ],
+)
+def test_the_list_says_that_settling_may_use_a_substitute(name: str, told: str) -> None:
+    [entry] = json.loads(run("experiments", name, "--post", "--json"))
+    [row] = [row for row in entry["post"] if row["item"] == "settling sets"]
+    assert told in row["run"]
+    assert not row["differs"]
+
+
 @pytest.mark.parametrize("fact", ["[]", '{"glibc": "x"}', '{"glibc": {"a": 1}}'])
 def test_a_damaged_fact_of_settling_is_refused(make: Make, fact: str) -> None:
     path = make("bad", sql=(f"INSERT INTO campaign VALUES ('{SETTLED_OTHERWISE}', '{fact}')",))

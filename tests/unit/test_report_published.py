@@ -15,9 +15,12 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import Shape
 from dballoc.cli.shared import published_posts
 from dballoc.errors import UsageError
+from dballoc.experiment.post import PostCpus
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections import scaled_down
 from dballoc.report.sections.published import collect_published_tables, make_published_section
+from dballoc.report.wording.published_cpus import describe_published_cpus
+from dballoc.store.campaign_facts import APART, CLIENTS
 
 Make = Callable[..., Path]
 
@@ -144,6 +147,61 @@ def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
     assert row[2:5] == ["1.04", "–", "1.04"]
     assert row[1] == "differs"
     assert found.tables[1].rows[-1][0] == "shape"
+
+
+def test_cpus_are_those_of_the_hosts_that_ran_the_trials_and_not_the_drivers(make: Make) -> None:
+    path = make(
+        "hosts",
+        design="solo",
+        blocks=2,
+        workloads=POINTS,
+        threads=[256],
+        published="smalldatum-2025-myrocks",
+        sql=(
+            """INSERT INTO host VALUES ('a', 'kernel a', '{"host": "a", "cpus": 64}')""",
+            """INSERT INTO host VALUES ('b', 'kernel b', '{"host": "b", "cpus": 96}')""",
+            "INSERT INTO placement SELECT design, block, attempt, char(96 + block) FROM block",
+            f"INSERT INTO campaign VALUES ('{CLIENTS}', '{APART}')",
+        ),
+    )
+    found = make_published_section(load_campaign(path), post("smalldatum-2025-myrocks"))
+    text = " ".join(found.text)
+    assert "48 CPUs there, 64 and 96 here (by host): more contention, and more arenas" in text
+    assert "here the clients run on another host." in text
+
+
+@pytest.mark.parametrize(
+    ("stated", "here", "sentence"),
+    [
+        (None, [48, 48], ""),
+        (None, [], ""),
+        (None, [2, 2], "48 CPUs there, 2 here: less contention, and fewer arenas"),
+        (
+            None,
+            [64, 2],
+            "48 CPUs there, 2 and 64 here (by host): more or less contention, and more or fewer "
+            "arenas",
+        ),
+        ({"cores": 48, "words": "48 cores"}, [64], ""),
+        ({"cores": 48, "most_count": 96, "words": "48 cores"}, [96], ""),
+        (
+            {"cores": 48, "most_count": 96, "words": "48 cores"},
+            [97],
+            "48 cores there, 97 here: more contention, and more arenas",
+        ),
+        (
+            {"server": 40, "most_client": 24, "words": "some"},
+            [65],
+            "some there, 65 here: more contention, and more arenas",
+        ),
+    ],
+)
+def test_only_surely_fewer_or_more_cpus_are_told(
+    stated: dict[str, object] | None, here: list[int], sentence: str
+) -> None:
+    cpus = None if stated is None else PostCpus.model_validate(stated)
+    more = " where their number depends on the CPUs."
+    assert describe_published_cpus(48, cpus, here) == (sentence and sentence + more)
 
 
 def test_scale_and_stand_ins_are_said_at_the_top(small: Path) -> None:

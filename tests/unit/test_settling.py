@@ -166,5 +166,8 @@ def test_the_report_says_how_long_it_took(make: Callable[..., Path]) -> None:
 def test_the_catalogue_has_no_other_keys() -> None:
     for engine, entry in catalogue.settling().items():
         assert engine in ("innodb", "rocksdb")
-        assert set(entry) <= {"table", "set", "switch"}
+        assert set(entry) <= {"table", "set", "switch", "lacking"}
+        switches = [s if isinstance(s, str) else s[0] for s in entry.get("switch", [])]
+        variables = {*switches, *(name for name, _ in entry.get("set", []))}
+        assert set(entry.get("lacking", {})) <= variables
         assert all(len(pair) == 2 for pair in entry.get("set", []))

@@ -4,6 +4,7 @@ a post's by before anything ran. Nothing is looked for on this machine.
 
 from typing import Any
 
+from dballoc import catalogue
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
 from dballoc.experiment.model import BUILTIN, Experiment, Server, Variant
@@ -28,7 +29,25 @@ def plan_setup(experiment: Experiment) -> RunSetup:
         defaults=_find_entry(experiment).get("defaults", {}),
         workloads={name: _describe_workload(w, experiment) for name, w in workloads.items()},
         blocks=experiment.blocks,
+        may_settle_otherwise=_list_open_settling(experiment),
     )
+
+
+def _list_open_settling(experiment: Experiment) -> dict[str, tuple[str, str]]:
+    """Return of the variables by which the servers settle, and which not every server has, which
+    servers do not have them, and what is set instead or "". Which of both it is, only a server
+    that runs can tell.
+    """
+    variables: dict[str, tuple[str, str]] = {}
+    if not experiment.settles:
+        return variables
+    for engine in {experiment.server_of(variant).engine: None for variant in experiment.variant}:
+        entry = catalogue.settling().get(engine, {})
+        with_substitutes = [s for s in entry.get("switch", []) if isinstance(s, list)]
+        substitutes = {first: " or ".join(others) for first, *others in with_substitutes}
+        for name, servers in entry.get("lacking", {}).items():
+            variables[name] = (servers, substitutes.get(name, ""))
+    return variables
 
 
 def _name_allocator(variant: Variant) -> str:

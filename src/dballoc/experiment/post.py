@@ -55,13 +55,18 @@ class _Table(BaseModel):
 
 class PostCpus(_Table):
     """Logical CPUs: of ``server`` and ``client`` apart, or ``count`` for both; several counts where
-    the post has measured on each. Cores, where the post counts these: ``server_cores``,
-    ``client_cores``, ``cores`` for both. ``words``: what is printed in place of these numbers.
+    the post has measured on each. ``most_server``, ``most_client``, ``most_count``: how many they
+    are at most, where the post states no number. Cores, where the post counts these:
+    ``server_cores``, ``client_cores``, ``cores`` for both. ``words``: what is printed in place of
+    these numbers.
     """
 
     server: _Count | None = None
     client: _Count | None = None
     count: _Count | Annotated[list[_Count], Field(min_length=1, max_length=100)] | None = None
+    most_server: _Count | None = None
+    most_client: _Count | None = None
+    most_count: _Count | None = None
     server_cores: _Count | None = None
     client_cores: _Count | None = None
     cores: _Count | None = None
@@ -69,9 +74,13 @@ class PostCpus(_Table):
 
     @model_validator(mode="after")
     def _check_one_way(self) -> Self:
-        together = self.count is not None or self.cores is not None
-        if together and (self.server or self.client or self.server_cores or self.client_cores):
+        together = (self.count, self.most_count, self.cores)
+        server = (self.server, self.most_server, self.server_cores)
+        client = (self.client, self.most_client, self.client_cores)
+        if any(together) and any(server + client):
             raise ValueError("give either count or server and client, not both")
+        if any(number and most for number, most, _ in (together, server, client)):
+            raise ValueError("give either how many CPUs a side has or how many at most, not both")
         return self
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.published.collapse_seen import find_collapses_here
 from dballoc.analysis.published.published_comparison import (
     CollapseComparison,
@@ -31,6 +32,7 @@ from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.published_collapse import describe_collapse
+from dballoc.report.wording.published_cpus import describe_published_cpus
 from dballoc.report.wording.ratios_as_text import format_change, format_ratio
 
 _RULE = (
@@ -341,6 +343,10 @@ _MEASURES = {
 }
 
 
+# Whether the clients had hosts of their own, in words.
+_WHERE_CLIENTS = {False: "run on it too", True: "run on another host"}
+
+
 def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     """Return a sentence for each thing that is different here."""
     e, reasons = campaign.experiment, []
@@ -349,15 +355,11 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             "Ours were imported: dballoc does not know on which machine, server, options and data "
             "they were measured, so what differs from the post is not listed."
         )
-    cpus = campaign.environment.get("cpus")
-    # Words are of CPUs whose number is not compared; only fewer are surely fewer.
-    words = e.post.cpus.words if e.post is not None and e.post.cpus is not None else None
-    if cpus and (cpus < published.cpus if words else cpus != published.cpus):
-        stated_cpus = words or f"{published.cpus} CPUs"
-        reasons.append(
-            f"{stated_cpus} there, {cpus} here: less contention, and fewer arenas where their "
-            "number depends on the CPUs."
-        )
+    machines = [part.environment for part in split_by_host(campaign)]
+    stated_cpus = None if e.post is None else e.post.cpus
+    cpus_here = [machine["cpus"] for machine in machines if machine.get("cpus")]
+    if sentence := describe_published_cpus(published.cpus, stated_cpus, cpus_here):
+        reasons.append(sentence)
     if e.scaled:
         reasons.append(
             f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but the least "
@@ -381,7 +383,7 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     if measures & set(HOST_MEASURES):
         reasons.append(
             "CPU and context switches of the host are those of all that ran on it, there and here; "
-            "here the clients run on it too."
+            f"here the clients {_WHERE_CLIENTS[campaign.has_clients_apart]}."
         )
     if blocks := set(campaign.block["block"]):
         reasons.append(

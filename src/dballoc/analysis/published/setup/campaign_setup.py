@@ -1,12 +1,17 @@
 """Read from a campaign's results how it ran, and compare that with the post that it repeats."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.hosts.split_by_host import split_by_host
-from dballoc.analysis.published.setup.post_comparison import PostComparison
+from dballoc.analysis.published.setup.post_comparison import (
+    PostComparison,
+    join_words,
+    sort_by_topic,
+)
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
@@ -41,18 +46,41 @@ def compare_campaign_with_post(campaign: Campaign) -> list[PostComparison]:
     post = campaign.experiment.post
     if post is None or campaign.imported:
         return []
-    return compare_with_post(post, read_campaign_setup(campaign))
+    return _merge_hosts(
+        {
+            join_words(hosts): compare_with_post(post, read_campaign_setup(campaign, machine))
+            for hosts, machine in _list_machines(campaign)
+        }
+    )
 
 
-def read_campaign_setup(campaign: Campaign) -> RunSetup:
+def _merge_hosts(by_hosts: Mapping[str, list[PostComparison]]) -> list[PostComparison]:
+    """Return the comparisons of all hosts by topic; what is not the same on all of them has the
+    names of those that it is of.
+    """
+    names: dict[PostComparison, list[str]] = {}
+    for hosts, comparisons in by_hosts.items():
+        for compared in dict.fromkeys(comparisons):
+            names.setdefault(compared, []).append(hosts)
+    merged = [
+        compared
+        if len(hosts) == len(by_hosts)
+        else replace(compared, item=f"{compared.item} on {join_words(hosts)}".strip())
+        for compared, hosts in names.items()
+    ]
+    return sort_by_topic(merged)
+
+
+def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = None) -> RunSetup:
     """Return how a campaign ran: the builds and versions that it found, the options of its servers'
-    commands, the blocks that are finished.
+    commands, the blocks that are finished. ``machine``: of several that the servers ran on, the
+    environment of the one that is meant; otherwise the first's.
     """
     experiment = campaign.experiment
     rows = {row["name"]: row for row in campaign.variant.iter_rows(named=True)}
     workloads = json.loads(campaign.facts.get("workloads", "{}"))
     baseline = rows[experiment.baseline]
-    machine = _find_machine(campaign)
+    machine = _list_machines(campaign)[0][1] if machine is None else machine
     return RunSetup(
         experiment=experiment,
         allocators={
@@ -87,10 +115,19 @@ def read_campaign_setup(campaign: Campaign) -> RunSetup:
     )
 
 
-def _find_machine(campaign: Campaign) -> dict[str, Any]:
-    """Return the machine that the servers ran on: of several hosts, which are to be alike, one."""
-    of_hosts = split_by_host(campaign)
-    return of_hosts[0].environment if of_hosts else campaign.environment
+def _list_machines(campaign: Campaign) -> list[tuple[list[str], Mapping[str, Any]]]:
+    """Return the machines that the servers ran on: of each kind its hosts, and the environment of
+    the first of them. Before a host has finished a block, one machine of which nothing is known.
+    """
+    kinds: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
+    for part in split_by_host(campaign):
+        machine = part.environment
+        # Hosts of one kind have nearly the same memory.
+        memory = round((machine.get("memory") or 0) / 2**30)
+        shape = [machine.get(key) for key in ("cpus", "cpus_of_cores", "thp")]
+        hosts, _ = kinds.setdefault(json.dumps([*shape, memory]), ([], machine))
+        hosts.append(str(machine.get("host", "")))
+    return [*kinds.values()] or [([], {})]
 
 
 def _name_driver(driver: str, sysbench_version: str) -> str:

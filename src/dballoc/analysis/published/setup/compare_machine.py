@@ -1,5 +1,6 @@
 """Compare CPUs, memory and the mode of huge pages with those that a post states. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -28,10 +29,13 @@ _OF_OWN_HOST = "client all of its own host"
 
 
 class _Cpus(NamedTuple):
-    """How many CPUs a side has; None where that is not known, or not stated."""
+    """How many CPUs a side has; None where that is not known, or not stated. ``most``: how many
+    logical CPUs a post states that there are at most.
+    """
 
     logical: int | None
     cores: int | None = None
+    most: int | None = None
 
 
 _Sides = Mapping[str, _Cpus]
@@ -58,7 +62,7 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         join_words(dict.fromkeys(words)) + _mark_scaled(run, has_cpus=True),
         lambda *_: same,
     )
-    if same and stated is not None and _counts_only_cores(stated):
+    if same and stated is not None and _leaves_number_open(stated):
         yield compare_text("CPUs", "logical CPUs", None, join_words(dict.fromkeys(words)))
     if shared := _describe_shared_cores(list(names_by_cpu), run):
         apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
@@ -93,9 +97,9 @@ def _read_sides(cpus: PostCpus) -> _Sides:
     """Return what a post states of each side; of several counts, none."""
     together = cpus.count if isinstance(cpus.count, int) else None
     sides = {
-        _TOGETHER: _Cpus(together, cpus.cores),
-        _SERVER: _Cpus(cpus.server, cpus.server_cores),
-        _CLIENT: _Cpus(cpus.client, cpus.client_cores),
+        _TOGETHER: _Cpus(together, cpus.cores, cpus.most_count),
+        _SERVER: _Cpus(cpus.server, cpus.server_cores, cpus.most_server),
+        _CLIENT: _Cpus(cpus.client, cpus.client_cores, cpus.most_client),
     }
     return {side: cpus for side, cpus in sides.items() if any(cpus)}
 
@@ -116,21 +120,21 @@ def _is_same_cpus(stated: PostCpus, sides: list[_Sides]) -> bool:
     )
 
 
-def _counts_only_cores(stated: PostCpus) -> bool:
-    """Whether a post states cores of a side, and not how many logical CPUs these are."""
+def _leaves_number_open(stated: PostCpus) -> bool:
+    """Whether a post states cores of a side, or how many logical CPUs it has at most, and not how
+    many these are.
+    """
     return any(cpus.logical is None for cpus in _read_sides(stated).values())
 
 
 def _has_same_numbers(stated: _Cpus, actual: _Cpus) -> bool:
-    """Whether all numbers that are known on both sides are equal. n logical CPUs are at most n
-    cores, also where the number of cores is not known.
+    """Whether all numbers that are known on both sides are equal, and none is above what is stated
+    as the most. n logical CPUs are at most n cores, also where the number of cores is not known.
     """
-    if stated.cores and actual.logical and actual.logical < stated.cores:
+    if actual.logical and not (stated.cores or 0) <= actual.logical <= (stated.most or math.inf):
         return False
-    return all(
-        first is None or second is None or first == second
-        for first, second in zip(stated, actual, strict=True)
-    )
+    pairs = ((stated.logical, actual.logical), (stated.cores, actual.cores))
+    return all(first is None or second is None or first == second for first, second in pairs)
 
 
 def _describe_sides(sides: _Sides, run: RunSetup) -> str:
@@ -146,7 +150,10 @@ def _describe_sides(sides: _Sides, run: RunSetup) -> str:
 
 def _describe_cpus(cpus: _Cpus) -> str:
     if cpus.logical is None:
-        return count(cpus.cores or 0, "core")
+        most = "" if cpus.most is None else f"at most {count(cpus.most, 'logical CPU')}"
+        if cpus.cores is None:
+            return most
+        return count(cpus.cores, "core") + (f" ({most})" if most else "")
     cores = "" if cpus.cores is None else f" ({count(cpus.cores, 'core')})"
     return f"{count(cpus.logical, 'logical CPU')}{cores}"
 

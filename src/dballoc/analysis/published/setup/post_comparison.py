@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import get_args
 
 from dballoc.experiment.post import Topic
 
@@ -37,6 +38,12 @@ def compare_text(
     return PostComparison(
         topic=topic, item=item, post=stated or NOT_STATED, run=actual, differs=differs
     )
+
+
+def sort_by_topic(comparisons: Iterable[PostComparison]) -> list[PostComparison]:
+    """Return the comparisons in the order of topics in which a reader asks."""
+    order = {topic: number for number, topic in enumerate(get_args(Topic))}
+    return sorted(comparisons, key=lambda compared: order[compared.topic])
 
 
 def join_words(parts: Iterable[object]) -> str:

@@ -5,7 +5,6 @@ else is known of it here.
 
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import get_args
 
 from dballoc.analysis.published.setup import release_names, workload_statements
 from dballoc.analysis.published.setup.compare_machine import (
@@ -20,6 +19,7 @@ from dballoc.analysis.published.setup.post_comparison import (
     PostComparison,
     compare_text,
     join_words,
+    sort_by_topic,
 )
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import spread_settings
@@ -33,7 +33,6 @@ from dballoc.experiment.post import (
     START_PER_LEVEL,
     START_PER_WORKLOAD,
     Post,
-    Topic,
 )
 from dballoc.numbers import count, listing
 
@@ -63,8 +62,7 @@ def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
         *compare_settling(post, run),
         *_list_otherwise(post),
     ]
-    order = {topic: number for number, topic in enumerate(get_args(Topic))}
-    return sorted(comparisons, key=lambda compared: order[compared.topic])
+    return sort_by_topic(comparisons)
 
 
 def list_differences(post: Post, run: RunSetup) -> list[PostComparison]:

@@ -90,7 +90,9 @@ def compare_warmups(post: Post, run: RunSetup) -> Iterator[PostComparison]:
 
 
 def compare_settling(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    """Tell which variables of a stated settling a server did not have, and what was set instead."""
+    """Tell which variables of a stated settling a server did not have, and what was set instead;
+    before it ran, which it may not have. What is not known yet does not differ.
+    """
     if not any(drop_remarks(text).startswith(_SETTLING) for text in post.warmup or []):
         return
     variants: dict[tuple[str, str], list[str]] = {}
@@ -103,6 +105,13 @@ def compare_settling(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         lacking = "the server does not have it"
         actual = f"{substitute}, as {lacking}" if substitute else f"not set, as {lacking}"
         yield compare_text("warm-up", item, name, actual)
+    for name, (lacking, substitute) in run.may_settle_otherwise.items():
+        instead = f"{substitute} instead" if substitute else "nothing instead"
+        actual = (
+            f"{name}; on a server without it ({lacking}), {instead}: which of both, only a run "
+            "tells"
+        )
+        yield compare_text("warm-up", "settling sets", name, actual, lambda *_: True)
 
 
 def _join_steps(warmups: Iterable[str]) -> str:
