@@ -162,6 +162,23 @@ def test_what_an_early_stamp_does_not_explain() -> None:
     assert trace.objects.freed_by.tolist() == [1, 1]
 
 
+def test_a_thread_ends_when_it_did_and_not_before_its_last_call() -> None:
+    moved = [(M, 9, 9, 16, 0, 1), (M, 4, 4, 32, 0, 1)]
+    recording = make_recording(moved, [(M, 5, 5, 48, 0, 1)], [])
+    for resolution, ended, expected in (
+        (1, (NONE,) * 3, (NONE,) * 3),
+        (1, (4, 77, 3), (9, 77, 3)),
+        (10, (4, 77, 3), (0, 70, 0)),
+    ):
+        threads = zip(recording.threads, ended, strict=True)
+        trace = compile_recording(
+            replace(recording, threads=tuple(replace(each, ended=end) for each, end in threads)),
+            resolution,
+        )
+        check_trace(trace.threads, trace.objects)
+        assert tuple(thread.ended for thread in trace.threads) == expected
+
+
 def test_what_does_not_fit_is_counted() -> None:
     trace = compile_recording(
         make_recording(
