@@ -172,11 +172,13 @@ bool session_open(char why[LONGEST_WHY])
 /* The name, or a new one, of a thread. */
 static bool announce(struct slot *slot, bool has_ended)
 {
+    const uint64_t died = atomic_load_explicit(&slot->died, memory_order_relaxed);
     struct thread_record record = {.number = slot->number,
             .tid = slot->tid,
             .creator = slot->creator,
-            .ended = has_ended,
-            .born = slot->born};
+            .ended = has_ended || died != 0,
+            .born = slot->born,
+            .died = died};
     memcpy(record.name, slot->name, sizeof record.name);
     if (slot->announced != generation)
         atomic_fetch_add(&session_status.threads, 1);
@@ -295,7 +297,7 @@ bool session_write_mark(const char *line)
     return append((struct chunk_header){.kind = CHUNK_MARK}, line, strlen(line));
 }
 
-/* The names that threads have at the end. */
+/* The names that threads have at the end. One may be ending, and still have its number. */
 static void write_names(void)
 {
     uint32_t cursor = 0;

@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -9,6 +10,7 @@
 
 #include "memory.h"
 #include "preload.h"
+#include "stamp.h"
 #include "tagged_stack.h"
 
 _Atomic uint64_t threads_dropped;
@@ -19,9 +21,22 @@ static struct tagged_stack empty;
 static _Atomic uint32_t used;
 static _Atomic uint32_t numbers;
 
+/* Whose destructor notes a thread's end, whichever way it ends: it returns, pthread_exit, it is
+ * cancelled. The C library keeps a value of each of the first 32 keys in the thread itself, and
+ * would allocate for others. Ours is one of them, made at the program's first call of malloc. */
+enum { KEYS_IN_THREAD = 32 };
+static pthread_key_t end_key;
+static bool has_end_key;
+
+static void note_end(void *slot)
+{
+    atomic_store_explicit(&((struct slot *)slot)->died, stamp_now(), memory_order_relaxed);
+}
+
 bool threads_begin(void)
 {
     slots = memory_map(SLOTS * sizeof *slots);
+    has_end_key = pthread_key_create(&end_key, note_end) == 0 && end_key < KEYS_IN_THREAD;
     return slots != NULL;
 }
 
@@ -46,11 +61,14 @@ struct slot *threads_take(uint32_t creator, uint64_t born)
     slot->tid = (uint32_t)syscall(SYS_gettid);
     slot->creator = creator;
     slot->born = born;
+    atomic_store_explicit(&slot->died, 0, memory_order_relaxed);
     slot->events = slot->announced = 0;
     atomic_store_explicit(&slot->current, NULL, memory_order_relaxed);
     atomic_store_explicit(&slot->dropped, 0, memory_order_relaxed);
     threads_set_name(slot);
     atomic_store_explicit(&slot->state, IN_USE, memory_order_release);
+    if (has_end_key)
+        (void)pthread_setspecific(end_key, slot);
     return slot;
 }
 

@@ -1,5 +1,5 @@
 /* The threads that have recorded something: a slot for each, which outlives it, so that nothing has
- * to be done when a thread ends. */
+ * to be done when a thread ends but to note when. */
 #ifndef DBALLOC_TRACE_THREADS_H
 #define DBALLOC_TRACE_THREADS_H
 
@@ -18,6 +18,7 @@ struct slot {
     _Atomic uint32_t state;
     uint32_t number, tid, creator;
     uint64_t born;                    /* stamp of the first event, or of its creation */
+    _Atomic uint64_t died;            /* stamp of its end, 0 before; calls may still follow */
     _Atomic(struct buffer *) current; /* NULL while it has none, or hands it over */
     _Atomic uint64_t dropped;
     uint64_t events;    /* in the file */

@@ -313,6 +313,37 @@ static void *churn_some(void *number)
     return NULL;
 }
 
+// Threads that idle for a while after a call, and then end, each in another way. One lives on.
+static void *idle(void *way)
+{
+    const struct timespec moment = {.tv_nsec = 300000000};
+    free(malloc(7000 + (uintptr_t)way));
+    nanosleep(&moment, NULL);
+    if ((uintptr_t)way == 2) {
+        pthread_exit(NULL);
+    } else if ((uintptr_t)way == 3) {
+        pthread_cancel(pthread_self());
+        pthread_testcancel();
+    }
+    while ((uintptr_t)way == 4) {
+        pause();
+    }
+    return NULL;
+}
+
+static void leave_idling(void)
+{
+    pthread_t threads[4];
+    for (intptr_t i = 0; i < 4; i++) {
+        if (pthread_create(&threads[i], NULL, idle, (void *)(i + 1)) != 0) {
+            fail("pthread_create");
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
 static void run(const char *mode, long count)
 {
     if (strcmp(mode, "alone") == 0) {
@@ -327,6 +358,9 @@ static void run(const char *mode, long count)
         for (int i = 0; i < 4; i++) {
             in_threads(256, churn_some);
         }
+    } else if (strcmp(mode, "idling") == 0) {
+        leave_idling();
+        usleep((unsigned)count * 1000);
     } else if (strcmp(mode, "late") == 0) {
         pthread_key_create(&key, destroy);
         in_threads(THREADS, leave_late);

@@ -231,6 +231,32 @@ def test_threads_that_come_and_go(program: Path, environ: Environ, tmp_path: Pat
     check_blocks(recording, [])
 
 
+@pytest.mark.parametrize("milliseconds", [0, 1500], ids=["at once", "after the writer's look"])
+def test_when_threads_end(
+    program: Path, environ: Environ, tmp_path: Path, milliseconds: int
+) -> None:
+    """However they end, and however long after their last call; whether the program ends at once,
+    or the writer has given back what they had.
+    """
+    run_program(program, environ(), "idling", milliseconds)
+    recording = read_only_one(tmp_path)
+    assert len(recording.threads) == 5
+    assert recording.threads[0].ended == NONE
+    for thread in recording.threads[1:]:
+        [size] = thread.size[(thread.size > 7000) & (thread.size <= 7004)]
+        last = int(thread.after[thread.size == size][0])
+        if size == 7004:
+            assert thread.ended == NONE
+        else:
+            latest = recording.facts.seconds * 1e9 - milliseconds * 1e6
+            assert last + 0.29e9 < thread.ended < latest
+    ends = {each.number: each.ended for each in recording.threads}
+    resolution = 10
+    for thread in compile_recording(recording, resolution).threads:
+        end = ends[thread.number]
+        assert thread.ended == (NONE if end == NONE else end // resolution * resolution)
+
+
 def test_a_child_that_takes_its_parents_place(
     program: Path, environ: Environ, tmp_path: Path
 ) -> None:

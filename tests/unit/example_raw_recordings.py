@@ -47,17 +47,19 @@ class Encoder:
 
 @dataclass
 class RawRecording:
-    """A file, chunk by chunk."""
+    """A file, chunk by chunk, in the layout of a version."""
 
     data: bytearray = field(default_factory=bytearray)
     chunks: int = 0
+    version: int = 2
 
     def add(self, kind: ChunkKind, payload: bytes, **fields: int) -> "RawRecording":
         """Add a chunk; ``fields`` of its header."""
         names = ("thread", "buffer", "offset", "events", "dropped", "first", "written")
         values = {"thread": NO_THREAD} | fields
         self.data += struct.pack(
-            "=IHHIIQIIIIQQQ", MAGIC, 1, kind, len(payload), compute_checksum(payload), self.chunks,
+            "=IHHIIQIIIIQQQ", MAGIC, self.version, kind, len(payload), compute_checksum(payload),
+            self.chunks,
             *(values.get(name, 0) for name in names),
         )  # fmt: skip
         self.data += payload
@@ -69,21 +71,27 @@ class RawRecording:
         return self.add(ChunkKind.CLOCK, struct.pack("=QQQ", stamp, monotonic, 0))
 
     def thread(
-        self, number: int, name: bytes = b"thread", creator: int = NO_THREAD
+        self,
+        number: int,
+        name: bytes = b"thread",
+        creator: int = NO_THREAD,
+        ended: bool = False,
+        died: int = 0,
     ) -> "RawRecording":
-        """Add a thread."""
-        return self.add(
-            ChunkKind.THREAD, struct.pack("=IIIIQ16s", number, 100 + number, creator, 0, 0, name)
-        )
+        """Add a thread; ``died``: the stamp of its end."""
+        begin = struct.pack("=IIIIQ", number, 100 + number, creator, ended, 0)
+        end = struct.pack("=Q", died) if self.version > 1 else b""
+        return self.add(ChunkKind.THREAD, begin + end + struct.pack("16s", name))
 
     def end(self, ended_by: bytes = b"exit", dropped: int = 0) -> "RawRecording":
         """Add the end."""
         return self.add(ChunkKind.END, b"ended_by %s\nevents 9\ndropped %d\n" % (ended_by, dropped))
 
 
-def begin_recording() -> RawRecording:
+def begin_recording(version: int = 2) -> RawRecording:
     """A recording whose stamps are ns after 1,000."""
-    return RawRecording().add(ChunkKind.HEAD, HEAD).clock(1000, 50_000).clock(2000, 51_000)
+    recording = RawRecording(version=version).add(ChunkKind.HEAD, HEAD)
+    return recording.clock(1000, 50_000).clock(2000, 51_000)
 
 
 def split_buffer(
@@ -99,7 +107,7 @@ def split_buffer(
     return recording
 
 
-def make_example() -> bytes:
+def make_example(version: int = 2) -> bytes:
     """Two threads, all kinds of records, a mark, touches."""
     first = (
         Encoder(1100)
@@ -116,7 +124,8 @@ def make_example() -> bytes:
         .call(5, 1500, 0x7F0000100000, 0)
     )
     second = Encoder(1150).call(2, 1160, 0x5500000010, 7).call(6, 1700, 0x7F0000002000, 200)
-    recording = begin_recording().thread(0).thread(1, b"worker", creator=0)
+    recording = begin_recording(version).thread(0)
+    recording.thread(1, b"worker", creator=0, ended=True, died=1900)
     split_buffer(recording, first, (), thread=0, events=6)
     split_buffer(recording, second, (), thread=1, events=2, dropped=3)
     recording.add(ChunkKind.MARK, b"load rss=5000 pss=4000", written=1600)

@@ -22,6 +22,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import RecordTrace
 from dballoc.trace import trace_size
+from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
 from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording import chunk_file
@@ -55,6 +56,7 @@ def test_every_record() -> None:
     assert first.site.tolist() == [0, 0, 0, 5, 0]
     assert (first.name, first.tid, first.created_by) == ("thread", 100, NONE)
     assert (second.name, second.tid, second.created_by) == ("worker", 101, 0)
+    assert (first.ended, second.ended) == (NONE, 900)
     assert second.kind.tolist() == [EventKind.CALLOC, EventKind.FREE_SIZED]
     assert recording.touches == (
         TouchSample(size=1 << 20, site=5, runs=((2, 3), (6, 1))),
@@ -107,6 +109,42 @@ def test_what_is_encoded_is_decoded(
     assert records.number.tolist() == [row[2] for row in rows]
     assert records.size.tolist() == [row[3] for row in rows]
     assert records.buffer.tolist() == [i for i, buffer in enumerate(buffers) for _ in buffer]
+
+
+@pytest.mark.parametrize(
+    ("version", "ended", "died", "end"),
+    [
+        (2, False, 0, NONE),
+        (2, True, 1900, 900),
+        (2, True, 1150, 200),  # its destructors made the last call
+        (2, True, 0, 200),
+        (1, True, 0, 200),
+        (1, False, 0, NONE),
+    ],
+)
+def test_when_a_thread_ended(version: int, ended: bool, died: int, end: int) -> None:
+    """At its stamp, but not before its last call; with that where there is no stamp."""
+    recording = begin_recording(version).thread(5, ended=ended, died=died)
+    encoder = Encoder(1100).call(1, 1200, 16, 1)
+    split_buffer(recording, encoder, (), thread=5, events=1)
+    [thread] = parse_recording(memoryview(bytes(recording.data))).threads
+    assert thread.ended == end
+    [compiled] = compile_recording(parse_recording(memoryview(bytes(recording.data)))).threads
+    assert compiled.ended == end
+
+
+def test_versions() -> None:
+    """An old file is read; a new one of which nothing is known is not guessed at."""
+    old = parse_recording(memoryview(make_example(version=1)))
+    assert old.facts.ended_by == "exit"
+    assert old.threads[1].ended == old.threads[1].after[-1]
+    with pytest.raises(Torn, match="it is of version 3, and this dballoc reads 2 at most"):
+        parse_recording(memoryview(bytes(begin_recording(version=3).data)))
+    mixed = begin_recording(version=1)
+    mixed.version = 2
+    mixed.add(ChunkKind.THREAD, bytes(40))
+    notes = parse_recording(memoryview(bytes(mixed.data))).facts.not_seen
+    assert any("a chunk of kind THREAD is damaged" in note for note in notes)
 
 
 def test_pieces_of_a_buffer() -> None:

@@ -101,7 +101,7 @@ def check_plan(trace: Trace, plan: Plan) -> None:
     epoch_ns = int(plan.header["epoch_ns"])
     given_shared, taken_shared = {}, {}
     for index, records in enumerate(plan.records):
-        epoch, slots, rows = NONE, {}, []
+        epoch, moment, slots, rows, created_at = NONE, NONE, {}, [], []
         for place, record in enumerate(records):
             kind = record["kind"]
             if kind == RecordKind.TICK:
@@ -110,6 +110,8 @@ def check_plan(trace: Trace, plan: Plan) -> None:
                 continue
             assert epoch != NONE
             moment = epoch * epoch_ns + record["offset"]
+            if kind == RecordKind.CREATE:
+                created_at.append(moment)
             if kind in ALLOCATES | FREES:
                 rows.append((kind, moment, record["size"], 1 << record["power"]))
             if kind in ALLOCATES:
@@ -132,6 +134,9 @@ def check_plan(trace: Trace, plan: Plan) -> None:
             if kind == RecordKind.FROM:
                 assert records[place + 1]["kind"] == RecordKind.REALLOC
         assert records[-1]["kind"] == RecordKind.END
+        # A thread may create another that does nothing until after its end.
+        if trace.threads[index].ended != NONE:
+            assert moment == max([trace.threads[index].ended, *created_at])
         assert rows == expected_records(trace, index)
     assert given_shared.keys() == taken_shared.keys() == set(range(int(plan.header["shared"])))
     for number, (giver, since) in given_shared.items():

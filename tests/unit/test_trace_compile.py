@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.figures.live_curve import compute_live_curve
-from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
+from dballoc.trace.model import NONE, EventKind, Mark, TouchSample, Trace
 from dballoc.trace.trace_file.check_trace import check_trace
 from dballoc.trace.trace_file.read_trace import LIMITS, parse_trace
 from dballoc.trace.trace_file.thread_columns import find_bases
@@ -117,6 +117,66 @@ def test_at_equal_stamps_a_thread_keeps_its_own_order() -> None:
     )
     assert trace.threads[0].freed.tolist() == [NONE, 0]
     assert trace.compiled.unknown_frees == 0
+
+
+def count_misfits(trace: Trace) -> tuple[int, int, int]:
+    facts = trace.compiled
+    return facts.unknown_frees, facts.double_frees, facts.missed_frees
+
+
+def test_an_allocation_that_is_stamped_early() -> None:
+    """A processor read its counter while it still waited for the block that another freed."""
+    first = [(M, 1, 1, 16, 0, 10), (F, 900, 900, 16, 0, 0)]
+    second = [(M, 800, 800, 16, 0, 20), (F, 5000, 5000, 16, 0, 0)]
+    trace = compile_recording(make_recording(first, second), resolution=1)
+    check_trace(trace.threads, trace.objects)
+    assert count_misfits(trace) == (0, 0, 0)
+    assert [thread.freed.tolist() for thread in trace.threads] == [[NONE, 0], [NONE, 1]]
+    # No stamp is moved: for a moment both are alive.
+    assert [thread.time.tolist() for thread in trace.threads] == [[1, 900], [800, 5000]]
+    assert compute_live_curve(trace).bytes.tolist() == [10, 30, 20, 0]
+
+
+def test_early_allocations_one_after_the_other() -> None:
+    """Each gets the block of the one before."""
+    count = 20
+    rows = [
+        [(M, 1000 * i, 1000 * i, 16, 0, i), (F, 1000 * i + 1500, 1000 * i + 1500, 16, 0, 0)]
+        for i in range(count)
+    ]
+    trace = compile_recording(make_recording(*rows), resolution=1)
+    check_trace(trace.threads, trace.objects)
+    assert count_misfits(trace) == (0, 0, 0)
+    assert trace.objects.freed_by.tolist() == list(range(count))
+
+
+def test_what_an_early_stamp_does_not_explain() -> None:
+    """Too long before, or a free by the thread that got the block: a free was missed."""
+    late = [(M, 1, 1, 16, 0, 10), (F, 1800, 1800, 16, 0, 0)]
+    others = [(M, 800, 800, 16, 0, 20), (F, 5000, 5000, 16, 0, 0)]
+    trace = compile_recording(make_recording(late, others), resolution=1)
+    assert count_misfits(trace) == (0, 1, 1)
+    own = [(M, 800, 800, 16, 0, 20), (F, 900, 900, 16, 0, 0)]
+    trace = compile_recording(make_recording(late[:1], own), resolution=1)
+    assert count_misfits(trace) == (0, 0, 1)
+    assert trace.objects.freed_by.tolist() == [1, 1]
+
+
+def test_a_thread_ends_when_it_did_and_not_before_its_last_call() -> None:
+    moved = [(M, 9, 9, 16, 0, 1), (M, 4, 4, 32, 0, 1)]
+    recording = make_recording(moved, [(M, 5, 5, 48, 0, 1)], [])
+    for resolution, ended, expected in (
+        (1, (NONE,) * 3, (NONE,) * 3),
+        (1, (4, 77, 3), (9, 77, 3)),
+        (10, (4, 77, 3), (0, 70, 0)),
+    ):
+        threads = zip(recording.threads, ended, strict=True)
+        trace = compile_recording(
+            replace(recording, threads=tuple(replace(each, ended=end) for each, end in threads)),
+            resolution,
+        )
+        check_trace(trace.threads, trace.objects)
+        assert tuple(thread.ended for thread in trace.threads) == expected
 
 
 def test_what_does_not_fit_is_counted() -> None:

@@ -66,14 +66,15 @@ CALL_TYPES: dict[str, type] = {
 @dataclass(frozen=True, kw_only=True)
 class ThreadCalls(CallColumns):
     """The calls of one thread in its own order. Calls that returned no block are not there.
-    ``has_ended``: the thread ended while it was recorded, with its last call.
+    ``ended``: when the thread ended, ns since the recording began, not before its last call; NONE
+    if it was alive at the end, or if that is not known.
     """
 
     number: int
     tid: int
     name: str
     created_by: int
-    has_ended: bool = False
+    ended: int = NONE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from example_raw_recordings import make_example
 
+from dballoc.trace.model import NONE
 from dballoc.trace.recording import read_recording
 from dballoc.trace.recording.chunk_file import Torn, compute_checksum
 
@@ -42,5 +43,6 @@ def fuzz(data: bytes) -> None:
             assert len(thread.kind) == len(thread.site) == len(thread.before)
             assert (thread.before <= thread.after).all()
             assert (thread.before >= 0).all()
+            assert thread.ended == NONE or thread.ended >= thread.after[-1]
         assert sum(len(thread.kind) for thread in recording.threads) * 2 <= len(each)
         assert len(recording.touches) * 2 <= len(each)

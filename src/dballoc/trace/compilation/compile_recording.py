@@ -201,6 +201,16 @@ def _find_lifetimes(objects: Objects, events: _Events) -> NDArray[np.int64]:
     return lifetimes
 
 
+def _find_end(thread: ThreadCalls, completed: NDArray[np.int64], resolution: int) -> int:
+    """Return when a thread of these events ended: not before the last of them, which may have been
+    moved; NONE if that is not known.
+    """
+    if thread.ended == NONE:
+        return NONE
+    ended = min(max(thread.ended, 0), _LAST) // resolution * resolution
+    return max(ended, int(completed[-1])) if len(completed) else ended
+
+
 def _assemble(
     recording: Recording,
     events: _Events,
@@ -214,7 +224,7 @@ def _assemble(
             number=thread.number,
             name=thread.name,
             created_by=thread.created_by,
-            ended=int(events.completed[end - 1]) if thread.has_ended and end > first else NONE,
+            ended=_find_end(thread, events.completed[first:end], facts.resolution),
             kind=events.kind[first:end],
             time=events.time[first:end],
             completed=events.completed[first:end],

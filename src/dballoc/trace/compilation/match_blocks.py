@@ -3,8 +3,8 @@ memory an event while it runs.
 
 At one address allocations and frees take turns. A free is stamped before its call and an allocation
 after it, so an address that another thread gets at once was nearly always freed earlier by its
-stamps too (docs/trace-format.md says when not). At equal stamps the free comes first, unless its
-own thread made it after the allocation.
+stamps too. Where not, because the allocation's stamp is a little early (docs/trace-format.md), the
+free still comes first. At equal stamps it does, unless its own thread made it after the allocation.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.trace.model import NONE
+
+# ns. A processor may read its counter before it has done what comes before, as early as it can look
+# ahead: some hundred instructions, of which one waits for a cache line that others want.
+_EARLIEST = 1000
+# By how many places in the order of its address's uses one may move: a file may claim anything.
+_MOST_MOVES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +56,7 @@ def match_blocks(allocations: AddressUses, releases: AddressUses) -> Matches:
     order = _order_uses(allocations, releases)
     count = len(releases.address)
     addresses = np.concatenate([releases.address, allocations.address])[order]
+    _put_early_allocations_right(order, addresses, allocations, releases)
     is_release = order < count
     after_same = np.zeros(len(order), bool)
     after_same[1:] = addresses[1:] == addresses[:-1]
@@ -66,6 +73,54 @@ def match_blocks(allocations: AddressUses, releases: AddressUses) -> Matches:
         double=int(np.count_nonzero(is_release & after_same & after_release)),
         missed=np.stack([order[repeated - 1], order[repeated]], axis=1) - count,
     )
+
+
+def _put_early_allocations_right(
+    order: NDArray[np.int64],
+    addresses: NDArray[np.uint64],
+    allocations: AddressUses,
+    releases: AddressUses,
+) -> None:
+    """Exchange in ``order``, which has uses of these ``addresses``, each allocation of a block that
+    is in use and the release by another thread that follows at once: that was before it.
+    """
+    is_release = order < len(releases.address)
+    is_same = addresses[1:] == addresses[:-1]
+    places = 1 + np.flatnonzero(
+        is_same[:-1] & is_same[1:] & ~is_release[:-2] & ~is_release[1:-1] & is_release[2:]
+    )
+    del is_release, is_same
+    for _ in range(_MOST_MOVES):
+        places = places[_are_early(order, places, allocations, releases)]
+        if not len(places):
+            return
+        order[places], order[places + 1] = order[places + 1], order[places]
+        # What is beside them now may be early, too.
+        places = np.unique(np.concatenate([places - 1, places + 2]))
+        places = places[(places > 0) & (places < len(order) - 1)]
+        same = (addresses[places - 1] == addresses[places]) & (
+            addresses[places] == addresses[places + 1]
+        )
+        places = places[same]
+
+
+def _are_early(
+    order: NDArray[np.int64],
+    places: NDArray[np.int64],
+    allocations: AddressUses,
+    releases: AddressUses,
+) -> NDArray[np.bool_]:
+    """Tell for places, of which each has the same address as those beside it, whether there is an
+    allocation that is earlier by its stamp than the release of the block behind it.
+    """
+    count = len(releases.address)
+    before, allocation, release = order[places - 1], order[places], order[places + 1]
+    early = (before >= count) & (allocation >= count) & (release < count)
+    allocation, release = allocation[early] - count, release[early]
+    early[early] = (releases.time[release] - allocations.time[allocation] < _EARLIEST) & (
+        releases.thread[release] != allocations.thread[allocation]
+    )
+    return early
 
 
 def _order_uses(allocations: AddressUses, releases: AddressUses) -> NDArray[np.int64]:

@@ -81,7 +81,7 @@ def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadC
     columns: dict[str, NDArray] = {
         name: arrays[name].astype(dtype) for name, dtype in CALL_TYPES.items()
     }
-    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, has_ended=False, **columns)
+    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, ended=NONE, **columns)
 
 
 def make_recording(threads: list[ThreadCalls], source: str, notes: tuple[str, ...]) -> Recording:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,8 @@ from dballoc.trace.trace_size import explain_file_too_large, explain_too_large
 
 # The largest file, bytes; arrays of its calls take about nine times as much memory.
 MOST_BYTES = 4 << 30
-_THREAD = struct.Struct("=IIIIQ16s")
+# By version.
+_THREADS = {1: struct.Struct("=IIIIQ16s"), 2: struct.Struct("=IIIIQQ16s")}
 _CLOCK = struct.Struct("=QQQ")
 _MOST_THREADS, _MOST_MARKS, _MOST_TOUCHES = 1 << 20, 1 << 16, 1 << 20
 _ENDINGS = frozenset({"exit", "asked", "limit", "disk"})
@@ -58,12 +60,13 @@ class TooLarge(Torn):
 @dataclass(frozen=True, kw_only=True)
 class RecordedThread:
     """What the recorder wrote of a thread. ``created_by``: NONE if not known; ``has_ended``: before
-    the recording did.
+    the recording did; ``died``: the stamp of its end, 0 if not known.
     """
 
     tid: int
     created_by: int
     has_ended: bool
+    died: int
     name: str
 
 
@@ -202,8 +205,8 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
             contents.end = _parse_lines(payload)
         case ChunkKind.CLOCK if chunk.length == _CLOCK.size:
             contents.clocks.append(_CLOCK.unpack(payload)[:2])
-        case ChunkKind.THREAD if chunk.length == _THREAD.size:
-            _add_thread(contents.threads, payload)
+        case ChunkKind.THREAD if chunk.length == _THREADS[chunk.version].size:
+            _add_thread(contents.threads, _THREADS[chunk.version].unpack(payload))
         case ChunkKind.EVENTS if chunk.offset + chunk.length <= BUFFER_ROOM:
             contents.pieces.append(chunk)
         case ChunkKind.TOUCHES:
@@ -214,14 +217,15 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
             raise Torn(f"a chunk of kind {chunk.kind.name} is damaged")
 
 
-def _add_thread(threads: dict[int, RecordedThread], payload: memoryview) -> None:
-    number, tid, creator, ended, _, name = _THREAD.unpack(payload)
+def _add_thread(threads: dict[int, RecordedThread], fields: tuple[Any, ...]) -> None:
+    number, tid, creator, ended, _, *died, name = fields
     if len(threads) >= _MOST_THREADS:
         raise Torn("it has too many threads")
     threads[number] = RecordedThread(
         tid=tid,
         created_by=NONE if creator == NO_THREAD else creator,
         has_ended=ended != 0,
+        died=died[0] if died else 0,
         name=_decode_text(name.partition(b"\0")[0]),
     )
 
@@ -316,26 +320,37 @@ def _decode_threads(
         for start, stop in itertools.pairwise(bounds):
             parts.setdefault(int(owner[start]), []).append(calls.cut(start, stop))
     threads = tuple(
-        _make_thread(number, contents.threads.get(number), parts[number])
+        _make_thread(number, contents.threads.get(number), parts[number], times)
         for number in sorted(parts)
     )
     return threads, touches, lost
 
 
 def _make_thread(
-    number: int, thread: RecordedThread | None, parts: Sequence[RecordedCalls]
+    number: int,
+    thread: RecordedThread | None,
+    parts: Sequence[RecordedCalls],
+    times: stamp_times.StampTimes,
 ) -> ThreadCalls:
     def join(name: str) -> NDArray:
         return np.concatenate([getattr(part, name) for part in parts])
 
+    last = int(parts[-1].after[-1])
     return ThreadCalls(
         number=number,
         tid=thread.tid if thread else 0,
         name=thread.name if thread else "",
         created_by=thread.created_by if thread else NONE,
-        has_ended=thread is not None and thread.has_ended,
+        ended=_find_end(thread, last, times) if thread else NONE,
         **{name: join(name) for name in CALL_TYPES},
     )
+
+
+def _find_end(thread: RecordedThread, last: int, times: stamp_times.StampTimes) -> int:
+    """Return when a thread ended, ns; its ``last`` call is after the stamp if its end made it."""
+    if not thread.has_ended:
+        return NONE
+    return max(last, int(times.to_ns([thread.died])[0])) if thread.died else last
 
 
 def _decode_touches(data: memoryview, chunks: Sequence[Chunk]) -> list[TouchSample]:
