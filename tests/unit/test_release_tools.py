@@ -72,3 +72,25 @@ def test_the_root_that_is_compiled_in_has_security_updates(tmp_path: Path) -> No
     commands = (tmp_path / "commands").read_text()
     assert commands.index("apt-get update") < commands.index("apt-get upgrade")
     assert commands.index("apt-get upgrade") < commands.index("apt-get install")
+
+
+@pytest.mark.parametrize("reason", ["remove", "purge", "upgrade"])
+def test_the_package_takes_its_cache_with_it_and_nobody_elses(reason: str, tmp_path: Path) -> None:
+    postrm, cache = ROOT / "tools/release/postrm", tmp_path / "var/cache/dballoc"
+
+    def remove() -> list[str]:
+        environ = {"PATH": os.environ["PATH"], "DPKG_ROOT": str(tmp_path)}
+        subprocess.run(["sh", postrm, reason], env=environ, check=True)
+        return sorted(str(path.relative_to(cache.parent)) for path in cache.parent.rglob("*"))
+
+    cache.parent.mkdir(parents=True)
+    assert remove() == []
+    for name in ("symbols", "scratch"):
+        (cache / name).mkdir(parents=True)
+    (cache / "symbols/a.symcache").touch()
+    everything = ["dballoc", "dballoc/scratch", "dballoc/symbols", "dballoc/symbols/a.symcache"]
+    assert remove() == (everything if reason == "upgrade" else [])
+    # A campaign of another installation.
+    (cache / "scratch/t0123").mkdir(parents=True, exist_ok=True)
+    (cache / "templates").mkdir()
+    assert {"dballoc/scratch/t0123", "dballoc/templates"} <= set(remove())
