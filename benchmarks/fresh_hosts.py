@@ -40,8 +40,8 @@ MOST_SHARE, MOST_BYTES = 0.02, 1 << 20
 MOST_SECONDS = 10.0
 
 _TOOLS = "for tool in cc gcc clang python3; do command -v $tool || true; done"
-# The package installed, used (profile makes a cache) and removed; what is then there and was not, or
-# the other way.
+# The package installed, used (profile makes a cache) and removed; what is then there and was not,
+# or the other way.
 _PACKAGE = """
 list() {
     find / -xdev -not -path '/tmp/*' -not -path '/var/lib/dpkg/*' -not -path '/var/log/*' | sort

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "start_up.py"
-sys.path.insert(0, str(BENCHMARK.parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from start_up import ANSWERED, PROMISED, Command, Figures, list_commands
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "start_up.py"
 
 
 def test_a_command_that_fails_ends_it_at_once(tmp_path: Path) -> None:
