@@ -40,7 +40,8 @@ MOST_SHARE, MOST_BYTES = 0.02, 1 << 20
 MOST_SECONDS = 10.0
 
 _TOOLS = "for tool in cc gcc clang python3; do command -v $tool || true; done"
-# The package installed, used and removed; what is then there and was not, or the other way.
+# The package installed, used (profile makes a cache) and removed; what is then there and was not,
+# or the other way.
 _PACKAGE = """
 list() {
     find / -xdev -not -path '/tmp/*' -not -path '/var/lib/dpkg/*' -not -path '/var/log/*' | sort
@@ -48,6 +49,7 @@ list() {
 list >/tmp/before
 dpkg --install /tmp/*.deb >/dev/null
 dballoc explain --pid PID --json >/tmp/explained
+dballoc profile contention --pid PID --seconds 1 >/tmp/waits
 dpkg --purge dballoc >/dev/null
 list | diff /tmp/before - || true
 """

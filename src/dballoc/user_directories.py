@@ -6,15 +6,18 @@ from pathlib import Path
 from dballoc.errors import UsageError
 
 
-def make_cache() -> Path:
-    """Return the cache, made if it is not there: ``$DBALLOC_CACHE``, else /var/cache/dballoc for
-    root, else in the user's own cache. UsageError if it cannot be made, or is another user's.
+def locate_cache() -> Path:
+    """Return the cache: ``$DBALLOC_CACHE``, else /var/cache/dballoc for root, else in the user's
+    own cache. It may not exist: looking makes nothing.
     """
-    return _make_directory(
-        _choose_directory("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache"),
-        "cache",
-        "DBALLOC_CACHE",
-    )
+    return _choose_directory("DBALLOC_CACHE", "/var/cache", "XDG_CACHE_HOME", ".cache")
+
+
+def make_cache() -> Path:
+    """Return the cache, made if it is not there. UsageError if it cannot be made, or is another
+    user's.
+    """
+    return _make_directory(locate_cache(), "cache", "DBALLOC_CACHE")
 
 
 def locate_store() -> Path:

@@ -150,7 +150,7 @@ def test_who_is_meant(run_cli: Cli) -> None:
     done = run_cli("profile", "contention", "--pid", str(2**22 - 1))
     assert (done.status, done.stderr) == (
         2,
-        f"dballoc: process {2**22 - 1}: there is no such process\n",
+        f"dballoc: process {2**22 - 1}: No such process\n",
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.profile.contention import contention
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
@@ -67,3 +68,13 @@ def test_by_addresses(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "lock" not in said.elsewhere
         or said.elsewhere["lock"].waited < 0.2 * said.malloc["lock"].waited
     )
+
+
+def test_where_the_disk_is_too_full_another_place_is_named(
+    program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(contention.directories, "free_bytes", lambda _: 1 << 30)
+    with Custody() as custody, pytest.raises(Failure, match=r"GiB left .DBALLOC_CACHE names"):
+        contention.watch_waits(program, 1.0, custody, method="perf")
+    assert not list((tmp_path / "cache/scratch").iterdir())

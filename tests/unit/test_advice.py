@@ -263,3 +263,151 @@ def test_all_advice_says_what_it_costs() -> None:
         "arenas", "cache", "fragmentation", "growth", "leak", "limit", "own_books",
         "performance_schema", "sessions", "thp", "unowned",
     }  # fmt: skip
+
+
+def find_verdict(key: str, verdicts: list[Verdict]) -> Verdict | None:
+    return next((verdict for verdict in verdicts if verdict.key == key), None)
+
+
+@pytest.mark.parametrize(
+    ("owner", "configured", "used", "advice", "cost"),
+    [
+        (ARIA, 400, 40, f"aria_pagecache_buffer_size = {51 * MIB} in my.cnf (restart): 40.0 MiB are in use", "a restart, and reads from disk"),
+        (ARIA, 400, 0, f"aria_pagecache_buffer_size = {16 * MIB} in my.cnf (restart): ", "a restart, and reads from disk"),
+        (QUERIES, 256, 10, f"SET GLOBAL query_cache_size = {13 * MIB}; and in my.cnf: 10.0 MiB are in use", "the results that it holds"),
+        (QUERIES, 256, 0, "SET GLOBAL query_cache_size = 0; and in my.cnf: none are in use", "the results that it holds"),
+    ],
+)  # fmt: skip
+def test_a_cache_that_is_mostly_unused_is_made_smaller(
+    owner: str, configured: int, used: int, advice: str, cost: str
+) -> None:
+    verdict = verdict_on_cache(owner, configured * MIB, used * MIB, 20_000)
+    assert verdict
+    assert verdict.level == "problem"
+    assert "most of it is unused" in verdict.headline
+    assert "hardly anybody uses it" not in verdict.headline
+    [remedy] = verdict.remedies
+    assert remedy.startswith(advice)
+    assert f"it costs {cost}" in remedy
+
+
+@pytest.mark.parametrize("owner", [ARIA, QUERIES])
+def test_a_cache_that_hardly_anybody_asks_is_a_problem_and_one_that_is_used_is_none(
+    owner: str,
+) -> None:
+    idle = verdict_on_cache(owner, 256 * MIB, 200 * MIB, 0)
+    assert idle
+    assert (idle.level, len(idle.remedies)) == ("problem", 1)
+    assert "hardly anybody uses it" in idle.headline
+    # A request a second is the limit.
+    for used, requests in ((200, 1), (200, 20_000), (129, 20_000)):
+        verdict = verdict_on_cache(owner, 256 * MIB, used * MIB, requests)
+        assert verdict
+        assert (verdict.level, verdict.remedies) == ("notice", [])
+
+
+@pytest.mark.parametrize("owner", [ARIA, QUERIES])
+def test_nothing_is_said_of_a_cache_that_is_small_or_advised_where_no_figures_are(
+    owner: str,
+) -> None:
+    assert verdict_on_cache(owner, 15 * MIB, 0, 0) is None
+    # 50 MiB are less than a twentieth of this server's memory.
+    assert find_verdict("cache", look({owner: 50}).verdicts) is None
+    without_login = find_verdict("cache", look({owner: 400}, figures={}).verdicts)
+    assert without_login
+    assert (without_login.level, without_login.remedies) == ("notice", [])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "speaks"),
+    [
+        ({SCHEMA: 110}, True),
+        ({SCHEMA: 100}, False),  # less than a tenth of RSS
+        ({SCHEMA: 33, Kind.POOL: 100}, True),
+        ({SCHEMA: 31, Kind.POOL: 100}, False),  # less than 32 MiB
+    ],
+)
+def test_performance_schema_is_spoken_of_where_it_has_much(
+    sizes: dict[str, float], speaks: bool
+) -> None:
+    verdict = find_verdict("performance_schema", look(sizes).verdicts)
+    assert (verdict is not None) is speaks
+    if verdict:
+        assert verdict.level == "notice"
+        off, fewer = verdict.remedies
+        assert "performance_schema=OFF; it costs a restart" in off
+        # What the server has is not known here, so that no number is named.
+        assert "performance_schema_max_table_instances above Open_tables, " in fewer
+
+
+@pytest.mark.parametrize(
+    ("sample", "speaks"),
+    [
+        (HugePageSample(32 * MIB, 1000, 300), True),
+        (HugePageSample(31 * MIB, 1000, 1000), False),
+        (HugePageSample(300 * MIB, 1000, 299), False),
+        (HugePageSample(300 * MIB, 0, 0), False),  # none of them could be read
+        (None, False),
+    ],
+)
+def test_huge_pages_are_spoken_of_where_many_hold_nothing(
+    sample: HugePageSample | None, speaks: bool
+) -> None:
+    verdict = find_verdict("thp", look(huge=sample, thp="always").verdicts)
+    assert (verdict is not None) is speaks
+    assert verdict is None or verdict.level == "problem"
+
+
+@pytest.mark.parametrize(
+    ("malloc", "setting", "advice"),
+    [
+        ("glibc", ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0"), "glibc.malloc.hugetlb=0"),
+        ("jemalloc", ("MALLOC_CONF", "thp:never"), "thp:never in MALLOC_CONF"),
+        ("mimalloc", ("MIMALLOC_ALLOW_THP", "0"), "MIMALLOC_ALLOW_THP=0"),
+        ("tcmalloc", None, ""),  # it has no such setting
+    ],
+)
+def test_huge_pages_of_a_malloc_are_advised_against_unless_that_is_set(
+    malloc: str, setting: tuple[str, str] | None, advice: str
+) -> None:
+    def remedies(settings: list[tuple[str, str]]) -> list[str]:
+        verdict = find_verdict(
+            "thp", look(huge=HUGE, malloc=malloc, thp="madvise", settings=settings).verdicts
+        )
+        assert verdict
+        return verdict.remedies
+
+    assert [advice in remedy for remedy in remedies([])] == ([True] if advice else [])
+    assert setting is None or remedies([setting]) == []
+
+
+@pytest.mark.parametrize(
+    ("pool", "rise", "looks", "speaks"),
+    [
+        (800, 0.5, 40, True),
+        (800, 0.2, 40, False),  # 7.8 MiB in all: less than a hundredth of RSS
+        (100, 0.2, 40, True),
+        (100, 0.08, 40, False),  # 3.1 MiB in all
+        (800, 0.0, 40, False),
+        (800, -0.5, 40, False),
+        (800, 20.0, 5, False),  # too few looks to tell
+        (800, 20.0, 6, True),
+    ],
+)
+def test_a_leak_is_spoken_of_where_unlabelled_heap_rises_and_goes_on(
+    pool: float, rise: float, looks: int, speaks: bool
+) -> None:
+    verdict = find_verdict(
+        "leak",
+        judged(
+            [look({Kind.POOL: pool, LIVE: 60 + rise * i}, taken=1e9 + 10 * i) for i in range(looks)]
+        ),
+    )
+    assert (verdict is not None) is speaks
+    assert verdict is None or verdict.level == "problem"
+
+
+@pytest.mark.parametrize("owner", [HELD, SCHEMA, Kind.POOL, "sessions"])
+def test_memory_that_has_an_owner_or_is_free_is_no_leak(owner: str) -> None:
+    series = [look({owner: 60 + 5.0 * i}, taken=1e9 + 10 * i) for i in range(40)]
+    assert find_verdict("leak", judged(series)) is None

@@ -1,13 +1,17 @@
 """doctor: what decides in it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from dballoc.doctor import examine, host_settings, installation, kernel, software
+from dballoc.doctor import examine, host_settings, installation, kernel, leftovers, software
 from dballoc.doctor.finding import Finding
 from dballoc.doctor.installation import Installation
+from dballoc.errors import UsageError
 from dballoc.host.package_names import parse_policy
+from dballoc.host.unprivileged import server_user
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.measure import perf_events
 from dballoc.measure.server_counters import Countable
 
@@ -116,3 +120,38 @@ def test_a_client_host_is_asked_for_no_server(monkeypatch: pytest.MonkeyPatch) -
     names = {finding.name for finding in examine.examine(whole, is_client_host=True)}
     assert {"installation", "Python", "sysbench", "server user", "socket path"} <= names
     assert not names & {"the demo", "cache", "memory", "native parts", "host settings"}
+
+
+def test_to_look_for_leftovers_makes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("DBALLOC_CACHE", str(cache))
+    monkeypatch.setattr(leftovers, "_list_processes", list)  # no run is under way
+    leftovers.check_leftovers()
+    assert not cache.exists()
+    (cache / "scratch/t0123").mkdir(parents=True)
+    [finding] = [f for f in leftovers.check_leftovers() if f.name == "leftover directories"]
+    assert (finding.state, finding.remedy) == ("warn", f"rm -r {cache}/scratch/t0123")
+
+
+def test_where_there_is_no_user_for_servers_the_rest_is_examined(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a rootless container, which has one user."""
+
+    def find_none() -> ServerUser:
+        raise UsageError("servers need a free user ID, and there is none")
+
+    for module in (server_user, software):
+        monkeypatch.setattr(module, "server_user", find_none)
+    monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path))
+    monkeypatch.setattr(leftovers, "_list_processes", list)  # no run is under way
+    monkeypatch.setattr(
+        host_settings, "check_host_settings", lambda: Finding("host settings", "ok", "none")
+    )
+    (tmp_path / "scratch/t0123").mkdir(parents=True)
+    light = Installation(working=("explain",), lacking=("bench",), remedy="pip install 'x[all]'")
+    findings = {finding.name: finding for finding in examine.examine(light)}
+    assert findings["leftover directories"].state == "warn"
+    assert software.check_server_user().state == "missing"

@@ -31,6 +31,7 @@ def test_the_users_own_variables_come_back() -> None:
     assert environ == {
         "LD_LIBRARY_PATH": "/opt/server/lib",
         "LD_PRELOAD": "",
+        "DBALLOC_CACHE": "/tmp/dballoc-portable-0123456789abcdef/cache",
         "DBALLOC_STORE": "/srv/store",
         "PATH": "/bin",
     }

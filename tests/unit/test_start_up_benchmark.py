@@ -1,8 +1,14 @@
-"""benchmarks/start_up.py: the process that it explains ends with it."""
+"""benchmarks/start_up.py: what it runs, what it judges, and that it ends with what it explains."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from start_up import ANSWERED, PROMISED, Command, Figures, list_commands
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "start_up.py"
 
@@ -21,3 +27,31 @@ def test_a_command_that_fails_ends_it_at_once(tmp_path: Path) -> None:
         1,
         "start_up: dballoc verify --help: no such package\n",
     )
+
+
+def test_explain_with_sql_is_among_the_commands_where_there_is_a_server() -> None:
+    titles = [command.title for command in list_commands([], 7, None)]
+    assert "explain, without SQL" in titles
+    *others, with_sql = list_commands([], 7, "/run/s")
+    assert [command.title for command in others] == titles
+    assert with_sql == Command(
+        "explain, with SQL", ["explain", "--socket", "/run/s"], elapsed=ANSWERED
+    )
+    promised = {command.title: command.cpu for command in others}
+    assert promised["explain --help"] == promised["--version"] == PROMISED
+    assert promised["bench --help"] is None
+
+
+@pytest.mark.parametrize(
+    ("cpu", "elapsed", "misses"),
+    [
+        ([0.2, 0.9], [0.9, 3.0], []),
+        ([0.4, 0.9], [0.9, 3.0], ["verify: 0.40 s CPU, later than 0.3 s"]),
+        ([0.2, 0.9], [1.1, 3.0], ["verify: 1.10 s elapsed, later than 1.0 s"]),
+    ],
+)
+def test_a_promise_is_judged_by_the_least_of_the_rounds(
+    cpu: list[float], elapsed: list[float], misses: list[str]
+) -> None:
+    command = Command("verify", ["verify"], PROMISED, ANSWERED)
+    assert command.find_misses(Figures(cpu=cpu, elapsed=elapsed)) == misses

@@ -208,6 +208,8 @@ def build_package(tree: Path, directory: Path, seconds: str) -> Path:
     control.parent.mkdir()
     text = (HERE / "control").read_text()
     control.write_text(text.format(version=version, size=size, glibc=GLIBC))
+    shutil.copy(HERE / "postrm", control.parent)
+    (control.parent / "postrm").chmod(0o755)
     target = directory / f"dballoc_{version}_amd64.deb"
     environ = {"PATH": "/usr/bin:/bin", "SOURCE_DATE_EPOCH": seconds}
     words = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", place, target]

@@ -11,7 +11,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.host import directories
 from dballoc.host.resources import cpus
-from dballoc.host.unprivileged.server_user import server_user
+from dballoc.host.unprivileged.server_user import find_server_user
 
 # What the demo needs, rounded up: a server with a pool of 128 MiB and its client; a template and a
 # copy of it.
@@ -109,8 +109,8 @@ def check_cache() -> list[Finding]:
         place = user_directories.make_cache()
     except UsageError as error:
         return [finding_from_error("cache", "missing", error)]
-    user = server_user()
-    if blocked := user.may_not_pass(place):
+    user = find_server_user()
+    if user and (blocked := user.may_not_pass(place)):
         text = f"{place}: servers run as {user.name}, which may not enter {blocked}"
         return [
             Finding(
@@ -148,8 +148,8 @@ def check_socket_directory() -> Finding:
             "socket path", "missing", text, "set TMPDIR to a directory that you may write"
         )
     made.rmdir()
-    user = server_user()
-    if blocked := user.may_not_pass(Path(tempfile.gettempdir())):
+    user = find_server_user()
+    if user and (blocked := user.may_not_pass(Path(tempfile.gettempdir()))):
         text = f"{made.parent}: servers run as {user.name}, which may not enter {blocked}"
         return Finding(
             "socket path",

@@ -11,6 +11,7 @@ from dballoc.doctor import (
     kernel,
     leftovers,
     machine_noise,
+    other_processes,
     software,
 )
 from dballoc.doctor.finding import Finding, finding_from_error
@@ -58,6 +59,7 @@ def _check_for_production_host() -> list[Finding]:
         *(finding for finding in software.check_allocators() if finding.state != "note"),
         software.check_native_parts(),
         software.check_perf(),
+        other_processes.check_other_processes(),
         host_settings.check_host_settings(),
         kernel.check_huge_pages(),
         kernel.check_peak_reset(),
@@ -75,6 +77,7 @@ def _check_for_comparisons() -> list[Finding]:
         software.check_server_user(),
         software.check_native_parts(),
         software.check_perf(),
+        other_processes.check_other_processes(),
         *cpus_memory_disk.check_cpus(),
         *cpus_memory_disk.check_memory(),
         *cpus_memory_disk.check_cache(),

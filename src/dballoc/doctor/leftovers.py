@@ -15,10 +15,9 @@ import psutil
 
 from dballoc import user_directories
 from dballoc.doctor.finding import Finding
-from dballoc.errors import UsageError
 from dballoc.host.guardian import guardian
 from dballoc.host.resources import cgroup
-from dballoc.host.unprivileged.server_user import server_user
+from dballoc.host.unprivileged.server_user import find_server_user
 
 _RUN_DIRECTORY = re.compile(r"dballoc-[0-9a-f]{12}")
 _SOCKET = re.compile(rf"--socket=.*/{_RUN_DIRECTORY.pattern}/[^/]+")
@@ -126,10 +125,7 @@ def _list_candidates() -> list[Path]:
         for path in Path(tempfile.gettempdir()).glob("dballoc-*")
         if _RUN_DIRECTORY.fullmatch(path.name)
     ]
-    try:
-        cache = user_directories.make_cache()
-    except UsageError:
-        return run
+    cache = user_directories.locate_cache()
     return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]
 
 
@@ -139,7 +135,12 @@ def _is_leftover(path: Path, since: float) -> bool:
         status = path.stat()
     except OSError:
         return False
-    return status.st_uid in (os.geteuid(), server_user().uid) and status.st_mtime < since
+    return status.st_uid in _list_own_users() and status.st_mtime < since
+
+
+def _list_own_users() -> set[int | None]:
+    user = find_server_user()
+    return {os.geteuid(), user.uid if user else None}
 
 
 def _check_cgroups() -> Finding:

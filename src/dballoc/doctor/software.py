@@ -12,7 +12,7 @@ from dballoc.doctor import inventory
 from dballoc.doctor.finding import Finding, State, finding_from_error
 from dballoc.doctor.inventory import InventoryItem
 from dballoc.errors import UsageError
-from dballoc.host.unprivileged.server_user import server_user
+from dballoc.host.unprivileged.server_user import find_server_user, server_user
 from dballoc.load import sysbench_command
 
 _PYTHON = (3, 11)
@@ -77,7 +77,9 @@ def _check_allocator(item: InventoryItem) -> Finding:
 
 def _find_unreadable(item: InventoryItem, state: State) -> Finding | None:
     """Return a finding if servers, which never run as root, may not read one of its files."""
-    user = server_user()
+    user = find_server_user()
+    if user is None:
+        return None  # check_server_user says so
     for path in item.paths:
         if blocked := user.blocked_at(path):
             text = f"{path}: servers run as {user.name}, which may not read {blocked}"

@@ -8,6 +8,7 @@ import psutil
 
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
+from dballoc.host.read_rights import describe_hidden, read_hiding
 from dballoc.servers.running.connection import peer
 
 
@@ -73,7 +74,8 @@ def _find_only_server() -> int:
     names = {binary for entry in servers().values() for binary in entry["binaries"]}
     pids = [p.info["pid"] for p in psutil.process_iter(["pid", "name"]) if p.info["name"] in names]
     if not pids:
-        raise UsageError("no MySQL-family server runs here; give --pid")
+        hidden = describe_hidden(read_hiding())
+        raise UsageError(f"no MySQL-family server runs here{hidden or '; give --pid'}")
     if len(pids) > 1:
         raise UsageError(
             f"{len(pids)} servers run here (processes {', '.join(map(str, sorted(pids)))}); give "

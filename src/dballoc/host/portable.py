@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 # The directory that a launcher unpacked into; empty: a place that stays.
 _VARIABLE = "DBALLOC_PORTABLE"
+# Where the cache is (user_directories.py), and its name in that directory.
+_CACHE_VARIABLE, _CACHE = "DBALLOC_CACHE", "cache"
 
 
 @dataclass
@@ -21,9 +23,15 @@ _place = _Place()
 def restore_environment(environ: MutableMapping[str, str]) -> None:
     """Give the user's ``LD_…`` their names back, for the programs that dballoc starts, and remove
     what the launcher added. The loader has read them before, so they do nothing to this process.
+
+    The cache of a launcher's dballoc goes into the launcher's directory, and away with it, unless
+    the user has chosen another: nothing else is written on that host.
     """
-    _place.bundled = _VARIABLE in environ
-    _place.temporary = bool(environ.pop(_VARIABLE, ""))
+    directory = environ.pop(_VARIABLE, None)
+    _place.bundled = directory is not None
+    _place.temporary = bool(directory)
+    if directory and not environ.get(_CACHE_VARIABLE):
+        environ[_CACHE_VARIABLE] = f"{directory}/{_CACHE}"
     for name in [name for name in environ if name.startswith(f"{_VARIABLE}_LD_")]:
         environ[name.removeprefix(f"{_VARIABLE}_")] = environ.pop(name)
 

@@ -19,7 +19,7 @@ from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.elf import link_map, loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process_maps import MapsLine
-from dballoc.host.read_rights import describe_readers, read_ptrace_scope
+from dballoc.host.read_rights import describe_absence, describe_refusal
 from dballoc.host.unprivileged.sandbox import SandboxError
 
 
@@ -32,9 +32,9 @@ class UnreadableProcess(Exception):
 def describe_read_error(pid: int, error: OSError) -> str:
     """Return why a process could not be read, and what to do, in one line."""
     if isinstance(error, PermissionError):
-        return f"process {pid}: {error.strerror}; {describe_readers(read_ptrace_scope())}"
+        return f"process {pid}: {error.strerror}; {describe_refusal(pid)}"
     if not Path(f"/proc/{pid}").exists():
-        return f"process {pid}: No such process"
+        return describe_absence(pid)
     if isinstance(error, FileNotFoundError | ProcessLookupError):
         return f"process {pid}: it has no executable: it is a kernel thread, or is just ending"
     return f"process {pid}: {error.strerror}"

@@ -14,6 +14,7 @@ from pathlib import Path
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.host import open_in_process_root, process_maps
+from dballoc.host.read_rights import describe_absence, describe_refusal
 
 # Seconds to wait for a part of an answer. A preload serves one client at a time, and gives up on a
 # slow one after ten seconds.
@@ -131,10 +132,10 @@ def find_preload_of_process(pid: int, kind: PreloadKind) -> PreloadSocket:
         environ = readers.of_process(home / "environ").split(b"\0")
         inside = _parse_inner_pid(readers.text_of_process(home / "status"))
         name = readers.text_of_process(home / "comm").strip()
-    except PermissionError:
-        raise UsageError(
-            f"process {pid}: permission denied; run this as the process's user or as root"
-        ) from None
+    except PermissionError as error:
+        raise UsageError(f"process {pid}: {error.strerror}; {describe_refusal(pid)}") from None
+    except FileNotFoundError:
+        raise UsageError(describe_absence(pid)) from None
     except OSError as error:
         raise UsageError(f"process {pid}: {error.strerror or error}") from None
     requests = [v for v in (os.fsdecode(e).partition(f"{kind.variable}=")[2] for e in environ) if v]

@@ -121,6 +121,16 @@ def server_user() -> ServerUser:
     return ServerUser(_choose_users()[0])
 
 
+def find_server_user() -> ServerUser | None:
+    """Return the unprivileged user for servers; None if no user ID is free, as in a rootless
+    container.
+    """
+    try:
+        return server_user()
+    except UsageError:
+        return None
+
+
 def parser_user() -> ServerUser:
     """Return the user as whom files of others are parsed: not the servers' user, so that neither
     can touch the other.

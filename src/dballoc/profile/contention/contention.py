@@ -14,6 +14,7 @@ from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories, open_in_process_root
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.read_rights import describe_absence
 from dballoc.profile import flamegraph
 from dballoc.profile.contention import perf_record, perf_script, thread_states, waits
 from dballoc.profile.contention.perf_frames import PerfFrames
@@ -75,7 +76,7 @@ def watch_waits(
     and perf cannot be used.
     """
     if not Path(f"/proc/{pid}").exists():
-        raise UsageError(f"process {pid}: there is no such process")
+        raise UsageError(describe_absence(pid))
     request = _WatchRequest(
         pid=pid,
         seconds=seconds,
@@ -102,7 +103,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
         if bytes_free < PERF_DISK_BYTES:
             raise perf_record.Unavailable(
                 f"perf's recording may take {PERF_DISK_BYTES >> 30} GiB, but the cache's disk has "
-                f"only {bytes_free / 2**30:.1f} GiB left"
+                f"only {bytes_free / 2**30:.1f} GiB left (DBALLOC_CACHE names another place)"
             )
         taken_at = time.time()
         with raise_priority(RECORDING):

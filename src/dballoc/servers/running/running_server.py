@@ -18,7 +18,7 @@ from pymysql.cursors import Cursor
 from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root, process_root, read_rights
 from dballoc.host.elf import loader
 from dballoc.host.process_environment import parse_environment
 from dballoc.servers.running import connection, option_files
@@ -70,8 +70,12 @@ def look(pid: int, flag: str = "--like") -> Process:
     try:
         name = readers.text_of_process(home / "comm").strip()
         owner = home.stat()
+    except PermissionError:
+        refusal = read_rights.describe_refusal(pid)
+        raise UsageError(f"{flag} {pid}: you may not read it; {refusal}") from None
     except OSError:
-        raise UsageError(f"{flag} {pid}: there is no such process") from None
+        hidden = read_rights.describe_hidden(read_rights.read_hiding())
+        raise UsageError(f"{flag} {pid}: there is no such process{hidden}") from None
     try:
         link = os.readlink(home / "exe")
         arguments = tuple(
@@ -83,11 +87,11 @@ def look(pid: int, flag: str = "--like") -> Process:
         ) and _other_root(pid)
     except PermissionError:
         permitted = (
-            "as root"
-            if owner.st_uid == os.geteuid()
-            else f"as its owner, user {owner.st_uid}, or as root"
+            read_rights.describe_refusal(pid)
+            if os.geteuid() in (0, owner.st_uid)
+            else f"run as its owner, user {owner.st_uid}, or as root"
         )
-        raise UsageError(f"{flag} {pid}: you may not read {name}; run {permitted}") from None
+        raise UsageError(f"{flag} {pid}: you may not read {name}; {permitted}") from None
     except OSError as error:
         raise UsageError(f"{flag} {pid}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0
