@@ -25,6 +25,7 @@ OF = (
     "dballoc.analysis.tune.tuned",
     "dballoc.tune.choose_finalists",
     "dballoc.analysis.tune.estimate_effects",
+    "dballoc.analysis.tune.estimated_front",
     "dballoc.report.tune.tune_answer",
 )
 PRIVILEGED = False
