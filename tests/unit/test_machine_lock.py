@@ -57,7 +57,8 @@ def change(hold: Hold, *values: str) -> None:
 def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
     holds = [take(stand_in, exclusive=False) for _ in range(3)]
     with pytest.raises(
-        UsageError, match=r"under which others are being measured: .*wait until they end, stop them"
+        UsageError,
+        match=r"under which others are being measured: .*wait until they end, stop them .*--no-thp",
     ):
         machine_lock.hold(stand_in, exclusive=True, purpose="mine")
     for held in holds:
