@@ -77,23 +77,21 @@ def test_a_search_that_goes_on_says_so(make: Callable[..., Path]) -> None:
 
 
 def test_what_changes_nothing_measurable_is_said(make: Callable[..., Path]) -> None:
-    row = {"memory_share": None, "cost_share": None, "base": "glibc"}
-    effect = {
-        "memory": 0.6,
-        "memory_low": 0.55,
-        "memory_high": 0.65,
-        "memory_value": "1",
-        "cost": 1,
-    }
+    untried = dict.fromkeys(("memory_share", "cost_share", "memory", "cost", "measurable"))
+    nothing = untried | {"memory": 1, "cost": 1, "measurable": False}
+    gain = nothing | {"memory": 0.6, "memory_low": 0.55, "memory_high": 0.65, "memory_value": "1"}
     rows = [
-        row | {"knob": "arena_max", "stage": "server", "measurable": True} | effect,
-        row | {"knob": "top_pad", "stage": "server", "measurable": None, "memory": None, "cost": None},
-        row | {"knob": "top_pad", "stage": "replay", "measurable": False, "memory": 1, "cost": 1},
-        row | {"knob": "mxfast", "stage": "server", "measurable": False, "memory": 1, "cost": 1},
-        row | {"knob": "tcache", "stage": "server", "measurable": False, "memory": 1, "cost": 1},
-        row | {"knob": "tcache", "stage": "replay", "measurable": True, "memory": 1, "cost": 0.9},
-        row | {"knob": "perturb", "stage": "server", "measurable": None, "memory": None, "cost": None},
-    ]  # fmt: skip
+        {"base": "glibc", "knob": knob, "stage": stage, **row}
+        for knob, stage, row in (
+            ("arena_max", "server", gain | {"measurable": True}),
+            ("top_pad", "server", untried),
+            ("top_pad", "replay", nothing),
+            ("mxfast", "server", nothing),
+            ("tcache", "server", nothing),
+            ("tcache", "replay", nothing | {"cost": 0.9, "measurable": True}),
+            ("perturb", "server", untried),
+        )
+    ]
     tuned = load_tuned(make_search(make, (), {KNOBS: json.dumps(rows)}))
     assert describe_knobs(tuned)[1:] == ["glibc: nothing measurable came of top_pad and mxfast."]
     cells = {(r[0], r[2]): r for r in tabulate_knobs(tuned).rows}
