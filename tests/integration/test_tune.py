@@ -7,11 +7,21 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Cli, Done, Experiment, StartServer, processes_of, rows, wait_until
+from harness import (
+    Cli,
+    Done,
+    Experiment,
+    StartServer,
+    processes_of,
+    rows,
+    thp_mode,
+    wait_until,
+)
 
 from dballoc import catalogue
 
@@ -20,6 +30,7 @@ from dballoc import catalogue
 OPTION = "performance_schema"
 KNOBS = [name for name, row in catalogue.tunables()["glibc"]["settings"].items() if "search" in row]
 COLUMNS = "SELECT trial, stage, base, origin, parameters FROM candidate"
+SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 
 
 @pytest.fixture
@@ -37,6 +48,7 @@ def write_experiment(tiny_experiment: Experiment, searched: tuple[str, ...] = ()
             "space": {OPTION: ["OFF"]},
             "leave": [name for name in KNOBS if name not in searched],
             "presets": False,
+            "thp": False,
             "design": "solo",
             "blocks": 3,
         },
@@ -106,6 +118,7 @@ def test_leaders_run_beside_their_default(
             "space": {OPTION: ["OFF"]},
             "leave": KNOBS,
             "presets": False,
+            "thp": False,
             "replay": False,
             "blocks": 2,
         },
@@ -129,6 +142,44 @@ def test_leaders_run_beside_their_default(
     report = run_cli("report", out)
     assert report.status == 0, report.text
     assert "<td>duet</td>" in (out / "report.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.skipif(os.geteuid() != 0, reason="switches a setting of the host")
+@pytest.mark.skipif(not SHIM.exists() or not thp_mode(), reason="needs THP and the native parts")
+def test_the_hosts_thp_mode_is_searched_and_put_back(
+    run_cli: Cli, tiny_experiment: Experiment, out: Path
+) -> None:
+    file = tiny_experiment(
+        variant=[{"name": "glibc"}],
+        tune={
+            "aim": "rss, cpu<=9",
+            "leave": KNOBS,
+            "presets": False,
+            "replay": False,
+            "design": "solo",
+            "blocks": 2,
+        },
+        time={"warmup": "0s", "level": "2s"},
+    )
+    before = thp_mode()
+    plan = run_cli("tune", file, "--out", out, "--dry-run")
+    assert "knob:    glibc: host.thp: " in plan.stdout, plan.text
+    alone = run_cli("tune", file, "--out", out, "--dry-run", "--no-thp")
+    assert (
+        alone.stderr == "dballoc: tune: there is nothing to set: glibc; see dballoc list settings\n"
+    )
+    done = run_cli("tune", file, "--out", out, "--budget", "90s", "--no-report")
+    assert done.status == 0, done.text
+    assert thp_mode() == before
+    trials = rows(out, "SELECT thp, outcome, parameters FROM trial JOIN candidate USING (trial)")
+    modes = {json.loads(t["parameters"]).get("host.thp"): t["thp"] for t in trials}
+    own = before[before.index("[") + 1 : before.index("]")]
+    assert {mode for mode in modes if mode} >= {"always", "never"} - {own}
+    for mode, seen in modes.items():
+        assert seen.startswith(mode or own)
+    assert {t["outcome"] for t in trials} == {"ok"}
 
 
 def interrupt_when(run_cli: Cli, flags: tuple[str | Path, ...], ready: Callable[[], bool]) -> Done:

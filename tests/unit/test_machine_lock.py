@@ -56,10 +56,10 @@ def change(hold: Hold, *values: str) -> None:
 
 def test_runs_that_change_nothing_share_it(stand_in: Machine) -> None:
     holds = [take(stand_in, exclusive=False) for _ in range(3)]
-    with pytest.raises(
-        UsageError, match=r"under which others are being measured: .*wait until they end, stop them"
-    ):
+    with pytest.raises(UsageError, match="under which others are being measured: ") as refused:
         machine_lock.hold(stand_in, exclusive=True, purpose="mine")
+    assert "wait until they end, stop them (kill " in str(refused.value)
+    assert str(refused.value).endswith(" (tune: --no-thp)")
     for held in holds:
         held.release()
     take(stand_in, exclusive=True).release()

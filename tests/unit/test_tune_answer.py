@@ -1,27 +1,33 @@
 """What is said of a search: also of one that could measure nothing."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.report.tune.tune_answer import answer_tune
+from dballoc.report.tune.tune_report import describe_knobs, dump_tune, tabulate_knobs
 from dballoc.report.wording.answer import Answer
-from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
 from dballoc.store.results import KIND, TUNE
 
 
-def answer(make: Callable[..., Path], faulty: tuple[str, ...], declared: bool = True) -> Answer:
-    """Return the answer of a search that tried glibc's and jemalloc's defaults and one setting."""
-    facts = {KIND: TUNE, PREFERENCE: "memory,cpu<=1.03"} | (
-        {CONFIRMATIONS: "[]"} if declared else {}
-    )
+def make_search(
+    make: Callable[..., Path], faulty: tuple[str, ...], more: Mapping[str, str]
+) -> Path:
+    """Return results of a search that tried glibc's and jemalloc's defaults and one setting;
+    ``more``: of its facts.
+    """
+    facts = {KIND: TUNE, PREFERENCE: "memory,cpu<=1.03", **more}
     variants: list[dict[str, Any]] = [
         {"name": "glibc"},
         {"name": "jemalloc", "allocator": "jemalloc"},
         {"name": "tuned"},
     ]
-    path = make(
+    return make(
         "search",
         blocks=2,
         faulty=faulty,
@@ -37,7 +43,13 @@ def answer(make: Callable[..., Path], faulty: tuple[str, ...], declared: bool = 
             "iif(variant = 'tuned', '{\"arena_max\": \"1\"}', '{}') FROM trial",
         ),
     )
-    return answer_tune(load_tuned(path))
+
+
+def answer(make: Callable[..., Path], faulty: tuple[str, ...], declared: bool = True) -> Answer:
+    """Return the answer of such a search."""
+    return answer_tune(
+        load_tuned(make_search(make, faulty, {CONFIRMATIONS: "[]"} if declared else {}))
+    )
 
 
 def test_a_search_that_could_measure_nothing_has_no_answer(make: Callable[..., Path]) -> None:
@@ -62,3 +74,74 @@ def test_where_all_ran_nothing_is_said_of_faults(make: Callable[..., Path]) -> N
 
 def test_a_search_that_goes_on_says_so(make: Callable[..., Path]) -> None:
     assert answer(make, (), declared=False).headline == "The search is not over"
+
+
+def test_what_changes_nothing_measurable_is_said(make: Callable[..., Path]) -> None:
+    untried = dict.fromkeys(("memory_share", "cost_share", "memory", "cost", "measurable"))
+    nothing = untried | {"memory": 1, "cost": 1, "measurable": False}
+    gain = nothing | {"memory": 0.6, "memory_low": 0.55, "memory_high": 0.65, "memory_value": "1"}
+    rows = [
+        {"base": "glibc", "knob": knob, "stage": stage, **row}
+        for knob, stage, row in (
+            ("arena_max", "server", gain | {"measurable": True}),
+            ("top_pad", "server", untried),
+            ("top_pad", "replay", nothing),
+            ("mxfast", "server", nothing),
+            ("tcache", "server", nothing),
+            ("tcache", "replay", nothing | {"cost": 0.9, "measurable": True}),
+            ("perturb", "server", untried),
+        )
+    ]
+    tuned = load_tuned(make_search(make, (), {KNOBS: json.dumps(rows)}))
+    assert describe_knobs(tuned)[1:] == ["glibc: nothing measurable came of top_pad and mxfast."]
+    cells = {(r[0], r[2]): r for r in tabulate_knobs(tuned).rows}
+    assert cells["arena_max", "servers"][6] == "0.600 [0.550, 0.650] at 1"
+    assert cells["mxfast", "servers"][-1] == "nothing measurable"
+    assert cells["perturb", "servers"][-1] == "not tried"
+
+
+@pytest.mark.parametrize(
+    ("second", "faulty", "outcome"),
+    [
+        (0.9, (), "confirmed"),
+        (1.0, (), "not shown to be better"),
+        (0.9, ("jemalloc",), "a trial ended in a fault"),
+    ],
+)
+def test_each_finalist_has_its_outcome(
+    make: Callable[..., Path], second: float, faulty: tuple[str, ...], outcome: str
+) -> None:
+    """``tuned`` saves 40 % and is the one to run; the other one may be shown to be better too."""
+    finalists = ["tuned", "jemalloc"]
+    declared = [
+        {"base": "glibc", "directory": "confirmation/glibc", "finalists": finalists,
+         "experiment": "x"}
+    ]  # fmt: skip
+    search = make_search(make, (), {CONFIRMATIONS: json.dumps(declared)})
+    (search / "confirmation").mkdir()
+    sizes = {"glibc": 1.0, "tuned": 0.6, "jemalloc": second}
+    make(
+        "search/confirmation/glibc",
+        blocks=8,
+        design="both",
+        threads=[1],
+        faulty=faulty,
+        sql=[
+            f"UPDATE trial SET rss_peak = {factor} * (100000000 + 100000 * (block % 3)) "
+            f"WHERE variant = '{name}' AND outcome = 'ok' AND design = 'solo'"
+            for name, factor in sizes.items()
+        ],
+    )
+    document = json.loads(dump_tune(load_tuned(search)))
+    assert document["winner"] == "tuned"
+    first, other = document["finalists"]
+    assert (first["variant"], first["confirmed"], first["outcome"]) == ("tuned", True, "confirmed")
+    memory = first["ratios"]["rss_peak"]
+    assert memory["ratio"] == pytest.approx(0.6, abs=0.01)
+    assert memory["low"] <= memory["ratio"] <= memory["high"] < 0.99
+    assert (other["confirmed"], other["outcome"]) == (outcome == "confirmed", outcome)
+    if not faulty:
+        assert other["ratios"]["rss_peak"]["ratio"] == pytest.approx(second, abs=0.01)
+    lines = {line.name: line.text for line in answer_tune(load_tuned(search)).variants}
+    assert "its defaults" not in lines["tuned"]
+    assert outcome in lines["jemalloc"] or faulty

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dballoc.analysis.tune.estimate_effects import compare_settings, estimate_effects
 from dballoc.analysis.tune.search_history import Ratios, Standing
 from dballoc.tune.choose_finalists import (
     choose_finalists,
@@ -14,7 +15,6 @@ from dballoc.tune.choose_finalists import (
     simplify,
 )
 from dballoc.tune.choose_proposal import choose_proposal
-from dballoc.tune.estimate_effects import compare_settings, estimate_effects
 
 BOUND = math.log(1.03)
 # A trial's scatter of memory and of CPU, as ln.

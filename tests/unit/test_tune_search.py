@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from example_results import build
 
@@ -123,10 +124,11 @@ WITH_LEADER = [tried(1), tried(2), tried(3, {"arenas": "1"}, -0.01), tried(4, LE
 
 
 def plan_duet(
-    trials: list[Tried], progress: float, pairable: tuple[str, ...] = ("glibc",)
+    trials: list[Tried], progress: float, modes: tuple[str, ...] | None = ("never",)
 ) -> Candidate | None:
     """Return the duet that comes next; None if another trial does."""
     pace = Pace(progress=progress, trials=100)
+    pairable = {} if modes is None else {"glibc": modes}
     candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, pace, pairable)
     return candidate if candidate and candidate.design == "duet" else None
 
@@ -136,7 +138,7 @@ def test_leaders_have_a_duet_each_by_turns_with_other_trials() -> None:
     assert duet
     assert (duet.parameters, duet.origin, duet.variant) == (LEADER, "again", "glibc-arenas=2")
     assert plan_duet(WITH_LEADER, 0.5) is None
-    assert plan_duet(WITH_LEADER, 0.7, ()) is None
+    assert plan_duet(WITH_LEADER, 0.7, None) is None
     after = [*WITH_LEADER, tried(5, LEADER, design="duet")]
     assert plan_duet(after, 0.7) is None
     better = [*after, tried(6, {"arenas": "3"}, -0.5)]
@@ -169,7 +171,9 @@ def test_where_nothing_else_is_left_to_try_the_leaders_have_their_duets() -> Non
     space = Space(knobs=(Knob(name="fast", words=("0",)),), presets=())
     trials: list[Tried] = []
     early = Pace(progress=0.1, trials=100)
-    while candidate := plan_next_trial({"glibc": space}, trials, "server", AIM, early, ["glibc"]):
+    while candidate := plan_next_trial(
+        {"glibc": space}, trials, "server", AIM, early, {"glibc": ()}
+    ):
         memory = -0.4 if candidate.parameters else 0.0
         trials.append(
             tried(len(trials) + 1, dict(candidate.parameters), memory, design=candidate.design)
@@ -177,10 +181,13 @@ def test_where_nothing_else_is_left_to_try_the_leaders_have_their_duets() -> Non
     assert [t.design for t in trials] == ["solo"] * 6 + ["duet"] * 2
 
 
-def test_the_default_presets_and_what_has_a_thp_mode_of_its_own_have_no_duet() -> None:
+def test_the_default_presets_and_a_thp_mode_that_cannot_be_had_beside_have_no_duet() -> None:
     assert plan_duet(WITH_LEADER[:1], 0.7) is None
     assert plan_duet([WITH_LEADER[0], WITH_LEADER[1], tried(3, LEADER, -0.4)], 0.7) is None
     assert plan_duet([*WITH_LEADER[:3], tried(4, {THP: "always"}, -0.4)], 0.7) is None
+    never = plan_duet([*WITH_LEADER[:3], tried(4, {THP: "never"}, -0.4)], 0.7)
+    assert never
+    assert never.parameters == {THP: "never"}
 
 
 def test_where_a_configuration_had_duets_they_say_what_it_costs() -> None:
@@ -310,23 +317,63 @@ def test_the_front() -> None:
 
 
 def test_what_knobs_were_worth() -> None:
-    trials = [
-        tried(1),
-        tried(2, memory=0.001),
-        tried(3, {"arenas": "1"}, -0.4),
-        tried(4, {"fast": "1"}),
-    ]
+    """Without a trial of either alone: what they did beside each other tells."""
+    trials = [tried(1), tried(2, memory=0.001), tried(3, memory=-0.002)]
     trials += [
-        tried(5 + i, {"arenas": str(1 + i % 8), "fast": str(i % 2)}, -0.4 if i % 8 == 0 else 0.0)
+        tried(
+            4 + i,
+            {"arenas": str(1 + i % 8), "fast": str(i // 8 % 2)},
+            -0.4 if i % 8 == 0 else 0.0,
+        )
         for i in range(24)
     ]
-    arenas, fast = weigh_knobs({"glibc": SPACE}, trials, "server")
+    arenas, fast = weigh_knobs({"glibc": SPACE}, trials)
+    assert (arenas["stage"], arenas["configurations"]) == ("server", 16)
     assert arenas["measurable"] is True
-    assert arenas["memory"] == pytest.approx(math.exp(-0.4), abs=0.01)
+    assert arenas["memory_value"] == "1"
+    assert arenas["memory_low"] < arenas["memory"] < arenas["memory_high"] < 1
+    assert arenas["memory"] == pytest.approx(math.exp(-0.4), abs=0.1)
     assert fast["measurable"] is False
+    assert fast["memory_low"] < 1 < fast["memory_high"]
     assert arenas["memory_share"] > fast["memory_share"]
-    untried = weigh_knobs({"glibc": SPACE}, trials[:2], "server")[0]
-    assert (untried["measurable"], untried["memory_share"]) == (None, None)
+    untried = weigh_knobs({"glibc": SPACE}, trials[:3])[0]
+    assert (untried["measurable"], untried["memory_share"], untried["memory"]) == (None,) * 3
+
+
+def test_knobs_are_weighed_in_replays_as_well() -> None:
+    """Replays try each alone; servers have tried one of them, in what replays put forward."""
+    space = Space(knobs=(*SPACE.knobs, Knob(name="server.x", words=("1",))), presets=SPACE.presets)
+    singles = [{"arenas": "1"}, {"arenas": "8"}, {"fast": "0"}, {"fast": "1"}]
+    replays = [tried(1), tried(2, memory=0.001)]
+    replays += [
+        tried(3 + i, s, -0.4 if s == {"arenas": "1"} else 0.0) for i, s in enumerate(singles * 2)
+    ]
+    trials = [replace(t, stage="replay") for t in replays]
+    trials += [tried(11 + i, memory=0.002 * i) for i in range(3)]
+    trials += [tried(14 + i, {"arenas": "1"}, -0.3 + 0.002 * i) for i in range(3)]
+    rows = {(r["stage"], r["knob"]): r for r in weigh_knobs({"glibc": space}, trials)}
+    assert list(rows) == [
+        ("server", "arenas"), ("server", "fast"), ("server", "server.x"),
+        ("replay", "arenas"), ("replay", "fast"),
+    ]  # fmt: skip
+    assert [r["measurable"] for r in rows.values()] == [True, None, None, True, False]
+    assert rows["replay", "arenas"]["memory"] == pytest.approx(math.exp(-0.4), abs=0.1)
+
+
+def test_a_space_without_effect_has_knobs_of_nothing_measurable() -> None:
+    """Each knob in half of 60 trials that scatter: hardly one may seem to do anything."""
+    names = [f"k{i}" for i in range(8)]
+    space = Space(knobs=tuple(Knob(name=n, words=("1",)) for n in names), presets=())
+    seemed = 0
+    for seed in range(5):
+        chance = np.random.default_rng(seed)
+        trials = [
+            tried(i, {n: "1" for n in names if i > 5 and chance.random() < 0.5},
+                  chance.normal(0, 0.02), cost=chance.normal(0, 0.1))
+            for i in range(1, 66)
+        ]  # fmt: skip
+        seemed += sum(r["measurable"] for r in weigh_knobs({"glibc": space}, trials))
+    assert seemed <= 2
 
 
 def experiment(**changes: object) -> Experiment:

@@ -92,10 +92,13 @@ def test_presets_and_settings_may_be_withheld() -> None:
 
 
 def test_server_options_and_the_hosts_thp_mode_are_searched_where_asked() -> None:
-    space = space_of("jemalloc", thp=True, space={"innodb_buffer_pool_instances": ["1", "8"]})
-    names = {knob.name for knob in space.knobs}
+    tune = Tune.model_validate({"space": {"innodb_buffer_pool_instances": ["1", "8"]}})
+    space = build_space(malloc("jemalloc"), tune, 8, ["madvise", "never"])
+    by_name = {knob.name: knob for knob in space.knobs}
     # jemalloc's own setting is another thing.
-    assert {THP, "thp", "server.innodb_buffer_pool_instances"} <= names
+    assert {THP, "thp", "server.innodb_buffer_pool_instances"} <= set(by_name)
+    assert by_name[THP].words == ("madvise", "never")
+    assert THP not in {knob.name for knob in space_of("jemalloc", thp=True).knobs}
     variant = apply_parameters(
         Variant(name="jemalloc", allocator="jemalloc"),
         {THP: "never", "thp": "always", "server.innodb_buffer_pool_instances": "8"},

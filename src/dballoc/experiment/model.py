@@ -316,10 +316,10 @@ class Tune(_Table):
     """``dballoc tune``: ``aim``, as ``--for`` takes it; ``share`` of the budget that the search may
     take, the rest being the confirmation's; how many ``finalists`` there may be in all;
     ``presets``: whether those of the catalogue are tried first; ``space``: values of the server's
-    options to be searched too; ``thp``: whether the host's THP mode is; ``leave``: settings that
-    are not to be touched; ``trace``: what the search replays before it tries any setting on a
-    server; ``replay``: whether it records a trace itself where none is given;
-    ``design`` of the confirmation, None: both, or solo where a duet is not possible; its
+    options to be searched too; ``thp``: whether the host's THP mode is, None: where the host lets
+    it; ``leave``: settings that are not to be touched; ``trace``: what the search replays before it
+    tries any setting on a server; ``replay``: whether it records a trace itself where none is
+    given; ``design`` of the confirmation, None: both, or solo where a duet is not possible; its
     ``blocks``, None: as many as the budget has room for.
     """
 
@@ -328,7 +328,7 @@ class Tune(_Table):
     finalists: Annotated[int, Field(ge=1, le=3)] = 3
     presets: bool = True
     space: dict[str, Annotated[list[Text], Field(min_length=1, max_length=100)]] = {}
-    thp: bool = False
+    thp: bool | None = None
     leave: list[str] = []
     design: Literal["solo", "duet", "both"] | None = None
     blocks: Annotated[int, Field(ge=2, le=1000)] | None = None

@@ -188,10 +188,18 @@ class _Confirmation(_Form):
 class _Knob(_Form):
     base: str
     knob: str
+    stage: Literal["replay", "server"] = "server"
+    configurations: _Count | None = None
     memory_share: _Amount | None
     cost_share: _Amount | None
     memory: _Amount | None
+    memory_low: _Amount | None = None
+    memory_high: _Amount | None = None
+    memory_value: str | None = None
     cost: _Amount | None
+    cost_low: _Amount | None = None
+    cost_high: _Amount | None = None
+    cost_value: str | None = None
     measurable: bool | None
 
 

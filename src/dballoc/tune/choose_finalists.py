@@ -15,8 +15,14 @@ import numpy as np
 from scipy.special import ndtr
 
 from dballoc.analysis.decisions.preference import Objective
+from dballoc.analysis.tune.estimate_effects import (
+    Effects,
+    Floats,
+    Measure,
+    draw_effects,
+    estimate_effects,
+)
 from dballoc.analysis.tune.search_history import Standing
-from dballoc.tune.estimate_effects import Effects, Floats, Measure, estimate_effects
 
 # The gain that a finalist must be expected to have, as ln.
 LEAST_GAIN = 0.02
@@ -90,13 +96,7 @@ def draw_gains(prospects: Prospects, places: Sequence[int], bound: float) -> Flo
     """
     chance = np.random.default_rng(0)
     values, costs = (
-        chance.multivariate_normal(
-            effects.means[places],
-            effects.covariance[np.ix_(places, places)],
-            _DRAWS,
-            check_valid="ignore",  # rounding may leave it a little less than positive
-            method="eigh",
-        )
+        draw_effects(effects, places, _DRAWS, chance)
         for effects in (prospects.objective, prospects.other)
     )
     settings = np.array([len(prospects.judged[i].parameters) for i in places])

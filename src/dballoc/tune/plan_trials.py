@@ -90,11 +90,12 @@ def plan_next_trial(
     stage: Stage,
     aim: SearchAim,
     pace: Pace,
-    pairable: Collection[str] = (),
+    pairable: Mapping[str, Collection[str]] | None = None,
 ) -> Candidate | None:
     """Return what to try next at a stage; None once every base has nothing left that would tell
     more, as when its default cannot be run. ``spaces``: by base; ``pairable``: the bases whose
-    configurations can be in a duet with their default.
+    configurations can be in a duet with their default, each with the host's THP modes that they may
+    have in it.
     """
     of_stage = [t for t in tried if t.stage == stage]
     for base in sorted(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name)):
@@ -102,17 +103,18 @@ def plan_next_trial(
         first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
         if stage == "server":
             first += [("front", p) for p in list_replayed_front(tried, base, aim)]
-        duets = base in pairable and all(dict(p) in _list_alone(trials) for _, p in first)
+        modes = (pairable or {}).get(base)
+        duets = modes is not None and all(dict(p) in _list_alone(trials) for _, p in first)
         if duets and _is_time_for_duet(trials, pace):
             most = _DUETS if pace.progress < REFINE_FROM else _DUETS_REFINED
-            if leader := _choose_duet(trials, aim, most):
+            if leader := _choose_duet(trials, aim, most, modes or ()):
                 return _make_duet(leader)
         if chosen := _choose_parameters(spaces[base], first, trials, aim, pace):
             origin, parameters = chosen
             name = name_variant(base, parameters, tried)
             return Candidate(base=base, origin=origin, parameters=parameters, variant=name)
         # Nothing else is left to try.
-        if duets and (leader := _choose_duet(trials, aim, _DUETS_REFINED)):
+        if duets and (leader := _choose_duet(trials, aim, _DUETS_REFINED, modes or ())):
             return _make_duet(leader)
     return None
 
@@ -136,9 +138,12 @@ def _is_time_for_duet(trials: Sequence[Tried], pace: Pace) -> bool:
     return pace.progress >= DUETS_FROM and bool(trials) and trials[-1].design == "solo"
 
 
-def _choose_duet(trials: Sequence[Tried], aim: SearchAim, most: int) -> Standing | None:
+def _choose_duet(
+    trials: Sequence[Tried], aim: SearchAim, most: int, thp_modes: Collection[str]
+) -> Standing | None:
     """Return the leader that has a duet next, of ``most`` each; None if all had them, or if duets
-    tell nothing here: one could not compare its servers, or the last two failed.
+    tell nothing here: one could not compare its servers, or the last two failed. ``thp_modes``:
+    those that the host can have in a duet beside the default's.
     """
     duets = [t for t in trials if t.design == "duet"]
     if any(t.fault is None and not t.ratios for t in duets):
@@ -148,8 +153,8 @@ def _choose_duet(trials: Sequence[Tried], aim: SearchAim, most: int) -> Standing
     standings = summarize_standings(trials, trials[0].stage) if trials else []
     leaders = choose_finalists(standings, aim.objective, aim.bound, _LEADERS)
     counts = {s.variant: sum(t.variant == s.variant for t in duets) for s in leaders}
-    # The host has one THP mode, for both servers of a duet.
-    fewer = [s for s in leaders if THP not in s.parameters and counts[s.variant] < most]
+    possible = [s for s in leaders if s.parameters.get(THP) in (None, *thp_modes)]
+    fewer = [s for s in possible if counts[s.variant] < most]
     return min(fewer, key=lambda s: counts[s.variant], default=None)
 
 

@@ -1,7 +1,7 @@
 """A search as it will run on this machine, found and checked before the first start."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from dballoc.analysis.decisions.preference import Preference, check_preference
@@ -16,9 +16,11 @@ from dballoc.campaign.preparation.prepare_variant import (
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.host.resources import cpus
+from dballoc.host.settings import thp
 from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
 from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
+    THP,
     Parameters,
     Space,
     apply_parameters,
@@ -26,6 +28,7 @@ from dballoc.tune.search_space import (
     check_left_alone,
     check_safe,
 )
+from dballoc.tune.searched_thp import list_pairable_modes, list_thp_modes, settle_thp
 from dballoc.tune.short_experiment import make_short_experiment
 
 # Seconds of a search and its confirmation, where nothing is said.
@@ -37,7 +40,8 @@ class PreparedTune(PreparedCampaign):
     """A search: ``spaces`` by base, each a variant of the experiment; ``preference``: by which the
     finalists are judged; ``replays``: of its first stage, where a trace is given; ``duets``: by
     base, in which leaders run beside their default; ``no_duets``: why there are none although they
-    would tell what a leader costs.
+    would tell what a leader costs; ``no_thp``: why the host's THP mode is not searched although
+    nothing was said of it.
     """
 
     spaces: Mapping[str, Space]
@@ -45,6 +49,7 @@ class PreparedTune(PreparedCampaign):
     replays: ReplayTrials | None = None
     duets: Mapping[str, PreparedDuet]
     no_duets: str | None
+    no_thp: str | None
 
     @property
     def tune(self) -> Tune:
@@ -61,14 +66,25 @@ class PreparedTune(PreparedCampaign):
         return self.experiment.record is not None and has_knobs
 
     @property
+    def pairable(self) -> Mapping[str, Sequence[str]]:
+        """By base that has duets, the host's THP modes that its configurations may have in one."""
+        host = self.thp.get(thp.SETTING)
+        return {base: list_pairable_modes(self.experiment.find(base), host) for base in self.duets}
+
+    @property
     def thp_settings(self) -> list[str]:
         """The names of the host's THP settings that any configuration may ask."""
-        return list(dict.fromkeys([*super().thp_settings, *(["thp"] if self.tune.thp else [])]))
+        searched = [thp.SETTING] if self._searches_thp else []
+        return list(dict.fromkeys([*super().thp_settings, *searched]))
 
     @property
     def switches_thp(self) -> bool:
         """Whether any configuration may need other THP settings than the host's."""
-        return self.tune.thp or super().switches_thp
+        return self._searches_thp or super().switches_thp
+
+    @property
+    def _searches_thp(self) -> bool:
+        return any(knob.name == THP for space in self.spaces.values() for knob in space.knobs)
 
     def prepare_candidate(self, base: str, parameters: Parameters, name: str) -> PreparedVariant:
         """Find and check what a configuration needs. UsageError if it cannot be."""
@@ -79,7 +95,7 @@ class PreparedTune(PreparedCampaign):
 
 def prepare_tune(experiment: Experiment) -> PreparedTune:
     """Find and check everything. UsageError for whatever this machine cannot do as asked."""
-    tune = experiment.tune or Tune()
+    tune, no_thp = settle_thp(experiment.tune or Tune())
     preference = parse_aim(tune.aim)
     check_safe(tune)
     budget = experiment.budget or DEFAULT_BUDGET
@@ -89,14 +105,11 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     check_bounds(preference, bases)
     setting = prepare.prepare_campaign(short)
     check_left_alone(tune, [p.allocator for p in setting.variants.values()])
-    spaces = {
-        name: build_space(prepared.allocator, tune, _count_cores(prepared))
-        for name, prepared in setting.variants.items()
-    }
+    duets, no_duets = prepare_duets(setting, preference)
+    spaces = _build_spaces(setting, preference, has_duets=bool(duets))
     if not any(space.knobs for space in spaces.values()):
         names = ", ".join(p.allocator.name for p in setting.variants.values())
         raise UsageError(f"tune: there is nothing to set: {names}; see dballoc list settings")
-    duets, no_duets = _prepare_duets(setting, preference, tune)
     return PreparedTune(
         **{f.name: getattr(setting, f.name) for f in fields(setting)},
         spaces={name: space for name, space in spaces.items() if space.knobs},
@@ -104,18 +117,40 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
         replays=prepare_replays(setting, tune.trace) if tune.trace else None,
         duets=duets,
         no_duets=no_duets,
+        no_thp=no_thp,
     )
 
 
-def _prepare_duets(
-    setting: PreparedCampaign, preference: Preference, tune: Tune
+def _build_spaces(
+    setting: PreparedCampaign, preference: Preference, *, has_duets: bool
+) -> Mapping[str, Space]:
+    """Return the space of each base. Memory that is bought with CPU is confirmed by duets, where
+    there are any; so a THP mode that cannot be in one is not searched for it.
+    """
+    tune = setting.experiment.tune
+    assert tune
+    needs_duet = has_duets and preference.objective == "memory"
+    host = setting.thp.get(thp.SETTING)
+    spaces = {}
+    for name, prepared in setting.variants.items():
+        default = prepared.variant
+        modes = list_thp_modes(default, host, needs_duet=needs_duet) if tune.thp else []
+        spaces[name] = build_space(prepared.allocator, tune, _count_cores(prepared), modes)
+    return spaces
+
+
+def prepare_duets(
+    setting: PreparedCampaign, preference: Preference
 ) -> tuple[Mapping[str, PreparedDuet], str | None]:
     """Return the fields ``duets`` and ``no_duets`` of :class:`PreparedTune`. None is needed where
-    the CPU does not matter, or where the confirmation is to have none.
+    the CPU does not matter, or where the confirmation is to have none. The campaign was prepared
+    with room for a duet's two servers, or says why it has none.
     """
     aim, experiment = make_search_aim(preference, 0), setting.experiment
-    if tune.design == "solo" or (aim.objective == "memory" and math.isinf(aim.bound)):
+    if experiment.design == "solo" or (aim.objective == "memory" and math.isinf(aim.bound)):
         return {}, None
+    if setting.duet is None:
+        return {}, setting.no_duet
     duets = {}
     for variant in experiment.variant:
         alone = experiment.model_copy(update={"baseline": variant.name, "variant": [variant]})

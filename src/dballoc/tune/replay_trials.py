@@ -97,6 +97,7 @@ def _make_replay_experiment(
             "tune": None,
             "replay": pace,
             "record": None,
+            "design": "solo",
             "variant": variants,
         }
     )

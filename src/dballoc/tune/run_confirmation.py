@@ -54,7 +54,7 @@ def declare_confirmations(setting: PreparedTune, out: Path) -> list[Confirmation
         if CONFIRMATIONS not in results.facts():
             confirmations = _plan_confirmations(setting, results)
             tried = search_history.list_tried(results)
-            results.set_fact(KNOBS, json.dumps(weigh_knobs(setting.spaces, tried, SERVER)))
+            results.set_fact(KNOBS, json.dumps(weigh_knobs(setting.spaces, tried)))
             results.set_fact(CONFIRMATIONS, json.dumps([_dump(c) for c in confirmations]))
         stored = json.loads(results.checked_facts()[CONFIRMATIONS])
         return [_load(entry, out) for entry in stored]

@@ -98,6 +98,8 @@ class _Search:
             spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}
             replay = partial(trials.replay, replays=replays, trace=trace)
             self._run_stage(REPLAYED, spaces, replays.estimate_seconds(), replay)
+        if self.setting.no_thp:
+            self.observer.notice(f"the search leaves the host's THP alone: {self.setting.no_thp}")
         if self.setting.no_duets:
             self.observer.notice(f"the search has no duets: {self.setting.no_duets}")
         usual = estimate_solo_trial_seconds(self.setting)
@@ -149,7 +151,7 @@ class _Search:
             if spent + each > seconds and any(t.stage == stage for t in tried):
                 return
             pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
-            pairable = self.setting.duets if stage == SERVER else ()
+            pairable = self.setting.pairable if stage == SERVER else None
             candidate = plan_next_trial(spaces, tried, stage, self.aim, pace, pairable)
             if candidate is None:
                 return

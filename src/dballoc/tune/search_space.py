@@ -6,16 +6,16 @@ the malloc by its own name, ``server.NAME`` an option of the server, :data:`THP`
 What is not in it is left as the default has it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, get_args
+from typing import Any
 
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.catalogue import foreign_options
 from dballoc.errors import UsageError
-from dballoc.experiment.model import ThpMode, Tune, Variant
+from dballoc.experiment.model import Tune, Variant
 from dballoc.experiment.sweep import evaluate_expression
 from dballoc.servers.private.command_line import bare
 
@@ -85,9 +85,11 @@ class Space:
         return tuple({**k.needs, k.name: value} for k in self.knobs for value in k.ends)
 
 
-def build_space(allocator: Allocator, tune: Tune, cores: int) -> Space:
-    """Return the space of an allocator of that version on so many CPUs. UsageError for a name in
-    ``tune`` that there is no such setting of.
+def build_space(
+    allocator: Allocator, tune: Tune, cores: int, thp_modes: Sequence[str] = ()
+) -> Space:
+    """Return the space of an allocator of that version on so many CPUs; ``thp_modes``: those of the
+    host that are tried.
     """
     family = tunables.find_family(allocator) or {"settings": {}}
     rows = {
@@ -100,8 +102,8 @@ def build_space(allocator: Allocator, tune: Tune, cores: int) -> Space:
         for name, row in rows.items()
         if name not in tune.leave
     ]
-    if tune.thp:
-        knobs.append(Knob(name=THP, words=get_args(ThpMode)))
+    if thp_modes:
+        knobs.append(Knob(name=THP, words=tuple(thp_modes)))
     knobs += [Knob(name=SERVER + name, words=tuple(v)) for name, v in tune.space.items()]
     knobs.sort(key=lambda knob: len(knob.needs))
     by_name = {knob.name: knob for knob in knobs}

@@ -10,7 +10,7 @@ from typing import Any
 
 from dballoc.analysis.tune.search_history import Stage
 from dballoc.campaign.duet_pilot import NotCpuBound, check_cpu_bound
-from dballoc.campaign.duration_estimate import choose_discard
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.replay_blocks import PlannedTrace
 from dballoc.campaign.session import Session
@@ -18,7 +18,9 @@ from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.campaign.trials.server_in_trial import TrialContext, make_blank_trial_row
 from dballoc.errors import UsageError
+from dballoc.experiment.model import SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
 from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.host.settings import thp
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord
 from dballoc.tune.plan_trials import Candidate
@@ -107,10 +109,9 @@ class SearchTrials:
             self._session.observer.duet_started(pairing)
             if (prepared := self._prepare(candidate, _make_slot(candidate, number))) is None:
                 return None
-            of_base = self._setting.duets[candidate.base]
             records = duet_trial.run_trial(
                 self._make_context(prepared, baseline=candidate.base),
-                replace(of_base, thp={candidate.variant: of_base.thp[candidate.base]}),
+                self._prepare_pair(candidate, prepared),
                 pairing,
                 self._choose_slices(),
                 (
@@ -131,10 +132,26 @@ class SearchTrials:
             self._results.add_duet(pairing, candidate.base, records)
             return obstacle
 
+    def _prepare_pair(self, candidate: Candidate, prepared: PreparedVariant) -> PreparedDuet:
+        """Return the duet of a configuration with its default; where it has another THP mode, the
+        host has the wider one of both.
+        """
+        default = self._setting.experiment.find(candidate.base)
+        shared = share_host(default, prepared.variant, self._setting.thp.get(thp.SETTING))
+        assert not isinstance(shared, str)  # the plan has only such that can be in a duet
+        return replace(self._setting.duets[candidate.base], thp={candidate.variant: shared})
+
     def _choose_slices(self) -> Slices:
+        """Return the slices of a duet; without a pilot as much of each is left out as may matter
+        after a swap.
+        """
         duet = self._setting.experiment.duet
-        discard = choose_discard(self._setting, 0.0)
-        return Slices(duet.slice or _SLICE, duet.pairs or _PAIRS, discard)
+        seconds = duet.slice or _SLICE
+        fits = round(seconds - USUAL_DISCARD, 6) >= SHORTEST_COUNTED
+        usual = USUAL_DISCARD if fits else SHORT_DISCARD
+        return Slices(
+            seconds, duet.pairs or _PAIRS, usual if duet.discard is None else duet.discard
+        )
 
     def _prepare(self, candidate: Candidate, slot: Slot) -> PreparedVariant | None:
         """Find what a configuration needs; None, once that is stored, if it cannot be run."""

@@ -16,7 +16,8 @@ def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> 
     """Return the experiment that a search of ``budget`` seconds in all runs: the highest level
     alone, in one start, on tables that are full from the beginning; of its workloads as many as a
     short trial has room for, evenly chosen. The experiment's own variants are the defaults. The
-    baseline is recorded where the search replays and is given no trace.
+    baseline is recorded where the search replays and is given no trace. Servers have room for what
+    the confirmation's designs load them with, as memory and options differ otherwise.
     """
     timed = [w for w in experiment.workloads if w != LOAD] or list(experiment.workloads)
     time = experiment.time.model_copy(
@@ -37,7 +38,7 @@ def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> 
             "sequence": "cycle",
             "warm": [],
             "before": {},
-            "design": "solo",
+            "design": tune.design if tune.design in ("solo", None) else "both",
             "blocks": None,
             "budget": budget,
             "published": None,

@@ -1,68 +1,113 @@
-"""Weigh what each knob of a search was worth: by Optuna's importances, and by its trials alone.
+"""Weigh what each knob of a search was worth: by Optuna's importances, and by what it is likely to
+do by itself.
 
 The importances are those of PED-ANOVA (Watanabe et al., PED-ANOVA: efficiently quantifying
 hyperparameter importance in arbitrary subspaces, IJCAI 2023). They say which knob the good half of
-the trials owes to; a knob's numbers are put into thirds of its range for that.
+the trials owes to; a knob's numbers are put into thirds of its range for that. What a knob does by
+itself is estimated from all trials that set it, beside whatever else, as the search itself does
+(``estimate_settings``); so no trial of it alone is needed. Replays and servers each say their own.
 """
 
 import math
-import statistics
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import optuna
 
-from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
+from dballoc.analysis.tune.estimate_effects import Measure, estimate_settings
+from dballoc.analysis.tune.estimated_front import Likely, describe_effect
+from dballoc.analysis.tune.search_history import (
+    Stage,
+    Standing,
+    Tried,
+    compare_with_default,
+    summarize_standings,
+)
 from dballoc.tune.search_space import Knob, Space
 
 # Fewer trials than this say nothing of importance.
 _FEWEST = 10
-# A knob is measurable if a trial of it alone differs by so many times the scatter of the default's
-# trials, or by this much as ln where that scatter is unknown.
-_TIMES, _USUAL_SCATTER = 3.0, 0.02
+# The estimate is from so many configurations, the first ones, and of so many values of each knob,
+# those that were tried most.
+_MOST, _MOST_VALUES = 300, 20
+_STAGES: tuple[Stage, ...] = ("server", "replay")
+_MEASURES: tuple[Measure, ...] = ("memory", "cost")
 
 
-def weigh_knobs(
-    spaces: Mapping[str, Space], tried: Sequence[Tried], stage: Stage
-) -> list[dict[str, Any]]:
-    """Return a row for each knob of each base: its importance for memory and for cost (shares; None
-    with too few trials), its largest effect alone on either (ratios), and whether that is
-    measurable; None if it was not tried alone.
+def weigh_knobs(spaces: Mapping[str, Space], tried: Sequence[Tried]) -> list[dict[str, Any]]:
+    """Return a row for each knob of each base, of servers, and of replays where there were any: how
+    many configurations that ran had it; its importance for memory and for cost (shares; None with
+    too few trials); the largest likely effect of a value of it on either (``memory``, ``cost``:
+    ratios; None if it was not tried), with the ends of its interval and that value; and whether the
+    effect of any value is ``measurable``.
     """
     rows = []
     for base, space in spaces.items():
-        trials = [t for t in tried if t.base == base and t.stage == stage]
-        ratios = {t.number: compare_with_default(t, trials) for t in trials}
-        good = [(t, r) for t in trials if (r := ratios[t.number]) is not None]
-        shares = [_compute_importances(space, good, index) for index in (0, 1)]
-        for knob in space.knobs:
-            rows.append(
-                {
-                    "base": base,
-                    "knob": knob.name,
-                    "memory_share": shares[0].get(knob.name),
-                    "cost_share": shares[1].get(knob.name),
-                    **_measure_alone(knob, good),
-                }
-            )
+        for stage in _STAGES:
+            trials = [t for t in tried if t.base == base and t.stage == stage]
+            if trials or stage == "server":
+                part = space if stage == "server" else space.of_malloc
+                rows += [{"base": base, "stage": stage, **row} for row in _weigh(part, trials)]
     return rows
 
 
-def _measure_alone(knob: Knob, good: Sequence[tuple[Tried, tuple[float, float]]]) -> dict[str, Any]:
-    names = {knob.name, *knob.needs}
-    alone = [r for t, r in good if set(t.parameters) == names]
-    if not alone:
-        return {"memory": None, "cost": None, "measurable": None}
-    defaults = [r for t, r in good if not t.parameters]
-    effects, measurable = [], False
-    for index in (0, 1):
-        effect = max((r[index] for r in alone), key=abs)
-        usual = [r[index] for r in defaults]
-        scatter = statistics.stdev(usual) if len(usual) > 1 else 0.0
-        measurable |= abs(effect) > _TIMES * max(scatter, _USUAL_SCATTER)
-        effects.append(math.exp(effect))
-    return {"memory": effects[0], "cost": effects[1], "measurable": measurable}
+def _weigh(space: Space, trials: Sequence[Tried]) -> list[dict[str, Any]]:
+    """Return the rows of a base at a stage."""
+    good = [(t, r) for t in trials if (r := compare_with_default(t, trials)) is not None]
+    shares = [_compute_importances(space, good, index) for index in (0, 1)]
+    standings = summarize_standings(trials, trials[0].stage) if trials else []
+    effects = _estimate_values(space, standings)
+    return [
+        {
+            "knob": knob.name,
+            "configurations": sum(s.trials > 0 and knob.name in s.parameters for s in standings),
+            "memory_share": shares[0].get(knob.name),
+            "cost_share": shares[1].get(knob.name),
+            **_describe_knob(effects.get(knob.name, {})),
+        }
+        for knob in space.knobs
+    ]
+
+
+# What is likely of each value of a knob, on memory and on cost.
+_OfValues = Mapping[str, Mapping[Measure, Likely]]
+
+
+def _estimate_values(space: Space, standings: Sequence[Standing]) -> Mapping[str, _OfValues]:
+    """Return, by knob, what is likely of the values that were tried; none without a default."""
+    default = next((s for s in standings if not s.parameters and s.trials), None)
+    ran = [s for s in standings if s.parameters and s.trials][:_MOST]
+    tried = {
+        knob.name: Counter(s.parameters[knob.name] for s in ran if knob.name in s.parameters)
+        for knob in space.knobs
+    }
+    settings = [(n, v) for n, values in tried.items() for v, _ in values.most_common(_MOST_VALUES)]
+    if default is None or not settings:
+        return {}
+    effects = {m: estimate_settings(default, ran, settings, m) for m in _MEASURES}
+    by_knob: dict[str, dict[str, Mapping[Measure, Likely]]] = {}
+    for place, (name, value) in enumerate(settings):
+        likely = {m: describe_effect(effects[m], place) for m in _MEASURES}
+        by_knob.setdefault(name, {})[value] = likely
+    return by_knob
+
+
+def _describe_knob(of_values: _OfValues) -> dict[str, Any]:
+    row: dict[str, Any] = {"measurable": None}
+    for measure in _MEASURES:
+        ends = (measure, f"{measure}_low", f"{measure}_high")
+        row |= dict.fromkeys((*ends, f"{measure}_value"))
+        if of_values:
+            value = max(of_values, key=lambda v: abs(of_values[v][measure].mean))
+            row |= dict(zip(ends, of_values[value][measure].ratios, strict=True))
+            row[f"{measure}_value"] = value
+    if of_values:
+        row["measurable"] = any(
+            likely.is_measurable for each in of_values.values() for likely in each.values()
+        )
+    return row
 
 
 def _compute_importances(

@@ -24,7 +24,8 @@ OF = (
     "dballoc.analysis.tune.confirmed",
     "dballoc.analysis.tune.tuned",
     "dballoc.tune.choose_finalists",
-    "dballoc.tune.estimate_effects",
+    "dballoc.analysis.tune.estimate_effects",
+    "dballoc.analysis.tune.estimated_front",
     "dballoc.report.tune.tune_answer",
 )
 PRIVILEGED = False

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
@@ -16,6 +17,18 @@ from dballoc.analysis.tune.search_history import check_is_search
 from dballoc.store.campaign_facts import CONFIRMATIONS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
+
+
+class Outcome(StrEnum):
+    """What the confirmation says of one finalist."""
+
+    CONFIRMED = "confirmed"
+    NOT_SETTLED = "not settled"
+    NOT_BETTER = "not shown to be better"
+    BREAKS_BOUND = "breaks a bound"
+    FAULT = "a trial ended in a fault"
+    DEFAULT_FAILED = "the default failed"
+    NOT_MEASURED = "not measured yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +52,24 @@ class Confirmed:
         if self.recommendation is None or self.recommendation.ending is not Ending.USE:
             return None
         return self.recommendation.subject
+
+    def judge_finalist(self, name: str) -> Outcome:
+        """Return what the campaign says of a finalist, whether or not it is the one to run."""
+        if self.recommendation is None or self.comparisons is None:
+            return Outcome.NOT_MEASURED
+        if name in self.comparisons.faulty:
+            return Outcome.FAULT
+        if self.recommendation.ending is Ending.BASELINE_FAILED:
+            return Outcome.DEFAULT_FAILED
+        standing = self.recommendation.standings.get(name)
+        if standing is None:
+            return Outcome.NOT_MEASURED
+        if name in self.recommendation.excluded:
+            return Outcome.BREAKS_BOUND
+        return _OUTCOMES.get(standing.ending, Outcome.NOT_BETTER)
+
+
+_OUTCOMES = {Ending.USE: Outcome.CONFIRMED, Ending.NOT_SETTLED: Outcome.NOT_SETTLED}
 
 
 def load_confirmed(directory: Path, preference: Preference) -> list[Confirmed]:

@@ -23,6 +23,7 @@ Origin = Literal["default", "preset", "single", "front", "search", "simpler", "a
 
 _PARAMETERS = TypeAdapter(dict[str, str])
 _COSTS = TypeAdapter(dict[str, float])
+_MOST_LOG = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,12 +216,26 @@ def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> Ratios | None:
 
 
 def list_front(standings: Sequence[Standing]) -> list[Standing]:
-    """Return the configurations than which no other is better in memory and no worse in cost, or
+    """Return the configurations of which no other reads better in memory and no worse in cost, or
     the other way round, by memory.
     """
     measured = [s for s in standings if s.memory is not None and s.cost is not None]
-    front: list[Standing] = []
-    for standing in sorted(measured, key=lambda s: (s.memory or 0.0, s.cost or 0.0)):
-        if not front or (standing.cost or 0.0) < (front[-1].cost or 0.0):
-            front.append(standing)
+    return [measured[i] for i in find_front([(s.memory or 0.0, s.cost or 0.0) for s in measured])]
+
+
+def find_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the places of the points, of two figures that should be low, of which no other has one
+    lower and the other no higher; by the first figure.
+    """
+    front: list[int] = []
+    for place in sorted(range(len(points)), key=lambda i: points[i]):
+        if not front or points[place][1] < points[front[-1]][1]:
+            front.append(place)
     return front
+
+
+def convert_to_ratio(log: float) -> float:
+    """Return the ratio of a logarithm, which is e^±:data:`_MOST_LOG` at most: readings of damaged
+    results may be beyond what a float holds.
+    """
+    return math.exp(max(-_MOST_LOG, min(_MOST_LOG, log)))

@@ -9,6 +9,7 @@ from typing import Any
 from dballoc.analysis.campaign_tables import Campaign, read_results
 from dballoc.analysis.decisions.preference import Preference, parse_preference
 from dballoc.analysis.tune.confirmed import Confirmed, choose_winner, load_confirmed
+from dballoc.analysis.tune.estimated_front import Estimated, estimate_front
 from dballoc.analysis.tune.search_history import (
     Standing,
     Tried,
@@ -22,9 +23,10 @@ from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
     """A search: ``campaign``: its tables; ``tried``: its trials; ``standings``: what trials of
-    servers say of each configuration; ``confirmed``: the campaigns of the finalists; ``winner``:
-    the one whose winner to run, None if no finalist is confirmed; ``declared``: whether finalists
-    were chosen yet; ``knobs``: what each was worth, as the search stored it.
+    servers say of each configuration; ``estimates``: what is likely of those that ran;
+    ``confirmed``: the campaigns of the finalists; ``winner``: the one whose winner to run, None if
+    no finalist is confirmed; ``declared``: whether finalists were chosen yet; ``knobs``: what each
+    was worth, as the search stored it.
     """
 
     directory: Path
@@ -32,6 +34,7 @@ class Tuned:
     preference: Preference
     tried: Sequence[Tried]
     standings: Sequence[Standing]
+    estimates: Sequence[Estimated]
     confirmed: Sequence[Confirmed]
     winner: Confirmed | None
     declared: bool
@@ -53,13 +56,15 @@ def load_tuned(directory: Path) -> Tuned:
         preference = parse_preference(campaign.facts.get(PREFERENCE))
     except UsageError as error:
         raise Failure(f"{directory}: damaged: {PREFERENCE}: {error}") from None
+    standings = summarize_standings(tried, "server")
     confirmed = load_confirmed(directory, preference)
     return Tuned(
         directory=directory,
         campaign=campaign,
         preference=preference,
         tried=tried,
-        standings=summarize_standings(tried, "server"),
+        standings=standings,
+        estimates=estimate_front(standings),
         confirmed=confirmed,
         winner=choose_winner(confirmed, preference),
         knobs=json.loads(campaign.facts.get(KNOBS, "[]")),

@@ -62,7 +62,11 @@ Presets = Annotated[
 ]
 Thp = Annotated[
     bool | None,
-    typer.Option("--thp", help="Search the host's THP mode too; it is put back at the end."),
+    typer.Option(
+        "--thp/--no-thp",
+        help="Search the host's THP mode too; it is put back at the end. The default where the "
+        "host lets it: as root.",
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print what is searched, and stop.")
@@ -157,6 +161,8 @@ def _print_plan(setting: PreparedTune) -> None:
         say("replay:  of a trace that the first trial makes")
     elif setting.replays is not None:
         say(f"replay:  of {setting.replays.setting.path}")
+    if setting.no_thp:
+        say(f"thp:     left alone: {setting.no_thp}")
     for name, space in setting.spaces.items():
         for knob in space.knobs:
             say(f"knob:    {name}: {knob.name}: {_describe_values(knob)}")

@@ -317,7 +317,7 @@ def _format_refusal(alive: list[Holder], exclusive: bool) -> str:
         why = "this campaign switches the machine's THP, under which others are being measured"
         return (
             f"{why}: {names}; wait until they end, stop them (kill {pids}), or leave out the "
-            "variants with thp"
+            "variants with thp (tune: --no-thp)"
         )
     return (
         f"{names} switches this machine's THP, under which this campaign would be measured; "

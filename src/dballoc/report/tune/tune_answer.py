@@ -37,8 +37,8 @@ def describe_settings(tuned: Tuned, variant: str) -> str:
 
 
 def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
-    """Return what the confirmation shows of a finalist: its settings, and its intervals against its
-    base's default.
+    """Return what the confirmation shows of a finalist: its settings, its outcome, its intervals
+    against its base's default.
     """
     settings = describe_settings(tuned, name)
     if confirmed.comparisons is None:
@@ -53,7 +53,8 @@ def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
     figures += [
         f"{b.constraint.text}: {_STANDINGS[b.standing]}" for b in _list_bounds(confirmed, name)
     ]
-    return f"{settings}, against {confirmed.base} as it is: {'; '.join(figures)}"
+    outcome = confirmed.judge_finalist(name)
+    return f"{settings}: {outcome}; against {confirmed.base} as it is: {'; '.join(figures)}"
 
 
 _STANDINGS = {

@@ -7,7 +7,13 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from dballoc.analysis.tune.search_history import Standing, compare_with_default
+from dballoc.analysis.tune.confirmed import Confirmed, Outcome
+from dballoc.analysis.tune.estimated_front import Estimated
+from dballoc.analysis.tune.search_history import (
+    Standing,
+    compare_with_default,
+    convert_to_ratio,
+)
 from dballoc.analysis.tune.tuned import Tuned
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration
@@ -23,8 +29,10 @@ from dballoc.report.tune.tune_charts import draw_front, draw_path
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _SEARCH_FIGURES = (
-    "Means of short trials against the default's: search figures, no verdicts. CPU is that of "
-    "duets with the default where there were any."
+    "What is likely of each configuration, with intervals at 95 %, by the estimate that the search "
+    "goes by: from all trials that share settings with it, alone and in duets with the default. On "
+    "the front: nothing needs less memory at no more CPU, in the estimate, and in which share of "
+    "what may be true. These are search figures, no verdicts."
 )
 
 
@@ -47,11 +55,7 @@ def gather_tune_report(tuned: Tuned) -> Page:
         Section(
             key="knobs",
             title="What each setting is worth",
-            text=[
-                "Importance: how much of what sets the better trials apart lies in the setting "
-                "(PED-ANOVA, the shares of an allocator add up to 100 %). Alone: the largest "
-                "effect of a trial in which nothing else was set."
-            ],
+            text=describe_knobs(tuned),
             tables=[tabulate_knobs(tuned)],
         ),
         Section(
@@ -96,24 +100,47 @@ def _make_finalists_section(tuned: Tuned) -> Section:
 
 
 def tabulate_standings(tuned: Tuned) -> Table:
-    """Return every configuration, the least memory first within each allocator."""
-    order = sorted(tuned.standings, key=lambda s: (s.base, s.memory is None, s.memory or 0.0))
+    """Return every configuration with what is likely of it, the least memory first within each
+    allocator; what never ran to its end last.
+    """
+    estimates = {e.standing.variant: e for e in tuned.estimates}
+    order = sorted(
+        tuned.standings,
+        key=lambda s: (
+            s.base,
+            estimates[s.variant].memory.mean if s.variant in estimates else math.inf,
+        ),
+    )
     return Table(
         title="Configurations",
-        columns=["configuration", "settings", "peak RSS ÷ default", "CPU ÷ default", "trials"],
+        columns=[
+            "configuration", "settings", "peak RSS ÷ default", "CPU ÷ default", "front",
+            "on the front in", "trials",
+        ],
         rows=[
             [
                 s.variant,
                 _format_settings(s.parameters),
-                _format_log(s.memory),
-                _format_log(s.cost),
+                *_format_estimate(estimates.get(s.variant)),
                 _format_trials(s),
             ]
             for s in order
         ],
         caption=_SEARCH_FIGURES,
-        words=("settings",),
-    )
+        words=("settings", "front"),
+    )  # fmt: skip
+
+
+def _format_estimate(estimated: Estimated | None) -> list[str]:
+    """Return the cells of what is likely of a configuration."""
+    if estimated is None:
+        return [NOTHING] * 4
+    return [
+        format_ratio(*estimated.memory.ratios),
+        format_ratio(*estimated.cost.ratios),
+        "yes" if estimated.on_front else "",
+        percent(estimated.front_chance, 0),
+    ]
 
 
 def _format_trials(standing: Standing) -> str:
@@ -126,33 +153,72 @@ def _format_trials(standing: Standing) -> str:
 
 
 def tabulate_knobs(tuned: Tuned) -> Table:
-    """Return what each knob was worth."""
+    """Return what each knob was worth, on servers and in replays."""
+    order = sorted(
+        tuned.knobs,
+        key=lambda r: (r["base"], _find_stage(r) == "replay", -(r["memory_share"] or 0.0)),
+    )
     return Table(
         title="Settings",
         columns=[
-            "setting", "allocator", "importance for memory", "importance for CPU",
-            "peak RSS ÷ default, alone", "CPU ÷ default, alone", "effect alone",
+            "setting", "allocator", "tried in", "configurations", "importance for memory",
+            "importance for CPU", "memory ÷ default", "CPU ÷ default", "effect",
         ],
         rows=[
             [
                 row["knob"],
                 row["base"],
+                "replays" if _find_stage(row) == "replay" else "servers",
+                NOTHING if row.get("configurations") is None else str(row["configurations"]),
                 *(_format_share(row[key]) for key in ("memory_share", "cost_share")),
-                *(format_ratio(row[key]) for key in ("memory", "cost")),
+                *(_format_effect(row, measure) for measure in ("memory", "cost")),
                 _MEASURABLE[row["measurable"]],
             ]
-            for row in sorted(tuned.knobs, key=lambda r: (r["base"], -(r["memory_share"] or 0.0)))
+            for row in order
         ],
-        caption="Of short trials against the default's: search figures, no verdicts.",
-        words=("allocator", "effect alone"),
+        caption="Memory is peak RSS of servers, peak heap of replays. Search figures, no verdicts.",
+        words=("allocator", "tried in", "effect"),
     )  # fmt: skip
+
+
+def _find_stage(row: dict[str, Any]) -> str:
+    return str(row.get("stage", "server"))
+
+
+def _format_effect(row: dict[str, Any], measure: str) -> str:
+    """Return the largest likely effect of a knob on a measure, and at which value it is."""
+    ratio = format_ratio(row[measure], row.get(f"{measure}_low"), row.get(f"{measure}_high"))
+    value = row.get(f"{measure}_value")
+    return ratio if value is None else f"{ratio} at {value}"
 
 
 _MEASURABLE = {
     True: "measurable",
-    False: "changes nothing measurable",
-    None: "not tried alone",
+    False: "nothing measurable",
+    None: "not tried",
 }
+
+
+def describe_knobs(tuned: Tuned) -> list[str]:
+    """Return the paragraphs on what each setting is worth: how that was found, and which settings
+    change nothing measurable, wherever they were tried.
+    """
+    paragraphs = [
+        "Importance: how much of what sets the better trials apart lies in the setting (PED-ANOVA, "
+        "the shares of an allocator add up to 100 %). Memory and CPU: what the setting by itself "
+        "is likely to do at the value where that is most, with its interval at 95 %, by the "
+        "estimate that the search goes by, from all trials that have it. Nothing measurable: of no "
+        "value that was tried does an interval leave out 1."
+    ]
+    for base in dict.fromkeys(row["base"] for row in tuned.knobs):
+        effects: dict[str, list[bool | None]] = {}
+        for row in tuned.knobs:
+            if row["base"] == base:
+                effects.setdefault(row["knob"], []).append(row["measurable"])
+        idle = [knob for knob, each in effects.items() if False in each and True not in each]
+        if idle:
+            paragraphs.append(f"{base}: nothing measurable came of {listing(idle)}.")
+    return paragraphs
 
 
 def tabulate_trials(tuned: Tuned) -> Table:
@@ -232,32 +298,38 @@ def dump_tune(tuned: Tuned) -> str:
         "base": winner.base if winner else None,
         "settings": _find_settings(tuned, winner.winner) if winner else None,
         "finalists": [
-            {
-                "variant": name,
-                "base": c.base,
-                "settings": _find_settings(tuned, name),
-                "confirmed": name == c.winner,
-                "ratios": _list_ratios(tuned, c.base, name),
-            }
-            for c in tuned.confirmed
-            for name in c.finalists
+            _dump_finalist(tuned, c, name) for c in tuned.confirmed for name in c.finalists
         ],
         "trials": len(tuned.tried),
     }
     return json.dumps(document, indent=1) + "\n"
 
 
+def _dump_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> dict[str, Any]:
+    """Return what the confirmation says of a finalist: its outcome, and each figure as a ratio to
+    its default's with its interval, null where there is none.
+    """
+    outcome = confirmed.judge_finalist(name)
+    return {
+        "variant": name,
+        "base": confirmed.base,
+        "settings": _find_settings(tuned, name),
+        "confirmed": outcome is Outcome.CONFIRMED,
+        "outcome": str(outcome),
+        "ratios": {
+            c.metric.key: {
+                "ratio": c.ratio.estimate,
+                "low": c.ratio.low if c.ratio.has_interval else None,
+                "high": c.ratio.high if c.ratio.has_interval else None,
+            }
+            for c in (confirmed.comparisons.family if confirmed.comparisons else [])
+            if c.variant == name and c.ratio is not None
+        },
+    }
+
+
 def _find_settings(tuned: Tuned, variant: str | None) -> dict[str, str]:
     return next((dict(s.parameters) for s in tuned.standings if s.variant == variant), {})
-
-
-def _list_ratios(tuned: Tuned, base: str, name: str) -> dict[str, dict[str, float]]:
-    comparisons = next((c.comparisons for c in tuned.confirmed if c.base == base), None)
-    return {
-        c.metric.key: {"ratio": c.ratio.estimate, "low": c.ratio.low, "high": c.ratio.high}
-        for c in (comparisons.family if comparisons else [])
-        if c.variant == name and c.ratio is not None and c.ratio.has_interval
-    }
 
 
 def _format_settings(parameters: Any) -> str:
@@ -265,7 +337,7 @@ def _format_settings(parameters: Any) -> str:
 
 
 def _format_log(value: float | None) -> str:
-    return format_ratio(None if value is None else math.exp(value))
+    return format_ratio(None if value is None else convert_to_ratio(value))
 
 
 def _format_share(value: float | None) -> str:

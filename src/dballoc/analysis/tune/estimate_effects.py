@@ -88,8 +88,51 @@ def estimate_effects(default: Standing, standings: Sequence[Standing], measure: 
     """Return the effects of configurations of one base on a measure, also of those without a good
     trial; ``default``: that of the base, with a trial at least.
     """
-    alike = compare_settings(standings)
-    observed = _collect(default, standings, measure)
+    return _weigh(compare_settings(standings), _collect(default, standings, measure), measure)
+
+
+def estimate_settings(
+    default: Standing,
+    standings: Sequence[Standing],
+    settings: Sequence[tuple[str, str]],
+    measure: Measure,
+) -> Effects:
+    """Return the effects of single settings, each a name and a value, as all ``standings`` tell
+    them, of which one has a good trial at least: that of the configuration that has the setting
+    alone where there is one; else without what settings do only together.
+    """
+    alone = [
+        Standing(base=default.base, variant="", parameters={name: value})
+        for name, value in settings
+    ]
+    alike = compare_settings([*standings, *alone])
+    first = len(standings)
+    alike[first:, first:] -= _TOGETHER * np.eye(len(alone))
+    effects = _weigh(alike, _collect(default, standings, measure), measure)
+    tried = {tuple(s.parameters.items()): place for place, s in enumerate(standings)}
+    places = [tried.get((setting,), first + i) for i, setting in enumerate(settings)]
+    return Effects(
+        means=effects.means[places], covariance=effects.covariance[np.ix_(places, places)]
+    )
+
+
+def draw_effects(
+    effects: Effects, places: Sequence[int], draws: int, chance: np.random.Generator
+) -> Floats:
+    """Return draws of what may be true of the configurations at these places, a row each."""
+    return chance.multivariate_normal(
+        effects.means[places],
+        effects.covariance[np.ix_(places, places)],
+        draws,
+        check_valid="ignore",  # rounding may leave it a little less than positive
+        method="eigh",
+    )
+
+
+def _weigh(alike: Floats, observed: _Observed, measure: Measure) -> Effects:
+    """Return the mean over all sizes of effects and scatters, by how well each explains what was
+    observed.
+    """
     pairs = np.array(list(itertools.product(_EFFECTS[measure], _SCATTER))) ** 2
     shares = _DUET_SCATTER if observed.duets else (1.0,)
     estimates = [_estimate(alike, observed, pairs, share**2) for share in shares]
