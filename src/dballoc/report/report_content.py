@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.client_connections import count_client_connections
 from dballoc.analysis.decisions import settling_time
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
@@ -62,6 +63,7 @@ from dballoc.report.sections.section import Listing, Section
 from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
+from dballoc.report.wording.encryption import describe_encryption
 from dballoc.report.wording.post_note import compose_post_note
 from dballoc.report.wording.two_speeds import describe_two_speeds
 
@@ -544,5 +546,10 @@ def _make_environment_section(campaign: Campaign) -> Section:
     if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
         shown.append(workloads)
     return Section(
-        key="environment", title="Environment", text=[], figures=[], tables=shown, listings=listings
+        key="environment",
+        title="Environment",
+        text=describe_encryption(count_client_connections(campaign)),
+        figures=[],
+        tables=shown,
+        listings=listings,
     )

@@ -52,6 +52,8 @@ def ask_server_clock(
         read_timeout=_TO_ANSWER,
         write_timeout=_TO_ANSWER,
         autocommit=True,
+        # The server counts encrypted connections: those are to be the load's.
+        ssl_disabled=True,
     )
     try:
         with connection.cursor() as cursor:

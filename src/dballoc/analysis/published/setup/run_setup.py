@@ -33,7 +33,8 @@ class RunSetup:
     machine; None before it is known. ``host_cores``: the logical CPUs of each core; nothing where
     they are not known. ``clients_apart``: whether the clients have hosts of their own.
     ``settled_otherwise``: by variant, for each variable that its server does not have which
-    settles, the substitute or "".
+    settles, the substitute or ""; ``encryption``: by variant, whether its clients' connections were
+    encrypted, where that is known.
     """
 
     experiment: Experiment
@@ -49,3 +50,4 @@ class RunSetup:
     host_cores: Sequence[frozenset[int]] = ()
     clients_apart: bool = False
     settled_otherwise: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    encryption: Mapping[str, str] = field(default_factory=dict)
