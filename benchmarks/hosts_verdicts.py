@@ -5,9 +5,9 @@
 One experiment is run twice: by ``dballoc bench`` on this machine, and by ``dballoc bench --ray`` on
 three Ray nodes in network namespaces of it (tools/demo-hosts), each a server host. The nodes share
 this machine's kernel, so their blocks run in turn, and both campaigns take as long. Its variants
-are glibc twice, between which there is no difference, jemalloc, and glibc with a performance schema,
-whose memory is plain. Printed are, for each comparison, both intervals and verdicts; how many
-verdicts are the same; and of each campaign which share of its time was in trials.
+are glibc twice, between which there is no difference, jemalloc, and glibc with a performance
+schema, whose memory is plain. Printed are, for each comparison, both intervals and verdicts; how
+many verdicts are the same; and of each campaign which share of its time was in trials.
 
 Both campaigns are kept below DIR, and an interrupted run goes on where it stopped. The exit status
 is 1 where two verdicts contradict each other: higher and lower, or intervals that have nothing in
@@ -136,7 +136,8 @@ def judge_pairs(pairs: Sequence[Pair]) -> list[tuple[str, bool]]:
         ("no verdicts contradict each other", not any(pair.contradicts for pair in pairs)),
         (
             "the planted difference has the same verdict",
-            bool(planted) and all(p.is_equal and p.nodes.verdict == Verdict.HIGHER for p in planted),
+            bool(planted)
+            and all(p.is_equal and p.nodes.verdict == Verdict.HIGHER for p in planted),
         ),
     ]
 

@@ -156,7 +156,9 @@ class TimedHosts(SimulatedHosts):
     @property
     def idle_at_end(self) -> float:
         """Seconds of all hosts from the end of their last block on, for want of another."""
-        return sum(self.now - since for name, since in self.free_since.items() if name in self.alive)
+        return sum(
+            self.now - since for name, since in self.free_since.items() if name in self.alive
+        )
 
     @property
     def living(self) -> float:

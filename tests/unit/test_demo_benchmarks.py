@@ -119,7 +119,9 @@ def test_the_minutes_of_a_campaign_are_without_pauses(make: Make) -> None:
 def compare(low: float, high: float, variant: str = "jemalloc", key: str = "tps:a") -> Comparison:
     """A comparison with that interval."""
     metric = Metric(key=key, title=key, unit="", better="higher")
-    ratio = Ratio(math.sqrt(low * high), low, high, blocks=8, confidence=0.95, scatter=0.01)
+    ratio = Ratio(
+        estimate=math.sqrt(low * high), low=low, high=high, blocks=8, confidence=0.95, scatter=0.01
+    )
     return Comparison(variant, metric, ratio)
 
 

@@ -271,11 +271,11 @@ def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make
     path = make(
         "apart",
         post=post,
-        sql=tuple(
-            f"INSERT INTO campaign VALUES ('{key}', '{value}')"
-            for key, value in {CLIENTS: APART, SETTLED_OTHERWISE: json.dumps(otherwise)}.items()
-        )
-        + ("INSERT INTO client_connection SELECT trial, 'TLSv1.3', 4, 4 FROM trial",),
+        sql=(
+            f"INSERT INTO campaign VALUES ('{CLIENTS}', '{APART}')",
+            f"INSERT INTO campaign VALUES ('{SETTLED_OTHERWISE}', '{json.dumps(otherwise)}')",
+            "INSERT INTO client_connection SELECT trial, 'TLSv1.3', 4, 4 FROM trial",
+        ),
     )
     note = judge_campaign(load_campaign(path))[2].post
     assert note is not None

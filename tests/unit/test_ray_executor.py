@@ -355,7 +355,7 @@ def test_a_head_must_ask_for_a_token_though_it_runs_no_blocks(
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/root/ray-token")
-    fake.alive = [make_node("1a", 1, HEAD), make_node("2b", 2, SERVER)]
+    fake.alive = [make_node("a", 1, HEAD), make_node("b", 2, SERVER)]
     fake.answers["getenv"] = lambda: mode
     if words is None:
         ray_executor.check_head("10.0.0.1:6379")

@@ -71,11 +71,11 @@ def check_node(asks_token: bool, environment: Mapping[str, str]) -> None:
 
 
 def check_head(address: str, modes: Collection[str]) -> None:
-    """Raise UsageError unless the cluster's head asks for a token. ``modes``: of its authentication."""
+    """Raise UsageError unless a cluster's head asks for a token, as its RAY_AUTH_MODE says."""
     if not modes or any(mode.lower() != "token" for mode in modes):
         raise UsageError(
             f"--ray {address}: Ray's head was started without a token, and lets everybody in who "
-            f"reaches its ports; set {MODE}=token and {TOKEN_PATH}=FILE there, and start it and all "
+            f"reaches its ports; set {MODE}=token and {TOKEN_PATH}=FILE there, and start all "
             "nodes again (docs/how-to/many-hosts.md)"
         )
 
