@@ -5,6 +5,7 @@ was.
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,31 @@ from dballoc.store.open_database import FILE
 NOISY = 0.10
 
 
-def run(out: Path, table: dict[str, Any], *flags: str) -> Campaign:
+def run(
+    out: Path,
+    table: dict[str, Any],
+    *flags: str,
+    prefix: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Campaign:
     """Run or resume it in ``out`` with the command that users have, and their ``flags``; its
-    experiment file lies beside. One that has ended is read as it is.
+    experiment file lies beside. One that has ended is read as it is. ``prefix``: of the command;
+    ``environment``: the command's, or ours.
     """
+    path = write_experiment(out, table)
+    if not is_finished(out, path):
+        program = [*prefix, sys.executable, "-m", "dballoc", "bench"]
+        command: list[str | Path] = [*program, path, "--out", out, *flags]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    return load_campaign(out)
+
+
+def write_experiment(out: Path, table: dict[str, Any]) -> Path:
+    """Write the experiment's file beside its results directory, and return its path."""
     out.parent.mkdir(parents=True, exist_ok=True)
     path = out.with_name(f"{out.name}.toml")
     path.write_text(tomli_w.dumps(table))
-    if not is_finished(out, path):
-        program = [sys.executable, "-m", "dballoc", "bench"]
-        command: list[str | Path] = [*program, path, "--out", out, *flags]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return load_campaign(out)
+    return path
 
 
 def is_finished(out: Path, path: Path) -> bool:

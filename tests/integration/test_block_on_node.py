@@ -281,6 +281,10 @@ def test_the_load_comes_from_a_client_apart(
         assert len(record["samples"]) >= 3
         (row,) = record["client_steps"]
         assert row["host"] == "far"
+        (counted,) = record["client_connections"]
+        # Without the one that asks the server for its clock.
+        assert counted["made"] == level["threads"]
+        assert counted["encrypted"] == 0
         assert float(row["round_trip"] or 0) > 0
     # No password is in what went from host to host, or in what is kept.
     for node in (block, client):

@@ -197,6 +197,17 @@ def test_the_host_is_sampled_with_the_server(campaign: Campaign) -> None:
     assert host["switches"] > level["voluntary"]
 
 
+def test_connections_are_counted_by_the_server(campaign: Campaign) -> None:
+    for name in ("jemalloc", "tcp"):
+        row = trial(campaign, name)
+        [counted] = of(campaign, "client_connection", row)
+        # sysbench connects each client, and once for itself; MariaDB 10.11's library never encrypts.
+        assert 2 <= counted["made"] <= 3, counted
+        assert counted["encrypted"] == 0
+        has_tls = variable(campaign, row, "have_ssl") == "YES"
+        assert bool(counted["tls"]) == has_tls
+
+
 def test_a_binary_log_is_in_the_data_directory(campaign: Campaign) -> None:
     option, plain = trial(campaign, "option"), trial(campaign, "jemalloc")
     assert (variable(campaign, option, "log_bin"), variable(campaign, plain, "log_bin")) == (

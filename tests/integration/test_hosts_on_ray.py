@@ -413,3 +413,64 @@ def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
     # No password, and nothing that decrypts one, is in what Ray and dballoc wrote.
     kept = [p for p in (*cluster.home.rglob("*"), *out.rglob("*")) if p.is_file()]
     assert not [p for p in kept if re.search(rb"Aa1-[0-9a-f]{28}", p.read_bytes())]
+
+
+def list_namespaces() -> set[str]:
+    """The names of the network namespaces of this machine."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    return {line.split()[0] for line in listed.stdout.splitlines() if line.strip()}
+
+
+def list_links() -> set[str]:
+    """The names of the network interfaces of this machine."""
+    return set(os.listdir("/sys/class/net"))
+
+
+def read_report(out: Path) -> str:
+    """The report of a campaign, as text; its page must be there too."""
+    assert (out / "report.html").stat().st_size > 10_000
+    return (out / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_demo_loses_a_node_and_ends_with_its_report(
+    needs_root: None, run_cli: Cli, out: Path, home: Path
+) -> None:
+    """What ``make demo-hosts`` runs, with a client host that is killed under load."""
+    if not shutil.which("ip") or not (ROOT / ".venv" / "bin" / "ray").exists():
+        pytest.skip("needs ip (iproute2) and Ray: run make demo-hosts")
+    module, before, links = load_demo(), list_namespaces(), list_links()
+    demo = subprocess.Popen(
+        [ROOT / "tools" / "demo-hosts", "--out", out],
+        env=run_cli.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    run_cli.running.append(demo)
+    # Its nodes are in namespaces with its PID in their names.
+    nodes = module.Cluster(
+        home, ROOT / ".venv" / "bin", module.CLIENT_APART, module.HEALTH, f"dballoc{demo.pid}"
+    )
+    wait_until(lambda: (0, 1) in list_loads(nodes) or demo.poll() is not None, 300)
+    assert demo.poll() is None, demo.communicate()[0]
+    nodes.kill_node(1)
+    text, _ = demo.communicate(timeout=500)
+    assert demo.returncode == 0, text
+    lost = nodes.node_address(1)
+    assert re.search(rf"{re.escape(lost)}\S* was lost in the trial of \w+", text), text
+    check_lost_client_host(out, lost)
+    report = read_report(out)
+    assert lost in report
+    assert re.search(r"jemalloc.*\d %", report)
+    assert list_namespaces() == before
+    assert list_links() == links
+    assert not list((home / "tmp").glob("dbr-*"))
+    wait_until(lambda: not list_scratch(home), 60)
+
+
+def check_lost_client_host(out: Path, address: str) -> None:
+    """The trial under way is the loss of that host, and all that enters the figures is whole."""
+    (fault,) = rows(out, "SELECT fault, fault_text FROM trial WHERE outcome = 'fault'")
+    assert fault["fault"] == "host lost"
+    assert "its client host" in fault["fault_text"]
+    assert address in fault["fault_text"]
+    finished = rows(out, "SELECT count(DISTINCT block) AS blocks FROM block")
+    check_campaign(out, finished[0]["blocks"], 3)

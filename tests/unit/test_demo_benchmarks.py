@@ -1,6 +1,7 @@
 """The benchmarks that run for hours: what is finished is kept, and nothing that was cut counts."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ import tomli_w
 from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.statistics.ratio_interval import Ratio
+from dballoc.analysis.tables.baseline_comparison import Comparison, Metric
 from dballoc.experiment import experiment_file
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -18,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import campaigns
 import demo_pairs
 import duet
+import hosts_verdicts
+import lost_hosts
 
 
 def write_recommendation(out: Path, ending: str | None, figures: list[dict[str, Any]]) -> None:
@@ -109,3 +114,74 @@ def test_the_minutes_of_a_campaign_are_without_pauses(make: Make) -> None:
     ]
     assert minutes[0] == pytest.approx(minutes[1])
     assert minutes[0] > 0
+
+
+def compare(low: float, high: float, variant: str = "jemalloc", key: str = "tps:a") -> Comparison:
+    """A comparison with that interval."""
+    metric = Metric(key=key, title=key, unit="", better="higher")
+    ratio = Ratio(
+        estimate=math.sqrt(low * high), low=low, high=high, blocks=8, confidence=0.95, scatter=0.01
+    )
+    return Comparison(variant, metric, ratio)
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "equal", "contradicts"),
+    [
+        ((0.90, 0.95), (0.91, 0.96), True, False),
+        # By chance one interval holds 1.
+        ((0.90, 0.99), (0.92, 1.02), False, False),
+        ((0.90, 0.99), (1.01, 1.04), False, True),
+        ((0.90, 0.95), (0.96, 0.98), True, True),
+        ((0.995, 1.005), (1.02, 1.04), False, True),
+    ],
+)
+def test_when_two_campaigns_have_the_same_verdict(
+    machine: tuple[float, float], nodes: tuple[float, float], *, equal: bool, contradicts: bool
+) -> None:
+    [pair] = hosts_verdicts.pair_comparisons(
+        [compare(*machine), compare(0.9, 1.1, "of one alone")], [compare(*nodes)]
+    )
+    assert (pair.is_equal, pair.contradicts) == (equal, contradicts)
+    targets = dict(hosts_verdicts.judge_pairs([pair]))
+    assert targets == {
+        "no verdicts contradict each other": not contradicts,
+        "the planted difference has the same verdict": False,
+    }
+
+
+def test_the_planted_difference_must_be_found_by_both() -> None:
+    planted = hosts_verdicts.PLANTED, hosts_verdicts.PLANTED_METRIC
+    for nodes, is_met in (((1.1, 1.4), True), ((0.8, 0.9), False), ((0.9, 1.4), False)):
+        [pair] = hosts_verdicts.pair_comparisons(
+            [compare(1.2, 1.4, *planted)], [compare(*nodes, *planted)]
+        )
+        assert hosts_verdicts.judge_pairs([pair])[1][1] is is_met
+
+
+def test_the_share_of_a_campaign_that_is_trials(make: Make) -> None:
+    spans = [(0.0, 9.0), (10.0, 19.0), (1000.0, 1009.0)]
+    assert hosts_verdicts.measure_share(spans) == (pytest.approx(27 / 28), 28.0)
+    assert hosts_verdicts.measure_share([]) == (0.0, 0.0)
+    campaign = load_campaign(make("both", blocks=2, design="both", threads=[1]))
+    assert len(hosts_verdicts.find_spans(campaign)) == 2 * (4 + 3)
+
+
+def test_small_campaigns_that_are_finished_are_not_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "kept" / "bias.jsonl"
+    lost_hosts.measure_bias(1, out, 1)
+    text = out.read_text()
+    assert len(text.splitlines()) == 2
+    # A line that was cut is no campaign.
+    kept = text.splitlines(keepends=True)[0]
+    out.write_text(kept + text.splitlines()[1][:9])
+    lost_hosts.measure_bias(1, out, 1)
+    assert out.read_text() == text
+    lost_hosts.measure_bias(1, out, 1)
+    assert out.read_text() == text
+    first, second, *again = capsys.readouterr().out.splitlines()
+    assert again == 2 * [first, second]
+    assert first.startswith("losses at random: ")
+    assert " of 1 campaigns (" in second

@@ -271,15 +271,17 @@ def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make
     path = make(
         "apart",
         post=post,
-        sql=tuple(
-            f"INSERT INTO campaign VALUES ('{key}', '{value}')"
-            for key, value in {CLIENTS: APART, SETTLED_OTHERWISE: json.dumps(otherwise)}.items()
+        sql=(
+            f"INSERT INTO campaign VALUES ('{CLIENTS}', '{APART}')",
+            f"INSERT INTO campaign VALUES ('{SETTLED_OTHERWISE}', '{json.dumps(otherwise)}')",
+            "INSERT INTO client_connection SELECT trial, 'TLSv1.3', 4, 4 FROM trial",
         ),
     )
     note = judge_campaign(load_campaign(path))[2].post
     assert note is not None
     lines = {topic.name: topic.lines for topic in note.topics}
     assert lines["transport"] == ["client on: the post: same host; here: another host"]
+    assert "transport, connections are: encrypted" in note.silent
     [cpus] = lines["CPUs"]
     assert cpus.endswith("here: server 2 logical CPUs, client all of its own host")
     assert lines["warm-up"][-1] == (

@@ -13,6 +13,7 @@ import pytest
 
 import dballoc
 from dballoc import readers
+from dballoc.errors import UsageError
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.host.machine_description import describe_machine
 from dballoc.hosts import ray_node
@@ -334,6 +335,47 @@ def test_a_node_says_whether_its_ray_asks_for_a_token(
     answer = ray_node.describe_host()
     assert f'"asks_token": {asks_token}'.encode() in answer
     assert ray_executor.read_description(answer).asks_token is (asks_token == "true")
+
+
+HEAD = "node:__internal_head__"
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("token", None),
+        ("Token", None),
+        ("", "was started without a token"),
+        ("disabled", "was started without a token"),
+        (GONE, "does not say whether it asks for a token: its host is away"),
+    ],
+)
+def test_a_head_must_ask_for_a_token_though_it_runs_no_blocks(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch, mode: Any, words: str | None
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/root/ray-token")
+    fake.alive = [make_node("a", 1, HEAD), make_node("b", 2, SERVER)]
+    fake.answers["getenv"] = lambda: mode
+    if words is None:
+        ray_executor.check_head("10.0.0.1:6379")
+    else:
+        with pytest.raises(UsageError, match=words):
+            ray_executor.check_head("10.0.0.1:6379")
+    # The head alone was asked, for what needs no dballoc there.
+    assert fake.arguments == {"getenv": [("RAY_AUTH_MODE", "")]}
+    assert ray_executor.os.getenv.__module__ == "os"
+
+
+def test_a_cluster_without_a_head_is_refused_and_the_loopback_needs_none(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    ray_executor.check_head("127.0.0.1:6379")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/root/ray-token")
+    with pytest.raises(UsageError, match="was started without a token"):
+        ray_executor.check_head("10.0.0.1:6379")
 
 
 def test_a_long_name_is_cut() -> None:

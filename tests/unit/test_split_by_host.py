@@ -21,6 +21,7 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, d
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
+from dballoc.report import write_report_outputs
 from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
@@ -300,3 +301,18 @@ def test_a_redacted_pool_names_none_of_its_hosts(
     texts = json.dumps(describe_verdicts(redacted, judge_over_hosts(redacted)))
     assert "db1" not in texts
     assert "acme" not in texts
+
+
+def test_a_report_names_the_hosts_that_were_lost(
+    experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    losses = iter([False, True])
+    hosts = SimulatedHosts(names=["a", "b"], lose=lambda draw, variant: next(losses, False))
+    _, path = run(experiment(design="solo", blocks=4, threads=[4]), hosts, tmp_path / "r")
+    write_report_outputs(path)
+    report = (path / "report.md").read_text(encoding="utf-8")
+    [fault] = load_campaign(path).trial.filter(outcome="fault")["fault_text"]
+    assert fault in report
+    assert "host lost (1)" in report
+    assert "A lost host takes no variant's verdict" in report
+    assert "A variant with faults gets no verdict" not in report

@@ -37,6 +37,7 @@ _TABLES = (
     "replay_latency",
     "host",
     "placement",
+    "client_connection",
 )
 
 # Those with a row a second, or many for a step: nearly all of a long campaign.
@@ -78,6 +79,7 @@ class Campaign:
     replay_latency: pl.DataFrame
     host: pl.DataFrame
     placement: pl.DataFrame
+    client_connection: pl.DataFrame
 
     @property
     def is_replay(self) -> bool:

@@ -49,6 +49,7 @@ RECORD_TABLES = {
     "host_samples": "host_sample",
     "host_steps": "host_step",
     "client_steps": "client_step",
+    "client_connections": "client_connection",
 }
 
 _Text = Annotated[str, Field(max_length=100_000)]

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from dballoc import readers
@@ -67,6 +67,16 @@ def check_node(asks_token: bool, environment: Mapping[str, str]) -> None:
         raise readers.Unfit(
             f"its Ray was started without a token, and lets everybody in; set {MODE}=token and "
             f"{TOKEN_PATH}=FILE there, and start it again"
+        )
+
+
+def check_head(address: str, modes: Collection[str]) -> None:
+    """Raise UsageError unless a cluster's head asks for a token, as its RAY_AUTH_MODE says."""
+    if not modes or any(mode.lower() != "token" for mode in modes):
+        raise UsageError(
+            f"--ray {address}: Ray's head was started without a token, and lets everybody in who "
+            f"reaches its ports; set {MODE}=token and {TOKEN_PATH}=FILE there, and start all "
+            "nodes again (docs/how-to/many-hosts.md)"
         )
 
 

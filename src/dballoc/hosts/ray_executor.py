@@ -44,6 +44,8 @@ _DESCRIBE = 60.0
 _EXAMINE = 180.0
 # How often a host is asked for its time: for the first, Ray may have to start a process there.
 _CLOCK_READINGS = 4
+# The resource by which Ray marks a cluster's head.
+_HEAD = "node:__internal_head__"
 _LONGEST_DESCRIPTION = readers.MIB
 _LONGEST_NAME = 255
 
@@ -137,9 +139,29 @@ def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
         addresses = [str(n["NodeManagerAddress"]) for n in _list_nodes() if n["Alive"]]
         ray_access.check_nodes(address, addresses, os.environ)
         ray_access.check_dashboard(str(context.dashboard_url or ""))
+        check_head(address)
         yield RayExecutor(notice)
     finally:
         ray.shutdown()
+
+
+def check_head(address: str) -> None:
+    """Raise UsageError if the cluster's head asks for no token although the driver has one: then it
+    lets everybody in, whatever its other nodes ask. It may run no blocks, and lack dballoc, so what
+    it is asked is of the standard library.
+    """
+    if not ray_access.has_token(os.environ):
+        return
+    heads = [str(n["NodeID"]) for n in _list_nodes() if n["Alive"] and _HEAD in n["Resources"]]
+    try:
+        answers = [_ask(ray.remote(os.getenv), head, ray_access.MODE, "") for head in heads]
+        modes = [str(ray.get(answer, timeout=_DESCRIBE)) for answer in answers]
+    except RayError as error:
+        raise UsageError(
+            f"--ray {address}: Ray's head does not say whether it asks for a token: "
+            f"{readers.reason(error)}"
+        ) from None
+    ray_access.check_head(address, modes)
 
 
 class RayExecutor:

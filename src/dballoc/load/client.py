@@ -62,11 +62,13 @@ class ClientFailed(Exception):
 
 class RunningClient(Protocol):
     """A client that runs, here or on another host. ``reports_live``: whether its reports come while
-    it runs, or all at its end.
+    it runs, or all at its end; ``own_connections``: those to the server that are dballoc's and no
+    part of the load.
     """
 
     program: str
     reports_live: bool
+    own_connections: int
 
     def reports(self) -> Iterator[Interval]:
         """Return the reports since the last call."""
@@ -90,6 +92,8 @@ class Client:
 
     def __init__(self, program: str, child: Child, printed: Path, follower: Follower) -> None:
         self.program = program
+        # Our driver of HammerDB reads the counters of the server.
+        self.own_connections = 1 if program == "hammerdb" else 0
         self._child = child
         self._printed = printed
         self._follower = follower

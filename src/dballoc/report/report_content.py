@@ -6,11 +6,13 @@ from pathlib import Path
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.client_connections import count_client_connections
 from dballoc.analysis.decisions import settling_time
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.evidence import gather_evidence
+from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
     cpu_scaling,
@@ -62,6 +64,7 @@ from dballoc.report.sections.section import Listing, Section
 from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
+from dballoc.report.wording.encryption import describe_encryption
 from dballoc.report.wording.post_note import compose_post_note
 from dballoc.report.wording.two_speeds import describe_two_speeds
 
@@ -510,10 +513,16 @@ def _make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Sectio
             text=[f"None: {count(campaign.trials.height, 'trial')} ended as planned."],
         )
     lines = [f"{name}: {describe_faults(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
-    lines.append(
-        "A variant with faults gets no verdict: the trials that survived say nothing about those "
-        "that did not."
-    )
+    if comparisons.faulty:
+        lines.append(
+            "A variant with faults gets no verdict: the trials that survived say nothing about "
+            "those that did not."
+        )
+    if count_lost_hosts(campaign):
+        lines.append(
+            "A lost host takes no variant's verdict: its block was drawn again, and nothing of the "
+            "lost attempt is in the figures."
+        )
     logs = [
         Listing(
             f"Log of {tables.name_trial(r)}, {tables.name_variant_of_trial(r)}: {r['fault']}",
@@ -527,7 +536,7 @@ def _make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Sectio
         title="Faults",
         text=lines,
         tables=[
-            tables.tabulate_faults(campaign, comparisons),
+            tables.tabulate_faults(campaign),
             tables.tabulate_every_fault(campaign),
         ],
         listings=logs,
@@ -544,5 +553,10 @@ def _make_environment_section(campaign: Campaign) -> Section:
     if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
         shown.append(workloads)
     return Section(
-        key="environment", title="Environment", text=[], figures=[], tables=shown, listings=listings
+        key="environment",
+        title="Environment",
+        text=describe_encryption(count_client_connections(campaign)),
+        figures=[],
+        tables=shown,
+        listings=listings,
     )

@@ -18,6 +18,8 @@ _LARGEST = 2**53
 _MOST, _LEAST = 1e15, 1e-15
 _TIMES = frozenset({"started", "ended"})
 _HALVES = (0, 1)
+# Versions of TLS, as servers name them.
+_TLS = re.compile(r"[A-Za-z0-9.,]{0,100}")
 
 
 def check_values(values: Iterable[Any], kind: str, column: str) -> None:
@@ -38,6 +40,8 @@ def check_values(values: Iterable[Any], kind: str, column: str) -> None:
                     raise _make_error(column, value)
                 if column == "half" and value not in _HALVES:
                     raise _make_error(column, value)
+        if column == "tls" and not _TLS.fullmatch(value):
+            raise _make_error(column, value)
         if column == "directory" and not _DIRECTORY.fullmatch(value):
             raise _make_error(column, value)
 

@@ -37,6 +37,7 @@ ADDED = (
     "host",
     "placement",
     "client_step",
+    "client_connection",
 )
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.

@@ -53,6 +53,7 @@ class TrialRecord:
     host_samples: list[Row] = field(default_factory=list)
     host_steps: list[Row] = field(default_factory=list)
     client_steps: list[Row] = field(default_factory=list)
+    client_connections: list[Row] = field(default_factory=list)
     replays: list[Row] = field(default_factory=list)
     replay_points: list[Row] = field(default_factory=list)
     replay_marks: list[Row] = field(default_factory=list)
@@ -311,6 +312,7 @@ class Results:
             ("host_sample", record.host_samples),
             ("host_step", record.host_steps),
             ("client_step", record.client_steps),
+            ("client_connection", record.client_connections),
             ("replay", record.replays),
             ("replay_point", record.replay_points),
             ("replay_mark", record.replay_marks),

@@ -208,6 +208,15 @@ CREATE TABLE client_step (
   PRIMARY KEY (trial, step)
 ) WITHOUT ROWID;
 
+-- Connections that clients made to a trial's server after its start, by its own counts (SHOW GLOBAL STATUS), dballoc's own left
+-- out. Nothing of a server that had a fault, or that does not count this; results of before this was read have no such table.
+CREATE TABLE client_connection (
+  trial     INTEGER PRIMARY KEY REFERENCES trial,
+  tls       TEXT NOT NULL,          -- the versions of TLS that the server offers; empty: none
+  made      INTEGER NOT NULL,
+  encrypted INTEGER NOT NULL
+);
+
 -- The load's own report, one a second.
 CREATE TABLE interval (
   trial      INTEGER NOT NULL REFERENCES trial,

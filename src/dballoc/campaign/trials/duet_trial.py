@@ -311,6 +311,7 @@ class _Duet:
             name=f"{step.number:02}-{step.title.replace(' ', '-')}",
             cpus=self.duet.halves[0] | self.duet.halves[1],
         )
+        life.connections.own_connections += side.client.own_connections
 
     def _warm_up(self, step: Step) -> None:
         """Wait until the warm-up's time is over and both clients have reported, so that all their

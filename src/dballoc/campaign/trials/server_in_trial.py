@@ -2,12 +2,13 @@
 a Fault.
 """
 
+import contextlib
 import json
 import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from dballoc.process_memory import malloc_bindings as running_process
 from dballoc.process_memory import process_snapshot
 from dballoc.servers.private import binary_log, private_server
 from dballoc.servers.private import command_line as server_options
+from dballoc.servers.private.client_connections import ConnectionMeter
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 
@@ -103,6 +105,7 @@ class ServerLife:
         self._counters: ServerCounters | None = None
         self._counted_events = () if instrument else context.setting.countable.events
         self._asked_to_stop = 0.0
+        self._connections: ConnectionMeter | None = None
         # The THP settings that the host must have while this server runs.
         self.host_thp: Mapping[str, str] = {}
         self._copy = context.copies.take(template, self.prepared)
@@ -126,6 +129,12 @@ class ServerLife:
         """The sampler of the server process, once :meth:`wait_until_ready` has returned."""
         assert self._sampler
         return self._sampler
+
+    @property
+    def connections(self) -> ConnectionMeter:
+        """What counts connections, once :meth:`wait_until_ready` has returned."""
+        assert self._connections
+        return self._connections
 
     @property
     def counted_events(self) -> list[str]:
@@ -204,6 +213,12 @@ class ServerLife:
         self.take_mark(0)
         assert self.mark
         self.record.trial["rss_start"] = self.mark.rss
+        try:
+            self._connections = ConnectionMeter(
+                self.running.admin, over_tcp=self.address.port is not None
+            )
+        except pymysql.Error as error:
+            raise self.explain_refusal(error, "its start", "SHOW GLOBAL STATUS") from None
 
     def _begin_to_count(self) -> None:
         """Count what the host counts, from now on. The server is at rest: nobody else has connected
@@ -357,6 +372,10 @@ class ServerLife:
 
     def ask_to_stop(self) -> None:
         """Begin an orderly shutdown, without waiting for it."""
+        # A server that does not answer is found out as it is stopped.
+        with contextlib.suppress(pymysql.Error):
+            if counted := self.connections.read():
+                self.record.client_connections.append(asdict(counted))
         self._asked_to_stop = time.monotonic()
         self.running.admin.close()
         self.running.child.send(signal.SIGTERM)

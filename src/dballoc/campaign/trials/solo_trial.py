@@ -170,6 +170,8 @@ class SoloTrial:
             self.life.note_fault(self.life.explain_death(when))
         row = self.life.finish().trial
         row["sampler_cpu"] = self.sampler_cost
+        if self.primary:
+            self.record.client_connections.clear()  # its clients are at the primary
         peaks = [s["rss_peak"] for s in self.record.steps] + [s["rss"] for s in self.record.samples]
         row["rss_peak"] = max(peaks) if peaks else None
         return self.record
@@ -297,7 +299,9 @@ class SoloTrial:
     def _start_distant_client(self, step: Step, host: ClientHost) -> DistantClient:
         assert self.life.address.port
         engine, raw = self.prepared.server.engine, self.life.directory
-        return host.start_client(step, engine, self.life.address.port, raw)
+        running = host.start_client(step, engine, self.life.address.port, raw)
+        self.life.connections.own_connections += running.own_connections
+        return running
 
     def _start_client(self, step: Step, seconds: float) -> client.Client:
         """Start the client of a step on this host; it runs for ``seconds``."""
@@ -312,7 +316,7 @@ class SoloTrial:
             load=self.experiment.load,
             program=self.prepared.programs.get(step.workload),
         )
-        return client.start(
+        running = client.start(
             custody=self.context.custody,
             user=self.context.setting.user,
             bench=self.context.setting.sysbench,
@@ -322,6 +326,8 @@ class SoloTrial:
             name=step.file_name,
             cpus=self.prepared.client_cpus,
         )
+        self.life.connections.own_connections += running.own_connections
+        return running
 
     def _run_load(self, step: Step, series: _Series) -> client.Result:
         begin = self.replica.read_progress(step.title) if self.replica else None

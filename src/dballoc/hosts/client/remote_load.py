@@ -152,6 +152,8 @@ class RemoteClient:
 
     program = "sysbench"
     reports_live = False
+    # For the server's clock.
+    own_connections = 1
 
     def __init__(self, loads: RemoteLoads, number: int, step: Step, raw: Path) -> None:
         self._loads = loads

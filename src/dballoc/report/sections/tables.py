@@ -409,20 +409,20 @@ def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
     )
 
 
-def tabulate_faults(campaign: Campaign, comparisons: Comparisons) -> Table:
-    """Return faulty trials of all trials, for each variant that has any."""
+def tabulate_faults(campaign: Campaign) -> Table:
+    """Return faulty trials of all trials, lost hosts among them, for each variant with any."""
     rows = []
     bad = campaign.trials.filter(pl.col("outcome") == "fault")
     for name in campaign.names:
         variant_faults = bad.filter(pl.col("variant") == name)
         kinds = variant_faults.group_by("fault", maintain_order=True).len()
         if kinds.height:
-            k, n_trials = comparisons.faulty[name]
+            n_trials = campaign.trials.filter(pl.col("variant") == name).height
             highest_rss = [
                 with_unit(v) for v in variant_faults["rss_peak"].drop_nulls().sort().tail(1)
             ] or [NOTHING]
             words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
-            rows.append([name, f"{k} of {n_trials}", words, highest_rss[0]])
+            rows.append([name, f"{variant_faults.height} of {n_trials}", words, highest_rss[0]])
     columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
     return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
 

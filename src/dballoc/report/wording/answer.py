@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dballoc.analysis.campaign_tables import Campaign, is_final
+from dballoc.analysis.client_connections import VariantConnections, count_client_connections
 from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.lost_hosts import LostHosts, count_lost_hosts
@@ -27,7 +28,8 @@ class Progress:
     although disturbed; ``ends``: the planned ends, or where the budget ended a design before it,
     beyond which an extension goes; ``decided``: the designs that are decided. ``no_duet``: why a
     campaign that might have played duets did not; ``lost``: trials in which the host was lost, by
-    variant, and ``hosts``: how many hosts ran blocks, of a campaign on several.
+    variant, and ``hosts``: how many hosts ran blocks, of a campaign on several. ``connections``: by
+    variant, where they are known.
     """
 
     blocks: dict[str, int]
@@ -39,6 +41,7 @@ class Progress:
     hosts: int = 0
     ends: dict[str, int] = field(default_factory=dict)
     decided: frozenset[str] = frozenset()
+    connections: Mapping[str, VariantConnections] = field(default_factory=dict)
 
     @property
     def is_extended(self) -> bool:
@@ -176,6 +179,7 @@ def measure_progress(campaign: Campaign) -> Progress:
             for design, p in procedures.items()
         },
         decided=frozenset(campaign.decided),
+        connections=count_client_connections(campaign),
     )
 
 

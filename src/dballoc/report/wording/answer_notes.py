@@ -5,6 +5,7 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import MANY, Progress
+from dballoc.report.wording.encryption import warn_of_encryption
 from dballoc.report.wording.ending import name_figure
 
 DESIGNS = {
@@ -39,6 +40,7 @@ def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -
     if progress.disturbed:
         blocks = f"{progress.disturbed} of {count(sum(progress.blocks.values()), 'block')}"
         notes.append(f"Disturbed by other work on the machine, but counted all the same: {blocks}.")
+    notes += warn_of_encryption(progress.connections)
     notes += _describe_hosts(progress)
     return [*notes, *_describe_looks(comparisons), *_describe_levels(comparisons)]
 

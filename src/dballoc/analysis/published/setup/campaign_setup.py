@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.client_connections import count_client_connections
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.published.setup.post_comparison import (
     PostComparison,
@@ -112,6 +113,10 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
         host_cores=tuple(map(frozenset, machine.get("cpus_of_cores", []))),
         clients_apart=campaign.has_clients_apart,
         settled_otherwise=json.loads(campaign.facts.get(SETTLED_OTHERWISE, "{}")),
+        encryption={
+            name: connections.words
+            for name, connections in count_client_connections(campaign).items()
+        },
     )
 
 

@@ -449,3 +449,6 @@ def _compare_transports(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     client = None if post.client_host is None else f"{post.client_host} host"
     actual = "another host" if run.clients_apart else "same host"
     yield compare_text("transport", "client on", client, actual)
+    if run.encryption:
+        words = listing(list(dict.fromkeys(run.encryption.values())))
+        yield compare_text("transport", "connections are", None, words)

@@ -35,6 +35,8 @@ class RunSetup:
     ``settled_otherwise``: by variant, for each variable that its server does not have which
     settles, the substitute or "". ``may_settle_otherwise``: before it ran, of the variables that
     settle and that not every server has, which servers do not have them, and the substitute or "".
+    ``encryption``: by variant, whether its clients' connections were encrypted, where that is
+    known.
     """
 
     experiment: Experiment
@@ -51,3 +53,4 @@ class RunSetup:
     clients_apart: bool = False
     settled_otherwise: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     may_settle_otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    encryption: Mapping[str, str] = field(default_factory=dict)

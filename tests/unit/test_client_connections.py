@@ -1,0 +1,141 @@
+"""Whether the load was encrypted: read from a server's counts, summed by variant, and worded."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.client_connections import VariantConnections, count_client_connections
+from dballoc.analysis.published.setup.campaign_setup import read_campaign_setup
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
+from dballoc.report import write_report_outputs
+from dballoc.report.wording.answer import measure_progress
+from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.report.wording.encryption import describe_encryption, warn_of_encryption
+from dballoc.servers.private.client_connections import (
+    ClientConnections,
+    ConnectionMeter,
+    OwnConnections,
+    compare_counts,
+)
+from dballoc.store.column_types import check_values
+
+Make = Callable[..., Path]
+Table = dict[str, str]
+
+BEFORE = {"Connections": "7", "Ssl_finished_accepts": "1", "Ssl_server_not_after": ""}
+AFTER = {"Connections": "40", "Ssl_finished_accepts": "33", "Ssl_server_not_after": ""}
+BOTH = "TLSv1.2,TLSv1.3"
+ONE = OwnConnections(made=1, over_tcp=False)
+
+
+# -- a server's counts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variables", "status", "versions"),
+    [
+        # MariaDB 10.11 without a certificate, and with one.
+        ({"have_ssl": "DISABLED", "tls_version": BOTH}, {}, ""),
+        ({"have_ssl": "YES", "tls_version": BOTH}, {}, BOTH),
+        # MySQL 8.4 and later do not have the variable.
+        ({"tls_version": BOTH}, {"Ssl_server_not_after": "Nov 22 2034"}, BOTH),
+        ({"tls_version": BOTH}, {}, ""),
+        # MySQL 5.5 does not name versions.
+        ({"have_ssl": "YES"}, {}, "TLS"),
+        ({"have_ssl": "YES", "tls_version": "<b>"}, {}, "TLS"),
+        ({"have_ssl": "YES", "tls_version": "TLSv1.2, TLSv1.3"}, {}, BOTH),
+        ({}, {}, ""),
+    ],
+)
+def test_what_a_server_counts(variables: Table, status: Table, versions: str) -> None:
+    counted = compare_counts(variables, BEFORE, AFTER | status, ONE)
+    assert counted == ClientConnections(tls=versions, made=32, encrypted=32)
+    check_values([versions], "TEXT", "tls")
+
+
+def test_a_server_that_does_not_count_tells_nothing() -> None:
+    assert compare_counts({}, {"Connections": "1"}, {"Connections": "2"}, ONE) is None
+    assert compare_counts({}, BEFORE, {**AFTER, "Ssl_finished_accepts": ""}, ONE) is None
+
+
+class Server:
+    """A server that counts; ``status`` changes."""
+
+    def __init__(self) -> None:
+        self.status = dict(BEFORE)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Answer the meter's two statements."""
+        if "VARIABLES" in sql:
+            return [("have_ssl", "YES"), ("tls_version", BOTH)]
+        return list(self.status.items())
+
+
+@pytest.mark.parametrize(("over_tcp", "encrypted"), [(False, 32), (True, 29)])
+def test_connections_are_counted_from_a_moment_on(over_tcp: bool, encrypted: int) -> None:
+    server = Server()
+    meter = ConnectionMeter(server, over_tcp=over_tcp)  # type: ignore[arg-type]
+    server.status = dict(AFTER)
+    meter.own_connections += 3
+    assert meter.read() == ClientConnections(tls=BOTH, made=30, encrypted=encrypted)
+
+
+def test_own_connections_are_not_encrypted_where_the_server_offers_nothing() -> None:
+    counted = compare_counts({}, BEFORE, AFTER, OwnConnections(made=1, over_tcp=True))
+    assert counted == ClientConnections(tls="", made=32, encrypted=32)
+
+
+# -- of a campaign ----------------------------------------------------------------------------------
+
+ALL = "INSERT INTO client_connection SELECT trial, '{tls}', 10, {encrypted} FROM trial "
+
+
+def make_with(make: Make, *sql: str) -> Path:
+    return make("a", threads=[1], design="solo", sql=sql)
+
+
+def test_older_results_tell_nothing(make: Make) -> None:
+    campaign = load_campaign(make("a", threads=[1]))
+    assert count_client_connections(campaign) == {}
+    assert describe_encryption({}) == []
+    assert warn_of_encryption({}) == []
+
+
+def test_a_campaigns_connections_are_in_its_report(make: Make, tmp_path: Path) -> None:
+    path = make_with(make, ALL.format(tls=BOTH, encrypted=0))
+    campaign = load_campaign(path)
+    counted = count_client_connections(campaign)
+    assert list(counted) == campaign.names
+    trials = campaign.trial.filter(pl.col("variant") == "tuned").height
+    assert counted["tuned"] == VariantConnections(
+        made=10 * trials, encrypted=0, tls=("TLSv1.2", "TLSv1.3")
+    )
+    [sentence] = describe_encryption(counted)
+    assert "by the servers' own counts: none of" in sentence
+    assert "The servers offered TLSv1.2 and TLSv1.3." in sentence
+    write_report_outputs(path, tmp_path / "out")
+    assert sentence in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert warn_of_encryption(counted) == []
+    assert set(read_campaign_setup(campaign).encryption.values()) == {"not encrypted"}
+
+
+def test_variants_that_differ_are_named_in_a_note(make: Make) -> None:
+    path = make_with(
+        make,
+        ALL.format(tls="", encrypted=0) + "WHERE variant <> 'tuned'",
+        ALL.format(tls=BOTH, encrypted=10) + "WHERE variant = 'tuned'",
+    )
+    campaign = load_campaign(path)
+    notes = compose_notes(
+        compare_with_baseline(campaign), campaign.experiment.baseline, measure_progress(campaign)
+    )
+    assert (
+        "Not all variants had the same kind of connections: those of glibc and jemalloc were not "
+        "encrypted; those of tuned were encrypted. What encryption costs is in the figures."
+    ) in notes
+    [sentence] = describe_encryption(count_client_connections(campaign))
+    assert "different TLS: glibc none; jemalloc none; tuned TLSv1.2 and TLSv1.3" in sentence
