@@ -55,9 +55,9 @@ class ConnectionMeter:
         """Return those of clients; None of a server that does not count encrypted ones.
         pymysql.Error as it comes.
         """
-        own = OwnConnections(made=self.own_connections, over_tcp=self._over_tcp)
+        own_connections = OwnConnections(made=self.own_connections, over_tcp=self._over_tcp)
         status = _read(self._admin, _STATUS)
-        return compare_counts(self._variables, self._status, status, own)
+        return compare_counts(self._variables, self._status, status, own_connections)
 
 
 def _read(admin: Admin, statement: str) -> dict[str, str]:
@@ -68,7 +68,7 @@ def compare_counts(
     variables: Mapping[str, str],
     before: Mapping[str, str],
     after: Mapping[str, str],
-    own: OwnConnections,
+    own_connections: OwnConnections,
 ) -> ClientConnections | None:
     """Return clients' connections between two readings of a server's status, without so many of
     dballoc's; None if it has not both counts. Pure.
@@ -78,10 +78,10 @@ def compare_counts(
         return None
     made_before, encrypted_before, made, encrypted = map(int, counts)
     tls = _find_versions(variables, after)
-    own_encrypted = own.made if own.over_tcp and tls else 0
+    own_encrypted = own_connections.made if own_connections.over_tcp and tls else 0
     return ClientConnections(
         tls=tls,
-        made=max(0, made - made_before - own.made),
+        made=max(0, made - made_before - own_connections.made),
         encrypted=max(0, encrypted - encrypted_before - own_encrypted),
     )
 
