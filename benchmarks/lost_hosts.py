@@ -68,11 +68,13 @@ def make_experiment(blocks: int) -> Experiment:
 
 class DrawnTrials:
     """Makes trials with a known truth: a host's size, a variant's ratio, a start's luck with the
-    standard deviation ``starts`` of ln. Their other rows are an example's.
+    standard deviation ``starts`` of ln. Their other rows are an example's; ``series``: those that
+    come once a second too, of which no verdict needs any.
     """
 
-    def __init__(self, seed: int, starts: float = STARTS) -> None:
+    def __init__(self, seed: int, starts: float = STARTS, *, series: bool = True) -> None:
         self._starts = starts
+        self._series = series
         self._draw = random.Random(seed)
         self._hosts: dict[str, float] = {}
         self._example: TrialRecord | None = None
@@ -81,6 +83,9 @@ class DrawnTrials:
         """Return one trial."""
         if self._example is None:
             self._example = example_results.record(experiment, slot)
+            if not self._series:
+                self._example.samples, self._example.intervals = [], []
+                self._example.host_samples = []
         size = self._hosts.setdefault(host, self._draw.gauss(0, HOSTS))
         luck = [self._draw.gauss(0, self._starts) for _ in range(2)]
         memory, speed = (TRUTH[slot.variant] * math.exp(size + x) for x in luck)
@@ -193,7 +198,7 @@ def run_small_campaign(job: tuple[str | None, int]) -> SmallCampaign:
         names=[f"h{number}" for number in range(20)],
         seed=seed,
         lose=make_loss_rule(suspect),
-        record=DrawnTrials(seed),
+        record=DrawnTrials(seed, series=False),
     )
     place = Path(tempfile.mkdtemp(prefix="dballoc-simulated-"))
     try:
