@@ -104,7 +104,7 @@ def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
                 probe_client.find_probe_of_process(process.pid)
         finally:
             process.kill()
-    with pytest.raises(UsageError, match="process 999999999: No such file"):
+    with pytest.raises(UsageError, match="process 999999999: No such process"):
         probe_client.find_probe_of_process(999999999)
 
 
@@ -122,7 +122,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
         ({"pid": 1, "out_dir": Path("/tmp")}, "give --out-dir, or one of"),
         ({"interval": "7"}, "--interval: '7' is not a size"),
         ({"period": "1ms"}, "--period 1ms: must be at least 100ms"),
-        ({"pid": 999999999}, "process 999999999: No such file"),
+        ({"pid": 999999999}, "process 999999999: No such process"),
     ],
 )
 def test_what_profile_heap_refuses(asked: dict[str, object], says: str) -> None:
