@@ -29,6 +29,8 @@ def test_a_replica_is_measured(run_cli: Cli, tiny_experiment: Experiment, out: P
     assert "jemalloc" not in maps
     trials = rows(out, "SELECT * FROM trial")
     assert [(t["outcome"], t["fault_text"]) for t in trials] == [("ok", None)] * 3
+    # The clients are at the primary.
+    assert rows(out, "SELECT * FROM client_connection") == []
     levels = rows(out, "SELECT * FROM step JOIN replica USING (trial, step) WHERE kind = 'level'")
     assert len(levels) == 3
     for level in levels:
