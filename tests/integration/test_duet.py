@@ -47,7 +47,9 @@ def test_every_trial_is_there(both: Path) -> None:
     assert len([r for r in found if r["design"] == "duet"]) == 4
     assert len([r for r in found if r["design"] == "pilot"]) == 6
     assert len([r for r in found if r["design"] == "solo"]) == 3
-    counted = rows(both, "SELECT made, encrypted FROM trial LEFT JOIN client_connection USING (trial)")
+    counted = rows(
+        both, "SELECT made, encrypted FROM trial LEFT JOIN client_connection USING (trial)"
+    )
     assert all(r["made"] >= 1 and r["encrypted"] == 0 for r in counted), counted
 
 
