@@ -1,8 +1,8 @@
 """What ``dballoc explain`` costs a server: its time, the longest read under the server's mmap lock,
 what the clients lose.
 
-    python benchmarks/explain_cost.py                   two MariaDB with full pools of 2 GB, 12
-    minutes of load python benchmarks/explain_cost.py --pool 8G --minutes 0
+    python benchmarks/explain_cost.py       two MariaDB with full pools of 2 GB, 12 minutes of load
+    python benchmarks/explain_cost.py --pool 8G --minutes 0
 
 The reads are timed one by one: each takes the lock once or more often, so that none holds it for
 longer than it lasts. What one of smaps would take is printed beside it: it grows with what one
@@ -22,7 +22,6 @@ import math
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from empty_mariadb import find_mariadbd, run_empty_mariadb
 from scipy import stats
 
 from dballoc.experiment.durations_and_sizes import parse_size
@@ -59,44 +59,20 @@ for line in sys.stdin:
 
 @contextmanager
 def server(place: Path, pool: int) -> Iterator[tuple[int, str]]:
-    """A MariaDB on an empty data directory; its PID and socket."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if executable is None:
+    """A MariaDB with a pool of so many bytes; its PID and socket."""
+    if (mariadbd := find_mariadbd()) is None:
         sys.exit("no mariadbd on this machine: apt-get install mariadb-server-core")
-    (place / "data").mkdir()
-    as_root = ["--user=root"] if os.geteuid() == 0 else []
-    with (place / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                executable,
-                "--no-defaults",
-                *as_root,
-                f"--datadir={place / 'data'}",
-                f"--socket={place / 's'}",
-                f"--pid-file={place / 'p'}",
-                "--skip-networking",
-                "--skip-grant-tables",
-                "--skip-log-bin",
-                f"--innodb-buffer-pool-size={pool}",
-                "--innodb-log-file-size=1G",
-                "--innodb-flush-log-at-trx-commit=0",
-                "--innodb-doublewrite=0",
-                "--innodb-flush-method=O_DIRECT",
-                "--performance-schema=ON",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        while not (place / "s").exists():
-            if process.poll() is not None:
-                sys.exit((place / "log").read_text())
-            time.sleep(0.05)
-        yield process.pid, str(place / "s")
-    finally:
-        process.kill()
-        process.wait()
+    options = (
+        "--skip-log-bin",
+        f"--innodb-buffer-pool-size={pool}",
+        "--innodb-log-file-size=1G",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-doublewrite=0",
+        "--innodb-flush-method=O_DIRECT",
+        "--performance-schema=ON",
+    )
+    with run_empty_mariadb(mariadbd, place, *options) as running:
+        yield running
 
 
 def fill(socket: str, pool: int) -> None:

@@ -16,26 +16,26 @@ margin may be "no difference shown" in one of two campaigns by chance.
 """
 
 import argparse
-import importlib.machinery
-import importlib.util
 import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import campaigns
 import polars as pl
 
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
-
 ROOT = Path(__file__).resolve().parents[1]
-DEMO = ROOT / "tools" / "demo-hosts"
+sys.path[:0] = [str(ROOT / "tests" / "integration")]
+
+from demo_cluster import load_demo_hosts  # noqa: E402
+
+from dballoc.analysis.campaign_tables import Campaign  # noqa: E402
+from dballoc.analysis.decisions.verdict import Verdict  # noqa: E402
+from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline  # noqa: E402
+
 BASELINE, TWIN, PLANTED = "glibc", "glibc-again", "performance-schema"
 PLANTED_METRIC = "rss_peak"
 # Seconds between two trials that are a pause.
@@ -68,22 +68,11 @@ def make_table(blocks: int, design: str) -> dict[str, Any]:
     }
 
 
-def load_demo() -> ModuleType:
-    """Load tools/demo-hosts, which makes the namespaces and nodes."""
-    loader = importlib.machinery.SourceFileLoader("demo_hosts", str(DEMO))
-    spec = importlib.util.spec_from_loader("demo_hosts", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["demo_hosts"] = module
-    loader.exec_module(module)
-    return module
-
-
 def run_on_nodes(out: Path, table: dict[str, Any]) -> Campaign:
     """Run or resume the campaign on three nodes; none are started for one that has ended."""
     if campaigns.is_finished(out, campaigns.write_experiment(out, table)):
         return campaigns.run(out, table)
-    demo = load_demo()
+    demo = load_demo_hosts()
     with demo.start_cluster(Path(sys.executable).parent, demo.SERVERS) as cluster:
         return campaigns.run(
             out, table, "--ray", cluster.address,

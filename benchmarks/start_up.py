@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,13 +27,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from empty_mariadb import find_mariadbd, run_empty_mariadb
+
 import dballoc
 from dballoc.cli.verb_list import VERBS
 
 PROMISED = 0.3
 # Elapsed, of explain with SQL.
 ANSWERED = 1.0
-PATIENCE = 60.0
 MAIN = """
 import sys
 sys.argv[0] = "dballoc"
@@ -100,31 +100,17 @@ def run_once(package: Path, words: list[str], figures: Figures) -> None:
 
 @contextmanager
 def run_server() -> Iterator[str | None]:
-    """Run a MariaDB on an empty data directory; its socket, None where this machine has none."""
-    executable = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if executable is None:
+    """Run a MariaDB at rest; its socket, None where this machine has none."""
+    if (mariadbd := find_mariadbd()) is None:
         print("no mariadbd on this machine: explain with SQL is left out", flush=True)
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="start-up-") as directory:
-        place = Path(directory)
-        (place / "data").mkdir()
-        words = [executable, "--no-defaults", f"--datadir={place}/data", f"--socket={place}/s"]
-        words += [f"--pid-file={place}/p", "--skip-networking", "--skip-grant-tables"]
-        words += ["--innodb-buffer-pool-size=128M", "--performance-schema=ON"]
-        words += ["--user=root"] if os.geteuid() == 0 else []
-        with (place / "log").open("wb") as log:
-            server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            deadline = time.monotonic() + PATIENCE
-            while not (place / "s").exists():
-                if server.poll() is not None or time.monotonic() > deadline:
-                    sys.exit(f"start_up: {(place / 'log').read_text(errors='replace')}")
-                time.sleep(0.1)
-            yield str(place / "s")
-        finally:
-            server.kill()
-            server.wait()
+    options = "--innodb-buffer-pool-size=128M", "--performance-schema=ON"
+    with (
+        tempfile.TemporaryDirectory(prefix="start-up-") as directory,
+        run_empty_mariadb(mariadbd, Path(directory), *options) as (_, socket),
+    ):
+        yield socket
 
 
 def check_sql(package: Path, socket: str) -> None:

@@ -1,22 +1,19 @@
 """A campaign on three real Ray nodes, each in a network namespace, of which one is lost."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from demo_cluster import load_demo_hosts
 from harness import Cli, Experiment, rows, wait_until
 
 from dballoc.host.settings import thp
@@ -25,17 +22,6 @@ from dballoc.host.settings.writable_settings import read_setting
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def load_demo() -> ModuleType:
-    """The demo's own functions make the namespaces and nodes."""
-    loader = importlib.machinery.SourceFileLoader("demo_hosts", str(ROOT / "tools" / "demo-hosts"))
-    spec = importlib.util.spec_from_loader("demo_hosts", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["demo_hosts"] = module
-    loader.exec_module(module)
-    return module
 
 
 # The nodes have one kernel, whose THP setting is not theirs to change one by one. So each sees a
@@ -116,7 +102,7 @@ def cluster(
         pytest.skip("needs ip (iproute2) for network namespaces")
     if not (ROOT / ".venv" / "bin" / "ray").exists():
         pytest.skip("needs Ray: run make setup")
-    demo = load_demo()
+    demo = load_demo_hosts()
     ray = make_ray_with_own_host_state(tmp_path)
     before = dict(os.environ)
     os.environ.update(run_cli.env)
@@ -438,7 +424,7 @@ def test_the_demo_loses_a_node_and_ends_with_its_report(
     """What ``make demo-hosts`` runs, with a client host that is killed under load."""
     if not shutil.which("ip") or not (ROOT / ".venv" / "bin" / "ray").exists():
         pytest.skip("needs ip (iproute2) and Ray: run make demo-hosts")
-    module, before, links = load_demo(), list_namespaces(), list_links()
+    module, before, links = load_demo_hosts(), list_namespaces(), list_links()
     demo = subprocess.Popen(
         [ROOT / "tools" / "demo-hosts", "--out", out],
         env=run_cli.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

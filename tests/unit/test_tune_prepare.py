@@ -203,6 +203,7 @@ def test_in_a_duet_the_host_has_the_wider_thp_mode_of_both(
 def test_the_slices_of_a_search_count_for_something(
     experiment: Callable[..., Experiment], duet: dict[str, Any], slices: Slices
 ) -> None:
-    session: Any = SimpleNamespace(setting=SimpleNamespace(experiment=experiment(duet=duet)))
+    setting = SimpleNamespace(experiment=experiment(duet=duet), duet=SimpleNamespace())
+    session: Any = SimpleNamespace(setting=setting)
     nothing: Any = None
     assert SearchTrials(session, nothing, {})._choose_slices() == slices

@@ -137,7 +137,7 @@ def find_hiding(mountinfo: str, rights: OwnRights, groups: Collection[int]) -> s
     """Return how /proc keeps other users' processes from this one: ``noaccess``, ``invisible`` or
     ``ptraceable``; empty if it does not. ``mountinfo``: of this process (proc(5)). Pure.
     """
-    mounts = [fields for line in mountinfo.splitlines() if len(fields := line.split()) > 5]
+    mounts = [fields for line in readers.rows(mountinfo) if len(fields := line.split(" ")) > 5]
     options = next((fields[-1] for fields in reversed(mounts) if fields[4] == "/proc"), "")
     values = dict(option.partition("=")[::2] for option in options.split(","))
     hidepid = values.get("hidepid", "")
@@ -176,6 +176,6 @@ def describe_absence(pid: int) -> str:
 def _read(path: Path) -> str:
     """Return the text of a file of the kernel's; empty where there is none."""
     try:
-        return path.read_text(errors="replace")
+        return readers.text_of_process(path)
     except OSError:
         return ""

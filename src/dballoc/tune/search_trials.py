@@ -3,6 +3,7 @@ configuration with its default.
 """
 
 import json
+import math
 import random
 import time
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from dballoc.analysis.tune.search_history import Stage
 from dballoc.campaign.duet_pilot import NotCpuBound, check_cpu_bound
+from dballoc.campaign.duration_estimate import choose_discard
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.replay_blocks import PlannedTrace
@@ -18,7 +20,6 @@ from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.campaign.trials.server_in_trial import TrialContext, make_blank_trial_row
 from dballoc.errors import UsageError
-from dballoc.experiment.model import SHORT_DISCARD, SHORTEST_COUNTED, USUAL_DISCARD
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host.settings import thp
 from dballoc.servers.private.data_template import Template
@@ -146,12 +147,8 @@ class SearchTrials:
         after a swap.
         """
         duet = self._setting.experiment.duet
-        seconds = duet.slice or _SLICE
-        fits = round(seconds - USUAL_DISCARD, 6) >= SHORTEST_COUNTED
-        usual = USUAL_DISCARD if fits else SHORT_DISCARD
-        return Slices(
-            seconds, duet.pairs or _PAIRS, usual if duet.discard is None else duet.discard
-        )
+        discard = choose_discard(self._setting, math.inf)
+        return Slices(duet.slice or _SLICE, duet.pairs or _PAIRS, discard)
 
     def _prepare(self, candidate: Candidate, slot: Slot) -> PreparedVariant | None:
         """Find what a configuration needs; None, once that is stored, if it cannot be run."""

@@ -100,6 +100,7 @@ def fuzz(data: bytes) -> None:
         try:
             tuned = load_tuned(Path(home))
             answer_tune(tuned)
+            assert all(0 <= e.front_chance <= 1 for e in tuned.estimates)
         except (UsageError, Failure) as error:
             assert "\n" not in str(error), error
             return

@@ -21,7 +21,7 @@ from dballoc.analysis.tune.estimate_effects import (
 from dballoc.analysis.tune.search_history import Standing, convert_to_ratio, find_front
 
 # Standard deviations on either side, of an interval at 95 %.
-DEVIATIONS = 1.96
+_DEVIATIONS = 1.96
 # Of more configurations of a base only those that read lowest in one of both are estimated.
 _MOST = 300
 _DRAWS = 1000
@@ -110,7 +110,7 @@ def _make_default(default: Standing, *, on_front: bool, chance: float) -> Estima
 def describe_effect(effects: Effects, place: int) -> Likely:
     """Return what is likely of the effect at a place."""
     mean = float(effects.means[place])
-    reach = DEVIATIONS * math.sqrt(max(0.0, float(effects.covariance[place, place])))
+    reach = _DEVIATIONS * math.sqrt(max(0.0, float(effects.covariance[place, place])))
     return Likely(mean=mean, low=mean - reach, high=mean + reach)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,9 @@ from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
     """A search: ``campaign``: its tables; ``tried``: its trials; ``standings``: what trials of
-    servers say of each configuration; ``estimates``: what is likely of those that ran;
-    ``confirmed``: the campaigns of the finalists; ``winner``: the one whose winner to run, None if
-    no finalist is confirmed; ``declared``: whether finalists were chosen yet; ``knobs``: what each
-    was worth, as the search stored it.
+    servers say of each configuration; ``confirmed``: the campaigns of the finalists; ``winner``:
+    the one whose winner to run, None if no finalist is confirmed; ``declared``: whether finalists
+    were chosen yet; ``knobs``: what each was worth, as the search stored it.
     """
 
     directory: Path
@@ -34,11 +34,15 @@ class Tuned:
     preference: Preference
     tried: Sequence[Tried]
     standings: Sequence[Standing]
-    estimates: Sequence[Estimated]
     confirmed: Sequence[Confirmed]
     winner: Confirmed | None
     declared: bool
     knobs: Sequence[dict[str, Any]]
+
+    @cached_property
+    def estimates(self) -> Sequence[Estimated]:
+        """What is likely of the configurations that ran."""
+        return estimate_front(self.standings)
 
     @property
     def is_over(self) -> bool:
@@ -56,15 +60,13 @@ def load_tuned(directory: Path) -> Tuned:
         preference = parse_preference(campaign.facts.get(PREFERENCE))
     except UsageError as error:
         raise Failure(f"{directory}: damaged: {PREFERENCE}: {error}") from None
-    standings = summarize_standings(tried, "server")
     confirmed = load_confirmed(directory, preference)
     return Tuned(
         directory=directory,
         campaign=campaign,
         preference=preference,
         tried=tried,
-        standings=standings,
-        estimates=estimate_front(standings),
+        standings=summarize_standings(tried, "server"),
         confirmed=confirmed,
         winner=choose_winner(confirmed, preference),
         knobs=json.loads(campaign.facts.get(KNOBS, "[]")),
