@@ -32,6 +32,7 @@ class Script:
     """One thread's events while they are written down: (kind, time, completed, object, freed)."""
 
     created_by: int = NONE
+    created: int = NONE
     rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     ended: int = NONE
 
@@ -87,7 +88,9 @@ def make_trace(
     for _ in range(events):
         time += rng.randrange(step * 2)
         if len(scripts) < threads and (not births or rng.random() < 0.05):
-            scripts.append(Script(created_by=rng.randrange(len(scripts)) if births else NONE))
+            creator = rng.randrange(len(scripts)) if births else NONE
+            # Of every other thread it is known when it was created.
+            scripts.append(Script(creator, time if len(scripts) % 2 else NONE))
         running = [i for i, each in enumerate(scripts) if each.ended == NONE]
         thread = rng.choice(running)
         script = scripts[thread]
@@ -133,6 +136,7 @@ def _events(number: int, script: Script) -> ThreadEvents:
         number=number,
         name=f"thread {number}",
         created_by=script.created_by,
+        created=script.created,
         ended=script.ended,
         kind=table[:, 0].astype(np.uint8),
         time=table[:, 1].copy(),

@@ -29,7 +29,7 @@ static void drop(struct thread *self)
 static bool has_slot(struct thread *self)
 {
     if (self->slot == NULL)
-        self->slot = threads_take(self->creator - 1, self->born != 0 ? self->born : stamp_now());
+        self->slot = threads_take(self->creator - 1, self->born);
     return self->slot != NULL;
 }
 

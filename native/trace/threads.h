@@ -17,7 +17,7 @@ enum slot_state { FREE_SLOT, TAKEN, IN_USE };
 struct slot {
     _Atomic uint32_t state;
     uint32_t number, tid, creator;
-    uint64_t born;                    /* stamp of the first event, or of its creation */
+    uint64_t born;                    /* stamp of its creation, 0 where that was not seen */
     _Atomic uint64_t died;            /* stamp of its end, 0 before; calls may still follow */
     _Atomic(struct buffer *) current; /* NULL while it has none, or hands it over */
     _Atomic uint64_t dropped;

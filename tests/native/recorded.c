@@ -313,10 +313,12 @@ static void *churn_some(void *number)
     return NULL;
 }
 
-// Threads that idle for a while after a call, and then end, each in another way. One lives on.
+// Threads that idle for a while before and after a call, and then end, each in another way. One
+// lives on.
 static void *idle(void *way)
 {
     const struct timespec moment = {.tv_nsec = 300000000};
+    nanosleep(&moment, NULL);
     free(malloc(7000 + (uintptr_t)way));
     nanosleep(&moment, NULL);
     if ((uintptr_t)way == 2) {

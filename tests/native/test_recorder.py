@@ -232,17 +232,18 @@ def test_threads_that_come_and_go(program: Path, environ: Environ, tmp_path: Pat
 
 
 @pytest.mark.parametrize("milliseconds", [0, 1500], ids=["at once", "after the writer's look"])
-def test_when_threads_end(
+def test_when_threads_are_created_and_end(
     program: Path, environ: Environ, tmp_path: Path, milliseconds: int
 ) -> None:
-    """However they end, and however long after their last call; whether the program ends at once,
-    or the writer has given back what they had.
+    """However long before their first call and after their last one, and however they end; whether
+    the program ends at once, or the writer has given back what they had.
     """
     run_program(program, environ(), "idling", milliseconds)
     recording = read_only_one(tmp_path)
     assert len(recording.threads) == 5
-    assert recording.threads[0].ended == NONE
+    assert (recording.threads[0].created, recording.threads[0].ended) == (NONE, NONE)
     for thread in recording.threads[1:]:
+        assert 0 <= thread.created < int(thread.after[0]) - 0.29e9
         [size] = thread.size[(thread.size > 7000) & (thread.size <= 7004)]
         last = int(thread.after[thread.size == size][0])
         if size == 7004:
@@ -250,11 +251,11 @@ def test_when_threads_end(
         else:
             latest = recording.facts.seconds * 1e9 - milliseconds * 1e6
             assert last + 0.29e9 < thread.ended < latest
-    ends = {each.number: each.ended for each in recording.threads}
     resolution = 10
-    for thread in compile_recording(recording, resolution).threads:
-        end = ends[thread.number]
-        assert thread.ended == (NONE if end == NONE else end // resolution * resolution)
+    compiled = compile_recording(recording, resolution).threads
+    for before, thread in zip(recording.threads, compiled, strict=True):
+        for moment, kept in (before.created, thread.created), (before.ended, thread.ended):
+            assert kept == (NONE if moment == NONE else moment // resolution * resolution)
 
 
 def test_a_child_that_takes_its_parents_place(

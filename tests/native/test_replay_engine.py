@@ -274,12 +274,41 @@ def test_a_trace_that_begins_late_is_replayed(ahead: int, tmp_path: Path) -> Non
     late = replace(
         trace,
         threads=tuple(
-            replace(each, ended=each.ended + 10**9 if each.ended != NONE else NONE)
+            replace(
+                each,
+                created=each.created + 10**9 if each.created != NONE else NONE,
+                ended=each.ended + 10**9 if each.ended != NONE else NONE,
+            )
             for each in trace.threads
         ),
     )
     write_plan(late, tmp_path / "plan")
     check_figures(late, figures(tmp_path / "plan", f"--ahead={ahead}"))
+
+
+def test_threads_that_are_born_late_and_do_nothing_hold_nobody_up(tmp_path: Path) -> None:
+    """One is created, and another frees a block that the trace does not have; neither is told to
+    end. Until they have, nobody passes the epoch of their end.
+    """
+    trace = make_short_trace(0, 10**9)
+    [creator] = trace.threads
+
+    def make_leaf(number: int, created: int, frees: list[int]) -> ThreadEvents:
+        times = np.array(frees, np.int64)
+        nothing = np.full(len(frees), NONE, np.int64)
+        return ThreadEvents(
+            number=number, name="leaf", created_by=creator.number, created=created,
+            kind=np.full(len(frees), EventKind.FREE, np.uint8),
+            time=times, completed=times.copy(), object=nothing, freed=nothing.copy(),
+        )  # fmt: skip
+
+    leaves = (make_leaf(1, 6 * 10**8, []), make_leaf(2, NONE, [7 * 10**8]))
+    late = replace(trace, threads=(creator, *leaves))
+    write_plan(late, tmp_path / "plan")
+    for ahead in (0, 1):
+        document = figures(tmp_path / "plan", f"--ahead={ahead}", "--seconds=20")
+        assert document["threads"][0] == expected_calls(trace)[0]
+        assert document["live_peak"] == 100
 
 
 def test_time_is_bounded(tmp_path: Path) -> None:
@@ -290,7 +319,11 @@ def test_time_is_bounded(tmp_path: Path) -> None:
 def test_threads_that_are_gone_give_their_place_to_others(tmp_path: Path) -> None:
     trace = make_trace(400, 20_000, 7, step=100_000)
     alive, most = 0, 0
-    births = sorted((int(each.completed[0]), 1) for each in trace.threads if len(each.kind))
+    births = [
+        (each.created if each.created != NONE else int(each.completed[0]), 1)
+        for each in trace.threads
+        if len(each.kind)
+    ]
     deaths = [(each.ended, -1) for each in trace.threads if each.ended != NONE]
     for _, change in sorted(births + deaths):
         alive += change

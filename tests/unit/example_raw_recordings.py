@@ -76,10 +76,11 @@ class RawRecording:
         name: bytes = b"thread",
         creator: int = NO_THREAD,
         ended: bool = False,
+        born: int = 0,
         died: int = 0,
     ) -> "RawRecording":
-        """Add a thread; ``died``: the stamp of its end."""
-        begin = struct.pack("=IIIIQ", number, 100 + number, creator, ended, 0)
+        """Add a thread; ``born``, ``died``: the stamps of its creation and its end."""
+        begin = struct.pack("=IIIIQ", number, 100 + number, creator, ended, born)
         end = struct.pack("=Q", died) if self.version > 1 else b""
         return self.add(ChunkKind.THREAD, begin + end + struct.pack("16s", name))
 
@@ -125,7 +126,7 @@ def make_example(version: int = 2) -> bytes:
     )
     second = Encoder(1150).call(2, 1160, 0x5500000010, 7).call(6, 1700, 0x7F0000002000, 200)
     recording = begin_recording(version).thread(0)
-    recording.thread(1, b"worker", creator=0, ended=True, died=1900)
+    recording.thread(1, b"worker", creator=0, ended=True, born=1120, died=1900)
     split_buffer(recording, first, (), thread=0, events=6)
     split_buffer(recording, second, (), thread=1, events=2, dropped=3)
     recording.add(ChunkKind.MARK, b"load rss=5000 pss=4000", written=1600)

@@ -41,6 +41,8 @@ def make_thread(number: int, rows: list[tuple[int, ...]], name: str = "") -> Thr
         tid=1000 + number,
         name=name or f"thread-{number}",
         created_by=0 if number else NONE,
+        # Of every other one it is known.
+        created=rows[0][1] // 2 if rows and number % 2 else NONE,
         **columns,
     )
 

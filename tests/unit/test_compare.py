@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_replays import build_replays, replay_experiment
 from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
@@ -139,6 +140,38 @@ def test_another_load_pairs_nothing(make: Make, changes: dict[str, Any], why: st
     outcome = judge_condition(found, parse_condition("rss > 1.05", "x"))
     assert outcome.failed(strict=False)
     assert outcome.problem == why
+
+
+def test_what_is_wrong_with_a_trace_is_told_in_words_and_as_json(tmp_path: Path) -> None:
+    whole = build_replays(tmp_path / "whole")
+    holed = build_replays(tmp_path / "holed", dropped=500_000, ended_by="limit")
+    sides = (said.Side(whole, load_campaign(whole)), said.Side(holed, load_campaign(holed)))
+    found = compared(whole, holed)
+    flaws = [
+        "500,000 events are missing (33.33 %)",
+        "the recording ended early, at its limit",
+    ]
+    assert [
+        text for heading, text in said.describe_pairing(found, sides) if heading == "trace"
+    ] == [f"that of the second: {'; '.join(flaws)}"]
+    assert said.describe_comparison(found, sides, [], strict=False)["trace_flaws"] == [[], flaws]
+
+
+def test_peaks_of_other_stretches_of_a_trace_are_not_compared(tmp_path: Path) -> None:
+    def replays(name: str, **window: tuple[float, float]) -> Path:
+        trace = replay_experiment().replay
+        assert trace
+        chosen = replay_experiment(replay=trace.model_dump(mode="json") | window)
+        return build_replays(tmp_path / name, experiment=chosen, **window)
+
+    first, second = replays("a", window=(0, 6)), replays("b", window=(1, 6.5))
+    why = "stretch judged: 0 to 6 s against 1 to 6.5 s"
+    assert why in compared(first, second).pairing.no_memory
+    assert why not in compared(first, second).pairing.no_speed
+    same = compared(first, replays("c", window=(0, 6))).pairing
+    assert not any("stretch" in text for text in same.no_memory)
+    whole = compared(replays("d"), second).pairing
+    assert "stretch judged: all against 1 to 6.5 s" in whole.no_memory
 
 
 def test_other_durations_leave_speed(make: Make) -> None:

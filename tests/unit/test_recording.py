@@ -56,6 +56,7 @@ def test_every_record() -> None:
     assert first.site.tolist() == [0, 0, 0, 5, 0]
     assert (first.name, first.tid, first.created_by) == ("thread", 100, NONE)
     assert (second.name, second.tid, second.created_by) == ("worker", 101, 0)
+    assert (first.created, second.created) == (NONE, 120)
     assert (first.ended, second.ended) == (NONE, 900)
     assert second.kind.tolist() == [EventKind.CALLOC, EventKind.FREE_SIZED]
     assert recording.touches == (
@@ -131,6 +132,30 @@ def test_when_a_thread_ended(version: int, ended: bool, died: int, end: int) -> 
     assert thread.ended == end
     [compiled] = compile_recording(parse_recording(memoryview(bytes(recording.data)))).threads
     assert compiled.ended == end
+
+
+@pytest.mark.parametrize(
+    ("version", "born", "moment"),
+    [
+        (2, 0, NONE),
+        (2, 1150, 150),
+        (2, 900, 0),  # before the recording
+        (2, 1300, 200),  # its first call
+        (1, 1150, 150),
+    ],
+)
+def test_when_a_thread_was_created(version: int, born: int, moment: int) -> None:
+    """At its stamp, but not after its first call."""
+    recording = begin_recording(version).thread(5, creator=4, born=born)
+    encoder = Encoder(1100).call(1, 1200, 16, 1)
+    split_buffer(recording, encoder, (), thread=5, events=1)
+    [thread] = parse_recording(memoryview(bytes(recording.data))).threads
+    assert thread.created == moment
+    [compiled] = compile_recording(parse_recording(memoryview(bytes(recording.data)))).threads
+    assert compiled.created == moment
+    stranger = begin_recording(version).thread(5, born=born)
+    split_buffer(stranger, encoder, (), thread=5, events=1)
+    assert parse_recording(memoryview(bytes(stranger.data))).threads[0].created == NONE
 
 
 def test_versions() -> None:

@@ -17,6 +17,7 @@ from dballoc.campaign.replay.replay_limits import (
     make_limits,
 )
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment, name_after
+from dballoc.cli.verbs import replay as replay_verb
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
@@ -31,6 +32,7 @@ from dballoc.trace.model import (
     Trace,
 )
 from dballoc.trace.recording.read_recording import LOST_END
+from dballoc.trace.trace_file.write_trace import write_trace
 
 FLAGS: dict[str, Any] = {
     "trace": Path("/data/oltp.trace"),
@@ -294,6 +296,16 @@ def test_what_a_replay_cannot_have_is_refused_before_the_first(
     assert "\n" not in str(error.value)
 
 
+def test_a_trace_without_times_has_no_pace(tmp_path: Path) -> None:
+    trace = make_trace([[(1, 0, NONE)]], [8])
+    path = tmp_path / "order.trace"
+    write_trace(replace(trace, compiled=CompileFacts(timed=False)), path)
+    with pytest.raises(
+        UsageError, match=r"^--mode timed: .*order.trace was imported without times"
+    ):
+        replay_verb.replay(path, mode="timed")
+
+
 def test_under_a_limit_that_was_asked_for_a_kill_is_a_result() -> None:
     trace = replace(describe_trace(make_trace([[(1, 0, NONE)]], [8])), peak_touched=900 * MIB)
     check_needs(build(memory="800M"), trace, 700 * MIB)
@@ -329,5 +341,8 @@ def test_frees_that_fit_to_nothing_are_said_by_every_replay(
     assert describe_trace(replace(trace, compiled=CompileFacts(**changes))).flaws == [flaw]
     torn = make_trace([], [], ended_by="unknown", not_seen=(f"{LOST_END} (it has no end)",))
     assert describe_trace(torn).flaws == ["its end is missing"]
+    for ending, words in (("limit", "at its limit"), ("disk", "as the disk was full")):
+        early = describe_trace(make_trace([], [], ended_by=ending))
+        assert early.flaws == [f"the recording ended early, {words}"]
     # Other tools' traces have no end that could be missing.
     assert describe_trace(make_trace([], [], ended_by="unknown")).flaws == []

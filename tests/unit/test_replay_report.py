@@ -56,7 +56,7 @@ def test_the_first_sentence_names_the_least_peak_heap_and_the_distance(tmp_path:
     first = headline(build_replays(tmp_path / "r"))
     assert first == (
         "jemalloc has the least peak heap, 80.3 MiB, 0.889 of glibc's (lower); replayed on glibc, "
-        "as it was recorded, the peak is 2.7 % above the real one"
+        "on which it was recorded, the peak is 2.7 % above the real one"
     )
 
 

@@ -118,9 +118,46 @@ class TestCut:
         ]
         assert cut.facts.seconds == 3e-9
 
+    def test_a_stretch_has_no_peaks(self) -> None:
+        truth = {"rss": 7, "rss_peak": 9, "heap": 5}
+        marks = (
+            Mark(time=10, name="load", truth=truth),
+            Mark(time=20, name="level", truth=truth),
+            Mark(time=30, name="end", truth={**truth, "heap_peak": 8}),
+        )
+        calls = [(M, 5, 5, 16, 0, 10), (F, 40, 40, 16, 0, 0)]
+        trace = compile_recording(make_recording(calls, marks=marks), resolution=1)
+        trace = replace(trace, facts=replace(trace.facts, seconds=0.0))
+        rest = {"rss": 7, "heap": 5}
+        kept = {
+            (begin, end): [dict(mark.truth) for mark in cut_trace(trace, begin, end).marks]
+            for begin, end in ((0, 41), (0, 25), (15, 41), (20, 41))
+        }
+        assert kept == {
+            (0, 41): [dict(mark.truth) for mark in marks],
+            (0, 25): [rest, rest],
+            (15, 41): [{}, rest, rest],
+            (20, 41): [rest, rest],
+        }
+
     def test_creators_stay(self) -> None:
         trace = compile_recording(make_recording([], [(M, 5, 5, 16, 0, 10)]))
         assert [thread.number for thread in cut_trace(trace, 0, 100).threads] == [0, 1]
+
+    def test_a_thread_of_before_is_there_from_the_begin(self) -> None:
+        trace = compile_recording(make_recording([], [(M, 40, 40, 16, 0, 10)]), resolution=1)
+        assert trace.threads[1].created == 20
+        lives = {
+            (begin, end): [each.created for each in cut_trace(trace, begin, end).threads]
+            for begin, end in ((0, 60), (15, 60), (30, 60), (50, 60), (0, 10))
+        }
+        assert lives == {
+            (0, 60): [NONE, 20],
+            (15, 60): [NONE, 5],
+            (30, 60): [NONE, 0],
+            (50, 60): [NONE, 0],
+            (0, 10): [],
+        }
 
 
 class TestAnonymise:
@@ -271,6 +308,13 @@ class TestCompose:
         apart = compose_traces([Stretch(name="", trace=t) for t in (one, renamed)], "free")
         assert (len(joined.threads), len(apart.threads)) == (4, 8)
         assert len({thread.number for thread in apart.threads}) == 8
+        created = [thread.created for thread in one.threads]
+        assert [thread.created for thread in joined.threads] == created
+        later = [
+            NONE if each.created == NONE else each.created + get_duration(one)
+            for each in two.threads
+        ]
+        assert [thread.created for thread in apart.threads] == created + later
 
 
 class TestDayFile:

@@ -179,6 +179,22 @@ def test_a_thread_ends_when_it_did_and_not_before_its_last_call() -> None:
         assert tuple(thread.ended for thread in trace.threads) == expected
 
 
+def test_a_thread_is_created_when_it_was_and_not_after_its_first_call() -> None:
+    moved = [(M, 9, 9, 16, 0, 1), (M, 4, 4, 32, 0, 1)]
+    recording = make_recording(moved, [(R, 25, 38, 48, 0, 1)], [], [])
+    for resolution, created, expected in (
+        (1, (NONE,) * 4, (NONE,) * 4),
+        (1, (12, 7, 77, 77), (9, 7, 77, 77)),
+        (10, (12, 27, 77, 3), (0, 20, 70, 0)),
+    ):
+        lives = zip(recording.threads, created, (NONE, NONE, NONE, 70), strict=True)
+        threads = tuple(replace(each, created=born, ended=end) for each, born, end in lives)
+        trace = compile_recording(replace(recording, threads=threads), resolution)
+        check_trace(trace.threads, trace.objects)
+        assert tuple(thread.created for thread in trace.threads) == expected
+        assert trace.threads[3].ended == max(70, expected[3])
+
+
 def test_what_does_not_fit_is_counted() -> None:
     trace = compile_recording(
         make_recording(

@@ -335,6 +335,13 @@ HOSTILE = {
     "two threads of one number": make_file(
         make_header(threads=[*rows((1, 1)), *rows((0, 0))]), ONE_MALLOC
     ),
+    "a thread that begins before it is created": make_file(
+        make_header(threads=[{**rows((1, 1))[0], "created": 20}]), ONE_MALLOC
+    ),
+    "a thread that is created after its end": make_file(
+        make_header(threads=[*rows((1, 1)), {**rows((1, 1), (0, 0))[1], "created": 9, "ended": 8}]),
+        ONE_MALLOC,
+    ),
     "a thread created by nobody": make_file(
         make_header(threads=[{**rows((1, 1))[0], "created_by": 5}]), ONE_MALLOC
     ),

@@ -13,7 +13,7 @@ from dballoc.trace.figures.live_curve import compute_live_curve
 from dballoc.trace.importers import call_rows
 from dballoc.trace.importers.glibc_trace import RECORD
 from dballoc.trace.importers.import_trace import import_trace
-from dballoc.trace.model import EventKind, Trace
+from dballoc.trace.model import NONE, EventKind, Trace
 
 M, C, A, R, F = (
     EventKind.MALLOC,
@@ -108,6 +108,7 @@ def test_android_without_times(run) -> None:  # type: ignore[no-untyped-def]
     assert trace.objects.freed_by.tolist() == [0, -1, -1, -1, 0]
     assert not trace.compiled.timed
     assert trace.threads[0].time.tolist() == [0, 1000, 4000, 5000, 6000]
+    assert [thread.ended for thread in trace.threads] == [NONE, 8000]
 
 
 def test_android_with_times(run) -> None:  # type: ignore[no-untyped-def]
@@ -116,7 +117,19 @@ def test_android_with_times(run) -> None:  # type: ignore[no-untyped-def]
     first, second = trace.threads
     assert (first.time.tolist(), first.completed.tolist()) == ([0, 60], [0, 160])
     assert second.time.tolist() == [260]
+    assert [thread.ended for thread in trace.threads] == [NONE, 360]
     assert trace.objects.freed_by.tolist() == [0, 1]
+
+
+def test_a_number_of_a_thread_that_is_done_may_be_anothers(run) -> None:  # type: ignore[no-untyped-def]
+    text = (
+        b"5: malloc 0x10 20 1 100\n5: thread_done 0x0 50\n5: malloc 0x20 30 200 201\n"
+        b"5: thread_done 0x0\n6: thread_done 0x0 300\n5: free 0x10 400 401\n"
+    )
+    trace = run(text, "android")
+    assert [thread.time.tolist() for thread in trace.threads] == [[0], [100], [300]]
+    # Not before the last call; with it where the file does not say.
+    assert [thread.ended for thread in trace.threads] == [0, 100, NONE]
 
 
 def make_records(*rows: tuple[int, ...]) -> bytes:

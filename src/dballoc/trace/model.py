@@ -66,14 +66,16 @@ CALL_TYPES: dict[str, type] = {
 @dataclass(frozen=True, kw_only=True)
 class ThreadCalls(CallColumns):
     """The calls of one thread in its own order. Calls that returned no block are not there.
-    ``ended``: when the thread ended, ns since the recording began, not before its last call; NONE
-    if it was alive at the end, or if that is not known.
+    ``created``: when its creator asked for it, ns since the recording began, not after its first
+    call; ``ended``: when it ended, not before its last one. Each is NONE if it is not known; of a
+    thread that was alive at the end ``ended`` is NONE too.
     """
 
     number: int
     tid: int
     name: str
     created_by: int
+    created: int = NONE
     ended: int = NONE
 
 
@@ -157,13 +159,15 @@ class ThreadEvents(EventColumns):
     """The events of one thread of a trace in their order.
 
     ``created_by`` is the number of the thread that made it, NONE where that is not known. Times
-    never run backwards: no event begins before the one before it is completed. ``ended``: when the
-    thread ended; NONE if it was alive at the end, or if that is not known.
+    never run backwards: no event begins before the one before it is completed. ``created``: when it
+    was made, not after its first event; ``ended``: when it ended, not before its last. Each is NONE
+    if it is not known; of a thread that was alive at the end ``ended`` is NONE too.
     """
 
     number: int
     name: str
     created_by: int
+    created: int = NONE
     ended: int = NONE
 
 

@@ -43,6 +43,7 @@ def fuzz(data: bytes) -> None:
             assert len(thread.kind) == len(thread.site) == len(thread.before)
             assert (thread.before <= thread.after).all()
             assert (thread.before >= 0).all()
+            assert NONE <= thread.created <= thread.before[0]
             assert thread.ended == NONE or thread.ended >= thread.after[-1]
         assert sum(len(thread.kind) for thread in recording.threads) * 2 <= len(each)
         assert len(recording.touches) * 2 <= len(each)

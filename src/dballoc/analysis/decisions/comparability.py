@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, TraceReplay
 
 # A difference in these makes two machines: a server's speed on one says nothing about the other.
 MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
@@ -97,7 +98,7 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
     no_speed = [*_compare_designs(first, second, "solo"), *load]
     if a.levels != b.levels:
         no_speed.append(format_difference("levels", a.levels, b.levels))
-    no_memory = [*no_speed, *_compare_histories(a, b)]
+    no_memory = [*no_speed, *_compare_histories(a, b), *_compare_windows(a, b)]
     no_memory += [
         f"the trace of the {which} was recorded from some moment on"
         for which, campaign in (("first", first), ("second", second))
@@ -173,6 +174,19 @@ def _pair_replays(a: Experiment, b: Experiment) -> list[_Setting]:
         ("replay's speed", first and first.speed, second and second.speed),
         ("pages touched", first and first.touch, second and second.touch),
     ]
+
+
+def _compare_windows(a: Experiment, b: Experiment) -> list[str]:
+    """Compare the stretches of the trace whose peak heap is judged."""
+    first, second = (_describe_window(e.replay) for e in (a, b))
+    return [] if first == second else [format_difference("stretch judged", first, second)]
+
+
+def _describe_window(replay: TraceReplay | None) -> str:
+    if replay is None or replay.window is None:
+        return "all"
+    begin, end = replay.window
+    return f"{begin:g} to {end:g} s"
 
 
 def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:
@@ -261,19 +275,23 @@ def _group_by_text(differences: Mapping[str, list[str]]) -> list[Change]:
 
 
 def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:
-    first_host, second_host = first.environment, second.environment
-    differences = []
-    for key in keys:
-        first_value, second_value = first_host.get(key), second_host.get(key)
+    machines = [list_environments(campaign) for campaign in (first, second)]
+    return _list_differences(
+        [(key.replace("_", " "), *(_join_values(each, key) for each in machines)) for key in keys]
+    )
+
+
+def _join_values(machines: list[dict[str, Any]], key: str) -> Any:
+    """Return what the machines have: the value where it is the same on all, else all of them."""
+    values = []
+    for machine in machines:
+        value = machine.get(key)
         # The kernel's own share of the memory changes with its version.
-        if key == "memory" and first_value and second_value:
-            first_value, second_value = (
-                f"{round(first_value / 2**30)} GiB",
-                f"{round(second_value / 2**30)} GiB",
-            )
-        if first_value != second_value:
-            differences.append(format_difference(key.replace("_", " "), first_value, second_value))
-    return differences
+        if key == "memory" and value:
+            value = f"{round(value / 2**30)} GiB"
+        if value not in values:
+            values.append(value)
+    return values[0] if len(values) == 1 else " or ".join(sorted(map(str, values)))
 
 
 def _list_differences(settings: list[_Setting]) -> list[str]:

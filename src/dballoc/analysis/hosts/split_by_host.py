@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
@@ -25,6 +26,20 @@ def split_by_host(campaign: Campaign) -> list[Campaign]:
         if any(part.blocks(design) for design in part.designs):
             parts.append(_plan_part(campaign, part))
     return parts
+
+
+def list_environments(campaign: Campaign) -> list[dict[str, Any]]:
+    """Return the environment of every machine to which blocks were given: of a campaign without
+    hosts, that of its one machine.
+    """
+    if campaign.placement.is_empty():
+        return [campaign.environment]
+    placed = campaign.host.filter(pl.col("host").is_in(campaign.placement["host"].to_list()))
+    machines = placed.sort("host").unique("kernel", keep="first", maintain_order=True)
+    return [
+        json.loads(row["environment"]) | {"host": row["host"]}
+        for row in machines.iter_rows(named=True)
+    ]
 
 
 def find_own_name(campaign: Campaign) -> str | None:

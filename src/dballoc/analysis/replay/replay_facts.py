@@ -8,6 +8,8 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.numbers import percent
 from dballoc.store.results import REPLAY
 
+# Why a recording ended before the program did, or anybody asked.
+_EARLY = {"limit": "at its limit", "disk": "as the disk was full"}
 # Shares below this would be shown as none.
 _LEAST_SHARE = 1e-4
 
@@ -62,6 +64,8 @@ class RecordedTrace:
             flaws.append(f"{self.dropped:,} events are missing ({words})")
         if self.has_lost_end:
             flaws.append("its end is missing")
+        if self.ended_by in _EARLY:
+            flaws.append(f"the recording ended early, {_EARLY[self.ended_by]}")
         for kind, number in (
             ("unknown", self.unknown_frees),
             ("double", self.double_frees),

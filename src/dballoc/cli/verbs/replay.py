@@ -16,10 +16,12 @@ from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
+from dballoc.errors import UsageError
 from dballoc.experiment.model import TouchMode
 from dballoc.numbers import with_unit
 from dballoc.report.outputs import terminal
 from dballoc.trace.changes.moments import find_window
+from dballoc.trace.model import Trace
 
 TraceFile = Annotated[
     Path,
@@ -133,6 +135,7 @@ def replay(
     """
     sha256 = hash_trace(trace)
     source = read_any_trace(trace)
+    _check_pace(mode, source, trace)
     recorded = describe_trace(source)
     model = experiment_from_replay.build_replay_experiment(
         locals(), sha256, recorded.threads, find_window(source, window) if window else None
@@ -160,6 +163,14 @@ def replay(
         report=report,
         kind=REPLAYS,
     )
+
+
+def _check_pace(mode: str, source: Trace, path: Path) -> None:
+    if mode != "fast" and not source.compiled.timed:
+        raise UsageError(
+            f"--mode {mode}: {path} was imported without times, so that it has no pace; leave "
+            "--mode out"
+        )
 
 
 def _print_plan(setting: PreparedReplay) -> None:

@@ -116,7 +116,7 @@ def _describe_distance(fidelity: Fidelity | None) -> str:
         else ("the highest heap at any mark", "the real one at its marks")
     )
     return (
-        f"; replayed on {fidelity.variant}, as it was recorded, {peak} is "
+        f"; replayed on {fidelity.variant}, on which it was recorded, {peak} is "
         f"{percent(abs(fidelity.error))} {direction} {real}"
     )
 

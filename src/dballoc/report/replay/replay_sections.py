@@ -176,7 +176,8 @@ def tabulate_fidelity(fidelity: Fidelity) -> Table:
         title="The replay beside the recorded process",
         columns=["moment", "at, s", "real heap, MiB", "replayed, MiB", "replayed against real"],
         rows=rows,
-        caption=f"Replayed: mean over trials of {fidelity.variant}, as it was recorded.{estimated}",
+        caption=f"Replayed: mean over trials of {fidelity.variant}, by its name the recorded "
+        f"malloc; a trace does not say in which version, and with which settings.{estimated}",
     )
 
 

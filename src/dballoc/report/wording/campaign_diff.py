@@ -17,6 +17,8 @@ from dballoc.analysis.decisions.comparability import Pairing
 from dballoc.analysis.decisions.regression_gate import Finding, Outcome
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.hosts.split_by_host import list_environments
+from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.welch import Contrast
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
@@ -46,11 +48,16 @@ class Side:
         facts = self.campaign.facts
         began = datetime.fromtimestamp(float(facts["started"]), UTC).strftime("%Y-%m-%d %H:%M")
         blocks = measure_progress(self.campaign).words
-        host = self.campaign.environment.get("host")
+        machines = list_environments(self.campaign)
+        host = machines[0].get("host") if len(machines) == 1 else f"{len(machines)} hosts"
         return (
             f"{self.directory}: {self.campaign.experiment.name}, {blocks}, began {began} (UTC) on "
             f"{host}"
         )
+
+    def list_trace_flaws(self) -> list[str]:
+        """Return what is wrong with the trace that was replayed; nothing of servers."""
+        return read_replay_facts(self.campaign).flaws if self.campaign.is_replay else []
 
 
 def describe_pairing(between: CampaignDiff, sides: tuple[Side, Side]) -> list[tuple[str, str]]:
@@ -69,6 +76,11 @@ def describe_pairing(between: CampaignDiff, sides: tuple[Side, Side]) -> list[tu
         if between.figures
         else "nothing"
     )
+    statements += [
+        ("trace", f"that of the {which}: {'; '.join(flaws)}")
+        for which, side in zip(("first", "second"), sides, strict=True)
+        if (flaws := side.list_trace_flaws())
+    ]
     statements.append(("paired", paired))
     statements += [("unpaired", text) for text in _list_unpaired(p, sides)]
     statements += [("changed", text) for text in _list_changes(p)]
@@ -232,6 +244,7 @@ def describe_comparison(
         "first": _describe_side(sides[0]),
         "second": _describe_side(sides[1]),
         "same_campaign": is_same_campaign(sides),
+        "trace_flaws": [side.list_trace_flaws() for side in sides],
         "paired": {"variants": list(p.variants), "levels": p.levels},
         "unpaired": p.unpaired,
         "not_comparable": {

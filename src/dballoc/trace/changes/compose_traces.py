@@ -70,6 +70,7 @@ class _ThreadPieces:
     number: int
     name: str
     created_by: int
+    created: int
     ended: int = NONE
     pieces: dict[str, list[NDArray]] = field(
         default_factory=lambda: {
@@ -174,11 +175,18 @@ class _Composition:
     def _map_threads(self, trace: Trace) -> list[int]:
         """Return the index of each of the trace's threads here; new ones are added."""
         keys = {thread.number: (thread.number, thread.name) for thread in trace.threads}
-        for key in keys.values():
+        for thread in trace.threads:
+            key = keys[thread.number]
             if key not in self.indices:
                 self.indices[key] = len(self.threads)
+                created = thread.created
                 self.threads.append(
-                    _ThreadPieces(number=len(self.threads), name=key[1], created_by=NONE)
+                    _ThreadPieces(
+                        number=len(self.threads),
+                        name=thread.name,
+                        created_by=NONE,
+                        created=NONE if created == NONE else self.clock + created,
+                    )
                 )
         for thread in trace.threads:
             creator = keys.get(thread.created_by)
@@ -232,6 +240,7 @@ class _Composition:
                 number=thread.number,
                 name=thread.name,
                 created_by=thread.created_by,
+                created=thread.created,
                 ended=thread.ended,
                 **{name: np.concatenate(parts) for name, parts in thread.pieces.items()},
             )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.trace.changes.trace_parts import drop_idle_threads, find_freed_by
+from dballoc.trace.changes.trace_parts import drop_idle_threads, find_freed_by, get_duration
 from dballoc.trace.model import NONE, EventKind, Mark, Objects, ThreadEvents, Trace
 from dballoc.trace.trace_file.check_trace import find_births
 from dballoc.trace.trace_file.write_trace import number_by_thread
@@ -43,7 +43,7 @@ def cut_trace(trace: Trace, begin: int, end: int) -> Trace:
         facts=replace(trace.facts, seconds=(end - begin) / 1e9),
         threads=threads,
         objects=find_freed_by(threads, Objects(**columns)),
-        marks=_cut_marks(trace.marks, begin, end),
+        marks=_cut_marks(trace, begin, end),
         compiled=replace(trace.compiled, history=(*trace.compiled.history, stretch)),
     )
     return number_by_thread(drop_idle_threads(cut))
@@ -63,11 +63,11 @@ def _cut_thread(
         aligned[kinds == EventKind.REALLOC], EventKind.ALIGNED, EventKind.MALLOC
     )
     nothing = np.zeros(len(present), np.int64)
-    ended = thread.ended - begin if thread.ended != NONE else NONE
     return replace(
         thread,
+        created=max(thread.created - begin, 0) if NONE < thread.created < end else NONE,
         # A thread that had ended still allocates what it left.
-        ended=max(ended, 0) if thread.ended != NONE and thread.ended < end else NONE,
+        ended=max(thread.ended - begin, 0) if NONE < thread.ended < end else NONE,
         kind=np.concatenate([kinds, thread.kind[part]]),
         time=np.concatenate([nothing, np.maximum(thread.time[part], begin) - begin]),
         completed=np.concatenate([nothing, thread.completed[part] - begin]),
@@ -76,10 +76,21 @@ def _cut_thread(
     )
 
 
-def _cut_marks(marks: tuple[Mark, ...], begin: int, end: int) -> tuple[Mark, ...]:
-    """Return the marks of a stretch; the step that it begins in has its mark at 0."""
-    earlier = [mark for mark in marks if mark.time < begin]
-    within = [replace(mark, time=mark.time - begin) for mark in marks if begin <= mark.time < end]
+# Of what was measured at a mark, as analysis/replay/fidelity.py has it: the peaks of the whole
+# start and since the mark before. Those that a stretch has leave out its beginning and its end.
+_PEAKS = frozenset({"heap_peak", "rss_peak"})
+
+
+def _cut_marks(trace: Trace, begin: int, end: int) -> tuple[Mark, ...]:
+    """Return the marks of a stretch, without peaks; its step at the beginning has its mark at 0."""
+    if begin == 0 and end >= get_duration(trace):
+        return trace.marks
+    earlier = [mark for mark in trace.marks if mark.time < begin]
+    within: list[Mark] = []
+    for mark in trace.marks:
+        if begin <= mark.time < end:
+            truth = {name: size for name, size in mark.truth.items() if name not in _PEAKS}
+            within.append(Mark(time=mark.time - begin, name=mark.name, truth=truth))
     if earlier and not any(mark.time == 0 for mark in within):
         within.insert(0, Mark(time=0, name=earlier[-1].name, truth={}))
     return tuple(within)

@@ -201,14 +201,38 @@ def _find_lifetimes(objects: Objects, events: _Events) -> NDArray[np.int64]:
     return lifetimes
 
 
-def _find_end(thread: ThreadCalls, completed: NDArray[np.int64], resolution: int) -> int:
-    """Return when a thread of these events ended: not before the last of them, which may have been
-    moved; NONE if that is not known.
+def _find_life(
+    thread: ThreadCalls, time: NDArray[np.int64], completed: NDArray[np.int64], resolution: int
+) -> tuple[int, int]:
+    """Return when a thread of these events was created and when it ended, each NONE if that is not
+    known: not after the first of them and not before the last, which may have been moved.
     """
-    if thread.ended == NONE:
-        return NONE
-    ended = min(max(thread.ended, 0), _LAST) // resolution * resolution
-    return max(ended, int(completed[-1])) if len(completed) else ended
+    created, ended = (
+        moment if moment == NONE else min(max(moment, 0), _LAST) // resolution * resolution
+        for moment in (thread.created, thread.ended)
+    )
+    if len(time):
+        created = min(created, int(time[0]))
+    last = int(completed[-1]) if len(completed) else created
+    return created, ended if ended == NONE else max(ended, last)
+
+
+def _cut_thread(thread: ThreadCalls, events: _Events, part: slice, resolution: int) -> ThreadEvents:
+    """Return the events of one thread, which are this part of all."""
+    time, completed = events.time[part], events.completed[part]
+    created, ended = _find_life(thread, time, completed, resolution)
+    return ThreadEvents(
+        number=thread.number,
+        name=thread.name,
+        created_by=thread.created_by,
+        created=created,
+        ended=ended,
+        kind=events.kind[part],
+        time=time,
+        completed=completed,
+        object=events.object[part],
+        freed=events.freed[part],
+    )
 
 
 def _assemble(
@@ -220,18 +244,8 @@ def _assemble(
 ) -> Trace:
     edges = np.searchsorted(events.thread, np.arange(len(recording.threads) + 1))
     threads = tuple(
-        ThreadEvents(
-            number=thread.number,
-            name=thread.name,
-            created_by=thread.created_by,
-            ended=_find_end(thread, events.completed[first:end], facts.resolution),
-            kind=events.kind[first:end],
-            time=events.time[first:end],
-            completed=events.completed[first:end],
-            object=events.object[first:end],
-            freed=events.freed[first:end],
-        )
-        for thread, (first, end) in zip(recording.threads, pairwise(edges), strict=True)
+        _cut_thread(thread, events, slice(*edge), facts.resolution)
+        for thread, edge in zip(recording.threads, pairwise(edges.tolist()), strict=True)
     )
     return Trace(
         facts=recording.facts,

@@ -15,6 +15,9 @@ from dballoc.trace.importers.call_rows import LONGEST_LINE, MOST_BYTES, STEP, Ca
 from dballoc.trace.model import EventKind, Recording
 
 _LINE = re.compile(rb"\s*([0-9]{1,9}): ([a-z_]{1,20}) (\S{1,32})((?: \S{1,32}){0,5})\s*")
+# ns: beyond any clock, but what a recording holds.
+LATEST = 2**61
+_DONE = re.compile(rb"\s*([0-9]{1,9}): thread_done \S{1,32}(?: ([0-9]{1,19}))?\s*")
 _ADDRESS = re.compile(rb"(?:0x)?[0-9a-f]{1,16}")
 # Numbers after the pointer.
 _ARGUMENTS = {b"malloc": 1, b"calloc": 2, b"realloc": 2, b"memalign": 2, b"free": 0}
@@ -37,11 +40,15 @@ def read_android(path: Path) -> tuple[Recording, bool]:
         if not line.strip():
             continue
         try:
-            parsed = parse_line(line, number)
+            end = _DONE.fullmatch(line)
+            parsed = None if end else parse_line(line, number)
         except ValueError as error:
             raise Unfit(
                 f"line {number}: {error}: {shown(line[:80].decode(errors='replace').strip())}"
             ) from None
+        if end:
+            time = min(int(end[2]), LATEST) if end[2] else None
+            rows.end_thread(int(end[1]), time if timed else number * STEP)
         if parsed is None:
             continue
         tid, call, has_times = parsed
@@ -63,8 +70,6 @@ def parse_line(line: bytes, number: int) -> tuple[int, Call, bool] | None:
     if not match:
         raise ValueError("not a line of record_allocs")
     tid, name, pointer, rest = match.groups()
-    if name == b"thread_done":
-        return None
     if name not in _KINDS:
         raise ValueError("a call that is not known")
     words = rest.split()

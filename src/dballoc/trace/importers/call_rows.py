@@ -4,7 +4,8 @@ own.
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,22 +43,37 @@ class Call:
 
 
 @dataclass(kw_only=True)
+class _ThreadRows:
+    """The calls of one thread so far, by column, and when it ended."""
+
+    tid: int
+    columns: dict[str, array] = field(
+        default_factory=lambda: {name: array("Q") for name in CALL_TYPES}
+    )
+    ended: int = NONE
+
+
+@dataclass(kw_only=True)
 class CallRows:
-    """The calls of each thread so far, by the thread's own number in the file."""
+    """The calls so far of all threads, and of them those that are ``alive``, by the thread's own
+    number in the file.
+    """
 
     count: int = 0
-    threads: dict[int, dict[str, array]] = field(default_factory=dict)
+    threads: list[_ThreadRows] = field(default_factory=list)
+    alive: dict[int, _ThreadRows] = field(default_factory=dict)
 
     def add_call(self, tid: int, call: Call) -> None:
         """Add a thread's next call. Unfit if there are too many calls or threads."""
         self.count += 1
         if self.count > MOST_CALLS:
             raise Unfit(f"has more than {MOST_CALLS:,} calls")
-        columns = self.threads.get(tid)
-        if columns is None:
+        if tid not in self.alive:
             if len(self.threads) == MOST_THREADS:
                 raise Unfit(f"has more than {MOST_THREADS:,} threads")
-            columns = self.threads[tid] = {name: array("Q") for name in CALL_TYPES}
+            self.alive[tid] = _ThreadRows(tid=tid)
+            self.threads.append(self.alive[tid])
+        columns = self.alive[tid].columns
         columns["kind"].append(call.kind)
         columns["before"].append(call.before)
         columns["after"].append(call.after)
@@ -66,22 +82,33 @@ class CallRows:
         columns["size"].append(call.size)
         columns["alignment"].append(call.alignment)
 
+    def end_thread(self, tid: int, time: int | None) -> None:
+        """End a thread, with its last call if no ``time`` is known; another one may have its number
+        from then on.
+        """
+        if thread := self.alive.pop(tid, None):
+            last = thread.columns["after"][-1]
+            thread.ended = last if time is None else max(time, last)
+
     def build_recording(self, source: str, notes: tuple[str, ...]) -> Recording:
         """Return them as a recording; times begin at the first call. Unfit if there is none."""
         threads: list[ThreadCalls] = []
-        for tid, columns in self.threads.items():
+        for thread in self.threads:
+            columns = thread.columns
             columns["site"] = array("Q", bytes(8 * len(columns["kind"])))
             arrays = {name: np.frombuffer(column, np.uint64) for name, column in columns.items()}
-            threads.append(make_thread(len(threads), tid, arrays))
+            threads.append(make_thread(len(threads), thread.tid, arrays, thread.ended))
         return make_recording(threads, source, notes)
 
 
-def make_thread(number: int, tid: int, arrays: Mapping[str, NDArray]) -> ThreadCalls:
+def make_thread(
+    number: int, tid: int, arrays: Mapping[str, NDArray], ended: int = NONE
+) -> ThreadCalls:
     """Return a thread of columns by name."""
-    columns: dict[str, NDArray] = {
+    columns: dict[str, Any] = {
         name: arrays[name].astype(dtype) for name, dtype in CALL_TYPES.items()
     }
-    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, ended=NONE, **columns)
+    return ThreadCalls(number=number, tid=tid, name="", created_by=NONE, ended=ended, **columns)
 
 
 def make_recording(threads: list[ThreadCalls], source: str, notes: tuple[str, ...]) -> Recording:
@@ -93,6 +120,7 @@ def make_recording(threads: list[ThreadCalls], source: str, notes: tuple[str, ..
     for thread in threads:
         thread.before[:] -= begin
         thread.after[:] -= begin
+    threads = [t if t.ended == NONE else replace(t, ended=t.ended - begin) for t in threads]
     facts = RecordingFacts(
         from_start=True,
         dropped=0,

@@ -60,12 +60,13 @@ class TooLarge(Torn):
 @dataclass(frozen=True, kw_only=True)
 class RecordedThread:
     """What the recorder wrote of a thread. ``created_by``: NONE if not known; ``has_ended``: before
-    the recording did; ``died``: the stamp of its end, 0 if not known.
+    the recording did; ``born``, ``died``: the stamps of its creation and its end, 0 if not known.
     """
 
     tid: int
     created_by: int
     has_ended: bool
+    born: int
     died: int
     name: str
 
@@ -218,13 +219,14 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
 
 
 def _add_thread(threads: dict[int, RecordedThread], fields: tuple[Any, ...]) -> None:
-    number, tid, creator, ended, _, *died, name = fields
+    number, tid, creator, ended, born, *died, name = fields
     if len(threads) >= _MOST_THREADS:
         raise Torn("it has too many threads")
     threads[number] = RecordedThread(
         tid=tid,
         created_by=NONE if creator == NO_THREAD else creator,
         has_ended=ended != 0,
+        born=born,
         died=died[0] if died else 0,
         name=_decode_text(name.partition(b"\0")[0]),
     )
@@ -335,15 +337,25 @@ def _make_thread(
     def join(name: str) -> NDArray:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    last = int(parts[-1].after[-1])
+    first, last = int(parts[0].before[0]), int(parts[-1].after[-1])
     return ThreadCalls(
         number=number,
         tid=thread.tid if thread else 0,
         name=thread.name if thread else "",
         created_by=thread.created_by if thread else NONE,
+        created=_find_creation(thread, first, times) if thread else NONE,
         ended=_find_end(thread, last, times) if thread else NONE,
         **{name: join(name) for name in CALL_TYPES},
     )
+
+
+def _find_creation(thread: RecordedThread, first: int, times: stamp_times.StampTimes) -> int:
+    """Return when a thread was created, ns: not after its ``first`` call. Of one whose creator is
+    not known it is not, though a version 1 may have a stamp.
+    """
+    if thread.created_by == NONE or not thread.born:
+        return NONE
+    return min(first, int(times.to_ns([thread.born])[0]))
 
 
 def _find_end(thread: RecordedThread, last: int, times: stamp_times.StampTimes) -> int:

@@ -147,7 +147,10 @@ def _list_items(
     items.child[born] = [birth.thread for birth in births]
     items.time[born] = [birth.time for birth in births]
     items.kind[-1] = RecordKind.END
-    items.time[-1] = max([events.ended, *items.time[-2:-1].tolist(), 0])
+    # Not before its creation, nor before events that are left out: the thread holds up all others
+    # until it has come to its end.
+    last = [*items.time[-2:-1].tolist(), *events.completed[-1:].tolist()]
+    items.time[-1] = max([events.created, events.ended, *last, 0])
     return items
 
 

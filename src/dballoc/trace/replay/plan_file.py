@@ -124,7 +124,8 @@ def _find_duration(trace: Trace) -> int:
     marks = [mark.time for mark in trace.marks]
     if marks and min(marks) < 0:
         raise UsageError("trace: a mark before its beginning")
-    return max([*ends, *marks, *(each.ended for each in trace.threads), 0])
+    lives = [moment for each in trace.threads for moment in (each.created, each.ended)]
+    return max([*ends, *marks, *lives, 0])
 
 
 def _write_sections(

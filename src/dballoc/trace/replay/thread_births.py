@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dballoc.trace.model import NONE, Trace
+from dballoc.trace.model import NONE, ThreadEvents, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,17 +24,17 @@ class Births:
 
 
 def find_births(trace: Trace) -> Births:
-    """Find who creates whom: each thread is created when it first does something, creating another
-    included. One whose creator is not known, or that does nothing at all, is a root; so is one
-    thread of each circle.
+    """Find who creates whom, and when: when the trace says, else when the thread first does
+    something; never after it creates another. One whose creator is not known, or of which nothing
+    is known at all, is a root; so is one thread of each circle.
     """
     creator = _find_creators(trace)
     moment = {
-        index: int(events.completed[0]) if len(events.kind) else events.ended
+        index: time
         for index, events in enumerate(trace.threads)
-        if len(events.kind) or events.ended != NONE
+        if (time := _find_moment(events)) != NONE
     }
-    # A thread that creates another before its own first event is there by then.
+    # A thread that creates another is there by then.
     for index in sorted(moment, key=lambda each: moment[each]):
         while (above := creator[index]) != NONE:
             if above in moment and moment[above] <= moment[index]:
@@ -63,6 +63,12 @@ def count_threads_at_once(trace: Trace) -> int:
         alive += change
         most = max(most, alive)
     return most
+
+
+def _find_moment(events: ThreadEvents) -> int:
+    if events.created != NONE:
+        return events.created
+    return int(events.completed[0]) if len(events.kind) else events.ended
 
 
 def _find_creators(trace: Trace) -> list[int]:

@@ -27,15 +27,18 @@ def check_sizes(objects: Objects) -> None:
 
 def check_trace(threads: tuple[ThreadEvents, ...], objects: Objects) -> None:
     """Raise InvalidTrace if blocks are too large, if one is freed twice, or by another thread
-    before it is allocated, if a thread goes on after its end, has a creator that is not there or
-    is its own offspring.
+    before it is allocated, if a thread begins before it is created or goes on after its end, has a
+    creator that is not there or is its own offspring.
     """
     check_sizes(objects)
     is_freed = np.zeros(len(objects.size), bool)
     frees = 0
     births = find_births(threads, len(objects.size))
     for index, thread in enumerate(threads):
-        if thread.ended != NONE and len(thread.kind) and thread.ended < thread.completed[-1]:
+        first, last = _find_first_and_last(thread)
+        if thread.created > first:
+            raise InvalidTrace("a thread begins before it is created")
+        if thread.ended != NONE and thread.ended < last:
             raise InvalidTrace("a thread goes on after its end")
         events = np.flatnonzero(thread.freed != NONE)
         freed = thread.freed[events]
@@ -47,6 +50,15 @@ def check_trace(threads: tuple[ThreadEvents, ...], objects: Objects) -> None:
     if np.count_nonzero(is_freed) != frees:
         raise InvalidTrace("a block is freed twice")
     _check_creators(threads)
+
+
+def _find_first_and_last(thread: ThreadEvents) -> tuple[int, int]:
+    """Return when a thread does something first and last: nothing else than to be created, if it
+    has no events.
+    """
+    if len(thread.kind):
+        return int(thread.time[0]), int(thread.completed[-1])
+    return thread.created, thread.created
 
 
 def _check_creators(threads: tuple[ThreadEvents, ...]) -> None:

@@ -108,6 +108,7 @@ class ThreadRecord(BaseModel):
     number: Annotated[int, Field(ge=0, lt=2**32)]
     name: _Text
     created_by: Annotated[int, Field(ge=-1, lt=2**32)]
+    created: Annotated[int, Field(ge=-1, lt=2**62)] = -1
     ended: Annotated[int, Field(ge=-1, lt=2**62)]
     events: _Count
     allocations: _Count

@@ -299,6 +299,7 @@ class _Reading:
                 number=declared.number,
                 name=declared.name,
                 created_by=declared.created_by,
+                created=declared.created,
                 ended=declared.ended,
                 kind=parts.kind,
                 time=parts.time,

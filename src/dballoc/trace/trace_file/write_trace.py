@@ -119,6 +119,7 @@ def _make_header(trace: Trace) -> dict[str, object]:
                 "number": thread.number,
                 "name": thread.name,
                 "created_by": thread.created_by,
+                "created": thread.created,
                 "ended": thread.ended,
                 "events": len(thread.kind),
                 "allocations": _count_allocations(thread),
