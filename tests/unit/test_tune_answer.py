@@ -1,13 +1,17 @@
 """What is said of a search: also of one that could measure nothing."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dballoc.analysis.tune.tuned import load_tuned
+from dballoc.cli.results_verbs import deploy
+from dballoc.errors import UsageError
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import describe_knobs, dump_tune, tabulate_knobs
 from dballoc.report.wording.answer import Answer
@@ -89,7 +93,8 @@ def test_what_changes_nothing_measurable_is_said(make: Callable[..., Path]) -> N
             ("mxfast", "server", nothing),
             ("tcache", "server", nothing),
             ("tcache", "replay", nothing | {"cost": 0.9, "measurable": True}),
-            ("perturb", "server", untried),
+            ("perturb", "server", untried | {"configurations": 0, "failed": 0}),
+            ("check", "server", untried | {"configurations": 0, "failed": 2}),
         )
     ]
     tuned = load_tuned(make_search(make, (), {KNOBS: json.dumps(rows)}))
@@ -98,6 +103,7 @@ def test_what_changes_nothing_measurable_is_said(make: Callable[..., Path]) -> N
     assert cells["arena_max", "servers"][6] == "0.600 [0.550, 0.650] at 1"
     assert cells["mxfast", "servers"][-1] == "nothing measurable"
     assert cells["perturb", "servers"][-1] == "not tried"
+    assert cells["check", "servers"][-1] == "every trial of it failed"
 
 
 @pytest.mark.parametrize(
@@ -145,3 +151,56 @@ def test_each_finalist_has_its_outcome(
     lines = {line.name: line.text for line in answer_tune(load_tuned(search)).variants}
     assert "its defaults" not in lines["tuned"]
     assert outcome in lines["jemalloc"] or faulty
+    # Another allocator's finalists may still win.
+    said = answer_tune(load_tuned(search))
+    assert said.headline == (
+        "So far: Use glibc with arena_max = 1 (tuned); the confirmation is not over"
+    )
+    assert said.command == ""
+    with pytest.raises(
+        UsageError, match=r"the confirmation is not over, .* name a VARIANT, like tuned"
+    ):
+        deploy.deploy(search)
+    with closing(sqlite3.connect(search / "results.sqlite")) as db, db:
+        db.execute("INSERT OR REPLACE INTO campaign VALUES ('ending', 'planned')")
+    said = answer_tune(load_tuned(search))
+    assert said.headline == "Use glibc with arena_max = 1 (tuned)"
+    assert said.command == f"dballoc deploy {search}"
+
+
+@pytest.mark.parametrize(
+    ("glibc", "jemalloc", "base"), [(0.5, 0.6, "glibc"), (0.6, 0.5, "jemalloc")]
+)
+def test_of_two_mallocs_winners_that_with_the_lower_figure_is_to_be_run(
+    make: Callable[..., Path], glibc: float, jemalloc: float, base: str
+) -> None:
+    """Both are confirmed, each against its own default; between them nothing is judged."""
+    declared = [
+        {"base": name, "directory": f"confirmation/{name}", "finalists": ["tuned"],
+         "experiment": "x"}
+        for name in ("glibc", "jemalloc")
+    ]  # fmt: skip
+    facts = {CONFIRMATIONS: json.dumps(declared), "ending": "planned"}
+    search = make_search(make, (), facts)
+    (search / "confirmation").mkdir()
+    for name, share in (("glibc", glibc), ("jemalloc", jemalloc)):
+        variants = [{"name": name, "allocator": name}, {"name": "tuned", "allocator": name}]
+        make(
+            f"search/confirmation/{name}",
+            blocks=8,
+            design="both",
+            threads=[1],
+            baseline=name,
+            variant=variants,
+            sql=[
+                f"UPDATE trial SET rss_peak = {factor} * (100000000 + 100000 * (block % 3)) "
+                f"WHERE variant = '{variant}' AND design = 'solo'"
+                for variant, factor in ((name, 1.0), ("tuned", share))
+            ],
+        )
+    tuned = load_tuned(search)
+    assert [confirmed.winner for confirmed in tuned.confirmed] == ["tuned", "tuned"]
+    said = answer_tune(tuned)
+    assert said.headline.startswith(f"Use {base} with ")
+    assert any("Between allocators the lower measured figure decided" in n for n in said.notes)
+    assert json.loads(dump_tune(tuned))["base"] == base

@@ -121,6 +121,11 @@ def test_what_a_gain_would_be_paid_for_in_safety_is_not_searched(option: str) ->
     check_safe(Tune(space={"table_open_cache": ["400"], "innodb_buffer_pool_instances": ["1"]}))
 
 
+def test_a_mallocs_setting_is_no_option_of_the_server() -> None:
+    with pytest.raises(UsageError, match=r"^tune.space: arena_max is a setting of glibc, and "):
+        check_safe(Tune(space={"arena_max": ["1"]}))
+
+
 SMALL = Space(
     knobs=(
         Knob(name="arenas", least=1, most=64, log=True),

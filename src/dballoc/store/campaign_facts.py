@@ -190,6 +190,7 @@ class _Knob(_Form):
     knob: str
     stage: Literal["replay", "server"] = "server"
     configurations: _Count | None = None
+    failed: _Count | None = None
     memory_share: _Amount | None
     cost_share: _Amount | None
     memory: _Amount | None
@@ -209,6 +210,7 @@ SETTLED_OTHERWISE = "settled_otherwise"
 _FORMS: dict[str, TypeAdapter[Any]] = {
     "knobs": TypeAdapter(Annotated[list[_Knob], Field(max_length=10_000)]),
     "confirmations": TypeAdapter(Annotated[list[_Confirmation], Field(max_length=100)]),
+    "search_seconds": TypeAdapter(_Amount),
     "finalists_elsewhere": TypeAdapter(Annotated[int, Field(ge=0, le=3)]),
     "replay": TypeAdapter(_Replay),
     "environment": TypeAdapter(_Environment),
@@ -244,8 +246,8 @@ CLIENTS, APART = "clients", "apart"
 PREFERENCE, CONFIRMATIONS = "preference", "confirmations"
 # Endings after which no more blocks come; after any other the campaign may go on.
 FINAL_ENDINGS = ("planned", "decided", "budget")
-# What each of a search's knobs was worth.
-KNOBS = "knobs"
+# What each of a search's knobs was worth, and how long it took, in seconds by the clock.
+KNOBS, SEARCH_SECONDS = "knobs", "search_seconds"
 FINALISTS_ELSEWHERE = "finalists_elsewhere"
 
 

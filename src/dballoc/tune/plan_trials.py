@@ -97,12 +97,13 @@ def plan_next_trial(
     configurations can be in a duet with their default, each with the host's THP modes that they may
     have in it.
     """
-    of_stage = [t for t in tried if t.stage == stage]
+    in_space = select_known(tried, spaces)
+    of_stage = [t for t in in_space if t.stage == stage]
     for base in sorted(spaces, key=lambda name: sum(1 for t in of_stage if t.base == name)):
         trials = [t for t in of_stage if t.base == base]
         first: list[tuple[Origin, Parameters]] = [("preset", p) for p in spaces[base].presets]
         if stage == "server":
-            first += [("front", p) for p in list_replayed_front(tried, base, aim)]
+            first += [("front", p) for p in list_replayed_front(in_space, base, aim)]
         modes = (pairable or {}).get(base)
         duets = modes is not None and all(dict(p) in _list_alone(trials) for _, p in first)
         if duets and _is_time_for_duet(trials, pace):
@@ -117,6 +118,13 @@ def plan_next_trial(
         if duets and (leader := _choose_duet(trials, aim, _DUETS_REFINED, modes or ())):
             return _make_duet(leader)
     return None
+
+
+def select_known(tried: Sequence[Tried], spaces: Mapping[str, Space]) -> list[Tried]:
+    """Return the trials of configurations that are in the space of their base: results of an
+    earlier run may have others, because the host let it set more, or because somebody changed them.
+    """
+    return [t for t in tried if t.base in spaces and spaces[t.base].takes(t.parameters)]
 
 
 def _make_duet(leader: Standing) -> Candidate:

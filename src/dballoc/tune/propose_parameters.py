@@ -74,7 +74,7 @@ def propose_changes(
     another of its knobs as the sampler has it (and those that need that one). None of one that is
     outside the space.
     """
-    if not all(_find_knob(space, name).takes(value) for name, value in of.items()):
+    if not space.takes(of):
         return []
     study = make_study(space, outcomes, objectives, seed + len(outcomes))
     sampler, (chosen, _) = study.sampler, _encode(space, of)
@@ -107,15 +107,10 @@ def make_study(
         [
             _make_trial(space, outcome, objectives)
             for outcome in outcomes
-            if all(_find_knob(space, n).takes(v) for n, v in outcome.parameters.items())
+            if space.takes(outcome.parameters)
         ]
     )
     return study
-
-
-def _find_knob(space: Space, name: str) -> Knob:
-    # A setting of an earlier run's that is no knob any more takes nothing.
-    return next((k for k in space.knobs if k.name == name), Knob(name=name, words=("",)))
 
 
 def _make_trial(space: Space, outcome: Outcome, objectives: int) -> optuna.trial.FrozenTrial:

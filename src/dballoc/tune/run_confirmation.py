@@ -7,26 +7,36 @@ the others have, and its procedure counts them.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dballoc.analysis.tune import search_history
+from dballoc.analysis.tune.search_history import Tried
 from dballoc.campaign import results_directory, run_blocks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import SERVERS
+from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import CONFIRMATIONS, FINALISTS_ELSEWHERE, KNOBS
+from dballoc.numbers import listing
+from dballoc.store.campaign_facts import (
+    CONFIRMATIONS,
+    FINALISTS_ELSEWHERE,
+    KNOBS,
+    SEARCH_SECONDS,
+)
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
+from dballoc.tune.plan_trials import select_known
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.search_aim import make_search_aim
-from dballoc.tune.search_space import apply_parameters
+from dballoc.tune.search_space import Parameters, apply_parameters
 from dballoc.tune.search_trials import SERVER
 from dballoc.tune.short_experiment import make_confirmation
 from dballoc.tune.weigh_knobs import weigh_knobs
@@ -47,47 +57,56 @@ class Confirmation:
 
 def declare_confirmations(setting: PreparedTune, out: Path) -> list[Confirmation]:
     """Choose the finalists and store their campaigns, unless they are stored already; returns them,
-    none where nothing promises a gain.
+    none where nothing promises a gain. UsageError if what is stored is no campaign of this search:
+    of results nothing is run that the experiment does not ask for.
     """
     results = Results.open(out)
     try:
+        everything = search_history.list_tried(results)
+        tried = select_known(everything, setting.spaces)
         if CONFIRMATIONS not in results.facts():
-            confirmations = _plan_confirmations(setting, results)
-            tried = search_history.list_tried(results)
+            confirmations = _plan_confirmations(setting, results, tried)
             results.set_fact(KNOBS, json.dumps(weigh_knobs(setting.spaces, tried)))
             results.set_fact(CONFIRMATIONS, json.dumps([_dump(c) for c in confirmations]))
         stored = json.loads(results.checked_facts()[CONFIRMATIONS])
-        return [_load(entry, out) for entry in stored]
+        return [_load(entry, setting, everything, out) for entry in stored]
     finally:
         results.close()
 
 
-def _plan_confirmations(setting: PreparedTune, results: Results) -> list[Confirmation]:
+def _plan_confirmations(
+    setting: PreparedTune, results: Results, tried: Sequence[Tried]
+) -> list[Confirmation]:
     """Return a campaign for each base with finalists; the budget's rest is shared by the trials
     that a block of each has.
     """
     aim = make_search_aim(setting.preference, setting.experiment.seed)
-    standings = search_history.summarize_standings(search_history.list_tried(results), SERVER)
+    standings = search_history.summarize_standings(tried, SERVER)
     finalists = choose_finalists(standings, aim.objective, aim.bound, setting.tune.finalists)
     assert setting.experiment.budget
-    rest = max(_LEAST, setting.experiment.budget - results.spent())
+    searched = float(results.checked_facts().get(SEARCH_SECONDS, "0"))
+    rest = max(_LEAST, setting.experiment.budget - max(searched, results.spent()))
     bases = list(dict.fromkeys(f.base for f in finalists))
     parts = len(finalists) + 2 * len(bases)
     confirmations = []
     for base in bases:
-        of_base = [f for f in finalists if f.base == base]
-        default = setting.experiment.find(base)
-        variants = [apply_parameters(default, f.parameters, f.variant) for f in of_base]
+        of_base = {f.variant: f.parameters for f in finalists if f.base == base}
         budget = round(rest * (len(of_base) + 2) / parts)
-        confirmations.append(
-            Confirmation(
-                base=base,
-                directory=f"confirmation/{base}",
-                finalists=tuple(f.variant for f in of_base),
-                experiment=make_confirmation(setting.experiment, base, variants, budget),
-            )
-        )
+        confirmations.append(_make(setting, base, of_base, budget))
     return confirmations
+
+
+def _make(
+    setting: PreparedTune, base: str, finalists: Mapping[str, Parameters], budget: float
+) -> Confirmation:
+    default = setting.experiment.find(base)
+    variants = [apply_parameters(default, values, name) for name, values in finalists.items()]
+    return Confirmation(
+        base=base,
+        directory=f"confirmation/{base}",
+        finalists=tuple(finalists),
+        experiment=make_confirmation(setting.experiment, base, variants, budget),
+    )
 
 
 def _dump(confirmation: Confirmation) -> dict[str, object]:
@@ -99,16 +118,30 @@ def _dump(confirmation: Confirmation) -> dict[str, object]:
     }
 
 
-def _load(entry: dict[str, object], out: Path) -> Confirmation:
-    origin = str(out / str(entry["directory"]))
-    table = experiment_file.parse_table(str(entry["experiment"]), origin)
-    finalists = entry["finalists"]
-    assert isinstance(finalists, list)
-    return Confirmation(
-        base=str(entry["base"]),
-        directory=str(entry["directory"]),
-        finalists=tuple(map(str, finalists)),
-        experiment=experiment_file.build_experiment(table, origin),
+def _load(
+    entry: dict[str, Any], setting: PreparedTune, tried: Sequence[Tried], out: Path
+) -> Confirmation:
+    """Return a campaign that was declared. UsageError unless it is that of this search's own base
+    and configurations, or if the host no longer lets it set these.
+    """
+    base, origin = entry["base"], str(out / entry["directory"])
+    strange = {t.variant for t in tried} - {t.variant for t in select_known(tried, setting.spaces)}
+    if lost := [name for name in entry["finalists"] if name in strange]:
+        raise UsageError(
+            f"{origin}: {listing(lost)}: its settings can no longer be searched here (CPUs, THP "
+            "modes or versions have changed); go on where they can, or choose a new --out"
+        )
+    table = experiment_file.parse_table(entry["experiment"], origin)
+    stored = experiment_file.build_experiment(table, origin)
+    configurations = {t.variant: t.parameters for t in tried if t.base == base and t.parameters}
+    if base in setting.spaces and configurations.keys() >= set(entry["finalists"]):
+        finalists = {name: configurations[name] for name in entry["finalists"]}
+        made = _make(setting, base, finalists, stored.budget or 0.0)
+        identities = map(experiment_file.compute_identity, (made.experiment, stored))
+        if made.directory == entry["directory"] and len(set(identities)) == 1:
+            return made
+    raise UsageError(
+        f"{origin}: what is declared there is no campaign of this search; choose a new --out"
     )
 
 

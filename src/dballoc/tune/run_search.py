@@ -1,5 +1,6 @@
 """Run or resume the search: one trial after another, each planned from those in the results."""
 
+import json
 import math
 import statistics
 import time
@@ -17,7 +18,7 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import recorded_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
-from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE
+from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS
 from dballoc.store.results import KIND, TUNE, Results
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
@@ -56,6 +57,8 @@ class _Search:
             if CONFIRMATIONS in self.results.facts():
                 return "searched"
             self._run_trials()
+            seconds = round(time.monotonic() - self.began, 1)
+            self.results.set_fact(SEARCH_SECONDS, json.dumps(seconds))
             return "searched"
         except Interrupted:
             self.results.set_fact("ending", "interrupted")
@@ -145,6 +148,9 @@ class _Search:
         """
         seconds = self.seconds * (_REPLAYED_SHARE if stage == REPLAYED else 1.0)
         while True:
+            # Ctrl-C may have come when the last trial no longer looked for it.
+            if self.session.stop.requested:
+                raise Interrupted
             tried = search_history.list_tried(self.results)
             each = statistics.mean([t.seconds for t in tried if t.stage == stage] or [usual])
             spent = time.monotonic() - self.began
@@ -183,7 +189,7 @@ class _Search:
             return "the default"
         best = ranked[0]
         memory, cost = (math.exp(v or 0.0) for v in (best.memory, best.cost))
-        return f"{best.variant}: memory × {memory:.2f}, CPU × {cost:.2f}"
+        return f"{best.variant}: memory × {memory:.2f}, CPU × {cost:.2f} by its readings"
 
 
 def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from dballoc import catalogue
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
-from dballoc.catalogue import foreign_options
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
 from dballoc.experiment.sweep import evaluate_expression
+from dballoc.numbers import listing
 from dballoc.servers.private.command_line import bare
 
 # The host's THP mode; jemalloc has a setting ``thp`` of its own.
@@ -72,6 +73,11 @@ class Space:
 
     knobs: tuple[Knob, ...]
     presets: tuple[Parameters, ...]
+
+    def takes(self, parameters: Parameters) -> bool:
+        """Whether a configuration is one that the search may propose."""
+        knobs = {knob.name: knob for knob in self.knobs}
+        return all(n in knobs and knobs[n].takes(value) for n, value in parameters.items())
 
     @property
     def of_malloc(self) -> "Space":
@@ -132,11 +138,20 @@ def check_left_alone(tune: Tune, allocators: list[Allocator]) -> None:
 
 def check_safe(tune: Tune) -> None:
     """UsageError for an option of the server, however it is written, whose gain would be paid in
-    safety (catalogue/options.toml). Servers take the first letters of a name for all of it.
+    safety (catalogue/options.toml), and for a malloc's setting. Servers take the first letters of a
+    name for all of it.
     """
     for option in tune.space:
+        families = [
+            name for name, family in catalogue.tunables().items() if option in family["settings"]
+        ]
+        if families:
+            raise UsageError(
+                f"tune.space: {option} is a setting of {listing(families)}, and [tune.space] has "
+                "options of the server; settings are searched by themselves: dballoc list settings"
+            )
         name = bare(option)
-        for group in foreign_options()["unsafe"]:
+        for group in catalogue.foreign_options()["unsafe"]:
             if any(fnmatchcase(name, p) or p.startswith(name) for p in group["options"]):
                 raise UsageError(
                     f"tune.space: {option} is not searched: {group['why']}; if you want another "

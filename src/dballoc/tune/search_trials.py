@@ -156,6 +156,7 @@ class SearchTrials:
             prepared = self._setting.prepare_candidate(
                 candidate.base, candidate.parameters, candidate.variant
             )
+            self._find_template(prepared)
         except UsageError as error:
             base = self._setting.variants[candidate.base]
             self._results.add_variant(base.make_row() | {"name": candidate.variant})
@@ -176,7 +177,14 @@ class SearchTrials:
         )
 
     def _find_template(self, prepared: PreparedVariant) -> Template:
-        return self._templates[self._setting.data_recipe(prepared, None).key]
+        """Return the data of a configuration. UsageError for options by which files are made."""
+        template = self._templates.get(self._setting.data_recipe(prepared, None).key)
+        if template is None:
+            raise UsageError(
+                f"{prepared.variant.name}: its server options need data that are made with them, "
+                "and a search makes those of the defaults alone"
+            )
+        return template
 
     def _store(self, candidate: Candidate, stage: Stage, slot: Slot, record: TrialRecord) -> None:
         record.candidates.append(_make_candidate_row(candidate, stage))

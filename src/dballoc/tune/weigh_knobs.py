@@ -38,10 +38,10 @@ _MEASURES: tuple[Measure, ...] = ("memory", "cost")
 
 def weigh_knobs(spaces: Mapping[str, Space], tried: Sequence[Tried]) -> list[dict[str, Any]]:
     """Return a row for each knob of each base, of servers, and of replays where there were any: how
-    many configurations that ran had it; its importance for memory and for cost (shares; None with
-    too few trials); the largest likely effect of a value of it on either (``memory``, ``cost``:
-    ratios; None if it was not tried), with the ends of its interval and that value; and whether the
-    effect of any value is ``measurable``.
+    many configurations that ran had it, and how many that ``failed``; its importance for memory and
+    for cost (shares; None with too few trials); the largest likely effect of a value of it on
+    either (``memory``, ``cost``: ratios; None if it was not tried), with the ends of its interval
+    and that value; and whether the effect of any value is ``measurable``.
     """
     rows = []
     for base, space in spaces.items():
@@ -63,6 +63,9 @@ def _weigh(space: Space, trials: Sequence[Tried]) -> list[dict[str, Any]]:
         {
             "knob": knob.name,
             "configurations": sum(s.trials > 0 and knob.name in s.parameters for s in standings),
+            "failed": sum(
+                s.faults > 0 and not s.trials and knob.name in s.parameters for s in standings
+            ),
             "memory_share": shares[0].get(knob.name),
             "cost_share": shares[1].get(knob.name),
             **_describe_knob(effects.get(knob.name, {})),

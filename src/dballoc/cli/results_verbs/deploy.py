@@ -66,6 +66,12 @@ def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:
                 f"{directory}: no finalist is confirmed, so there is nothing to deploy; name a "
                 f"VARIANT if you want one nevertheless, or see dballoc report {directory}"
             )
+        if not tuned.is_over:
+            raise UsageError(
+                f"{directory}: the confirmation is not over, and another finalist may be the one "
+                f"to run; the same dballoc tune goes on with it, or name a VARIANT, like "
+                f"{tuned.winner.winner}"
+            )
         return tuned.winner.directory, tuned.winner.winner
     for confirmed in tuned.confirmed:
         if confirmed.campaign is not None and variant in confirmed.campaign.names:

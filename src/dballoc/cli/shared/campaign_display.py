@@ -144,6 +144,8 @@ class LiveDisplay(PlainDisplay):
 
     def plan(self, plan: Plan) -> None:
         super().plan(plan)
+        for key in ("best", "left"):  # of the search that came before
+            self._now.pop(key, None)
         self._ends = time.monotonic() + plan.seconds
         self._latency = f"p{plan.percentile}"
         self._progress.update(self._trials, total=self.total, completed=self.done)
@@ -199,7 +201,11 @@ class LiveDisplay(PlainDisplay):
     def search_progressed(self, progress: SearchProgress) -> None:
         super().search_progressed(progress)
         self._ends = time.monotonic() + progress.seconds_left
-        self._now |= {"block": progress.stage, "best": safe(progress.best)}
+        self._now |= {
+            "block": progress.stage,
+            "best": safe(progress.best),
+            "left": f"about {progress.trials_left}",
+        }
         total = progress.number + progress.trials_left
         self._progress.update(self._trials, total=total, completed=progress.number)
 
@@ -217,7 +223,7 @@ class LiveDisplay(PlainDisplay):
             # A replay is not looked into while it runs.
             names = {key: names[key] for key in ("block", "variant", "step")}
         if "best" in self._now:
-            names["best"] = "best so far"
+            names |= {"left": "trials left", "best": "best so far"}
         table.add_row(*(Text(label, style="dim") for label in (*names.values(), "time left")))
         remaining = minutes(max(0.0, self._ends - time.monotonic()))
         table.add_row(

@@ -17,7 +17,7 @@ def answer_tune(tuned: Tuned) -> Answer:
     return Answer(
         headline=_write_headline(tuned),
         reason=_explain(tuned),
-        command=f"dballoc deploy {tuned.directory}" if tuned.winner else "",
+        command=f"dballoc deploy {tuned.directory}" if tuned.winner and tuned.is_over else "",
         against="The finalists",
         variants=[
             Line(name, describe_finalist(tuned, confirmed, name))
@@ -83,7 +83,8 @@ def _write_headline(tuned: Tuned) -> str:
     if tuned.winner:
         name = tuned.winner.winner or ""
         settings = describe_settings(tuned, name)
-        return f"Use {tuned.winner.base} with {settings} ({name})"
+        words = f"Use {tuned.winner.base} with {settings} ({name})"
+        return words if tuned.is_over else f"So far: {words}; the confirmation is not over"
     if not tuned.declared:
         return "The search is not over"
     if not tuned.confirmed:
@@ -111,8 +112,9 @@ def _explain(tuned: Tuned) -> str:
     more = (
         f" Not settled: {listing(undecided)}; a larger --budget decides more." if undecided else ""
     )
+    judged = "judged" if tuned.is_over else "judges"
     return (
-        f"{searched}, and a campaign of its own judged the finalists, which were declared before "
+        f"{searched}, and a campaign of its own {judged} the finalists, which were declared before "
         f"it began; only its intervals are verdicts. The rule: {rule}.{more}"
     )
 
@@ -143,8 +145,9 @@ def _list_notes(tuned: Tuned) -> list[str]:
     failed = [t for t in tuned.tried if t.fault is not None and t.parameters]
     if failed:
         notes.append(
-            f"{count(len(failed), 'trial')} of other settings ended in a fault, and what had "
-            f"a fault was not put forward; the last one: {failed[-1].variant}: {failed[-1].fault}."
+            f"{count(len(failed), 'trial')} of other settings ended in a fault, and what failed "
+            "alone on a server was not put forward; the last one: "
+            f"{failed[-1].variant}: {failed[-1].fault}."
         )
     notes += [
         f"This holds for {listing(experiment.workloads)} at {experiment.threads[-1]} clients, in "

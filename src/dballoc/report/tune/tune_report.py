@@ -172,7 +172,7 @@ def tabulate_knobs(tuned: Tuned) -> Table:
                 NOTHING if row.get("configurations") is None else str(row["configurations"]),
                 *(_format_share(row[key]) for key in ("memory_share", "cost_share")),
                 *(_format_effect(row, measure) for measure in ("memory", "cost")),
-                _MEASURABLE[row["measurable"]],
+                _describe_effect(row),
             ]
             for row in order
         ],
@@ -192,11 +192,10 @@ def _format_effect(row: dict[str, Any], measure: str) -> str:
     return ratio if value is None else f"{ratio} at {value}"
 
 
-_MEASURABLE = {
-    True: "measurable",
-    False: "nothing measurable",
-    None: "not tried",
-}
+def _describe_effect(row: dict[str, Any]) -> str:
+    if row["measurable"] is None:
+        return "every trial of it failed" if row.get("failed") else "not tried"
+    return "measurable" if row["measurable"] else "nothing measurable"
 
 
 def describe_knobs(tuned: Tuned) -> list[str]:
@@ -254,17 +253,31 @@ def describe_method(tuned: Tuned) -> list[str]:
     """Return the paragraphs on the method."""
     experiment = tuned.campaign.experiment
     time = experiment.time
+    origins = {t.origin for t in tuned.tried if t.stage == "server"}
+    steps = [
+        "The default of each allocator comes first and again every so often",
+        *(["then the settings that authors and users recommend"] if "preset" in origins else []),
+        *(["then what replays put forward"] if "front" in origins else []),
+        *(["then each setting alone"] if "single" in origins else []),
+    ]
+    replays = (
+        "First the malloc's own settings were tried in replays of a recorded trace, which say "
+        "something of memory and nothing of a server; the best of them went on to servers. "
+    )
+    duets = (
+        " Leaders also run beside their default at the same time, in a duet, which tells better "
+        "what they cost."
+    )
     return [
+        f"{replays if any(t.stage == 'replay' for t in tuned.tried) else ''}"
         f"A trial starts one server alone on a copy of the same data, loads it with "
         f"{listing(experiment.workloads)} at {experiment.threads[-1]} clients for "
         f"{format_duration(time.level)} each, after {format_duration(time.warmup)} of warm-up, and "
-        "reads its peak RSS and its CPU time per transaction. The default of each allocator comes "
-        "first and again every so often, then the settings that authors and users recommend, then "
-        "each setting alone where there is time enough; after that Optuna's tree-structured Parzen "
-        "estimator proposes. Leaders also run beside their default at the same time, in a duet, "
-        "which tells better what they cost. In the last fifth the leaders are tried again, and "
-        "without single settings. A configuration that cannot start, crashes, hangs or is killed "
-        "counts as worse than all that ran.",
+        f"reads its peak RSS and its CPU time per transaction. {', '.join(steps)}; after that "
+        "Optuna's tree-structured Parzen estimator proposes."
+        f"{duets if any(t.design == 'duet' for t in tuned.tried) else ''} In the last fifth the "
+        "leaders are tried again, and without single settings. A configuration that cannot start, "
+        "crashes, hangs or is killed counts as worse than all that ran.",
         "At most three configurations are put forward. What they promise is shrunk for the luck of "
         "the best of many. A campaign of its own, declared before its first block, then judges "
         "each against its allocator's default, as dballoc bench does; all finalists together share "
