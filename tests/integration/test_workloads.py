@@ -122,12 +122,6 @@ OTHERS: dict[str, list[str]] = {
         "DROP TEMPORARY TABLE dballoc_own",
     ],
 }
-TEXT = {
-    "percona-2012_read-only",
-    "percona-2012_point-select",
-    "chinaunix-2013_read-only",
-    "chinaunix-2013_read-write",
-}
 
 
 @dataclass(kw_only=True)
@@ -263,7 +257,6 @@ def test_an_event(served: Served, name: str) -> None:
         "run",
         1,
         events=str(EVENTS),
-        **({"db-ps-mode": "disable"} if name in TEXT else {}),
     )
     found = [
         text

@@ -19,7 +19,7 @@ from dballoc.analysis.published.setup.post_comparison import (
 )
 from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
 from dballoc.analysis.published.setup.release_names import is_same_release, is_same_variant
-from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
+from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_value, spread_settings
 from dballoc.analysis.published.setup.warmup_words import describe_warmups, is_same_warmup
 from dballoc.experiment.model import Experiment
@@ -180,10 +180,11 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "driver": (("load", "driver"), "sysbench 0.5", {("load", "driver")}),
     "another driver": (("load", "driver"), "HammerDB", {("load", "driver")}),
     "profile": (
-        ("profile_at",),
-        {"workload": "oltp_read_only", "threads": 64},
+        ("profile_at", "threads"),
+        64,
         {("load", "profiled at")},
     ),
+    "another profile": (("profile_at", "profile"), "heap", {("load", "profiled for")}),
     "binary logs": (
         ("binary_logs_removed",),
         "before and after each test",
@@ -522,9 +523,29 @@ def test_a_server_with_all_cpus_to_itself_differs_from_one_that_shares_them() ->
     ]
 
 
+def test_cpus_by_their_number_are_on_whole_cores() -> None:
+    """Two hyperthreads each: 24 CPUs are 12 cores, as of ChinaUnix, and not the 24 of HammerDB's."""
+    pairs = tuple(frozenset({n, n + 16}) for n in range(16))
+    singles = tuple(frozenset({n}) for n in range(32))
+    run = make_run({**RUN, "cpu": {"count": 24}})
+    together = "24 logical CPUs ({} cores), server and client together"
+    for cores, stated, differs in (
+        (pairs, {"cores": 24, "words": "24 cores"}, True),
+        (singles, {"cores": 24, "words": "24 cores"}, False),
+        (pairs, {"cores": 12, "words": "12 cores"}, False),
+    ):
+        found = list_texts({**POST, "cpus": stated}, replace(run, host_cores=cores))
+        text = together.format(12 if cores is pairs else 24)
+        assert found == ([("", "24 cores", text)] if differs else [])
+    apart = {**POST, "cpus": {"server": 24, "server_cores": 12}}
+    for cores, differs in ((pairs, False), (singles, True)):
+        run_apart = replace(run, host_cores=cores, clients_apart=True)
+        assert (("CPUs", "") in find_items(apart, run_apart)) == differs
+
+
 def test_fewer_logical_cpus_than_stated_cores_differ_where_cores_are_not_known() -> None:
     words = {"cores": 24, "words": "24 cores"}
-    few = make_run({**RUN, "cpu": {"count": 2}})
+    few = replace(make_run({**RUN, "cpu": {"count": 2}}), host_cores=())
     assert list_texts({**POST, "cpus": words}, few) == [
         ("", "24 cores", "2 logical CPUs, server and client together")
     ]
@@ -607,8 +628,8 @@ def test_which_variant_has_how_many_cpus_is_told_where_it_differs() -> None:
     run = make_run({**RUN, "baseline": "glibc_4cpu", "variant": variants})
     post = {**POST, "cpus": {"count": [4, 32]}, "variants": {}}
     assert [run for _, _, run in list_texts(post, run) if "glibc_4cpu" in run] == [
-        "1 logical CPU, server and client together (glibc_4cpu), "
-        "2 logical CPUs, server and client together (glibc_32cpu)"
+        "1 logical CPU (1 core), server and client together (glibc_4cpu), "
+        "2 logical CPUs (2 cores), server and client together (glibc_32cpu)"
     ]
 
 
@@ -679,6 +700,22 @@ def test_where_it_is_profiled_is_marked_where_it_was_scaled() -> None:
     nothing = {key: value for key, value in RUN.items() if not key.startswith("profile")}
     assert list_texts(POST, make_run(nothing)) == [
         ("profiled at", "oltp_read_only, 8 clients", "nothing")
+    ]
+
+
+def test_duets_are_told_where_no_server_ran_alone() -> None:
+    run = replace(make_run(), duet=DuetSetup(threads=8, slice_seconds=0.4))
+    compared = list_differences(Post.model_validate(POST), run)
+    assert [(c.topic, c.item, c.post, c.run) for c in compared] == [
+        ("load", "clients", "8, 64", "8 of each of the two servers"),
+        (
+            "sequence",
+            "",
+            POST["sequence"],
+            "two servers at once, a variant beside the baseline, each with half of the CPUs; they "
+            "swap after each slice of load",
+        ),
+        ("time", "a level", "5m", "slices of 0.4 s"),
     ]
 
 

@@ -397,7 +397,11 @@ def test_a_post_like_another_one_is_that_one_but_for_its_own_keys() -> None:
     # The first is like the other, which is like the base.
     post = fill_post({"post": {"like": "smalldatum-2025-innodb", "rows": 7}}, "x")["post"]
     assert other.pop("like") == "smalldatum-2025-myrocks"
-    assert post == {**base, **other, "rows": 7}
+    reasons = base["reasons"] | other["reasons"]
+    assert post == {**base, **other, "rows": 7, "reasons": reasons}
+    assert "warm-up" in reasons.keys() - other["reasons"].keys()
+    # What is no table is refused where the whole experiment is checked.
+    assert fill_post({"post": {"like": "percona-2012", "reasons": 5}}, "x")["post"]["reasons"] == 5
     assert post["server"] != base["server"]
 
 

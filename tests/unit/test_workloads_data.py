@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from dballoc import catalogue
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
+from dballoc.experiment.model import Load
 from dballoc.load import workload
 from dballoc.load.workload_cycles import expand
 
@@ -29,6 +30,14 @@ KEYS = {
     "replica",
     "backup",
 }
+
+
+def test_older_comparisons_and_small_datum_send_text() -> None:
+    text = {name for name, row in catalogue.workloads().items() if row.get("text")}
+    older = ("percona-2012_", "chinaunix-2013_")
+    assert text >= {n for n in catalogue.workloads() if n.startswith(older)}
+    assert text >= {name for name in MICRO if name.endswith("_range=100")}
+    assert not workload.of_catalogue("percona-2012_read-only").prepares(Load())
 
 
 def test_every_key_is_explained_and_every_option_is_text() -> None:

@@ -92,10 +92,13 @@ class PostOtherwise(_Table):
 
 
 class PostProfile(_Table):
-    """Under which workload, with how many clients, the post looked at what threads wait for."""
+    """Under which workload, with how many clients, the post profiled, and for what: for what
+    threads wait for (``contention``), or who holds memory (``heap``).
+    """
 
     workload: str
     threads: _Count
+    profile: Literal["contention", "heap"] | None = None
 
 
 class PostLoad(_Table):

@@ -8,8 +8,10 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.errors import UsageError
 
-# The key that names a shipped experiment, whose ``[post]`` a post's own keys are laid over.
+# The key that names a shipped experiment, whose ``[post]`` a post's own keys are laid over; of its
+# reasons a post keeps those of the topics for which it gives none.
 KEY = "like"
+_REASONS = "reasons"
 
 
 def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -29,6 +31,9 @@ def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
                 "dballoc list experiments --post has them"
             )
         named.append(name)
+        reasons = post.get(_REASONS, {})
+        if isinstance(reasons, dict):
+            post = post | {_REASONS: other.get(_REASONS, {}) | reasons}
         post = other | {key: value for key, value in post.items() if key != KEY}
     return {**table, "post": post}
 

@@ -31,7 +31,7 @@ _MEASURES = {
         "User CPU over time",
         "user CPU of the whole host, % of all CPUs",
         1.0,
-        " Of all that ran on the host, the clients included.",
+        " Of all that ran on the server's host, the clients too unless they had one to themselves.",
     ),
     "user": ("User CPU over time", "user CPU of the server, % of one CPU", 1.0, ""),
     "rss": ("RSS over time", "RSS, MiB", 2.0**-20, ""),

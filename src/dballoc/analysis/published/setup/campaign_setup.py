@@ -14,7 +14,7 @@ from dballoc.analysis.published.setup.post_comparison import (
     sort_by_topic,
 )
 from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
+from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
 from dballoc.store.results import KIND, SETTLED_OTHERWISE
 
@@ -117,7 +117,16 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
             name: connections.words
             for name, connections in count_client_connections(campaign).items()
         },
+        duet=None if "solo" in campaign.designs else _read_duet(campaign),
     )
+
+
+def _read_duet(campaign: Campaign) -> DuetSetup | None:
+    """Return how duets were set up; None before they are planned."""
+    facts = json.loads(campaign.facts.get("duet", "{}"))
+    if not facts.get("plan"):
+        return None
+    return DuetSetup(threads=facts["threads"], slice_seconds=facts["plan"]["slice"])
 
 
 def _list_machines(campaign: Campaign) -> list[tuple[list[str], Mapping[str, Any]]]:

@@ -1,7 +1,7 @@
 """Compare CPUs, memory and the mode of huge pages with those that a post states. Pure."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dballoc.analysis.published.setup.post_comparison import (
@@ -82,7 +82,7 @@ def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
     """
     together = _SERVER if run.clients_apart else _TOGETHER
     if cpu.count is not None:
-        return {together: _Cpus(cpu.count)}
+        return {together: _Cpus(cpu.count, _count_whole_cores(cpu.count, run.host_cores))}
     texts = {_SERVER: cpu.server, _CLIENT: None if run.clients_apart else cpu.client}
     sets = {side: parse_cpus(text) for side, text in texts.items() if text}
     if not sets:
@@ -91,6 +91,18 @@ def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
         side: _Cpus(len(cpus), sum(bool(core & cpus) for core in run.host_cores) or None)
         for side, cpus in sets.items()
     }
+
+
+def _count_whole_cores(cpus: int, cores: Sequence[frozenset[int]]) -> int | None:
+    """Return on how many cores so many CPUs are, which are chosen core by core; None where there
+    are not so many, or the cores are not known.
+    """
+    total = 0
+    for number, core in enumerate(sorted(cores, key=min), 1):
+        total += len(core)
+        if total >= cpus:
+            return number
+    return None
 
 
 def _read_sides(cpus: PostCpus) -> _Sides:

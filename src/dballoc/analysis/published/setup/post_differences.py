@@ -186,6 +186,11 @@ def _write_events(number: str) -> str:
 
 def _compare_levels(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     levels, actual = run.experiment.threads, join_words(run.experiment.threads)
+    if run.duet is not None:
+        stated_levels = None if post.threads is None else join_words(sorted(post.threads))
+        words = f"{run.duet.threads} of each of the two servers"
+        yield compare_text("load", "clients", stated_levels, words)
+        return
     if post.threads is None and post.most_threads is not None:
         highest = str(post.most_threads)
         words = _mark_scaled(
@@ -202,7 +207,9 @@ def _compare_levels(post: Post, run: RunSetup) -> Iterator[PostComparison]:
 
 
 def _compare_profiles(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    """Compare under which workload, with how many clients, is profiled, if anything is."""
+    """Compare under which workload, with how many clients, is profiled, if anything is, and for
+    what.
+    """
     experiment, stated = run.experiment, post.profile_at
     level = experiment.profiled_level
     profiled = [] if experiment.profile is None else experiment.list_profiled(None)
@@ -213,6 +220,8 @@ def _compare_profiles(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         )
         place = _describe_profiled([stated.workload], stated.threads)
         yield compare_text("load", "profiled at", place, words)
+        if profiled and stated.profile is not None and experiment.profile is not None:
+            yield compare_text("load", "profiled for", stated.profile, experiment.profile)
     elif profiled:
         yield compare_text("load", "profiled at", None, actual)
 
@@ -287,7 +296,13 @@ def _shorten(names: list[str]) -> str:
 
 
 def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    """Compare when a server is started anew, and how often everything is run."""
+    """Compare when a server is started anew, and how often everything is run. Duets differ from
+    every post, and their repeats are nothing that a post has.
+    """
+    if run.duet is not None:
+        yield compare_text("sequence", "", post.sequence or _ONE_AT_A_TIME, _IN_DUETS)
+        yield from _compare_binary_logs(post, run)
+        return
     yield compare_text(
         "sequence",
         "",
@@ -306,6 +321,13 @@ def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         )
     yield compare_text("sequence", "repeats", runs, blocks, lambda *_: same)
     yield from _compare_binary_logs(post, run)
+
+
+_ONE_AT_A_TIME = "one server at a time"
+_IN_DUETS = (
+    "two servers at once, a variant beside the baseline, each with half of the CPUs; they swap "
+    "after each slice of load"
+)
 
 
 # What dballoc does, so that the disk has to hold one step's logs alone.
@@ -391,6 +413,11 @@ def _count_load_clients(run: RunSetup) -> str:
 
 def _compare_times(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     time = run.experiment.time
+    if run.duet is not None:
+        stated_level = None if post.level is None else format_duration(post.level)
+        slices = f"slices of {run.duet.slice_seconds:g} s"
+        yield compare_text("time", "a level", stated_level, slices)
+        return
     level = _mark_scaled(
         run, format_duration(time.level), lambda was: was.level == post.level != time.level
     )

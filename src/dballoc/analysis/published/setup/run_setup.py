@@ -24,6 +24,14 @@ class WorkloadSetup:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DuetSetup:
+    """How two servers ran at once: the clients of each, and how long a slice of load was."""
+
+    threads: int
+    slice_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSetup:
     """An experiment as it runs. By variant: ``allocators`` and ``servers``, ``NAME VERSION``.
     ``added_options``: what dballoc gives every server beside the experiment's options.
@@ -36,7 +44,7 @@ class RunSetup:
     settles, the substitute or "". ``may_settle_otherwise``: before it ran, of the variables that
     settle and that not every server has, which servers do not have them, and the substitute or "".
     ``encryption``: by variant, whether its clients' connections were encrypted, where that is
-    known.
+    known. ``duet``: of a campaign in which no server ran alone.
     """
 
     experiment: Experiment
@@ -54,3 +62,4 @@ class RunSetup:
     settled_otherwise: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     may_settle_otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     encryption: Mapping[str, str] = field(default_factory=dict)
+    duet: DuetSetup | None = None
