@@ -183,7 +183,7 @@ def test_every_variant_has_a_text_for_every_form(directory: Path, name: str, fam
 
 def test_what_a_kernel_needs_is_said(of: Callable[[str], Deployment], directory: Path) -> None:
     text = render(of("google"), ["systemd"], {}, directory)
-    assert "  - glibc.pthread.rseq=1 on Linux 6.19 to 7.0.13: " in text
+    assert "  - glibc.pthread.rseq=1 on Linux 6.19 to 7.0.9 (aarch64: to 7.0.13): " in text
     assert "  - glibc.pthread.rseq=0 on other kernels: " in text
     assert "rseq" not in render(of("jemalloc"), ["systemd"], {}, directory)
 

@@ -187,6 +187,10 @@ def test_flags_of_cpuinfo() -> None:
          Host(page_size=4096, kernel="6.19.0"),
          "LD_PRELOAD=libgoogle_tcmalloc.so: with rseq of its own, .* set GLIBC_TUNABLES=glibc.pthread.rseq=1"),
         ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, Host(page_size=4096, kernel="6.18.0"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so"}, Host(page_size=4096, kernel="6.19.0", glibc="2.35"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so"}, Host(page_size=4096, kernel="6.18.0", glibc="2.34"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=1"},
+         Host(page_size=4096, kernel="6.19.0", glibc="2.34"), "and crashes; .*; a glibc of 2.35 or newer can keep it from that"),
         ({"LD_PRELOAD": "/none/libhardened_malloc-light.so"}, Host(page_size=65536, kernel="6.1"), "runs with pages of 4 KiB alone"),
         ({}, Host(page_size=65536, kernel="6.19.0"), None),
     ],
@@ -247,6 +251,23 @@ def test_which_rseq_googles_tcmalloc_needs(kernel: str, version: str, value: str
     row = host_requirements.find_rseq_row(GOOGLE, version, kernel)
     assert row
     assert (row["value"], row["must"]) == (value, value == "1")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "machine", "value"),
+    [
+        ("7.0.9", "x86_64", "1"), ("7.0.10", "x86_64", "0"), ("7.0.10-200.fc44.x86_64", "x86_64", "0"),
+        ("7.0.10", "aarch64", "1"), ("7.0.13", "aarch64", "1"), ("7.0.14", "aarch64", "0"),
+        ("7.0.0-27-generic", "x86_64", "1"), ("7.0.0-28-generic", "x86_64", "0"),
+        ("7.0.0-30-generic", "aarch64", "1"), ("7.0.0-31-generic", "aarch64", "0"),
+        # Nobody else's builds are numbered so.
+        ("7.0.0-1031-aws", "x86_64", "1"), ("7.0.0-31", "x86_64", "1"), ("6.19.14", "x86_64", "1"),
+    ],
+)  # fmt: skip
+def test_kernels_that_are_mended(kernel: str, machine: str, value: str) -> None:
+    row = host_requirements.find_rseq_row(GOOGLE, "2025-06-16", kernel, machine)
+    assert row
+    assert row["value"] == value
 
 
 def test_other_mallocs_leave_rseq_alone() -> None:
@@ -331,7 +352,7 @@ def test_a_server_on_an_old_glibc_is_refused_on_a_kernel_that_breaks_it(
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     monkeypatch.setattr("dballoc.allocators.reported_tunables.list_reported_names", lambda *_: None)
     google = Allocator(name="google-tcmalloc", libraries=(LIBRARY,), version="2025-06-16")
-    with pytest.raises(UsageError, match=r"^variant 'g': .* Linux 6\.19 to 7\.0\.13 and crashes"):
+    with pytest.raises(UsageError, match=r"^variant 'g': .* Linux 6\.19 to 7\.0\.9 .*and crashes"):
         malloc_on_this_host.set_rseq("variant 'g'", google, ["/bin/true"], {})
 
 
@@ -372,7 +393,8 @@ def test_the_rows_of_rseq_hang_together() -> None:
         for row in rows:
             assert row["value"] in ("0", "1")
             assert {"where", "must", "why"} <= row.keys()
-            for text in (*row.get("kernels", []), *row.get("versions", [])):
+            mended = [text for texts in row.get("mended", {}).values() for text in texts]
+            for text in (*row.get("kernels", []), *row.get("versions", []), *mended):
                 assert re.fullmatch(r"[\d.]*-[\d.]*", text)
         # The last one is for all that no other is for.
         assert not rows or not {"kernels", "versions"} & rows[-1].keys()

@@ -7,6 +7,7 @@ catalogue/allocators.toml.
 """
 
 import os
+import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from dballoc.allocators import version_ranges
 from dballoc.errors import UsageError
 
 RSEQ = "glibc.pthread.rseq"
+NEEDS_GLIBC = "a glibc of 2.35 or newer can keep it from that"
 _VARIABLE = "GLIBC_TUNABLES"
 # The levels of the x86-64 psABI by their bit in GNU_PROPERTY_X86_ISA_1_NEEDED, with the names that
 # /proc/cpuinfo has for what each adds (abm: lzcnt).
@@ -30,13 +32,16 @@ _X86_LEVELS = {
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """The machine. ``page_size``: of the kernel, in bytes; ``kernel``: its release as uname(2)
-    tells it, ``6.19.3-arch1-1``; ``cpu_flags``: what its CPUs can do, by the names of
-    /proc/cpuinfo; empty where it is not known.
+    tells it, ``6.19.3-arch1-1``; ``machine``: ``x86_64``, from there too; ``cpu_flags``: what its
+    CPUs can do, by the names of /proc/cpuinfo; ``glibc``: the version of its C library. The last
+    three are empty where they are not known.
     """
 
     page_size: int
     kernel: str
+    machine: str = ""
     cpu_flags: frozenset[str] = frozenset()
+    glibc: str = ""
 
 
 def read_host() -> Host:
@@ -44,8 +49,17 @@ def read_host() -> Host:
     return Host(
         page_size=os.sysconf("SC_PAGE_SIZE"),
         kernel=os.uname().release,
+        machine=os.uname().machine,
         cpu_flags=parse_cpu_flags(_read_cpuinfo()),
+        glibc=_read_glibc_version(),
     )
+
+
+def _read_glibc_version() -> str:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
+    except (OSError, ValueError):
+        return ""
 
 
 def parse_cpu_flags(cpuinfo: str) -> frozenset[str]:
@@ -133,15 +147,34 @@ def find_cpu_obstacle(needed: Mapping[Path, int], flags: Set[str]) -> str | None
 # -- restartable sequences -----------------------------------------------------------------------
 
 
-def find_rseq_row(entry: Mapping[str, Any], version: str, kernel: str) -> dict[str, Any] | None:
+# The build of one of Ubuntu's kernels counts as its fourth number.
+_UBUNTU_KERNEL = re.compile(r"(\d+\.\d+\.\d+)-(\d+)-generic")
+
+
+def find_rseq_row(
+    entry: Mapping[str, Any], version: str, kernel: str, machine: str = ""
+) -> dict[str, Any] | None:
     """Return the row of ``rseq`` that holds for an allocator's version on a kernel; None for an
-    allocator that leaves rseq alone.
+    allocator that leaves rseq alone. ``kernel``, ``machine``: as in Host.
     """
+    kernel = _UBUNTU_KERNEL.sub(r"\1.\2", kernel)
     for row in entry.get("rseq", []):
-        fits_kernel = version_ranges.is_in_any(kernel, row.get("kernels", ["-"]))
+        mended = row.get("mended", {}).get(machine, [])
+        is_mended = bool(mended) and version_ranges.is_in_any(kernel, mended)
+        fits_kernel = version_ranges.is_in_any(kernel, row.get("kernels", ["-"])) and not is_mended
         if fits_kernel and version_ranges.is_in_any(version, row.get("versions", ["-"])):
             return dict(row)
     return None
+
+
+# The first glibc that registers rseq.
+_FIRST_WITH_RSEQ = (2, 35)
+
+
+def registers_rseq(glibc: str) -> bool:
+    """Whether a glibc of that version registers rseq; one that is not known does."""
+    numbers = version_ranges.parse_numbers(glibc)
+    return not numbers or numbers >= _FIRST_WITH_RSEQ
 
 
 def choose_rseq(row: Mapping[str, Any], wanted: str | None, glibc_registers: bool) -> str | None:
@@ -154,8 +187,8 @@ def choose_rseq(row: Mapping[str, Any], wanted: str | None, glibc_registers: boo
     if row["must"]:
         if not glibc_registers:
             raise UsageError(
-                f"{row['why']}; a glibc of 2.35 or newer can keep it from that: dballoc fetch "
-                'glibc@2.41, and server = { glibc = "2.41" } in the variant; or boot another kernel'
+                f"{row['why']}; {NEEDS_GLIBC}: dballoc fetch glibc@2.41, and "
+                'server = { glibc = "2.41" } in the variant; or boot another kernel'
             )
         if wanted not in (None, row["value"]):
             raise UsageError(
@@ -200,7 +233,7 @@ def describe_fit(entry: Mapping[str, Any], name: str, version: str, host: Host) 
     notes = []
     if obstacle := find_page_obstacle(entry, {}, host.page_size):
         notes.append(obstacle)
-    if row := find_rseq_row(entry, version, host.kernel):
+    if row := find_rseq_row(entry, version, host.kernel, host.machine):
         notes.append(f"runs with {RSEQ}={row['value']} on this kernel: {row['why']}")
     if line := entry.get("recommended"):
         if not version_ranges.parse_numbers(version):

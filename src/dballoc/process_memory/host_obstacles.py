@@ -51,10 +51,14 @@ def find_rseq_obstacle(
     """Return why a malloc would crash on this kernel with the environment's value of
     glibc.pthread.rseq, and which one to set; None if it would not.
     """
-    row = host_requirements.find_rseq_row(entry, version, host.kernel)
-    wanted = host_requirements.find_rseq_setting(environment)
-    # glibc registers rseq by itself, since 2.35.
-    if row is None or not row["must"] or (wanted or "1") == row["value"]:
+    row = host_requirements.find_rseq_row(entry, version, host.kernel, host.machine)
+    if row is None or not row["must"]:
+        return None
+    if not host_requirements.registers_rseq(host.glibc):
+        return f"{row['why']}; {host_requirements.NEEDS_GLIBC}; or boot another kernel"
+    # By itself glibc does register it.
+    wanted = host_requirements.find_rseq_setting(environment) or "1"
+    if wanted == row["value"]:
         return None
     return (
         f"{row['why']}; set GLIBC_TUNABLES={host_requirements.RSEQ}={row['value']}, or boot "

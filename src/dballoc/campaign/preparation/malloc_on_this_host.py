@@ -33,8 +33,9 @@ def set_rseq(
 
     ``command``: starts the server, whose loader says whether its C library registers rseq.
     """
+    host = host_requirements.read_host()
     row = host_requirements.find_rseq_row(
-        find_entry(allocator), allocator.version, host_requirements.read_host().kernel
+        find_entry(allocator), allocator.version, host.kernel, host.machine
     )
     if row is None:
         return dict(environment)

@@ -67,5 +67,6 @@ def _find_obstacle(malloc: MallocInUse) -> str | None:
         environ = parse_environment(readers.of_process(f"/proc/{malloc.pid}/environ"), "replace")
     except OSError:
         return None  # it has just ended
-    host = host_requirements.read_host()
+    # The process may have another C library than ours, as in a container.
+    host = dataclasses.replace(host_requirements.read_host(), glibc="")
     return host_obstacles.find_rseq_obstacle(entry, malloc.version, environ, host)
