@@ -192,6 +192,8 @@ def test_as_a_table() -> None:
     rows = {name: (value, size) for name, value, size in list_pool_rows(found, 16384)}
     assert rows["memory allocated"] == (None, 167772160)
     assert rows["database pages"] == (278, 278 * 16384)
+    assert rows["LRU length, pages"] == (278, 278 * 16384)
+    assert rows["pending reads"] == (0, None)
     assert rows["hit rate"] == (1.0, None)
 
 

@@ -44,6 +44,28 @@ def judge(key: str, sizes: dict[str, float] | None = None, **evidence: Any) -> V
     return next((v for v in verdicts if v.key == key), None)
 
 
+def test_the_bound_is_named_and_no_pool_is_safe_beyond_the_machine() -> None:
+    near = cgroup(950 * MIB)
+    high = cgroup(950 * MIB, limit=2 * GIB, high=GIB)
+    beyond = cgroup(950 * MIB)
+    pools, remedies = [], []
+    for group, memory in ((near, 8 * GIB), (high, 8 * GIB), (beyond, 768 * MIB), (near, 0)):
+        verdict = judge("limit", cgroup=group, machine_memory=memory)
+        assert verdict
+        [pool] = [text for text in verdict.evidence if "is safe here" in text]
+        pools.append(pool)
+        remedies.append(" ".join(verdict.remedies))
+    assert "(estimate: limit 1.00 GiB − " in pools[0]
+    assert "(estimate: memory.high 1.00 GiB − " in pools[1]
+    assert "(estimate: the machine's memory 768 MiB − " in pools[2]
+    assert pools[3] == pools[0]
+    assert "raise the limit to about" in remedies[0]
+    assert "raise memory.high to about" in remedies[1]
+    assert "in a pod the kubelet sets it" in remedies[1]
+    assert "give the machine more memory" in remedies[2]
+    assert "raise the limit" not in remedies[2]
+
+
 @pytest.mark.parametrize(
     ("group", "level", "words"),
     [

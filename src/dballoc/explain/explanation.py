@@ -284,4 +284,5 @@ def _read_surroundings(pid: int) -> Surroundings:
         cgroup=cgroup_memory.read_cgroup_memory(pid),
         cpus=cpus,
         online_cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
+        machine_memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     )

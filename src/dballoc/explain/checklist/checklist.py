@@ -194,6 +194,10 @@ def list_pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
         for n in ("read", "created", "written")
         if n in pool.figures
     ]
+    if "lru" in pool.figures:
+        rows.append(("LRU length, pages", pool.figures["lru"], Bytes(pool.figures["lru"] * page)))
+    if "pending_reads" in pool.figures:
+        rows.append(("pending reads", pool.figures["pending_reads"], None))
     if pool.hit_rate is not None:
         rows.append(("hit rate", pool.hit_rate, None))
     if pool.instances:

@@ -5,7 +5,7 @@ thresholds: ``[limit]`` of verdicts.toml.
 from collections.abc import Mapping
 from typing import Any
 
-from dballoc.explain.verdicts.safe_pool import SafePool, estimate_safe_pool
+from dballoc.explain.verdicts.safe_pool import BoundBy, SafePool, estimate_safe_pool
 from dballoc.explain.verdicts.verdict import Case, Level, Verdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.numbers import count, number, percent, with_unit
@@ -26,7 +26,9 @@ def judge_limit(case: Case) -> Verdict | None:
         level=level,
         headline=headline,
         evidence=[*_list_evidence(cgroup, cgroup.bound, safe), *_list_uncounted(hugetlb)],
-        remedies=_list_remedies(safe, case.limits) if level in ("problem", "notice") else [],
+        remedies=_list_remedies(cgroup, safe, case.limits)
+        if level in ("problem", "notice")
+        else [],
     )
 
 
@@ -77,18 +79,29 @@ def _list_uncounted(hugetlb: int) -> list[str]:
     ]
 
 
-def _list_remedies(safe: SafePool | None, limits: Mapping[str, Any]) -> list[str]:
+def _advise_more(bound_by: BoundBy, size: int | None = None) -> str:
+    """Return what gives the server more room, to about so many bytes."""
+    to = "" if size is None else f" to about {with_unit(size)}"
+    if bound_by == "the machine's memory":
+        return f"give the machine more memory{to}, or move what else is on it"
+    name = "memory.high" if bound_by == "memory.high" else "the limit"
+    pod = (
+        "in a pod the kubelet sets it from resources.limits.memory"
+        if bound_by == "memory.high"
+        else "in a pod: resources.limits.memory"
+    )
+    return f"raise {name}{to} ({pod}); it costs the node that memory"
+
+
+def _list_remedies(
+    cgroup: CgroupMemory, safe: SafePool | None, limits: Mapping[str, Any]
+) -> list[str]:
     """Return what to do: more room; a smaller pool only where it is not below what is in use."""
     if safe is None:
-        return [
-            "raise the limit (in a pod: resources.limits.memory); it costs the node that memory"
-        ]
+        return [_advise_more("memory.high" if cgroup.is_bound_high else "limit")]
     if safe.pool >= safe.configured:
         return []
-    raised = (
-        f"raise the limit to about {with_unit(safe.needed_limit)} (in a pod: "
-        "resources.limits.memory); it costs the node that memory"
-    )
+    raised = _advise_more(safe.bound_by, safe.needed_limit)
     least = int((1 + limits["safe_pool"]["used_margin"]) * safe.filled)
     if safe.pool and safe.pool >= least:
         kept = with_unit(safe.filled)

@@ -44,7 +44,7 @@ class Evidence:
     ``sessions``: (user, connections, bytes), ``largest_session``: bytes of one; ``figures``: the
     server's variables and status by name; ``counted``: whether its memory instruments are on;
     ``cgroup``: the narrowest one's memory; ``cpus``: what the server may use of the machine's
-    ``online_cpus``. All may be missing.
+    ``online_cpus``; ``machine_memory``: bytes. All may be missing.
     """
 
     malloc: str | None = None
@@ -61,6 +61,7 @@ class Evidence:
     cgroup: CgroupMemory | None = None
     cpus: Limits | None = None
     online_cpus: int = 0
+    machine_memory: int = 0
 
     @property
     def connections(self) -> int:
@@ -84,6 +85,7 @@ class Surroundings:
     cgroup: CgroupMemory | None = None
     cpus: Limits | None = None
     online_cpus: int = 0
+    machine_memory: int = 0
 
 
 def gather_evidence(
@@ -112,6 +114,7 @@ def gather_evidence(
         cgroup=surroundings.cgroup,
         cpus=surroundings.cpus,
         online_cpus=surroundings.online_cpus,
+        machine_memory=surroundings.machine_memory,
     )
 
 

@@ -3,6 +3,7 @@ beside the pool now. Pure; shares: ``[safe_pool]`` of verdicts.toml.
 
     safe pool = limit − beside − sessions − margin
 
+``limit``: the cgroup's, its memory.high if that is lower, or the machine's memory if that is;
 ``beside``: the cgroup's working set without the pool's pages; ``sessions``: what connections would
 have more if all that were ever connected at once used one buffer of each kind; ``margin``: a share
 of the limit, for page cache and fragments. What a pool has more than the one that was measured
@@ -15,7 +16,7 @@ memory_hugetlb_accounting (the kernel's admin-guide/cgroup-v2.rst, Linux 6.6).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.verdicts.evidence import Evidence
@@ -25,12 +26,15 @@ from dballoc.numbers import count, with_unit
 # tells no chunks (MariaDB from 10.11.12 on), the pool is resized by whole mebibytes.
 _CHUNK = 1 << 20
 
+BoundBy = Literal["limit", "memory.high", "the machine's memory"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class SafePool:
     """Bytes. ``pool``: the estimate, 0 if nothing is left for one; ``configured`` and ``filled``:
-    the pool as it is; ``limit``, ``beside``, ``sessions`` and ``margin``: its parts;
-    ``connections``: of how many the sessions are, the most at once since the start.
+    the pool as it is; ``limit``, ``beside``, ``sessions`` and ``margin``: its parts; ``bound_by``:
+    what the limit is; ``connections``: of how many the sessions are, the most at once since the
+    start.
     """
 
     pool: int
@@ -41,6 +45,7 @@ class SafePool:
     sessions: int
     margin: int
     connections: int
+    bound_by: BoundBy = "limit"
 
     @property
     def needed_limit(self) -> int:
@@ -52,9 +57,10 @@ class SafePool:
         """Return the estimate with its parts, in words."""
         peak = count(self.connections, "connection")
         return (
-            f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: limit "
-            f"{with_unit(self.limit)} − {with_unit(self.beside)} beside the pool now − "
-            f"{with_unit(self.sessions)} more for {peak} at work − margin {with_unit(self.margin)})"
+            f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: "
+            f"{self.bound_by} {with_unit(self.limit)} − {with_unit(self.beside)} beside the pool "
+            f"now − {with_unit(self.sessions)} more for {peak} at work − margin "
+            f"{with_unit(self.margin)})"
         )
 
 
@@ -75,8 +81,11 @@ def estimate_safe_pool(
     peak = max(figures.get("max_used_connections", 0), figures.get("threads_connected", 0))
     in_use = figures.get("threads_connected", 0) * bounds.connection
     sessions = max(0, bounds.compute_working(peak) - in_use)
-    margin = int(shares["margin"] * cgroup.bound)
-    spare = cgroup.bound - beside - sessions - margin
+    # A pod may be allowed more than its node has.
+    limit = min(cgroup.bound, evidence.machine_memory or cgroup.bound)
+    bound_by: BoundBy = "memory.high" if cgroup.is_bound_high else "limit"
+    margin = int(shares["margin"] * limit)
+    spare = limit - beside - sessions - margin
     if spare > configured:
         spare = configured + int((spare - configured) / (1 + shares["overhead"]))
     chunk = figures.get("innodb_buffer_pool_chunk_size", 0) or _CHUNK
@@ -85,9 +94,10 @@ def estimate_safe_pool(
         pool=max(0, spare) // unit * unit,
         configured=configured,
         filled=filled,
-        limit=cgroup.bound,
+        limit=limit,
         beside=beside,
         sessions=sessions,
         margin=margin,
         connections=peak,
+        bound_by=bound_by if limit == cgroup.bound else "the machine's memory",
     )

@@ -49,6 +49,11 @@ class CgroupMemory:
         """The lower of limit and high."""
         return min((x for x in (self.limit, self.high) if x is not None), default=None)
 
+    @property
+    def is_bound_high(self) -> bool:
+        """Whether the bound is memory.high, at which tasks are slowed down and not killed."""
+        return self.high is not None and (self.limit is None or self.high < self.limit)
+
 
 def read_cgroup_memory(
     pid: int, proc: Path = cgroup_tree.PROC, root: Path = cgroup_tree.ROOT
