@@ -7,7 +7,9 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,32 @@ def test_blocks_are_spread_over_the_hosts(experiment: MakeExperiment, tmp_path: 
     )
 
 
+def test_time_in_which_hosts_ran_together_counts_once(
+    experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many hosts there are when a campaign goes on."""
+    assert run_on_hosts.measure_covered_seconds([]) == 0
+    assert run_on_hosts.measure_covered_seconds([(5, 9), (0, 4), (1, 3), (8, 10)]) == 9
+    assert run_on_hosts.measure_covered_seconds([(0, 10), (2, 3), (4, 11)]) == 11
+    chosen = experiment(design="solo", blocks=6)
+    trials = count()
+    # Four trials a block: the only host is lost in the sixth.
+    lost = SimulatedHosts(names=["a"], lose=lambda draw, variant: next(trials) >= 20)
+    with pytest.raises(Failure, match="no host is left"):
+        simulated_hosts.run(chosen, lost, tmp_path / "r")
+    with closing(sqlite3.connect(tmp_path / "r" / "results.sqlite")) as db, db:
+        assert [n for (n,) in db.execute("SELECT block FROM block")] == [1, 2, 3, 4, 5]
+        db.execute("UPDATE block SET started = 100 + block, ended = 160 + block")
+    seen = []
+    monkeypatch.setattr(
+        run_on_hosts.DriverLoop,
+        "_has_budget",
+        lambda loop, *_: seen.append(time.monotonic() - loop._campaign.began) or True,
+    )
+    simulated_hosts.run(chosen, SimulatedHosts(names=["b"]), tmp_path / "r")
+    assert 64 <= seen[0] < 120
+
+
 def list_ahead(path: Path) -> list[int]:
     return [b for (b,) in query(path, "SELECT block FROM block_ahead ORDER BY block")]
 
@@ -119,6 +147,10 @@ def test_no_host_waits_for_a_look_that_ends_what_is_beyond_it(
     check_complete(path, chosen, 10)
     assert list_ahead(path) == list(range(11, 31))
     assert compare_with_baseline(load_campaign(path)).procedures["solo"].reached == 10
+    # The same command again remembers it.
+    again = SimulatedHosts(names=["h00", "h01"])
+    ending, _ = simulated_hosts.run(chosen, again, tmp_path / "r")
+    assert (again.started, ending.why, ending.blocks) == ([], "decided", {"solo": 10})
 
 
 def test_blocks_that_a_look_makes_needless_are_ended(

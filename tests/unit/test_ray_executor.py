@@ -280,6 +280,25 @@ def test_a_node_that_stays_silent_is_named_once(
     executor = make_executor(notices)
     assert executor.list_hosts() == executor.list_hosts() == []
     assert len(notices) == 1
+    assert len(executor.list_unusable()) == 1
+
+
+def test_a_node_that_was_silent_is_asked_again(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_executor, "_DESCRIBE", -1.0)
+    notices: list[str] = []
+    executor = make_executor(notices)
+    for _ in range(3):
+        assert executor.list_hosts() == []
+    assert (fake.calls, len(notices)) == (1, 1)
+    monkeypatch.setattr(ray_executor, "_DESCRIBE", 60.0)
+    executor._asked_again = {NODE["NodeID"]: 0.0}
+    fake.answers["describe_host"] = describe()
+    (host,) = executor.list_hosts()
+    assert host.name == "db1 (10.0.0.1)"
+    assert fake.calls == 2
+    assert executor.list_unusable() == []
 
 
 @pytest.mark.parametrize(
@@ -446,3 +465,21 @@ def test_renewals_that_fail_are_no_answers(fake: FakeRay, answer: Any, is_lost: 
     task.renewals.append(SimpleNamespace(answer=lambda: answer))
     events = executor.poll(0.0)
     assert any(isinstance(event, HostLost) for event in events) is is_lost
+
+
+def test_lines_that_overtake_each_other_reach_a_process_in_their_order() -> None:
+    process = ray_node.BlockProcess("none")
+    for number, line in ((2, b"c\n"), (0, b"a\n"), (3, b"d\n"), (1, b"b\n")):
+        process.hand_line(number, line)
+    assert os.read(process._lines_reader, 100) == b"a\nb\nc\nd\n"
+
+
+def test_lines_to_a_host_are_numbered(fake: FakeRay) -> None:
+    executor = make_executor([])
+    handed: list[tuple[int, bytes]] = []
+    remote = SimpleNamespace(remote=lambda *arguments: handed.append(arguments))
+    executor._tasks["db2"].actor = SimpleNamespace(hand_line=remote)
+    for line in (b"a", b"b"):
+        executor.hand_line("db2", line)
+    executor.hand_line("nobody", b"c")
+    assert handed == [(0, b"a"), (1, b"b")]

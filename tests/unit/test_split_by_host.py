@@ -8,10 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from simulated_hosts import SimulatedHosts, run
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.decisions.comparability import pair_campaigns
+from dballoc.analysis.decisions.settling_time import measure_paces
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts
 from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
@@ -21,12 +24,15 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, d
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
+from dballoc.numbers import listing
 from dballoc.report import write_report_outputs
 from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
+from dballoc.report.sections import tables
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.report.wording.campaign_diff import Side
 from dballoc.report.wording.redact import redact_campaign
 from dballoc.store.campaign_facts import APART, CLIENTS
 
@@ -54,6 +60,35 @@ def test_every_host_has_its_own_blocks(results: Path) -> None:
     for part in parts:
         placed = campaign.placement.filter(host=part.environment["host"])
         assert set(part.trial["block"]) <= set(placed["block"])
+
+
+def test_the_report_and_a_comparison_tell_the_hosts_and_not_the_drivers_machine(
+    results: Path,
+) -> None:
+    campaign = load_campaign(results)
+    placed = sorted(set(campaign.placement["host"]))
+    [alike] = tables.tabulate_hosts(campaign).rows
+    assert alike[0] == listing(placed)
+    driver = tables.tabulate_environment(campaign)
+    assert (driver.title, driver.rows[0][0]) == ("Driver and tools", "driver")
+    assert Side(results, campaign).words.endswith(f" on {len(placed)} hosts")
+    assert pair_campaigns(campaign, campaign).machine == []
+    other = campaign.host.with_columns(
+        environment=pl.when(pl.col("host") == placed[0])
+        .then(pl.lit(json.dumps(campaign.environment | {"cpu": "another CPU"})))
+        .otherwise("environment")
+    )
+    changed = replace(campaign, host=other)
+    assert len(tables.tabulate_hosts(changed).rows) == 2
+    [cpus] = [t for t in pair_campaigns(campaign, changed).machine if t.startswith("cpu: ")]
+    assert " or another CPU" in cpus or "another CPU or " in cpus
+
+
+def test_hosts_at_once_are_reckoned_with_where_more_time_is_named(results: Path) -> None:
+    campaign = load_campaign(results)
+    rows, hosts = campaign.block, len(set(campaign.placement["host"]))
+    seconds = float((rows["ended"] - rows["started"]).sum()) / 6
+    assert measure_paces(campaign)["solo"].seconds == pytest.approx(seconds / hosts)
 
 
 def test_what_a_lost_attempt_measured_counts_nowhere(

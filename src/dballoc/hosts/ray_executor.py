@@ -41,6 +41,8 @@ _MODULES: Mapping[Role, str] = {
 _RENEW_EVERY = 5.0
 _SILENCE = LEASE + 15.0
 _DESCRIBE = 60.0
+# When a node that did not say what it is is asked again.
+_ASK_AGAIN = 120.0
 _EXAMINE = 180.0
 # How often a host is asked for its time: for the first, Ray may have to start a process there.
 _CLOCK_READINGS = 4
@@ -105,7 +107,8 @@ class _Node:
 @dataclass(kw_only=True)
 class _Task:
     """A process of a block on a node: its actor, its stream of lines, and the renewals and lines to
-    it that are not answered. ``has_answered``: whether any was.
+    it that are not answered. ``has_answered``: whether any was; ``handed``: how many lines were
+    handed to it.
     """
 
     node: str
@@ -114,6 +117,7 @@ class _Task:
     renewed: float
     answered: float
     has_answered: bool = False
+    handed: int = 0
     renewals: list[Any] = field(default_factory=list)
 
 
@@ -174,19 +178,22 @@ class RayExecutor:
         self._tasks: dict[str, _Task] = {}
         self._nodes: dict[str, _Node] = {}
         self._described: dict[str, HostDescription | None] = {}
-        self._unusable: list[str] = []
+        # By node: why it cannot be used; and when one that was silent is asked again.
+        self._unusable: dict[str, str] = {}
+        self._asked_again: dict[str, float] = {}
         # Descriptions that have not come yet, by node, each with when it counts as silent.
         self._awaited: dict[str, tuple[Any, float]] = {}
         self._actor: Any = ray.remote(ray_node.BlockProcess)
 
     def list_hosts(self) -> list[Host]:
         """Return the nodes that are alive, have a resource of ours, and this version of dballoc.
-        While blocks are under way, a node that is slow to answer is left out until it has.
+        Once there is one, a node that is slow to answer is left out until it has.
         """
         alive = [node for node in _list_nodes() if node["Alive"] and _list_roles(node)]
         self._ask_descriptions([str(node["NodeID"]) for node in alive])
-        # Nobody's lease is renewed meanwhile.
-        self._take_descriptions(0.0 if self._tasks else _DESCRIBE)
+        # Nobody's lease is renewed meanwhile, and known hosts have nothing to do.
+        is_waited_for = not self._tasks and not any(self._described.values())
+        self._take_descriptions(_DESCRIBE if is_waited_for else 0.0)
         hosts = []
         for node in alive:
             if description := self._described.get(str(node["NodeID"])):
@@ -197,14 +204,15 @@ class RayExecutor:
 
     def list_unusable(self) -> list[str]:
         """Return the address of each node that has a resource of ours and was left out, and why."""
-        return self._unusable.copy()
+        return [f"{_find_address(node)}: {reason}" for node, reason in self._unusable.items()]
 
     def _ask_descriptions(self, nodes: list[str]) -> None:
-        """Ask nodes that were not asked yet what they are."""
-        describe = ray.remote(ray_node.describe_host)
+        """Ask nodes what they are that were not asked yet, or were silent a while ago."""
+        describe, now = ray.remote(ray_node.describe_host), time.monotonic()
         for node in nodes:
-            if node not in self._described and node not in self._awaited:
-                self._awaited[node] = _ask(describe, node), time.monotonic() + _DESCRIBE
+            is_due = now >= self._asked_again.get(node, 0.0)
+            if node not in self._described and node not in self._awaited and is_due:
+                self._awaited[node] = _ask(describe, node), now + _DESCRIBE
 
     def _take_descriptions(self, seconds: float) -> None:
         """Take what nodes say of themselves, waiting up to so many seconds for all of it."""
@@ -221,11 +229,19 @@ class RayExecutor:
                 description = read_description(ray.get(answer, timeout=0))
                 ray_access.check_node(description.asks_token, os.environ)
                 self._described[node] = description
-            except (RayError, readers.Unfit) as error:
+                self._unusable.pop(node, None)
+            except RayError as error:
+                # It may be busy, or its Ray just starting.
+                self._asked_again[node] = now + _ASK_AGAIN
+                self._note_unusable(node, readers.reason(error))
+            except readers.Unfit as error:
                 self._described[node] = None
-                address, reason = _find_address(node), readers.reason(error)
-                self._unusable.append(f"{address}: {reason}")
-                self._notice(f"Ray's node {address} cannot be used: {reason}")
+                self._note_unusable(node, readers.reason(error))
+
+    def _note_unusable(self, node: str, reason: str) -> None:
+        if node not in self._unusable:
+            self._notice(f"Ray's node {_find_address(node)} cannot be used: {reason}")
+        self._unusable[node] = reason
 
     def examine_hosts(self) -> dict[str, HostExamination | str]:
         """Ask the hosts of :meth:`list_hosts` for their doctor, of what their role needs; by name,
@@ -271,7 +287,8 @@ class RayExecutor:
     def hand_line(self, host: str, line: bytes) -> None:
         """Hand a line to the process on a node; if it is not taken, the process is lost soon."""
         if task := self._tasks.get(host):
-            task.renewals.append(task.actor.hand_line.remote(line))
+            task.renewals.append(task.actor.hand_line.remote(task.handed, line))
+            task.handed += 1
 
     def _start(self, host: Host, role: Role, request: bytes) -> None:
         node = self._nodes[host.name]

@@ -31,6 +31,9 @@ class BlockProcess:
     def __init__(self, module: str) -> None:
         self._module = module
         self._handing = threading.Lock()
+        # Lines whose turn has not come, by number, and whose turn it is.
+        self._early: dict[int, bytes] = {}
+        self._turn = 0
         self._lines_reader, self._lines = os.pipe2(os.O_CLOEXEC)
         self._lease_reader, self._lease = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._lease, False)
@@ -42,15 +45,23 @@ class BlockProcess:
         except (BlockingIOError, BrokenPipeError):
             pass  # nobody has read yet, and it is far from running out; or all has ended
 
-    def hand_line(self, line: bytes) -> None:
-        """Hand a line to the process, waiting until it has taken all of it."""
+    def hand_line(self, number: int, line: bytes) -> None:
+        """Hand a line to the process, waiting until it has taken all of it; lines are in the order
+        of their numbers, from 0 on.
+        """
+        with self._handing:  # an actor's calls may overlap, and overtake each other
+            self._early[number] = line
+            while (next_line := self._early.pop(self._turn, None)) is not None:
+                self._turn += 1
+                self._write_line(next_line)
+
+    def _write_line(self, line: bytes) -> None:
         view = memoryview(line)
-        with self._handing:  # an actor's calls may overlap
-            try:
-                while view:
-                    view = view[os.write(self._lines, view) :]
-            except BrokenPipeError:
-                pass  # it has ended; that is reported
+        try:
+            while view:
+                view = view[os.write(self._lines, view) :]
+        except BrokenPipeError:
+            pass  # it has ended; that is reported
 
     def run_block(self, request: bytes) -> Iterator[bytes]:
         """Run a block; yields the lines that its process says, and at the end one of our own if it

@@ -5,7 +5,7 @@ the one store as they end, and looks are judged here.
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 
 import dballoc
@@ -219,9 +219,14 @@ class DriverLoop:
         stop = self._campaign.session.stop
         stop.in_trial = True
         self._read_hosts()
-        # The budget is time on the clock, and hosts spent it together.
-        spent = self._results.spent() / self._campaign.hosts_at_once
-        self._campaign.began = time.monotonic() - spent
+        # The budget is time on the clock, in which hosts ran blocks together.
+        spans = [
+            (row["started"], row["ended"])
+            for design in self._planned
+            for row in self._results.blocks(design)
+        ]
+        spans += [(row["started"], row["ended"]) for row in self._results.list_held_blocks()]
+        self._campaign.began = time.monotonic() - measure_covered_seconds(spans)
         self._read_held_blocks()
         try:
             while True:
@@ -670,3 +675,15 @@ class DriverLoop:
         del self._running[block.host.name]
         for host in block.pair.hosts:
             self._executor.end_block(host.name)
+
+
+def measure_covered_seconds(spans: Iterable[tuple[float, float]]) -> float:
+    """Return how many seconds are in any of the spans from a moment to another; what several have
+    in common counts once.
+    """
+    covered, latest = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        if end > latest:
+            covered += end - max(begin, latest)
+            latest = end
+    return covered

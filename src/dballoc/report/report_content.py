@@ -13,6 +13,7 @@ from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, chec
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.evidence import gather_evidence
 from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
+from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
     cpu_scaling,
@@ -73,8 +74,8 @@ from dballoc.report.wording.two_speeds import describe_two_speeds
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = [
     "Of the server alone, not of the client, except what is called the host's: that is all that "
-    "ran on it, the clients and dballoc included. cpu/o is user and system time. An operation is a "
-    "transaction of the workload."
+    "ran on it, dballoc included, and the clients unless they had a host to themselves. cpu/o is "
+    "user and system time. An operation is a transaction of the workload."
 ]
 _PAIRS = "Any two variants against each other, not only against the baseline."
 
@@ -195,9 +196,10 @@ def _make_subtitle(campaign: Campaign) -> str:
             f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
         )
     )
+    cpus = dict.fromkeys(str(e.get("cpu")) for e in list_environments(campaign))
     subtitle = (
         f"{servers} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
-        f"{campaign.environment.get('cpu')}"
+        f"{', '.join(cpus)}"
     )
     if campaign.experiment.scaled:
         subtitle = f"scaled to {campaign.experiment.scaled.factor:g} · {subtitle}"
@@ -550,6 +552,8 @@ def _make_environment_section(campaign: Campaign) -> Section:
         for name, text in tables.format_server_commands(campaign).items()
     ]
     shown = [tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)]
+    if campaign.placement.height:
+        shown.insert(0, tables.tabulate_hosts(campaign))
     if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
         shown.append(workloads)
     return Section(

@@ -28,6 +28,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     list_extension_goals,
 )
+from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.statistics.detectable_difference import (
     MOST_BLOCKS,
     POWER,
@@ -62,7 +63,7 @@ class OpenFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How far a design is: blocks finished, and the seconds that one block takes."""
+    """How far a design is: blocks finished, and by how many seconds one block more is later."""
 
     blocks: int
     seconds: float
@@ -190,12 +191,15 @@ def _allow(way: Way, seconds: float, blocks: int | None = None) -> Settling:
 
 
 def measure_paces(campaign: Campaign) -> dict[str, Pace]:
-    """Return the pace of each design; repeated attempts at a block are counted with it."""
-    paces = {}
+    """Return the pace of each design; repeated attempts at a block are counted with it, and hosts
+    run blocks at the same time.
+    """
+    paces, at_once = {}, len(list_environments(campaign))
     for design in campaign.designs:
         rows = campaign.block if design == "solo" else campaign.duet_block
         blocks = campaign.blocks(design)
-        seconds = float((rows["ended"] - rows["started"]).sum()) / blocks if blocks else 0.0
+        total = float((rows["ended"] - rows["started"]).sum())
+        seconds = total / blocks / at_once if blocks else 0.0
         paces[design] = Pace(blocks=blocks, seconds=max(0.0, seconds))
     return paces
 

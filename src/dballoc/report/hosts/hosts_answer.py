@@ -62,13 +62,14 @@ def list_notes(pool: HostPool, figures: Sequence[FigureOverHosts]) -> list[str]:
     judged = [f for f in figures if f.is_judged and f.mean]
     if len(pool.hosts) >= FEWEST_HOSTS and judged:
         notes.append(
-            f"Intervals with a verdict: Student's t on {len(pool.hosts) - 1} degrees of freedom, "
-            f"every host with the same weight; all {count(len(judged), 'comparison')} together err "
-            f"in {percent(ERROR, 0)}."
+            f"Intervals with a verdict: Student's t on {len(pool.hosts) - 1} degrees of freedom "
+            "(fewer where a host lacks the figure), every host with the same weight; "
+            f"all {count(len(judged), 'comparison')} together err in {percent(ERROR, 0)}."
         )
         notes.append(
             "Between hosts: the standard deviation of the ratio from host to host, without the "
-            "scatter of the blocks. Next host: where one further host like these would lie."
+            "scatter of the blocks where a host has several. Next host: where one further host "
+            "like these would lie."
         )
     return notes
 

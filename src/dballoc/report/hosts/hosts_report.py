@@ -70,7 +70,8 @@ def write_hosts_csv(figures: Sequence[FigureOverHosts], path: Path) -> None:
                 [f.host.name, f.ratio.estimate, f.ratio.low, f.ratio.high, f.ratio.confidence]
                 for f in figure.figures
             ]
-            if mean := figure.mean:
+            # Over fewer than four hosts there is none for all.
+            if (mean := figure.mean) and not (figure.is_judged and figure.no_verdict):
                 rows.append(["", mean.estimate, mean.low, mean.high, mean.confidence])
             for row in rows:
                 cells = [figure.metric.key, figure.variant, *row]

@@ -11,13 +11,14 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
+from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.tables import level_curves, memory_growth, sampler_cost
 from dballoc.analysis.tables.baseline_comparison import (
     DESCRIPTIVE_CONFIDENCE,
     Comparison,
     Comparisons,
 )
-from dballoc.numbers import NOTHING, count, mebibytes, number, percent, with_unit
+from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 from dballoc.report.wording.answer_notes import describe_levels
 from dballoc.report.wording.ratios_as_text import (
@@ -516,11 +517,12 @@ def tabulate_sampler_cost(campaign: Campaign) -> Table:
 def tabulate_environment(campaign: Campaign) -> Table:
     """Return the machine and the tools."""
     facts, e = campaign.facts, campaign.environment
+    is_driver = campaign.placement.height > 0
     on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
     sysbench = f"sysbench {facts['sysbench']}, " if "sysbench" in facts else ""
     ran = "replays" if campaign.is_replay else "servers"
     rows: list[tuple[str, str | None]] = [
-        ("host", f"{e.get('host')} ({on_off})"),
+        ("driver" if is_driver else "host", f"{e.get('host')} ({on_off})"),
         (
             "CPU",
             f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, "
@@ -549,10 +551,28 @@ def tabulate_environment(campaign: Campaign) -> Table:
         ("seed", facts.get("seed")),
     ]
     return Table(
-        title="Machine and tools",
+        title="Driver and tools" if is_driver else "Machine and tools",
         columns=["what", "as found"],
         rows=[[a, b or NOTHING] for a, b in rows],
         words=("as found",),
+    )
+
+
+def tabulate_hosts(campaign: Campaign) -> Table:
+    """Return the machines to which blocks were given; those that are alike in one row."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for e in list_environments(campaign):
+        cpus = (
+            f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, {count(e.get('cores', 0), 'core')}"
+        )
+        memory = round((e.get("memory") or 0) / 2**30)
+        shape = (cpus, f"{memory} GiB", f"{e.get('kernel')}", f"{e.get('os')}", f"{e.get('thp')}")
+        alike.setdefault(shape, []).append(str(e.get("host")))
+    return Table(
+        title="Hosts",
+        columns=["hosts", "CPU", "memory", "kernel", "system", "THP"],
+        rows=[[listing(names), *shape] for shape, names in alike.items()],
+        words=("CPU", "kernel", "system", "THP"),
     )
 
 
