@@ -60,7 +60,8 @@ AT_ONCE = 2000
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """What campaigns are like: ``variants``, the baseline counted, of which ``wild`` scatter
-    ``scale`` times as much as the others; ``host``: luck alone, a drift, or spells.
+    ``scale`` times as much as the others; ``host``: luck alone, a drift, or spells. ``budget``: the
+    block at which the budget ends them first, 0 if it does not.
     """
 
     variants: int
@@ -68,6 +69,7 @@ class Shape:
     scale: float
     host: str
     planned: int
+    budget: int = 0
 
 
 # -- what a campaign measures --------------------------------------------------------------------
@@ -184,7 +186,8 @@ def simulate(shape: Shape, campaigns: int, seed: int) -> dict[str, float]:
     error of one comparison ÷ its share.
     """
     shares = declare_shares(["solo", "duet"], shape.variants, 1)
-    procedure = declare_current_procedure(shape.planned, shares)
+    budget_looks = (shape.budget,) if shape.budget else ()
+    procedure = declare_current_procedure(shape.planned, shares, budget_looks)
     chance = np.random.default_rng(seed)
     wrong_campaigns, ended_early = 0, 0
     wrong = {measure: np.zeros(shape.variants - 1) for measure in DESIGN_OF}
@@ -241,6 +244,20 @@ def list_shapes() -> Iterator[Shape]:
                     yield shape
                     if host == "drift" and scale in (1.0, 3.0):
                         yield replace(shape, planned=18)
+    # At last those with looks before the planned end, one of them the budget's.
+    for shape in [s for s in list_calm_and_wildest_shapes() if s.host != "drift"]:
+        yield replace(shape, planned=18)
+    for shape in list_calm_and_wildest_shapes():
+        yield replace(shape, planned=18, budget=13)
+
+
+def list_calm_and_wildest_shapes() -> Iterator[Shape]:
+    """Yield shapes of every host with none, one or all variants wild, by 3 and 20 times."""
+    for variants in (2, 3, 5, 10):
+        for wild in sorted({0, 1, variants - 1}):
+            for scale in (3.0, 20.0) if wild else (1.0,):
+                for host in ("luck", "drift", "spells"):
+                    yield Shape(variants=variants, wild=wild, scale=scale, host=host, planned=6)
 
 
 def read_finished(path: Path | None) -> dict[str, dict[str, float]]:
@@ -280,10 +297,11 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     kept = True
-    groups: dict[tuple[int, int, str], list[tuple[Shape, dict[str, float]]]] = {}
+    groups: dict[tuple[int, int, int, str], list[tuple[Shape, dict[str, float]]]] = {}
     for shape, outcome in rows:
-        groups.setdefault((shape.variants, shape.planned, shape.host), []).append((shape, outcome))
-    for (variants, planned, host), members in sorted(groups.items()):
+        kind = (shape.variants, shape.planned, shape.budget, shape.host)
+        groups.setdefault(kind, []).append((shape, outcome))
+    for (variants, planned, budget, host), members in sorted(groups.items()):
         error, at = max((o["campaign_error"], i) for i, (_, o) in enumerate(members))
         worst = members[at][0]
         where = f"{worst.wild} wild × {worst.scale:g}" if worst.wild else "none wild"
@@ -293,7 +311,8 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
         }
         decided = sum(o["decided"] for _, o in members) / len(members)
         kept &= error <= allowed and max(ratios.values()) <= 2
-        print(f"| {variants} | {planned} | {host} | {len(members)} | {error:.2%} ({where}) | "
+        blocks = f"{planned}, budget at {budget}" if budget else planned
+        print(f"| {variants} | {blocks} | {host} | {len(members)} | {error:.2%} ({where}) | "
               + " | ".join(f"{ratios[m]:.2f}" for m in (MEMORY, CPU, THROUGHPUT))
               + f" | {decided:.0%} |")  # fmt: skip
     print(f"\n{'kept' if kept else 'NOT KEPT'}: campaign error ≤ {allowed:.2%}, each ratio ≤ 2")

@@ -6,14 +6,20 @@ import math
 import numpy as np
 import pytest
 import simulate
+from example_results import Make
 from simulate import Host, logs, logs_of_floor, times
+from test_extended_procedure import mark_current
 
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.aa_check import (
     DIFFERENCES,
     MetricResolution,
     Resolution,
+    compute_resolution,
 )
-from dballoc.analysis.statistics.detectable_difference import Need, Scatter
+from dballoc.analysis.decisions.sequential_test import declare_current_procedure, declare_shares
+from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
+from dballoc.analysis.statistics.moderated_variance import count_common_freedom
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import (
     FLOOR_TO_VARIANT_VARIANCE,
@@ -91,6 +97,40 @@ def test_the_floor_tells_as_much_of_the_scatter_as_the_twin_and_something_else()
         twin.std(), rel=0.025
     )
     assert abs(np.corrcoef(twin, floor)[0, 1]) < 0.03
+
+
+# -- the promise ---------------------------------------------------------------------------------------------------------
+
+TWINS = [{"name": "glibc"}, {"name": "tuned"}]
+
+
+@pytest.mark.parametrize(("design", "longer"), [("solo", 2.0), ("duet", 2.5)])
+def test_campaigns_of_more_variants_are_promised_what_they_get(
+    make: Make, design: str, longer: float
+) -> None:
+    """A solo block of five has six starts and not three, one of the duet five pairings and not two;
+    and more comparisons share the error.
+    """
+    sql = (*mark_current(6), "UPDATE trial SET rss_peak = 3e8 * (1 + 0.01 * (trial * 7 % 5))")
+    campaign = load_campaign(make("twins", sql=sql, design=design, variant=TWINS))
+    two, five = compute_resolution(campaign), compute_resolution(campaign, 5)
+    assert (two.variants, five.variants) == (2, 5)
+    assert two.promised_seconds == two.seconds
+    assert five.promised_seconds == pytest.approx(five.seconds * longer)
+    judged = [
+        (few, many) for few, many in zip(two.metrics, five.metrics, strict=True)
+        if few.twin.metric.question
+    ]  # fmt: skip
+    assert judged
+    for few, many in judged:
+        assert many.twin.metric == few.twin.metric
+        assert many.block_seconds == pytest.approx(few.block_seconds * longer)
+        n, sd = 6, few.scatter.sd  # type: ignore[union-attr]
+        shares = declare_shares([design], 5, 1)
+        level = declare_current_procedure(n, shares).find_confidence(few.twin.metric.measure)
+        borrowed = count_common_freedom(5, shares[few.twin.metric.measure].of_each)
+        assert many.half_width == pytest.approx(compute_half_width(sd, n, level, borrowed))
+        assert many.half_width > few.half_width
 
 
 # -- the words -----------------------------------------------------------------------------------------------------------

@@ -389,3 +389,15 @@ def test_procedures_know_what_the_duet_leaves_out(make: Make) -> None:
 def test_a_fall_is_told_as_a_fall() -> None:
     assert convert_to_fall(0.49) == pytest.approx(0.329, abs=1e-3)
     assert convert_to_fall(float("inf")) == 1.0
+
+
+def test_finalists_of_other_confirmations_share_the_error(make: Make) -> None:
+    elsewhere = "INSERT INTO campaign VALUES ('finalists_elsewhere', '2')"
+    alone = load_campaign(make("alone", sql=mark_current(6)))
+    shared = load_campaign(make("shared", sql=(*mark_current(6), elsewhere)))
+    few, many = (declare_procedures(campaign)["solo"] for campaign in (alone, shared))
+    # Two variants here, and two finalists elsewhere.
+    assert {m: s.comparisons for m, s in many.shares.items()} == {
+        m: 2 * s.comparisons for m, s in few.shares.items()
+    }
+    assert all(many.levels[measure] > level for measure, level in few.levels.items())

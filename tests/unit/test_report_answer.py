@@ -13,6 +13,7 @@ from dballoc.analysis.decisions.settling_time import Settling, Way
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.report.wording.answer import Answer, Progress, describe_verdict
+from dballoc.report.wording.answer_table import TailLatency
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 
 TPS = Metric(
@@ -120,7 +121,10 @@ def cells(said: Answer, name: str) -> list[str]:
 def test_use_the_one_that_is_better_and_loses_nothing() -> None:
     said = say(comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (EQUAL, HIGHER)}))
     assert said.headline == "Use jemalloc"
-    assert said.reason == "It is better in memory, and loses less than 3 % in everything else."
+    assert (
+        said.reason
+        == "It is better in memory, and loses less than 3 % in all else that was judged."
+    )
     assert said.command == ""
 
 
@@ -223,6 +227,33 @@ def test_one_with_faults_is_named_and_not_used() -> None:
 def test_one_without_any_figure_has_a_row_too() -> None:
     said = say(comparisons({"jemalloc": (EQUAL, LOWER), "broken": None}, {"broken": (6, 6)}))
     assert cells(said, "broken") == ["broken\nfailed 6 of 6", "–", "–"]
+
+
+def test_the_tail_that_is_shown_is_the_least_favourable_one() -> None:
+    tails = [
+        TailLatency(variant="jemalloc", workload="oltp", ratio=1.2, low=1.1, high=1.3),
+        TailLatency(variant="jemalloc", workload="reads", ratio=1.1, low=0.8, high=1.5),
+        TailLatency(variant="tuned", workload="oltp", ratio=0.9, low=None, high=None),
+    ]
+    found = comparisons(
+        {"jemalloc": (EQUAL, LOWER), "tuned": (EQUAL, EQUAL), "other": (EQUAL, EQUAL)},
+        metrics=(TPS, READS, PEAK),
+    )
+    said = say(found, around=Surroundings(tails=tails))
+    assert said.table
+    assert said.table.columns[-1] == "p99"
+    assert {name: cells(said, name)[-1] for name in ("jemalloc", "tuned", "other", "glibc")} == {
+        "jemalloc": "1.100\n[0.800, 1.500]\nreads",
+        "tuned": "0.900\noltp",
+        "other": "–",
+        "glibc": "–",
+    }
+    assert "p99 at the highest level, with a plain 95 % interval and no verdict." in (
+        said.table.caption
+    )
+    alone = say(comparisons({"jemalloc": (EQUAL, LOWER)})).table
+    assert alone
+    assert "p99" not in (*alone.columns, alone.caption)
 
 
 def test_a_baseline_with_faults_ends_all_verdicts() -> None:

@@ -47,8 +47,8 @@ class Preference:
             )
         return (
             "use a variant that is shown to be better by more than 1 % in memory (peak RSS) or in "
-            "speed (CPU per transaction, throughput), and in everything else no worse than by "
-            f"{format_share(margin)}; of several the one with the largest gain, "
+            "speed (CPU per transaction, throughput), and in all else that is judged no worse than "
+            f"by {format_share(margin)}; of several the one with the largest gain, "
             f"{_FIRST[self.objective]}"
         )
 

@@ -18,7 +18,7 @@ and one variant may scatter several times as much as the others:
   and degrees of freedom. Without that guard a wild variant errs 3 to 5 times as often as its
   printed level says.
 - No variance is taken for smaller than the comparison's own. Where it would be, the guard alone
-  let a variant of 3 times the scatter err up to 2.9 times as often as its level says.
+  let a variant of 3 to 4 times the scatter err almost 3 times as often as its level says.
 
 docs/method.md has the simulated errors, by benchmarks/simulated_campaigns.py.
 """

@@ -211,6 +211,11 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
             f"replay: this experiment is a replay's, of {experiment.replay.trace}; run it with "
             "dballoc replay"
         )
+    if experiment.record and experiment.design == "duet":
+        raise UsageError(
+            "record: a start of the baseline alone is recorded; set design to both or solo, not to "
+            "duet"
+        )
     _refuse_builds_from_source(experiment)
     missing_fetches.check_missing_fetches(experiment)
     sysbench = replace(

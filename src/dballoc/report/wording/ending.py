@@ -156,7 +156,7 @@ def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> st
     if not shown[Standing.NO_WORSE]:
         return f"It is better in {better}, in all that was judged."
     margin = format_share(recommendation.evidence.margin)
-    words = f"It is better in {better}, and loses less than {margin} in everything else."
+    words = f"It is better in {better}, and loses less than {margin} in all else that was judged."
     if name in recommendation.evidence.left_out and "duet" in comparisons.procedures:
         words += " Its CPU per transaction was not compared, as it plays no duets."
     return words
@@ -266,7 +266,7 @@ def _explain_stay(
         for d in comparisons.procedures
         if not any(c.judged for c in comparisons.family if c.metric.design == d)
     ]
-    designs = f" The {listing(waiting)} design is not judged yet." if waiting else ""
+    open_designs = f" The {listing(waiting)} design is not judged yet." if waiting else ""
     preference = recommendation.preference
     questions = [preference.objective] if preference.constraints else ["memory", "speed"]
     compared = [q for q in questions if q in list_questions(comparisons)]
@@ -274,7 +274,8 @@ def _explain_stay(
         # At the end, what would compare it says so.
         return "" if progress.final else "Memory was not compared."
     question = f" in {listing(compared)}" if len(compared) == 1 else ""
-    return f"No variant is estimated to be better{question} by more than 1 %.{designs}"
+    subject = "Of what is judged, no variant" if waiting else "No variant"
+    return f"{subject} is estimated to be better{question} by more than 1 %.{open_designs}"
 
 
 def _list_disqualified(comparisons: Comparisons, recommendation: Recommendation) -> list[str]:
