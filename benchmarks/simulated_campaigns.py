@@ -274,7 +274,9 @@ def run_shapes(
     finished = read_finished(path)
     rows = []
     for number, shape in enumerate(shapes):
-        key = json.dumps([asdict(shape), campaigns])
+        # As results of before there were budgets have it.
+        kind = {name: value for name, value in asdict(shape).items() if name != "budget" or value}
+        key = json.dumps([kind, campaigns])
         if key not in finished:
             finished[key] = simulate(shape, campaigns, seed=number)
             if path is not None:

@@ -46,12 +46,21 @@ def judge(key: str, sizes: dict[str, float] | None = None, **evidence: Any) -> V
 
 def test_the_bound_is_named_and_no_pool_is_safe_beyond_the_machine() -> None:
     near = cgroup(950 * MIB)
-    high = cgroup(950 * MIB, limit=2 * GIB, high=GIB)
-    beyond = cgroup(950 * MIB)
-    pools, remedies = [], []
-    for group, memory in ((near, 8 * GIB), (high, 8 * GIB), (beyond, 768 * MIB), (near, 0)):
+    high = cgroup(950 * MIB, limit=8 * GIB, high=GIB)
+    narrow = cgroup(950 * MIB, limit=GIB + MIB, high=GIB)
+    beyond = cgroup(750 * MIB)
+    pools, remedies, headlines = [], [], []
+    for group, memory in (
+        (near, 8 * GIB),
+        (high, 8 * GIB),
+        (beyond, 768 * MIB),
+        (near, 0),
+        (narrow, 8 * GIB),
+        (near, GIB + MIB),
+    ):
         verdict = judge("limit", cgroup=group, machine_memory=memory)
         assert verdict
+        headlines.append(verdict.headline)
         [pool] = [text for text in verdict.evidence if "is safe here" in text]
         pools.append(pool)
         remedies.append(" ".join(verdict.remedies))
@@ -61,9 +70,13 @@ def test_the_bound_is_named_and_no_pool_is_safe_beyond_the_machine() -> None:
     assert pools[3] == pools[0]
     assert "raise the limit to about" in remedies[0]
     assert "raise memory.high to about" in remedies[1]
-    assert "in a pod the kubelet sets it" in remedies[1]
-    assert "give the machine more memory" in remedies[2]
+    assert "in a pod the kubelet sets both" in remedies[1]
+    assert "raise the machine's memory to about" in remedies[2]
     assert "raise the limit" not in remedies[2]
+    assert headlines[2] == "The machine's memory is near: working set 750 MiB of 768 MiB"
+    assert "raise memory.high and the limit to about" in remedies[4]
+    assert "and it has 1.00 GiB in all" in remedies[5]
+    assert "in all" not in remedies[0]
 
 
 @pytest.mark.parametrize(

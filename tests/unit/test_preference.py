@@ -65,9 +65,9 @@ def say(found: Comparisons, prefer: str) -> Answer:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        (None, "in all else that is judged no worse than by 3 %; of several the one with the largest gain, in memory first"),
-        ("memory", "in all else that is judged no worse than by 3 %; of several the one with the largest gain, in memory first"),
-        ("speed", "no worse than by 3 %; of several the one with the largest gain, in speed first"),
+        (None, "no worse than by 3 % in all else that is judged; of several the one with the largest gain, in memory first"),
+        ("memory", "no worse than by 3 % in all else that is judged; of several the one with the largest gain, in memory first"),
+        ("speed", "no worse than by 3 % in all else that is judged; of several the one with the largest gain, in speed first"),
         ("p99<=1.05", "better by more than 1 % in memory and to keep to p99<=1.05; of several"),
         ("p99 <= 1.05, rss<=1.1", "in memory and to keep to p99 <= 1.05 and rss<=1.1; of several"),
         ("speed,rss<=1.1", "better by more than 1 % in speed and to keep to rss<=1.1; of several"),

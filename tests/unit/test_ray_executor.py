@@ -49,7 +49,7 @@ class FakeRay:
         self.alive = [NODE]
         self.answers: dict[str, Any] = {}
         self.waits: list[float] = []
-        self.calls = 0
+        self.calls = self.cancelled = 0
         self.arguments: dict[str, list[Any]] = {}
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -74,6 +74,9 @@ class FakeRay:
         self.waits.append(timeout)
         ready = [each for each in some if each.answer() is not None][:num_returns]
         return ready, [each for each in some if each not in ready]
+
+    def cancel(self, one: Any) -> None:
+        self.cancelled += 1
 
     def get(self, one: Any, timeout: float) -> Any:
         value = one.answer()
@@ -291,7 +294,7 @@ def test_a_node_that_was_silent_is_asked_again(
     executor = make_executor(notices)
     for _ in range(3):
         assert executor.list_hosts() == []
-    assert (fake.calls, len(notices)) == (1, 1)
+    assert (fake.calls, fake.cancelled, len(notices)) == (1, 1, 1)
     monkeypatch.setattr(ray_executor, "_DESCRIBE", 60.0)
     executor._asked_again = {NODE["NodeID"]: 0.0}
     fake.answers["describe_host"] = describe()

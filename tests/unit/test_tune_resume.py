@@ -1,5 +1,6 @@
 """A search that is resumed: what its results may say, and Ctrl-C where no trial looks for it."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,6 +114,9 @@ def test_what_the_experiment_does_not_ask_for_is_not_run(
 def test_what_cannot_be_set_here_any_more_is_named() -> None:
     with pytest.raises(UsageError, match="glibc-4: its settings can no longer be searched here"):
         load(declare(finalists=["glibc-4"]), [*TRIED, *STRANGE])
+    twice = replace(STRANGE[1], variant="glibc-2")
+    with pytest.raises(UsageError, match="glibc-2: its settings can no longer be searched here"):
+        load(declare(), [*TRIED, twice])
 
 
 def test_configurations_of_another_space_are_neither_planned_for_nor_put_forward() -> None:

@@ -121,6 +121,22 @@ def test_what_a_gain_would_be_paid_for_in_safety_is_not_searched(option: str) ->
     check_safe(Tune(space={"table_open_cache": ["400"], "innodb_buffer_pool_instances": ["1"]}))
 
 
+def test_a_knob_without_what_it_needs_is_no_knob() -> None:
+    family = tunables.find_family(malloc("jemalloc", "5.3.0"))
+    assert family
+    rows = {
+        n: row["search"].get("needs") for n, row in family["settings"].items() if "search" in row
+    }
+    [needing] = [name for name, needs in rows.items() if needs and "background_thread" in needs]
+    whole = build_space(malloc("jemalloc", "5.3.0"), Tune(), 4)
+    assert needing in {knob.name for knob in whole.knobs}
+    left = build_space(malloc("jemalloc", "5.3.0"), Tune(leave=["background_thread"]), 4)
+    assert needing not in {knob.name for knob in left.knobs}
+    for space in (whole, left):
+        assert all(space.takes(single) for single in space.singles)
+        assert all(space.takes(preset) for preset in space.presets)
+
+
 def test_a_mallocs_setting_is_no_option_of_the_server() -> None:
     with pytest.raises(UsageError, match=r"^tune.space: arena_max is a setting of glibc, and "):
         check_safe(Tune(space={"arena_max": ["1"]}))

@@ -232,6 +232,7 @@ class RayExecutor:
                 self._unusable.pop(node, None)
             except RayError as error:
                 # It may be busy, or its Ray just starting.
+                ray.cancel(answer)
                 self._asked_again[node] = now + _ASK_AGAIN
                 self._note_unusable(node, readers.reason(error))
             except readers.Unfit as error:

@@ -226,6 +226,8 @@ class DriverLoop:
             for row in self._results.blocks(design)
         ]
         spans += [(row["started"], row["ended"]) for row in self._results.list_held_blocks()]
+        # Those of blocks that were cut.
+        spans += self._results.list_trial_spans()
         self._campaign.began = time.monotonic() - measure_covered_seconds(spans)
         self._read_held_blocks()
         try:

@@ -190,6 +190,11 @@ class Results:
         rows = self._query("SELECT max(ended) - min(started) FROM trial GROUP BY directory")
         return sum(float(row[0]) for row in rows)
 
+    def list_trial_spans(self) -> list[tuple[float, float]]:
+        """Return when every trial so far began and ended, Unix time."""
+        rows = self._query("SELECT started, ended FROM trial")
+        return [(float(row["started"]), float(row["ended"])) for row in rows]
+
     def tried(self) -> list[sqlite3.Row]:
         """Return what every trial of a fit tried, how it ended, and the transactions per second of
         its last level.

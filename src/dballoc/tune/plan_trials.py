@@ -124,7 +124,12 @@ def select_known(tried: Sequence[Tried], spaces: Mapping[str, Space]) -> list[Tr
     """Return the trials of configurations that are in the space of their base: results of an
     earlier run may have others, because the host let it set more, or because somebody changed them.
     """
-    return [t for t in tried if t.base in spaces and spaces[t.base].takes(t.parameters)]
+    return [t for t in tried if is_in_space(t, spaces)]
+
+
+def is_in_space(trial: Tried, spaces: Mapping[str, Space]) -> bool:
+    """Whether the search could have proposed what a trial tried."""
+    return trial.base in spaces and spaces[trial.base].takes(trial.parameters)
 
 
 def _make_duet(leader: Standing) -> Candidate:

@@ -33,7 +33,7 @@ from dballoc.store.campaign_facts import (
 )
 from dballoc.store.results import Results
 from dballoc.tune.choose_finalists import choose_finalists
-from dballoc.tune.plan_trials import select_known
+from dballoc.tune.plan_trials import is_in_space, select_known
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import Parameters, apply_parameters
@@ -125,7 +125,7 @@ def _load(
     and configurations, or if the host no longer lets it set these.
     """
     base, origin = entry["base"], str(out / entry["directory"])
-    strange = {t.variant for t in tried} - {t.variant for t in select_known(tried, setting.spaces)}
+    strange = {t.variant for t in tried if not is_in_space(t, setting.spaces)}
     if lost := [name for name in entry["finalists"] if name in strange]:
         raise UsageError(
             f"{origin}: {listing(lost)}: its settings can no longer be searched here (CPUs, THP "

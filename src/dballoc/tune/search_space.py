@@ -112,13 +112,17 @@ def build_space(
         knobs.append(Knob(name=THP, words=tuple(thp_modes)))
     knobs += [Knob(name=SERVER + name, words=tuple(v)) for name, v in tune.space.items()]
     knobs.sort(key=lambda knob: len(knob.needs))
-    by_name = {knob.name: knob for knob in knobs}
+    # Without what it needs, because the user leaves that alone, a knob does nothing.
+    by_name: dict[str, Knob] = {}
+    for knob in knobs:
+        if knob.needs.keys() <= by_name.keys():
+            by_name[knob.name] = knob
     presets = [
         {name: _evaluate(text, cores) for name, text in preset["settings"].items()}
         for preset in (family.get("presets", []) if tune.presets else [])
     ]
     return Space(
-        knobs=tuple(knobs),
+        knobs=tuple(by_name.values()),
         presets=tuple(
             p
             for i, p in enumerate(presets)

@@ -13,7 +13,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.model import Experiment, TraceReplay
+from dballoc.experiment.model import Experiment
 
 # A difference in these makes two machines: a server's speed on one says nothing about the other.
 MACHINE = ("cpu", "cpus", "cores", "numa_nodes", "memory", "machine")
@@ -178,15 +178,15 @@ def _pair_replays(a: Experiment, b: Experiment) -> list[_Setting]:
 
 def _compare_windows(a: Experiment, b: Experiment) -> list[str]:
     """Compare the stretches of the trace whose peak heap is judged."""
-    first, second = (_describe_window(e.replay) for e in (a, b))
-    return [] if first == second else [format_difference("stretch judged", first, second)]
+    first, second = (e.replay.window if e.replay else None for e in (a, b))
+    if first == second:
+        return []
+    words = (_describe_window(window) for window in (first, second))
+    return [format_difference("stretch judged", *words)]
 
 
-def _describe_window(replay: TraceReplay | None) -> str:
-    if replay is None or replay.window is None:
-        return "all"
-    begin, end = replay.window
-    return f"{begin:g} to {end:g} s"
+def _describe_window(window: tuple[float, float] | None) -> str:
+    return "all" if window is None else f"{window[0]:,.9g} to {window[1]:,.9g} s"
 
 
 def _list_prepared(first: Campaign, second: Campaign) -> tuple[str, str]:

@@ -47,9 +47,9 @@ class Preference:
             )
         return (
             "use a variant that is shown to be better by more than 1 % in memory (peak RSS) or in "
-            "speed (CPU per transaction, throughput), and in all else that is judged no worse than "
-            f"by {format_share(margin)}; of several the one with the largest gain, "
-            f"{_FIRST[self.objective]}"
+            "speed (CPU per transaction, throughput), and no worse than by "
+            f"{format_share(margin)} in all else that is judged; of several the one with the "
+            f"largest gain, {_FIRST[self.objective]}"
         )
 
 

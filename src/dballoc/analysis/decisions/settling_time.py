@@ -28,7 +28,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     list_extension_goals,
 )
-from dballoc.analysis.hosts.split_by_host import list_environments
+from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.statistics.detectable_difference import (
     MOST_BLOCKS,
     POWER,
@@ -63,10 +63,17 @@ class OpenFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How far a design is: blocks finished, and by how many seconds one block more is later."""
+    """How far a design is: blocks finished, the seconds that one block takes, and on how many
+    ``hosts`` blocks run at the same time.
+    """
 
     blocks: int
     seconds: float
+    hosts: int = 1
+
+    def estimate_seconds(self, blocks: int) -> float:
+        """Return the seconds that so many blocks take."""
+        return math.ceil(blocks / self.hosts) * self.seconds
 
 
 class Way(StrEnum):
@@ -144,13 +151,13 @@ def plan_first_interval(
     if goals:
         seconds = _estimate_extension_seconds(goals[0], paces)
         return replace(_allow(Way.EXTEND, seconds), only_measures=True)
-    seconds = _ROOM * FIRST_LOOK * sum(pace.seconds for pace in paces.values())
+    seconds = _ROOM * sum(pace.estimate_seconds(FIRST_LOOK) for pace in paces.values())
     return replace(_allow(Way.NEW_CAMPAIGN, seconds, FIRST_LOOK), only_measures=True)
 
 
 def _estimate_extension_seconds(goal: Mapping[str, int], paces: Mapping[str, Pace]) -> float:
     """Return the seconds that the blocks up to a goal take."""
-    return sum(max(0, n - paces[d].blocks) * paces[d].seconds for d, n in goal.items())
+    return sum(paces[d].estimate_seconds(max(0, n - paces[d].blocks)) for d, n in goal.items())
 
 
 def _compute_new_campaign(
@@ -161,7 +168,7 @@ def _compute_new_campaign(
     if None in needed:
         return Settling(Way.NOT_HERE)
     blocks = max(n for n in needed if n is not None)
-    seconds = _ROOM * blocks * sum(pace.seconds for pace in paces.values())
+    seconds = _ROOM * sum(pace.estimate_seconds(blocks) for pace in paces.values())
     return _allow(Way.NEW_CAMPAIGN, seconds, blocks)
 
 
@@ -191,16 +198,13 @@ def _allow(way: Way, seconds: float, blocks: int | None = None) -> Settling:
 
 
 def measure_paces(campaign: Campaign) -> dict[str, Pace]:
-    """Return the pace of each design; repeated attempts at a block are counted with it, and hosts
-    run blocks at the same time.
-    """
-    paces, at_once = {}, len(list_environments(campaign))
+    """Return the pace of each design; repeated attempts at a block are counted with it."""
+    paces, hosts = {}, max(1, len(split_by_host(campaign)))
     for design in campaign.designs:
         rows = campaign.block if design == "solo" else campaign.duet_block
         blocks = campaign.blocks(design)
-        total = float((rows["ended"] - rows["started"]).sum())
-        seconds = total / blocks / at_once if blocks else 0.0
-        paces[design] = Pace(blocks=blocks, seconds=max(0.0, seconds))
+        seconds = float((rows["ended"] - rows["started"]).sum()) / blocks if blocks else 0.0
+        paces[design] = Pace(blocks=blocks, seconds=max(0.0, seconds), hosts=hosts)
     return paces
 
 

@@ -5,7 +5,14 @@ thresholds: ``[limit]`` of verdicts.toml.
 from collections.abc import Mapping
 from typing import Any
 
-from dballoc.explain.verdicts.safe_pool import BoundBy, SafePool, estimate_safe_pool
+from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.explain.verdicts.safe_pool import (
+    MACHINE,
+    BoundBy,
+    SafePool,
+    estimate_safe_pool,
+    find_bound,
+)
 from dballoc.explain.verdicts.verdict import Case, Level, Verdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.numbers import count, number, percent, with_unit
@@ -20,19 +27,23 @@ def judge_limit(case: Case) -> Verdict | None:
         return None
     hugetlb = case.ledger.hugetlb
     safe = estimate_safe_pool(case.evidence, case.bounds, hugetlb, case.limits)
-    level, headline = _judge_level(cgroup, cgroup.bound, case.limits["limit"])
+    bound, bound_by = find_bound(cgroup, case.evidence.machine_memory)
+    level, headline = _judge_level(cgroup, bound, bound_by, case.limits["limit"])
     return Verdict(
         key="limit",
         level=level,
         headline=headline,
-        evidence=[*_list_evidence(cgroup, cgroup.bound, safe), *_list_uncounted(hugetlb)],
-        remedies=_list_remedies(cgroup, safe, case.limits)
+        evidence=[*_list_evidence(cgroup, bound, safe), *_list_uncounted(hugetlb)],
+        remedies=_list_remedies(case.evidence, safe, case.limits)
         if level in ("problem", "notice")
         else [],
     )
 
 
-def _judge_level(cgroup: CgroupMemory, bound: int, limits: Mapping[str, Any]) -> tuple[Level, str]:
+def _judge_level(
+    cgroup: CgroupMemory, bound: int, bound_by: BoundBy, limits: Mapping[str, Any]
+) -> tuple[Level, str]:
+    whose = "The machine's memory" if bound_by == MACHINE else "The cgroup's limit"
     share = cgroup.working_set / bound
     sizes = f"working set {with_unit(cgroup.working_set)} of {with_unit(bound)}"
     if kills := cgroup.events.get("oom_kill", 0):
@@ -44,9 +55,9 @@ def _judge_level(cgroup: CgroupMemory, bound: int, limits: Mapping[str, Any]) ->
     if cgroup.pressure.get(_FULL, 0.0) >= limits["pressure"]:
         return "problem", f"Slowed down for memory: {sizes} of the cgroup"
     if share >= limits["near"]:
-        return "problem", f"The cgroup's limit is near: {sizes}"
+        return "problem", f"{whose} is near: {sizes}"
     if share >= limits["watch"]:
-        return "notice", f"The cgroup's limit is not far: {sizes}"
+        return "notice", f"{whose} is not far: {sizes}"
     return "fine", f"Within its cgroup: {sizes}"
 
 
@@ -79,29 +90,34 @@ def _list_uncounted(hugetlb: int) -> list[str]:
     ]
 
 
-def _advise_more(bound_by: BoundBy, size: int | None = None) -> str:
-    """Return what gives the server more room, to about so many bytes."""
-    to = "" if size is None else f" to about {with_unit(size)}"
-    if bound_by == "the machine's memory":
-        return f"give the machine more memory{to}, or move what else is on it"
-    name = "memory.high" if bound_by == "memory.high" else "the limit"
-    pod = (
-        "in a pod the kubelet sets it from resources.limits.memory"
-        if bound_by == "memory.high"
-        else "in a pod: resources.limits.memory"
-    )
-    return f"raise {name}{to} ({pod}); it costs the node that memory"
+def _advise_more(evidence: Evidence, bound_by: BoundBy, size: int = 0) -> str:
+    """Return what gives the server more room, to about so many bytes; 0: not known how many."""
+    to = f" to about {with_unit(size)}" if size else ""
+    limit = evidence.cgroup.limit if evidence.cgroup else None
+    if bound_by == MACHINE:
+        return f"raise the machine's memory{to}, or move what else runs on it"
+    if bound_by == "memory.high":
+        name = "memory.high and the limit" if limit and size > limit else "memory.high"
+        pod = "in a pod the kubelet sets both from resources.limits.memory"
+    else:
+        name, pod = "the limit", "in a pod: resources.limits.memory"
+    words = f"raise {name}{to} ({pod}); it costs the node that memory"
+    if evidence.machine_memory and size > evidence.machine_memory:
+        words += f", and it has {with_unit(evidence.machine_memory)} in all"
+    return words
 
 
 def _list_remedies(
-    cgroup: CgroupMemory, safe: SafePool | None, limits: Mapping[str, Any]
+    evidence: Evidence, safe: SafePool | None, limits: Mapping[str, Any]
 ) -> list[str]:
     """Return what to do: more room; a smaller pool only where it is not below what is in use."""
     if safe is None:
-        return [_advise_more("memory.high" if cgroup.is_bound_high else "limit")]
+        assert evidence.cgroup
+        _, bound_by = find_bound(evidence.cgroup, evidence.machine_memory)
+        return [_advise_more(evidence, bound_by)]
     if safe.pool >= safe.configured:
         return []
-    raised = _advise_more(safe.bound_by, safe.needed_limit)
+    raised = _advise_more(evidence, safe.bound_by, safe.needed_limit)
     least = int((1 + limits["safe_pool"]["used_margin"]) * safe.filled)
     if safe.pool and safe.pool >= least:
         kept = with_unit(safe.filled)

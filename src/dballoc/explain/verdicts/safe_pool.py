@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.verdicts.evidence import Evidence
+from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.numbers import count, with_unit
 
 # A pool has a whole number of chunks in each instance: the server rounds other sizes up. Where it
@@ -27,6 +28,7 @@ from dballoc.numbers import count, with_unit
 _CHUNK = 1 << 20
 
 BoundBy = Literal["limit", "memory.high", "the machine's memory"]
+MACHINE: BoundBy = "the machine's memory"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,16 @@ class SafePool:
         )
 
 
+def find_bound(cgroup: CgroupMemory, machine_memory: int) -> tuple[int, BoundBy]:
+    """Return what the server has at most, in bytes, and what sets that: a pod may be allowed more
+    than its node has. ``machine_memory``: 0 if it is not known.
+    """
+    assert cgroup.bound is not None
+    if 0 < machine_memory < cgroup.bound:
+        return machine_memory, MACHINE
+    return cgroup.bound, "memory.high" if cgroup.is_bound_high else "limit"
+
+
 def estimate_safe_pool(
     evidence: Evidence, bounds: Bounds | None, hugetlb: int, limits: Mapping[str, Any]
 ) -> SafePool | None:
@@ -81,9 +93,7 @@ def estimate_safe_pool(
     peak = max(figures.get("max_used_connections", 0), figures.get("threads_connected", 0))
     in_use = figures.get("threads_connected", 0) * bounds.connection
     sessions = max(0, bounds.compute_working(peak) - in_use)
-    # A pod may be allowed more than its node has.
-    limit = min(cgroup.bound, evidence.machine_memory or cgroup.bound)
-    bound_by: BoundBy = "memory.high" if cgroup.is_bound_high else "limit"
+    limit, bound_by = find_bound(cgroup, evidence.machine_memory)
     margin = int(shares["margin"] * limit)
     spare = limit - beside - sessions - margin
     if spare > configured:
@@ -99,5 +109,5 @@ def estimate_safe_pool(
         sessions=sessions,
         margin=margin,
         connections=peak,
-        bound_by=bound_by if limit == cgroup.bound else "the machine's memory",
+        bound_by=bound_by,
     )

@@ -48,12 +48,16 @@ class Side:
         facts = self.campaign.facts
         began = datetime.fromtimestamp(float(facts["started"]), UTC).strftime("%Y-%m-%d %H:%M")
         blocks = measure_progress(self.campaign).words
-        machines = list_environments(self.campaign)
-        host = machines[0].get("host") if len(machines) == 1 else f"{len(machines)} hosts"
         return (
             f"{self.directory}: {self.campaign.experiment.name}, {blocks}, began {began} (UTC) on "
-            f"{host}"
+            f"{self.host}"
         )
+
+    @property
+    def host(self) -> str | None:
+        """The name of the machine that ran it, or how many hosts did."""
+        machines = list_environments(self.campaign)
+        return machines[0].get("host") if len(machines) == 1 else f"{len(machines)} hosts"
 
     def list_trace_flaws(self) -> list[str]:
         """Return what is wrong with the trace that was replayed; nothing of servers."""
@@ -108,7 +112,7 @@ def _list_unpaired(pairing: Pairing, sides: tuple[Side, Side]) -> list[str]:
         unpaired.append(f"{metrics}, because the load or the design differs: {reasons}")
     elif pairing.no_memory:
         reasons = "; ".join(pairing.no_memory)
-        unpaired.append(f"memory, because what a server start does differs: {reasons}")
+        unpaired.append(f"memory, because what is measured of it differs: {reasons}")
     elif pairing.no_idle:
         unpaired.append(f"idle RSS: {'; '.join(pairing.no_idle)}")
     has_duets = any("duet" in side.campaign.designs for side in sides)
@@ -355,7 +359,7 @@ def _describe_side(side: Side) -> dict[str, Any]:
         "started": float(facts["started"]),
         "blocks": progress.blocks,
         "ending": facts.get("ending"),
-        "host": side.campaign.environment.get("host"),
+        "host": side.host,
     }
 
 

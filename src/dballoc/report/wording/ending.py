@@ -274,7 +274,7 @@ def _explain_stay(
         # At the end, what would compare it says so.
         return "" if progress.final else "Memory was not compared."
     question = f" in {listing(compared)}" if len(compared) == 1 else ""
-    subject = "Of what is judged, no variant" if waiting else "No variant"
+    subject = "In what is judged so far, no variant" if waiting else "No variant"
     return f"{subject} is estimated to be better{question} by more than 1 %.{open_designs}"
 
 
