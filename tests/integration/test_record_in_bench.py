@@ -67,8 +67,8 @@ def test_a_shipped_experiment_ends_in_a_verdict_by_its_trace(run_cli: Cli, out: 
     report = (out / "replayed" / "report.md").read_text(encoding="utf-8")
     answer = next(line for line in report.splitlines() if "least peak heap" in line)
     first = re.match(
-        r"\W*(glibc|jemalloc|mimalloc|tcmalloc) has the least peak heap, .*; replayed on glibc, as "
-        r"it was recorded, the peak is ([\d.]+)\s?% (above|below) the real one\.\*\*",
+        r"\W*(glibc|jemalloc|mimalloc|tcmalloc) has the least peak heap, .*; replayed on glibc, on "
+        r"which it was recorded, the peak is ([\d.]+)\s?% (above|below) the real one\.\*\*",
         answer,
     )
     assert first, answer
