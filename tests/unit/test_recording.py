@@ -23,7 +23,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import RecordTrace
 from dballoc.trace import trace_size
 from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.model import NONE, EventKind, Mark, TouchSample
+from dballoc.trace.model import NONE, EventKind, Mark, Recording, TouchSample
 from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording import chunk_file
 from dballoc.trace.recording import read_recording as read_recording_module
@@ -112,6 +112,12 @@ def test_what_is_encoded_is_decoded(
     assert records.buffer.tolist() == [i for i, buffer in enumerate(buffers) for _ in buffer]
 
 
+def parse_with_one_call(recording: RawRecording) -> Recording:
+    """Add one call of thread 5, 200 ns after the begin, and parse the whole."""
+    split_buffer(recording, Encoder(1100).call(1, 1200, 16, 1), (), thread=5, events=1)
+    return parse_recording(memoryview(bytes(recording.data)))
+
+
 @pytest.mark.parametrize(
     ("version", "ended", "died", "end"),
     [
@@ -126,12 +132,9 @@ def test_what_is_encoded_is_decoded(
 def test_when_a_thread_ended(version: int, ended: bool, died: int, end: int) -> None:
     """At its stamp, but not before its last call; with that where there is no stamp."""
     recording = begin_recording(version).thread(5, ended=ended, died=died)
-    encoder = Encoder(1100).call(1, 1200, 16, 1)
-    split_buffer(recording, encoder, (), thread=5, events=1)
-    [thread] = parse_recording(memoryview(bytes(recording.data))).threads
-    assert thread.ended == end
-    [compiled] = compile_recording(parse_recording(memoryview(bytes(recording.data)))).threads
-    assert compiled.ended == end
+    parsed = parse_with_one_call(recording)
+    assert [thread.ended for thread in parsed.threads] == [end]
+    assert [thread.ended for thread in compile_recording(parsed).threads] == [end]
 
 
 @pytest.mark.parametrize(
@@ -147,15 +150,11 @@ def test_when_a_thread_ended(version: int, ended: bool, died: int, end: int) -> 
 def test_when_a_thread_was_created(version: int, born: int, moment: int) -> None:
     """At its stamp, but not after its first call."""
     recording = begin_recording(version).thread(5, creator=4, born=born)
-    encoder = Encoder(1100).call(1, 1200, 16, 1)
-    split_buffer(recording, encoder, (), thread=5, events=1)
-    [thread] = parse_recording(memoryview(bytes(recording.data))).threads
-    assert thread.created == moment
-    [compiled] = compile_recording(parse_recording(memoryview(bytes(recording.data)))).threads
-    assert compiled.created == moment
-    stranger = begin_recording(version).thread(5, born=born)
-    split_buffer(stranger, encoder, (), thread=5, events=1)
-    assert parse_recording(memoryview(bytes(stranger.data))).threads[0].created == NONE
+    parsed = parse_with_one_call(recording)
+    assert [thread.created for thread in parsed.threads] == [moment]
+    assert [thread.created for thread in compile_recording(parsed).threads] == [moment]
+    stranger = parse_with_one_call(begin_recording(version).thread(5, born=born))
+    assert stranger.threads[0].created == NONE
 
 
 def test_versions() -> None:

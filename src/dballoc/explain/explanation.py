@@ -270,7 +270,7 @@ def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
 
 def _measure_room(surroundings: Surroundings) -> AvailableMemory:
     return AvailableMemory(
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        surroundings.machine_memory,
         surroundings.cpus.memory if surroundings.cpus else None,
     )
 
