@@ -1,5 +1,6 @@
 """doctor: what decides in it."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,11 +129,26 @@ def test_to_look_for_leftovers_makes_nothing(
     cache = tmp_path / "cache"
     monkeypatch.setenv("DBALLOC_CACHE", str(cache))
     monkeypatch.setattr(leftovers, "_list_processes", list)  # no run is under way
+    # Tests beside this one have directories of runs in the common one.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     leftovers.check_leftovers()
     assert not cache.exists()
     (cache / "scratch/t0123").mkdir(parents=True)
+    (tmp_path / "dballoc-0123456789ab").mkdir()
+    (tmp_path / "dballoc-of-somebody").mkdir()
     [finding] = [f for f in leftovers.check_leftovers() if f.name == "leftover directories"]
-    assert (finding.state, finding.remedy) == ("warn", f"rm -r {cache}/scratch/t0123")
+    assert (finding.state, finding.remedy) == (
+        "warn",
+        f"rm -r {cache}/scratch/t0123 {tmp_path}/dballoc-0123456789ab",
+    )
+
+
+def test_a_leftover_that_goes_away_while_it_is_looked_at_has_no_size(tmp_path: Path) -> None:
+    assert leftovers.measure_directory(tmp_path / "gone") == 0
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/file").write_bytes(b"x" * 5000)
+    (tmp_path / "link").symlink_to("/usr")
+    assert 8192 <= leftovers.measure_directory(tmp_path) < 2**20
 
 
 def test_where_there_is_no_user_for_servers_the_rest_is_examined(

@@ -4,6 +4,7 @@ The guardian cleans up even after ``kill -9`` of dballoc, so leftovers come only
 failure or from a guardian that was killed as well.
 """
 
+import contextlib
 import os
 import re
 import tempfile
@@ -110,13 +111,23 @@ def _check_directories(since: float) -> Finding:
     listed = " ".join(map(str, paths[:_SHOWN])) + (
         f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     )
-    size = sum(f.lstat().st_blocks * 512 for path in paths for f in path.rglob("*"))
+    size = sum(measure_directory(path) for path in paths)
     return Finding(
         name,
         "warn",
         f"{listed}: left by an earlier run, {size / 2**20:,.0f} MiB",
         f"rm -r {' '.join(map(str, paths))}",
     )
+
+
+def measure_directory(path: Path) -> int:
+    """Sum the bytes on disk of what a directory holds. What goes away meanwhile counts as 0."""
+    size = 0
+    for parent, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return size
 
 
 def _list_candidates() -> list[Path]:
