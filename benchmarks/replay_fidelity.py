@@ -15,7 +15,8 @@ table     what came out; with --docs, into the generated part of that page.
 
 All parts by default; what is there already is not run again. The exit status is 1 if the targets
 are missed: the median error at most 3 %, the worst at most 10 %, and every pair of mallocs that the
-real servers show different has the same sign in the replay.
+real servers show different has the same sign in the replay; or if a malloc under a server lacks its
+replay, or a second start of the real server.
 
 A real server's peak heap is the most RSS that it had less what was not heap at rest after the load.
 That is taken from dballoc's ledger of the starts under glibc, whose heap is walked exactly: pool,
@@ -396,6 +397,17 @@ def misses_targets(cells: Sequence[Cell]) -> bool:
     )
 
 
+def list_lacking(names: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """Return the mallocs and servers without a replay, or with fewer than two real starts."""
+    there = {(cell.server, cell.allocator) for cell in cells if len(cell.real) > 1}
+    return [
+        f"{allocator} under {SERVERS[name].title}"
+        for name in names
+        for allocator in ALLOCATORS
+        if (SERVERS[name].title, allocator) not in there
+    ]
+
+
 def write_generated_part(page: Path, text: str) -> None:
     """Replace what stands between the page's two marks."""
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
@@ -414,7 +426,10 @@ def print_results(names: Sequence[str], args: argparse.Namespace) -> bool:
     say("\n".join(lines))
     if args.docs:
         write_generated_part(args.docs, "\n".join(lines))
-    return misses_targets(cells)
+    lacking = list_lacking(names, cells)
+    for text in lacking:
+        say(f"lacks {text}")
+    return bool(lacking) or misses_targets(cells)
 
 
 def say(text: str) -> None:

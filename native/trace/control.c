@@ -48,12 +48,14 @@ static void send_status(struct client *client)
     client_answer(client, text);
 }
 
-/* `blocks`: of the program's, those that are mappings of ours. */
+/* `blocks`, what they have touched, and their `sizes`: of the program's, those that are mappings of ours. */
 static void send_memory(struct client *client)
 {
     char text[128];
-    (void)snprintf(text, sizeof text, "ok\nbuffers %" PRIu64 "\nblocks %" PRIu64 "\n",
-            (uint64_t)(BUFFERS - buffers_untouched()) * BUFFER_SIZE, touches_resident());
+    const struct touched_bytes blocks = touches_measure();
+    (void)snprintf(text, sizeof text,
+            "ok\nbuffers %" PRIu64 "\nblocks %" PRIu64 "\nsizes %" PRIu64 "\n",
+            (uint64_t)(BUFFERS - buffers_untouched()) * BUFFER_SIZE, blocks.touched, blocks.asked);
     client_answer(client, text);
 }
 

@@ -1,7 +1,6 @@
 #include "session.h"
 #include "clock.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -11,11 +10,11 @@
 #include <unistd.h>
 
 #include "../error_text.h"
+#include "allocator.h"
 #include "buffers.h"
 #include "file.h"
 #include "large.h"
 #include "memory.h"
-#include "next_allocator.h"
 #include "preload.h"
 #include "recorder.h"
 #include "threads.h"
@@ -82,7 +81,7 @@ bool session_is_near_limit(void)
 /* Text that is put together line by line. */
 struct lines {
     size_t length;
-    char text[3 * PATH_MAX];
+    char text[8 * PATH_MAX];
 };
 static struct lines lines;
 
@@ -109,12 +108,9 @@ static void add_number(const char *name, uint64_t value)
     add_text(name, digits);
 }
 
-static const char *allocator_path(void)
+static void add_setting(const char *variable)
 {
-    Dl_info info;
-    const void *address = NULL;
-    memcpy(&address, &next.malloc, sizeof address);
-    return dladdr(address, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "";
+    add_text("setting", variable);
 }
 
 static bool write_head(void)
@@ -122,10 +118,13 @@ static bool write_head(void)
     char program[PATH_MAX] = "";
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = '\0';
+    char version[128];
+    allocator_version(version, sizeof version);
     lines.length = 0;
     add_number("pid", (uint64_t)preload.owner);
     add_text("program", program);
     add_text("allocator", allocator_path());
+    add_text("allocator_version", version);
     add_number("page_size", memory_page_size());
     add_number("from_start", is_from_start);
     add_text("clock", stamp_by_counter ? "counter" : "monotonic");
@@ -133,6 +132,7 @@ static bool write_head(void)
     add_number("large", TOUCHES_LEAST);
     add_number("touches_period", TOUCHES_PERIOD);
     add_number("limit", file.limit);
+    add_number("has_settings", allocator_settings(add_setting));
     return append((struct chunk_header){.kind = CHUNK_HEAD}, lines.text, lines.length) &&
            append((struct chunk_header){.kind = CHUNK_CLOCK}, &beginning, sizeof beginning) &&
            session_write_clock();

@@ -221,9 +221,9 @@ bool touches_is_still(const struct touched_place *place)
            atomic_load_explicit(&entry->version, memory_order_relaxed) == place->version;
 }
 
-uint64_t touches_resident(void)
+struct touched_bytes touches_measure(void)
 {
-    uint64_t pages = 0;
+    struct touched_bytes bytes = {0};
     uint32_t cursor = 0;
     struct touched_place place;
     struct touched_run runs[TOUCHES_RUNS];
@@ -232,7 +232,10 @@ uint64_t touches_resident(void)
         uint64_t touched = 0;
         for (size_t i = 0; i < count; i++)
             touched += runs[i].touched;
-        pages += touches_is_still(&place) ? touched : 0;
+        if (!touches_is_still(&place))
+            continue;
+        bytes.asked += place.which.size;
+        bytes.touched += touched * memory_page_size();
     }
-    return pages * memory_page_size();
+    return bytes;
 }

@@ -59,7 +59,10 @@ bool touches_next(uint32_t *cursor, struct touched_place *place);
 /* Whether the block was still there, all the time since touches_next. */
 bool touches_is_still(const struct touched_place *place);
 
-/* Bytes that blocks of ours have touched so far. */
-uint64_t touches_resident(void);
+/* Bytes of all blocks of ours: that were asked for, and that have been touched so far. */
+struct touched_bytes {
+    uint64_t asked, touched;
+};
+struct touched_bytes touches_measure(void);
 
 #endif

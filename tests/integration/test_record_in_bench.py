@@ -5,9 +5,11 @@
 import re
 from pathlib import Path
 
+import numpy as np
 from harness import Cli, Experiment
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.trace.figures.live_curve import compute_live_curve, sample_curve
 from dballoc.trace.trace_file.read_trace import read_trace
 
 
@@ -38,6 +40,12 @@ def test_the_baselines_trace_is_replayed(
     assert 0 < trace.marks[-1].truth["heap_peak"] < trace.marks[-1].truth["rss_peak"] * 2
     for mark in trace.marks:
         assert 0 < mark.truth["heap"] < mark.truth["rss"], mark
+    # glibc counts its blocks as it rounded them, and some that it has for itself.
+    alive = sample_curve(compute_live_curve(trace), np.array([m.time for m in trace.marks]))
+    for mark, live in zip(trace.marks, alive.tolist(), strict=True):
+        assert live < mark.truth["malloc_live"] < 1.3 * live + (1 << 20), mark
+    assert trace.facts.settings is not None
+    assert trace.facts.allocator_version
     # The measured trials are not touched by it.
     again = run_cli("bench", file, "--out", out, "--no-report")
     assert again.status == 0, again.text

@@ -15,6 +15,8 @@ import pytest
 from machine import MACHINE
 from programs import LONGEST, Ready, compiled, starting
 
+from dballoc import catalogue
+from dballoc.allocators.find_library import read_version
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.trace.compilation.compile_recording import compile_recording
@@ -139,6 +141,34 @@ def test_what_is_alive_is_what_the_program_has(
     assert {t.created_by for t in recording.threads} == ({-1} if mode == "alone" else {-1, 0})
     kinds = set(np.concatenate([t.kind for t in recording.threads]).tolist())
     assert kinds == set(EventKind) - {EventKind.FREE_SIZED}
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_the_mallocs_version_and_settings_are_recorded(
+    program: Path, environ: Environ, tmp_path: Path, allocator: str
+) -> None:
+    settings = {"MALLOC_ARENA_MAX": "2", "GLIBC_TUNABLES": "glibc.malloc.top_pad=131072\nx"}
+    run_program(program, environ(allocator) | settings | {"OTHER": "MALLOC_"}, "alone")
+    facts = read_only_one(tmp_path).facts
+    entry = catalogue.allocators()[allocator]
+    told = "says" in entry["version"] or "returned_by" in entry["version"]
+    known = read_version(entry, MACHINE.find_libraries(allocator))
+    # tbbmalloc has no function that tells it.
+    assert facts.allocator_version == (known if told and allocator != "tbbmalloc" else "")
+    assert set(facts.settings or ()) == {
+        "MALLOC_ARENA_MAX=2",
+        "GLIBC_TUNABLES=glibc.malloc.top_pad=131072?x",
+    }
+
+
+def test_a_large_environment_is_read_to_its_end(
+    program: Path, environ: Environ, tmp_path: Path
+) -> None:
+    filling = {f"X{i}": "x" * (1000 + i) for i in range(100)}
+    settings = {"MALLOC_ARENA_MAX": "1", "MIMALLOC_X": "y" * 3000}
+    run_program(program, environ() | filling | settings, "alone")
+    facts = read_only_one(tmp_path).facts
+    assert set(facts.settings or ()) == {"MALLOC_ARENA_MAX=1", f"MIMALLOC_X={'y' * 2036}"}
 
 
 def test_edges_of_the_family(program: Path, environ: Environ, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dballoc.trace.recording.read_recording import RecordingCondition
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import probe
+import replay_fidelity
 import replay_verdict
 import trace_recorder
 from trace_recorder import ServerRecording
@@ -118,3 +119,19 @@ def test_a_servers_cost_breaks_the_promise(
     )
     variants = [{"name": "glibc"}, {"name": "recorded"}]
     assert probe.measure(tmp_path, "server", variants, {"recorded": 1.03}, args) == is_broken
+
+
+def test_a_malloc_that_was_not_compared_is_a_miss() -> None:
+    def make_cell(allocator: str, starts: int) -> replay_fidelity.Cell:
+        peaks = (1e8,) * starts
+        return replay_fidelity.Cell(
+            server="MySQL InnoDB", allocator=allocator, real=peaks, replayed=(1e8,), timed=(),
+            control=(),
+        )  # fmt: skip
+
+    cells = [make_cell(name, 2) for name in replay_fidelity.ALLOCATORS]
+    assert replay_fidelity.list_lacking(["mysql"], cells) == []
+    assert replay_fidelity.list_lacking(["mysql"], [*cells[:4], make_cell("tbbmalloc", 1)]) == [
+        "tbbmalloc under MySQL InnoDB"
+    ]
+    assert len(replay_fidelity.list_lacking(["mysql", "myrocks"], cells)) == 5

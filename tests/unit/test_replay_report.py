@@ -11,7 +11,6 @@ from example_replays import (
     PEAKS,
     REAL,
     build_replays,
-    replay_experiment,
     replay_fact,
     result,
 )
@@ -21,11 +20,7 @@ from rich.console import Console
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
 from dballoc.analysis.decisions.preference import parse_preference
-from dballoc.analysis.replay.fidelity import (
-    estimate_real_peak,
-    find_recorded_variant,
-    measure_fidelity,
-)
+from dballoc.analysis.replay.fidelity import estimate_real_peak, measure_fidelity
 from dballoc.analysis.replay.replay_facts import RecordedMark, read_replay_facts
 from dballoc.analysis.replay.replay_tables import (
     average_curves,
@@ -67,9 +62,15 @@ def test_without_ground_truth_the_distance_is_said_to_be_unknown(tmp_path: Path)
 
 
 def test_a_malloc_that_was_not_replayed_gives_no_distance(tmp_path: Path) -> None:
-    page = report(build_replays(tmp_path / "r", allocator="tcmalloc 2.10"))
+    recorded = {
+        "allocator": "jemalloc",
+        "allocator_version": "5.2.1",
+        "settings": {"narenas": "2"},
+        "recorded_variant": None,
+    }
+    page = report(build_replays(tmp_path / "r", **recorded))
     assert "is not known" in page.answer.headline
-    assert any("tcmalloc 2.10" in note for note in page.answer.notes)
+    assert any("jemalloc 5.2.1 with narenas=2, on" in note for note in page.answer.notes)
 
 
 def test_a_late_recording_gets_no_verdict_on_memory(tmp_path: Path) -> None:
@@ -308,24 +309,6 @@ def test_without_a_high_water_mark_the_marks_are_compared(tmp_path: Path) -> Non
     assert not fidelity.peak_is_estimated
     assert fidelity.real_peak == 86 * MIB
     assert fidelity.replayed_peak == pytest.approx(fidelity.marks[1].replayed)
-
-
-def test_a_recorded_malloc_is_found_by_its_name_alone(tmp_path: Path) -> None:
-    campaign = load_campaign(build_replays(tmp_path / "r"))
-    assert find_recorded_variant(campaign, "jemalloc 5.3.0-0-g54ea") == "jemalloc"
-    assert find_recorded_variant(campaign, "") is None
-    assert find_recorded_variant(campaign, "gl") is None
-
-
-def test_another_c_library_or_mode_of_thp_is_not_as_it_was_recorded(tmp_path: Path) -> None:
-    variants = [{"name": "glibc", "thp": "always"}, {"name": "jemalloc", "allocator": "jemalloc"}]
-    of_mode = replay_experiment(variant=variants)
-    campaign = load_campaign(build_replays(tmp_path / "m", experiment=of_mode))
-    assert find_recorded_variant(campaign, "glibc") is None
-    assert find_recorded_variant(campaign, "jemalloc") == "jemalloc"
-    of_library = replay_experiment(server={"glibc": "2.43"})
-    campaign = load_campaign(build_replays(tmp_path / "l", experiment=of_library))
-    assert find_recorded_variant(campaign, "glibc") is None
 
 
 def test_what_is_not_the_real_peak_is_not_called_so(tmp_path: Path) -> None:

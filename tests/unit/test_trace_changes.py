@@ -187,6 +187,18 @@ class TestAnonymise:
         facts = replace(trace.facts, allocator="/home/anna/libmine.so")
         assert anonymise_trace(replace(trace, facts=facts)).facts.allocator == ""
 
+    def test_what_a_malloc_was_told_is_removed(self) -> None:
+        trace = compile_recording(make_recording([(1, 0, 5, 64, 0, 16)]))
+        facts = replace(
+            trace.facts,
+            allocator="/opt/of/somebody/libjemalloc.so.2",
+            allocator_version="5.3.0",
+            settings=("MALLOC_CONF=prof_prefix:/home/somebody/x",),
+        )
+        result = anonymise_trace(replace(trace, facts=facts)).facts
+        assert (result.allocator, result.allocator_version) == ("libjemalloc.so.2", "5.3.0")
+        assert result.settings is None
+
 
 def free_everything(seed: int) -> Trace:
     """A trace that leaves nothing alive, and begins with nothing."""

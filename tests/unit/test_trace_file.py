@@ -414,6 +414,17 @@ def test_marks_survive() -> None:
     assert parse(pack(trace)).marks == trace.marks
 
 
+def test_the_mallocs_version_and_settings_survive() -> None:
+    trace = small_trace()
+    facts = replace(trace.facts, allocator_version="5.3.0", settings=("MALLOC_CONF=narenas:2",))
+    assert parse(pack(replace(trace, facts=facts))).facts == facts
+    # A trace of before they were recorded.
+    header = json.loads(make_header())
+    older = {k: v for k, v in header["facts"].items() if k not in ("allocator_version", "settings")}
+    read = parse(make_file(make_header(facts=older), events_block(1, 0, [1], delay=[0], size=[8])))
+    assert (read.facts.allocator_version, read.facts.settings) == ("", None)
+
+
 def test_a_trace_that_memory_does_not_suffice_for_is_refused_by_its_header(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

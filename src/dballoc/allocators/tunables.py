@@ -116,6 +116,34 @@ def _parse_variable(
     return []
 
 
+def find_settings_in_environment(name: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that an environment gives the catalogue's allocator ``name``, by name,
+    without those that dballoc adds to every start. What has not the form of a setting is left out.
+    """
+    entry = catalogue.allocators()[name]
+    style, report = entry["tunables"], entry.get("report", {})
+    family = next((f for f in catalogue.tunables().values() if name in f["allocators"]), None)
+    added = {*style.get("always", []), *style.get("strict", []), *report.values()}
+    start, _, rest = style.get("env", "").partition("{")
+    settings = {}
+    for variable, value in environment.items():
+        if family and (setting := _find_setting_of_variable(family, variable)):
+            settings[setting] = value
+        elif "join" in style and variable == style["env"]:
+            items = (item for item in value.split(style["join"]) if item not in added)
+            settings |= dict(filter(None, (_parse_item(style["item"], item) for item in items)))
+        elif rest and variable.startswith(start) and variable not in report:
+            settings[variable.removeprefix(start).lower()] = value
+    return settings
+
+
+def _parse_item(form: str, item: str) -> tuple[str, str] | None:
+    """Return the name and value in an item of a catalogue's form; None if it has another."""
+    prefix, _, tail = form.partition("{name}")
+    name, joint, value = item.removeprefix(prefix).partition(tail.partition("{value}")[0])
+    return (name, value) if item.startswith(prefix) and joint and name else None
+
+
 def _find_setting_of_variable(family: dict[str, Any], variable: str) -> str | None:
     return next(
         (name for name, s in family["settings"].items() if s.get("variable") == variable), None

@@ -174,6 +174,10 @@ class _Replay(_Form):
     double_frees: _Size = 0
     missed_frees: _Size = 0
     has_lost_end: bool = False
+    allocator_version: str = ""
+    settings: Annotated[dict[str, str], Field(max_length=100)] | None = None
+    # The variant whose malloc is the recorded one.
+    recorded_variant: str | None = None
 
 
 class _Confirmation(_Form):

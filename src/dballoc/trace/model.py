@@ -114,6 +114,9 @@ class RecordingFacts:
     ``from_start``: False if it began late, so that its starting population is unknown.
     ``dropped``: events that are missing. ``ended_by``: ``exit``, ``asked``, ``limit``, ``disk`` or
     ``unknown`` (killed). ``not_seen``: sentences on what the recorder could not see.
+    ``allocator``: malloc's library; ``allocator_version`` as it told it itself, empty if it did
+    not; ``settings``: the variables of the program's environment that may configure a malloc,
+    NAME=VALUE, None if they are not known.
     """
 
     from_start: bool
@@ -124,6 +127,8 @@ class RecordingFacts:
     page_size: int
     seconds: float
     not_seen: tuple[str, ...] = ()
+    allocator_version: str = ""
+    settings: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 recorded: at the marks of the trace. Pure.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,20 +10,24 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
 
 # The names of what is measured at a mark: resident bytes, those of malloc's memory among them, and
-# the most resident bytes since the mark before; and the peak heap of a start without the recorder.
-RSS, HEAP, RSS_PEAK, HEAP_PEAK = "rss", "heap", "rss_peak", "heap_peak"
+# the most resident bytes since the mark before; the peak heap of a start without the recorder; and
+# what is in use by malloc's own books.
+RSS, HEAP, RSS_PEAK, HEAP_PEAK, BOOKS = "rss", "heap", "rss_peak", "heap_peak", "malloc_live"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarkFidelity:
-    """The heap at a mark: ``real`` of the recorded process, ``replayed`` under the same malloc,
-    bytes.
+    """The heap at a mark: ``real`` of the recorded process, ``replayed`` under the same malloc;
+    ``books``: what was in use by the malloc's own books, None if it was not read; ``alive``: what
+    was by the trace. In bytes.
     """
 
     t: float
     name: str
     real: int
     replayed: float
+    books: int | None
+    alive: float
 
     @property
     def error(self) -> float:
@@ -54,9 +57,9 @@ class Fidelity:
 
 def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
     """Compare the replay under the recorded malloc with the recorded process. None if its memory
-    was not measured, or if no variant is that malloc without settings of its own.
+    was not measured, or if no variant's malloc is the recorded one.
     """
-    variant = find_recorded_variant(campaign, facts.allocator)
+    variant = facts.recorded_variant
     measured = [
         (i, mark)
         for i, mark in enumerate(facts.marks)
@@ -64,11 +67,18 @@ def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
     ]
     if variant is None or not measured:
         return None
-    heaps = _average_marks(campaign, variant)
+    averages = _average_marks(campaign, variant)
     marks = [
-        MarkFidelity(t=m.t, name=m.name, real=m.truth[HEAP], replayed=heaps[i])
+        MarkFidelity(
+            t=m.t,
+            name=m.name,
+            real=m.truth[HEAP],
+            replayed=averages[i][0],
+            books=m.truth.get(BOOKS),
+            alive=averages[i][1],
+        )
         for i, m in measured
-        if i in heaps
+        if i in averages
     ]
     peaks = campaign.good.filter(pl.col("variant") == variant)["rss_peak"].drop_nulls()
     if not marks or not len(peaks):
@@ -100,22 +110,8 @@ def estimate_real_peak(marks: list[RecordedMark]) -> int | None:
     return max(max(peaks), *(m.truth[HEAP] for m in marks)) if peaks else None
 
 
-def find_recorded_variant(campaign: Campaign, allocator: str) -> str | None:
-    """Return the variant whose malloc is the recorded one, on the same C library as far as is
-    known, without settings of its own or of the host's; None if there is none.
-    """
-    if campaign.experiment.server.glibc is not None:
-        return None
-    name = allocator.split()[0] if allocator.split() else ""
-    allocators: Mapping[str, str] = dict(campaign.variant.select("name", "allocator").iter_rows())
-    for variant in campaign.experiment.variant:
-        settings = variant.tunables or variant.env or variant.host_settings
-        if allocators[variant.name] == name and not settings:
-            return variant.name
-    return None
-
-
-def _average_marks(campaign: Campaign, variant: str) -> dict[int, float]:
-    """Return the mean heap of a variant's good trials at each mark."""
+def _average_marks(campaign: Campaign, variant: str) -> dict[int, tuple[float, float]]:
+    """Return the mean heap of a variant's good trials, and what is alive, at each mark."""
     rows = campaign.of(campaign.replay_mark).filter(pl.col("variant") == variant)
-    return dict(rows.group_by("mark").agg(pl.col("heap").mean()).iter_rows())
+    means = rows.group_by("mark").agg(pl.col("heap").mean(), pl.col("live").mean())
+    return {mark: (heap, live) for mark, heap, live in means.iter_rows()}

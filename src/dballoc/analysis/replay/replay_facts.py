@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.numbers import percent
+from dballoc.numbers import listing, percent
 from dballoc.store.results import REPLAY
 
 # Why a recording ended before the program did, or anybody asked.
@@ -28,9 +28,11 @@ class RecordedMark:
 @dataclass(frozen=True, kw_only=True)
 class RecordedTrace:
     """A trace in figures. ``program``: its file's name; ``allocator``: the catalogue's name of its
-    malloc, or its file's; ``seconds`` as recorded; ``peak_live`` in bytes as asked for,
-    ``peak_touched`` those of them on touched pages; ``threads_at_once``: the most;
-    ``has_lost_end``: the recording is torn, or its process was killed; the rest as in
+    malloc, or its file's; ``allocator_version``: empty if it is not known; ``settings``: what its
+    environment told the malloc, by name, None if that is not known; ``seconds`` as recorded;
+    ``peak_live`` in bytes as asked for, ``peak_touched`` those of them on touched pages;
+    ``threads_at_once``: the most; ``has_lost_end``: the recording is torn, or its process was
+    killed; the rest as in
     :class:`dballoc.trace.model.RecordingFacts` and ``CompileFacts``.
     """
 
@@ -51,6 +53,17 @@ class RecordedTrace:
     double_frees: int = 0
     missed_frees: int = 0
     has_lost_end: bool = False
+    allocator_version: str = ""
+    settings: Mapping[str, str] | None = None
+
+    @property
+    def malloc(self) -> str:
+        """The malloc that was recorded, as far as it is known, in words."""
+        name = " ".join(
+            filter(None, [self.allocator or "an unknown malloc", self.allocator_version])
+        )
+        settings = listing([f"{key}={value}" for key, value in (self.settings or {}).items()])
+        return f"{name} with {settings}" if settings else name
 
     @property
     def flaws(self) -> list[str]:
@@ -79,8 +92,9 @@ class RecordedTrace:
 @dataclass(frozen=True, kw_only=True)
 class ReplayFacts(RecordedTrace):
     """The trace, and how it is replayed. ``decaying``: the variants whose malloc gives memory back
-    by the clock; ``window``: the seconds of the trace whose peak heap is judged, None: all; the
-    rest as in :class:`dballoc.experiment.model.TraceReplay`.
+    by the clock; ``recorded_variant``: the one whose malloc was recorded; ``window``: the seconds
+    of the trace whose peak heap is judged, None: all; the rest as in
+    :class:`dballoc.experiment.model.TraceReplay`.
     """
 
     trace: str
@@ -90,6 +104,7 @@ class ReplayFacts(RecordedTrace):
     touch: str
     decaying: tuple[str, ...]
     window: tuple[float, float] | None = None
+    recorded_variant: str | None = None
 
     @property
     def keeps_the_clock(self) -> bool:

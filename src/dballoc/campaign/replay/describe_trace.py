@@ -1,11 +1,14 @@
 """What a campaign and its report say of a trace, without the trace itself."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 
 from dballoc import readers
+from dballoc.allocators.tunables import find_settings_in_environment
 from dballoc.analysis.replay.replay_facts import RecordedMark, RecordedTrace, ReplayFacts
+from dballoc.catalogue import allocators
 from dballoc.experiment.model import TraceReplay
 from dballoc.process_memory.identify_malloc import find_catalogue_name
 from dballoc.trace.figures.live_curve import compute_peaks
@@ -16,17 +19,20 @@ from dballoc.trace.replay.thread_births import count_threads_at_once
 
 # A trace comes from strangers: more of its words than this are not shown.
 _LONGEST_NAME = 100
-_MOST_MARKS = 10_000
+_MOST_MARKS, _MOST_SETTINGS = 10_000, 100
 
 
 def describe_trace(trace: Trace) -> RecordedTrace:
     """Return a trace in figures; its words made printable, and bounded."""
     facts, compiled = trace.facts, trace.compiled
     sizes = trace.objects.size.astype(np.int64)
+    name = name_malloc(facts.allocator)
     peak_live, peak_touched = compute_peaks(trace, sizes, count_touched_bytes(trace))
     return RecordedTrace(
         program=_show(Path(facts.program).name),
-        allocator=_show(name_malloc(facts.allocator)),
+        allocator=_show(name),
+        allocator_version=_show(facts.allocator_version),
+        settings=None if facts.settings is None else _list_settings(name, facts.settings),
         seconds=facts.seconds,
         events=sum(len(thread.kind) for thread in trace.threads),
         threads=len(trace.threads),
@@ -53,11 +59,27 @@ def name_malloc(library: str) -> str:
     return find_catalogue_name(library) or Path(library).name
 
 
+def _list_settings(name: str, variables: tuple[str, ...]) -> dict[str, str]:
+    """Return a malloc's settings by name; none of a malloc that the catalogue does not know."""
+    if name not in allocators():
+        return {}
+    environment = dict(v.partition("=")[::2] for v in variables[:_MOST_SETTINGS])
+    settings = find_settings_in_environment(name, environment)
+    return {
+        _show(key): _show(value)
+        for key, value in itertools.islice(settings.items(), _MOST_SETTINGS)
+    }
+
+
 def describe_replay(
-    recorded: RecordedTrace, replay: TraceReplay, decaying: tuple[str, ...]
+    recorded: RecordedTrace,
+    replay: TraceReplay,
+    decaying: tuple[str, ...],
+    recorded_variant: str | None,
 ) -> ReplayFacts:
     """Return what the results say of the trace, and of how it is replayed. ``decaying``: the
-    variants whose malloc gives memory back by the clock.
+    variants whose malloc gives memory back by the clock; ``recorded_variant``: the one whose malloc
+    is the recorded one.
     """
     return ReplayFacts(
         **vars(recorded),
@@ -68,6 +90,7 @@ def describe_replay(
         touch=replay.touch,
         window=replay.window,
         decaying=decaying,
+        recorded_variant=recorded_variant,
     )
 
 

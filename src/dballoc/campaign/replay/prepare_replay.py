@@ -19,6 +19,7 @@ from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.preparation import asked_thp, variant_malloc
 from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
+from dballoc.campaign.replay.recorded_variant import find_recorded_variant
 from dballoc.campaign.replay.replay_limits import check_needs, measure_spare_memory
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
@@ -104,6 +105,14 @@ class PreparedReplay:
         return tuple(
             name for name, each in self.variants.items() if may_decay(each.malloc.allocator)
         )
+
+    def find_recorded_variant(self) -> str | None:
+        """Return the variant whose malloc is the recorded one; None if there is none."""
+        mallocs = {
+            name: (each.malloc.allocator.name, each.malloc.allocator.version, each.malloc.settings)
+            for name, each in self.variants.items()
+        }
+        return find_recorded_variant(self.trace, self.experiment, mallocs)
 
     def list_unjudged_idle(self) -> tuple[str, ...]:
         """Return the variants whose idle heap says nothing, as the replay does not keep the clock

@@ -181,7 +181,10 @@ def _prepare_blocks(
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:
     assert setting.experiment.replay
     replay = describe_replay(
-        setting.trace, setting.experiment.replay, setting.list_decaying_variants()
+        setting.trace,
+        setting.experiment.replay,
+        setting.list_decaying_variants(),
+        setting.find_recorded_variant(),
     )
     return make_replay_facts(setting, planned_blocks, replay)
 

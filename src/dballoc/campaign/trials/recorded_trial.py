@@ -12,6 +12,13 @@ from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.heaps.allocator_statistics import (
+    CACHES,
+    FAST_BINS,
+    HELD,
+    TCACHE,
+    AllocatorStatistics,
+)
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
@@ -19,6 +26,9 @@ from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.write_trace import write_trace
+
+# What a malloc holds, and nobody uses.
+_FREE = (CACHES, FAST_BINS, HELD, TCACHE)
 
 
 def run_recording(
@@ -115,14 +125,17 @@ def measure_peak_heap(measured: TrialRecord) -> int | None:
 def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:
     """Measure the server's memory, in bytes, without the recorder's own: ``rss``, ``pss``,
     ``heap`` (the resident memory of its malloc's), ``rss_peak`` (in the step; not there if it is
-    not known), ``pool`` (its cache's size, where there is one). Failure if the host forbids to
-    read it.
+    not known), ``pool`` (its cache's size, where there is one); and, of mallocs whose heap can be
+    walked, by their own books ``malloc_live``, what is in use, and ``malloc_free``, what they hold
+    beside it. Failure if the host forbids to read it.
 
     The recorder serves a sample of the large blocks from mappings of its own, to see which pages
-    are touched. They are heap, and beside glibc's no malloc claims them in the ledger.
+    are touched. They are heap, and beside glibc's no malloc claims them in the ledger; no malloc
+    has them in its books.
     """
     assert life.mark
-    lines = build_ledger(process_snapshot.take_process_snapshot(life.running.pid)).lines
+    snapshot = process_snapshot.take_process_snapshot(life.running.pid)
+    lines = build_ledger(snapshot).lines
     memory = recorder.measure_memory()
     heap = sum(x.resident for x in lines if x.group == "heap")
     if any(x.owner == Kind.MALLOC for x in lines):
@@ -135,8 +148,19 @@ def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, 
     return {
         "heap": max(0, heap),
         **({"pool": pool} if (pool := life.prepared.pool_bytes) else {}),
+        **read_books(snapshot.heap.statistics if snapshot.heap else None, memory.sizes),
         **{name: size - memory.buffers for name, size in sizes.items() if size > memory.buffers},
     }
+
+
+def read_books(statistics: AllocatorStatistics | None, served: int) -> dict[str, int]:
+    """Return what a malloc's books say is in use, and what they hold beside it, in bytes; nothing
+    if it has none. ``served``: what is in use of the recorder's own mappings.
+    """
+    if statistics is None or statistics.live is None:
+        return {}
+    held = sum(holding.bytes for holding in statistics.holdings if holding.owner in _FREE)
+    return {"malloc_live": statistics.live + served, "malloc_free": held}
 
 
 def _compile(directory: Path, target: Path) -> None:

@@ -87,6 +87,8 @@ def make_document(trace: Trace, summary: TraceSummary) -> dict[str, Any]:
         "recorded_seconds": facts.seconds,
         "program": facts.program,
         "allocator": facts.allocator,
+        "allocator_version": facts.allocator_version,
+        "settings": facts.settings,
         "page_size": facts.page_size,
         "from_start": facts.from_start,
         "dropped": facts.dropped,
@@ -136,8 +138,9 @@ def make_document(trace: Trace, summary: TraceSummary) -> dict[str, Any]:
 def _print_facts(console: Console, trace: Trace, summary: TraceSummary) -> None:
     facts, lifetimes = trace.facts, summary.lifetimes
     rate = f", {summary.events / summary.seconds:,.0f} a second" if summary.seconds else ""
+    malloc = " ".join(filter(None, [facts.allocator or "some malloc", facts.allocator_version]))
     console.print(
-        f"{facts.program or 'a program without a name'} on {facts.allocator or 'some malloc'}: "
+        f"{facts.program or 'a program without a name'} on {malloc}: "
         f"{summary.events:,} events of {len(trace.threads):,} threads in "
         f"{format_amount(summary.seconds, 'seconds')}{rate}",
         style="bold",
@@ -150,6 +153,8 @@ def _print_facts(console: Console, trace: Trace, summary: TraceSummary) -> None:
     )
     kinds = ", ".join(f"{name} {count:,}" for name, count in summary.kinds.items() if count)
     console.print(f"{kinds}; {facts.dropped:,} dropped")
+    if facts.settings:
+        console.print(f"environment: {', '.join(facts.settings)}")
     if lifetimes.p50 is not None and lifetimes.p99 is not None and lifetimes.longest is not None:
         console.print(
             f"lifetimes: half of the blocks up to {format_amount(lifetimes.p50, 'seconds')}, "

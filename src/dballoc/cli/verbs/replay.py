@@ -198,6 +198,6 @@ def _describe_trace(trace: RecordedTrace) -> dict[str, Any]:
         f"{with_unit(trace.peak_live)} live at most",
     ]
     return {
-        "trace": f"{trace.program} under {trace.allocator}: {', '.join(kept)}",
+        "trace": f"{trace.program} under {trace.malloc}: {', '.join(kept)}",
         **({"beware": "; ".join(trace.flaws)} if trace.flaws else {}),
     }

@@ -177,8 +177,7 @@ def list_notes(
     if fidelity is None:
         notes.append(
             "The recorded process's own memory was not measured, or no variant is its malloc, "
-            f"{facts.allocator or 'unknown'}, without settings, on this machine's C library; "
-            "bench --record measures it."
+            f"{facts.malloc}, on this machine's C library; bench --record measures it."
         )
     if facts.window:
         notes.append(

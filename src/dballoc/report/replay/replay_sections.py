@@ -153,31 +153,47 @@ def describe_replay_levels(procedure: Procedure) -> str:
 
 def tabulate_fidelity(fidelity: Fidelity) -> Table:
     """Return the recorded process's heap beside the replayed one."""
-    peak = "peak" if fidelity.peak_is_estimated else "most at any mark"
+    has_books = any(m.books is not None for m in fidelity.marks)
     rows = [
         [
-            peak,
+            "peak" if fidelity.peak_is_estimated else "most at any mark",
             NOTHING,
             mebibytes(fidelity.real_peak),
             mebibytes(fidelity.replayed_peak),
             _format_error(fidelity.error),
+            *([NOTHING, NOTHING] if has_books else []),
         ]
     ]
     rows += [
-        [m.name, number(m.t), mebibytes(m.real), mebibytes(m.replayed), _format_error(m.error)]
+        [
+            m.name,
+            number(m.t),
+            mebibytes(m.real),
+            mebibytes(m.replayed),
+            _format_error(m.error),
+            *([mebibytes(m.books), mebibytes(m.alive)] if has_books else []),
+        ]
         for m in fidelity.marks
     ]
-    estimated = (
-        " The real peak: the high-water mark of RSS, less what was not heap at rest."
-        if fidelity.peak_is_estimated
-        else ""
+    columns = ["moment", "at, s", "real heap, MiB", "replayed, MiB", "replayed against real"]
+    books = ["in use by malloc's books, MiB", "alive in the trace, MiB"] if has_books else []
+    caption = (
+        f"Replayed: mean over trials of {fidelity.variant}, whose malloc is the recorded one, by "
+        "its name, version and settings as far as the trace tells them."
+    )
+    notes = (
+        *(
+            ["The real peak: the high-water mark of RSS, less what was not heap at rest."]
+            if fidelity.peak_is_estimated
+            else []
+        ),
+        *(["Malloc's books count blocks as it rounded them."] if has_books else []),
     )
     return Table(
         title="The replay beside the recorded process",
-        columns=["moment", "at, s", "real heap, MiB", "replayed, MiB", "replayed against real"],
+        columns=[*columns, *books],
         rows=rows,
-        caption=f"Replayed: mean over trials of {fidelity.variant}, by its name the recorded "
-        f"malloc; a trace does not say in which version, and with which settings.{estimated}",
+        caption=" ".join([caption, *notes]),
     )
 
 
@@ -190,7 +206,7 @@ def tabulate_trace(facts: ReplayFacts) -> Table:
     """Return what the trace is."""
     rows = [
         ("file", f"{facts.trace}, SHA-256 {facts.sha256[:16]}…"),
-        ("program", f"{facts.program}, under {facts.allocator or 'an unknown malloc'}"),
+        ("program", f"{facts.program}, under {facts.malloc}{_doubt_settings(facts)}"),
         ("recorded", f"{number(facts.seconds)} s, ended by: {facts.ended_by}"),
         ("events", f"{facts.events:,} in {count(facts.threads, 'thread')}"),
         ("live bytes at most", with_unit(facts.peak_live)),
@@ -206,6 +222,11 @@ def tabulate_trace(facts: ReplayFacts) -> Table:
         rows=[list(row) for row in rows],
         words=("as found",),
     )
+
+
+def _doubt_settings(facts: ReplayFacts) -> str:
+    """Return what to add where a recording does not say how its malloc was set."""
+    return "; with which settings is not known" if facts.settings is None else ""
 
 
 def _format_window(facts: ReplayFacts) -> str:

@@ -10,7 +10,7 @@ every stretch begins as it was recorded, or kept, so that what a stretch leaves 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -316,10 +316,19 @@ def _join_facts(sources: Sequence[Trace], duration: int) -> RecordingFacts:
         facts[0],
         from_start=all(fact.from_start for fact in facts),
         dropped=sum({id(fact): fact.dropped for fact in facts}.values()),
-        allocator=facts[0].allocator if len({fact.allocator for fact in facts}) == 1 else "several",
+        **_join_mallocs(facts),
         seconds=duration / 1e9,
         not_seen=tuple(notes),
     )
+
+
+def _join_mallocs(facts: Sequence[RecordingFacts]) -> dict[str, Any]:
+    """Return what facts say of the malloc if all say the same."""
+    if len({(fact.allocator, fact.allocator_version, fact.settings) for fact in facts}) == 1:
+        return {}
+    if len({fact.allocator for fact in facts}) > 1:
+        return {"allocator": "several", "allocator_version": "", "settings": None}
+    return {"allocator_version": "", "settings": None}
 
 
 def _join_compiled(

@@ -27,6 +27,9 @@ def make_tellable(recording: Recording) -> Recording:
             allocator=facts.allocator[:_LONGEST],
             seconds=float(min(max(facts.seconds, 0.0), 1e10)),
             not_seen=tuple(note[:_LONGEST] for note in facts.not_seen[:_MOST_NOTES]),
+            allocator_version=facts.allocator_version[:_LONGEST],
+            settings=facts.settings
+            and tuple(setting[:_LONGEST] for setting in facts.settings[:_MOST_NOTES]),
         ),
         threads=_check_creators(recording.threads),
         marks=tuple(

@@ -36,11 +36,12 @@ class RecorderStatus:
 @dataclass(frozen=True)
 class RecorderMemory:
     """Resident bytes: of the recorder's ``buffers``, and of those ``blocks`` of the program's that
-    it serves from its own mappings.
+    it serves from its own mappings; ``sizes``: what these were asked for.
     """
 
     buffers: int
     blocks: int
+    sizes: int
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ class Recorder:
         words = preload_socket.parse_status(self.place.ask("memory"))
         figures = preload_socket.select_figures(words)
         try:
-            return RecorderMemory(buffers=figures["buffers"], blocks=figures["blocks"])
+            return RecorderMemory(
+                buffers=figures["buffers"], blocks=figures["blocks"], sizes=figures["sizes"]
+            )
         except KeyError as error:
             raise Failure(
                 f"the recorder in process {self.pid} does not say its {error.args[0]}"

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ MOST_BYTES = 4 << 30
 _THREADS = {1: struct.Struct("=IIIIQ16s"), 2: struct.Struct("=IIIIQQ16s")}
 _CLOCK = struct.Struct("=QQQ")
 _MOST_THREADS, _MOST_MARKS, _MOST_TOUCHES = 1 << 20, 1 << 16, 1 << 20
+_SETTING = b"setting "
 _ENDINGS = frozenset({"exit", "asked", "limit", "disk"})
 _LARGEST_FIGURE = 2**62
 # The note on a recording that is torn, or whose process was killed, begins so.
@@ -78,6 +80,7 @@ class _Contents:
     """
 
     head: dict[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
     end: dict[str, str] = field(default_factory=dict)
     clocks: list[tuple[int, int]] = field(default_factory=list)
     threads: dict[int, RecordedThread] = field(default_factory=dict)
@@ -202,6 +205,7 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
     match chunk.kind:
         case ChunkKind.HEAD:
             contents.head = _parse_lines(payload)
+            contents.settings = _parse_settings(payload)
         case ChunkKind.END:
             contents.end = _parse_lines(payload)
         case ChunkKind.CLOCK if chunk.length == _CLOCK.size:
@@ -241,6 +245,19 @@ def _decode_text(payload: memoryview | bytes) -> str:
 def _parse_lines(payload: memoryview) -> dict[str, str]:
     pairs = (line.partition(b" ") for line in bytes(payload).split(b"\n"))
     return {_decode_text(name): _decode_text(value) for name, _, value in pairs if name}
+
+
+def _parse_settings(payload: memoryview) -> tuple[str, ...]:
+    lines = bytes(payload).split(b"\n")
+    return tuple(_decode_text(x[len(_SETTING) :]) for x in lines if x.startswith(_SETTING))
+
+
+def _parse_version(text: str) -> str:
+    """Return the numbers in what a malloc says of its version, as "gperftools 2.10" or
+    "5.3.0-0-g54eaed1"; empty if there are none.
+    """
+    version = re.search(r"\d{1,9}(?:\.\d{1,9}){1,3}", text[:200])
+    return version.group() if version else ""
 
 
 def _parse_mark(time: int, line: str) -> Mark:
@@ -406,6 +423,8 @@ def _make_facts(contents: _Contents, times: stamp_times.StampTimes, lost: int) -
         page_size=_check_page_size(_parse_figure(head.get("page_size"), 4096)),
         seconds=times.seconds,
         not_seen=tuple(notes),
+        allocator_version=_parse_version(head.get("allocator_version", "")),
+        settings=contents.settings if head.get("has_settings") == "1" else None,
     )
 
 

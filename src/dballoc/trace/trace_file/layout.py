@@ -83,6 +83,8 @@ class FactsRecord(BaseModel):
     page_size: Annotated[int, Field(ge=512, le=2**30)]
     seconds: Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
     not_seen: Annotated[tuple[_Text, ...], Field(max_length=1000)]
+    allocator_version: _Text = ""
+    settings: Annotated[tuple[_Text, ...], Field(max_length=1000)] | None = None
 
 
 class CompileRecord(BaseModel):
