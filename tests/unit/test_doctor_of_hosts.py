@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,3 +110,22 @@ def test_a_cluster_without_a_node_for_us(cluster: FakeCluster) -> None:
     cluster.hosts = ()
     with pytest.raises(Failure, match="no node has the resource dballoc_server or dballoc_client"):
         doctor_of_hosts.print_hosts("10.0.0.1:6379", as_json=True)
+
+
+def test_hosts_with_another_version_are_named(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.hosts = tuple(replace(HOST, name=name, kernel=name) for name in ("a", "b", "c"))
+    versions = {
+        "a": "1.0.20 (/usr/bin/sysbench)",
+        "b": "1.0.20 (/opt/x)",
+        "c": "1.1.0 (/usr/bin/y)",
+    }
+    examinations = {name: make_examination(text=text) for name, text in versions.items()}
+    monkeypatch.setattr(cluster, "examine_hosts", lambda: examinations)
+    status, text = examine(capsys, as_json=False)
+    assert status == 0
+    assert "sysbench: c: 1.1.0; the others: 1.0.20" in text.splitlines()
+    # What is no program has no version.
+    examinations["c"] = make_examination(name="memory", text="1 GiB")
+    assert examine(capsys, as_json=False)[1].endswith("the hosts are alike\n")

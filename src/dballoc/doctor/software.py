@@ -15,6 +15,8 @@ from dballoc.errors import UsageError
 from dballoc.host.unprivileged.server_user import find_server_user, server_user
 from dballoc.load import sysbench_command
 
+# The names of these findings.
+SYSBENCH, PERF = "sysbench", "perf (for profiles)"
 _PYTHON = (3, 11)
 
 # Up to this level an ordinary user may profile processes of their own, kernel included
@@ -40,9 +42,9 @@ def check_sysbench() -> Finding:
     try:
         sysbench = sysbench_command.find()
     except UsageError as error:
-        return finding_from_error("sysbench", "missing", error)
+        return finding_from_error(SYSBENCH, "missing", error)
     return Finding(
-        "sysbench", "ok", f"{sysbench.version} ({sysbench.executable}, scripts in {sysbench.share})"
+        SYSBENCH, "ok", f"{sysbench.version} ({sysbench.executable}, scripts in {sysbench.share})"
     )
 
 
@@ -109,7 +111,7 @@ def check_native_parts() -> Finding:
 
 def check_perf() -> Finding:
     """Check the profiler, perf, which comparisons do not need."""
-    name = "perf (for profiles)"
+    name = PERF
     package = "linux-perf (Debian) or linux-tools-generic (Ubuntu)"
     if (executable := shutil.which("perf")) is None:
         return Finding(name, "note", "not on this machine", f"apt-get install {package}")

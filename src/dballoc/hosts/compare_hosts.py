@@ -21,11 +21,26 @@ def list_differences(hosts: Sequence[Host]) -> list[str]:
     sentences = []
     for key in COMPARED:
         values = {name: _format(key, env.get(key)) for name, env in environments.items()}
-        usual = Counter(values.values()).most_common(1)[0][0] if values else ""
-        others = [f"{name}: {value}" for name, value in values.items() if value != usual]
-        if others:
-            sentences.append(f"{key.replace('_', ' ')}: {'; '.join(others)}; the others: {usual}")
+        sentences += _tell_difference(key.replace("_", " "), values)
     return sentences
+
+
+def list_other_versions(versions: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a sentence for each program or library that is not the same on all hosts that were
+    asked for it. ``versions``: by the host's name, then by the program's.
+    """
+    sentences = []
+    for program in dict.fromkeys(name for each in versions.values() for name in each):
+        values = {name: each[program] for name, each in versions.items() if program in each}
+        sentences += _tell_difference(program, values)
+    return sentences
+
+
+def _tell_difference(title: str, values: Mapping[str, str]) -> list[str]:
+    """Return a sentence on the hosts that have not the usual value; none if all have it."""
+    usual = Counter(values.values()).most_common(1)[0][0] if values else ""
+    others = [f"{name}: {value}" for name, value in values.items() if value != usual]
+    return [f"{title}: {'; '.join(others)}; the others: {usual}"] if others else []
 
 
 def list_shared_kernels(hosts: Sequence[Host]) -> list[str]:

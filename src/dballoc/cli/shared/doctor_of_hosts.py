@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dballoc.catalogue import allocators, servers
 from dballoc.cli.extras import require_extra
 from dballoc.cli.shared.safe_output import clean, say
+from dballoc.doctor.software import PERF, SYSBENCH
 from dballoc.errors import Failure
 
 if TYPE_CHECKING:
@@ -64,9 +66,24 @@ def describe_hosts(
         "cannot be used": list(unusable),
         "differences": [
             *compare_hosts.list_differences(hosts),
+            *compare_hosts.list_other_versions(
+                {name: _list_versions(answer) for name, answer in answers.items()}
+            ),
             *compare_hosts.list_shared_kernels(hosts),
             *compare_hosts.list_wrong_clocks({n: a.ahead for n, a in answers.items()}),
         ],
+    }
+
+
+def _list_versions(examination: "HostExamination") -> dict[str, str]:
+    """Return the version of each program and library that a host's doctor looked for, without its
+    place, which may differ.
+    """
+    titles = {row["title"] for row in (*allocators().values(), *servers().values())}
+    return {
+        finding.name: finding.text.partition(" (")[0]
+        for finding in examination.findings
+        if finding.name in titles | {SYSBENCH, PERF}
     }
 
 
