@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dballoc.allocators import library_version
+from dballoc.allocators import host_requirements, library_version
 from dballoc.catalogue import allocators, look_up
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
@@ -170,8 +170,7 @@ def read_version(entry: dict[str, Any], libraries: list[Path]) -> str:
     the version of the C library that we run on.
     """
     if not libraries:
-        # "glibc 2.36"; confstr(3).
-        return (os.confstr("CS_GNU_LIBC_VERSION") or library_version.UNKNOWN).rpartition(" ")[2]
+        return host_requirements.read_glibc_version() or library_version.UNKNOWN
     if (kept := private_store.find_owner(libraries[0])) and libraries[0].resolve() in {
         p.resolve() for p in kept.libraries
     }:

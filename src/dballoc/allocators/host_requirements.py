@@ -51,11 +51,12 @@ def read_host() -> Host:
         kernel=os.uname().release,
         machine=os.uname().machine,
         cpu_flags=parse_cpu_flags(_read_cpuinfo()),
-        glibc=_read_glibc_version(),
+        glibc=read_glibc_version(),
     )
 
 
-def _read_glibc_version() -> str:
+def read_glibc_version() -> str:
+    """Read the version of the C library that we run on; empty if that is another than glibc."""
     try:
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
     except (OSError, ValueError):

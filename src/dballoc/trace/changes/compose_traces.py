@@ -150,8 +150,7 @@ class _Composition:
             self.alive = self.alive.select(kept)
         self._add_objects(trace, fresh, births, indices)
         for index, thread in zip(indices, trace.threads, strict=True):
-            ended = thread.ended
-            self.threads[index].ended = NONE if ended == NONE else self.clock + ended
+            self.threads[index].ended = self._move(thread.ended)
             # A block that was taken over is not allocated again.
             played = (thread.object == NONE) | fresh[thread.object]
             self.threads[index].append(
@@ -168,6 +167,10 @@ class _Composition:
         resolution = trace.compiled.resolution
         self.clock += -(-get_duration(trace) // resolution) * resolution
 
+    def _move(self, moment: int) -> int:
+        """Return when a moment of the stretch is here; NONE stays."""
+        return NONE if moment == NONE else self.clock + moment
+
     def add_mark(self, name: str) -> None:
         """Name what begins now."""
         self.marks.append(Mark(time=self.clock, name=name, truth={}))
@@ -179,13 +182,12 @@ class _Composition:
             key = keys[thread.number]
             if key not in self.indices:
                 self.indices[key] = len(self.threads)
-                created = thread.created
                 self.threads.append(
                     _ThreadPieces(
                         number=len(self.threads),
                         name=thread.name,
                         created_by=NONE,
-                        created=NONE if created == NONE else self.clock + created,
+                        created=self._move(thread.created),
                     )
                 )
         for thread in trace.threads:
