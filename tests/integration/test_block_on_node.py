@@ -246,14 +246,20 @@ def make_client_request(experiment: Model) -> ClientRequest:
 PLACE = ClientPlace(host="far", address="127.0.0.1", listen="127.0.0.1", shares_kernel=True)
 
 
+@pytest.mark.parametrize("connect", ["socket", "tls"])
 def test_the_load_comes_from_a_client_apart(
     run_node: Any,
     tiny_experiment: Experiment,
     columns: dict[str, dict[str, str]],
     home: Path,
+    connect: str,
 ) -> None:
     experiment = experiment_file.load_experiment(
-        tiny_experiment(time={"level": "3s", "idle": "0s"}, variant=[{"name": "glibc"}])
+        tiny_experiment(
+            time={"level": "3s", "idle": "0s"},
+            variant=[{"name": "glibc"}],
+            server={"connect": connect},
+        )
     )
     client = run_node(make_client_request(experiment))
     block = run_node(make_request(experiment, client=PLACE))
@@ -284,7 +290,7 @@ def test_the_load_comes_from_a_client_apart(
         (counted,) = record["client_connections"]
         # Without the one that asks the server for its clock.
         assert counted["made"] == level["threads"]
-        assert counted["encrypted"] == 0
+        assert counted["encrypted"] == (counted["made"] if connect == "tls" else 0)
         assert float(row["round_trip"] or 0) > 0
     # No password is in what went from host to host, or in what is kept.
     for node in (block, client):

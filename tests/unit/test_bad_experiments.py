@@ -216,7 +216,7 @@ BAD = [
     (
         "[server]",
         '[server]\nconnect = "pipe"',
-        "server.connect: 'pipe' is not known; use 'socket' or 'tcp'",
+        "server.connect: 'pipe' is not known; use 'socket', 'tcp' or 'tls'",
     ),
     (
         "threads = [1]",

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import Step
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.hosts.client import pair_hosts, password_seal, server_clock
 from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
@@ -37,6 +39,8 @@ from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads
 from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.message_stream import encode_message
 from dballoc.load.client import ClientFailed
+from dballoc.servers.private.certificates import write_certificates
+from dballoc.servers.private.command_line import Address
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -51,6 +55,7 @@ QUIET: dict[str, Any] = {
     "round_trip": 1e-4,
 }
 PLACE = ClientPlace(host="far", address="10.0.0.2", listen="127.0.0.1", shares_kernel=False)
+ADDRESS = Address(Path("/run/s.sock"), 3307)
 LEVEL = Step(number=3, kind="level", seconds=2.0, workload="oltp_read_only", threads=8)
 TOTAL: dict[str, Any] = {
     "kind": "total", "clock": 102.0, "time_total": 2.0, "time_interval": 2.0, "threads_running": 0,
@@ -277,7 +282,7 @@ def host(pipe: tuple[PipeLines, int]) -> ClientHost:
 def test_a_load_on_another_host(host: ClientHost, tmp_path: Path) -> None:
     host.answer(ClientReady(key=password_seal.format_public_key(host.key)))
     host.loads.wait_until_ready()
-    client = host.loads.start_client(LEVEL, "innodb", 3307, tmp_path)
+    client = host.loads.start_client(LEVEL, "innodb", ADDRESS, tmp_path)
     (load,) = host.asked
     assert (load.workload, load.threads, load.seconds, load.port) == (
         "oltp_read_only",
@@ -322,7 +327,7 @@ def test_what_did_not_measure_the_server_is_no_result(
     host: ClientHost, tmp_path: Path, kind: Any, changes: dict[str, Any], words: str | None
 ) -> None:
     step = Step(number=3, kind=kind, seconds=2.0, workload="oltp_read_only", threads=8)
-    client = host.loads.start_client(step, "innodb", 3307, tmp_path)
+    client = host.loads.start_client(step, "innodb", ADDRESS, tmp_path)
     host.finish(**changes)
     ended = client.wait(5)
     assert ended
@@ -334,8 +339,25 @@ def test_what_did_not_measure_the_server_is_no_result(
         client.result(ended)
 
 
+def test_a_client_gets_what_an_encrypted_connection_takes_and_no_more(
+    host: ClientHost, tmp_path: Path
+) -> None:
+    directory = write_certificates(tmp_path, "127.0.0.1", ServerUser(None))
+    address = replace(ADDRESS, certificates=directory)
+    host.loads.start_client(LEVEL, "innodb", address, tmp_path)
+    (load,) = host.asked
+    assert set(load.certificates) == {"cacert.pem", "client-cert.pem", "client-key.pem"}
+    server_key = (tmp_path / "server-key.pem").read_text(encoding="ascii")
+    assert server_key not in load.certificates.values()
+    line = encode_message(load)
+    assert parse_to_client(line) == load
+    for bad in (b"../x.pem", b"server-key.pem"):
+        with pytest.raises(readers.Unfit):
+            parse_to_client(line.replace(b"cacert.pem", bad))
+
+
 def test_a_load_is_stopped_and_waited_for(host: ClientHost, tmp_path: Path) -> None:
-    client = host.loads.start_client(LEVEL, "innodb", 3307, tmp_path)
+    client = host.loads.start_client(LEVEL, "innodb", ADDRESS, tmp_path)
     host.finish(status=-9, figures=None, reports="")
     client.kill()
     assert isinstance(host.asked[-1], LoadStopped)

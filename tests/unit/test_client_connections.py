@@ -101,7 +101,7 @@ def make_with(make: Make, *sql: str) -> Path:
 def test_older_results_tell_nothing(make: Make) -> None:
     campaign = load_campaign(make("a", threads=[1]))
     assert count_client_connections(campaign) == {}
-    assert describe_encryption({}) == []
+    assert describe_encryption({}, False) == []
     assert warn_of_encryption({}) == []
 
 
@@ -114,7 +114,7 @@ def test_a_campaigns_connections_are_in_its_report(make: Make, tmp_path: Path) -
     assert counted["tuned"] == VariantConnections(
         made=10 * trials, encrypted=0, tls=("TLSv1.2", "TLSv1.3")
     )
-    [sentence] = describe_encryption(counted)
+    [sentence] = describe_encryption(counted, False)
     assert "by the servers' own counts: none of" in sentence
     assert "The servers offered TLSv1.2 and TLSv1.3." in sentence
     write_report_outputs(path, tmp_path / "out")
@@ -137,5 +137,5 @@ def test_variants_that_differ_are_named_in_a_note(make: Make) -> None:
         "Not all variants had the same kind of connections: those of glibc and jemalloc were not "
         "encrypted; those of tuned were encrypted. What encryption costs is in the figures."
     ) in notes
-    [sentence] = describe_encryption(count_client_connections(campaign))
+    [sentence] = describe_encryption(count_client_connections(campaign), False)
     assert "different TLS: glibc none; jemalloc none; tuned TLSv1.2 and TLSv1.3" in sentence

@@ -25,6 +25,12 @@ class VariantConnections:
         return "encrypted" if self.encrypted >= self.made else "partly encrypted"
 
 
+def asks_for_tls(campaign: Campaign) -> bool:
+    """Whether the experiment asks for encrypted connections to any server."""
+    experiment = campaign.experiment
+    return any(experiment.server_of(v).connect == "tls" for v in experiment.variant)
+
+
 def count_client_connections(campaign: Campaign) -> dict[str, VariantConnections]:
     """Return a campaign's connections by variant, in its order; those of which nothing is known,
     and those without any, are left out.

@@ -82,6 +82,10 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+# How the load reaches the server; tls: TCP, encrypted.
+Connect = Literal["socket", "tcp", "tls"]
+
+
 class Server(_Table):
     """Which build runs, and with what options. ``glibc``: the version of the C library to run it
     on; None: the build's own. ``stands_for``: the unavailable server that it replaces.
@@ -94,7 +98,7 @@ class Server(_Table):
     engine: Engine = "innodb"
     options: Options = {}
     init_options: Options = {}
-    connect: Literal["socket", "tcp"] = "socket"
+    connect: Connect = "socket"
 
 
 class ServerOverride(_Table):
@@ -112,7 +116,7 @@ class ServerOverride(_Table):
     engine: Engine | None = None
     options: Options = {}
     init_options: Options = {}
-    connect: Literal["socket", "tcp"] | None = None
+    connect: Connect | None = None
 
 
 class Cpu(_Table):

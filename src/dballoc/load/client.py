@@ -16,6 +16,7 @@ from dballoc.load.client_output import Follower, Interval
 from dballoc.load.sysbench_command import Beside
 from dballoc.load.workload import Workload
 from dballoc.servers.private.admin_connection import USER
+from dballoc.servers.private.certificates import AUTHORITY
 from dballoc.servers.private.command_line import Address
 
 _OPTION_FILE = "client.cnf"
@@ -40,8 +41,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Places:
-    """``connection``: see :func:`connection_file`; ``work``: a directory in which the client may
-    make files.
+    """``connection``: see :func:`connection_file`; the client's certificates, if there are any, are
+    beside it; ``work``: a directory in which the client may make files.
     """
 
     connection: Path
@@ -176,7 +177,13 @@ def start(
         )
     limits = {"cpus": sorted(cpus) if cpus else None, "nofile": max(1024, job.threads + 200)}
     child = custody.spawn(
-        argv, env, printed, handed={INTERVALS: str(follower.path)}, **limits, **user.as_spawn()
+        argv,
+        env,
+        printed,
+        handed={INTERVALS: str(follower.path)},
+        cwd=connection.parent,
+        **limits,
+        **user.as_spawn(),
     )
     return Client(work.driver, child, printed, follower)
 
@@ -218,6 +225,8 @@ def option_file(directory: Path, address: Address, password: str, user: ServerUs
         if address.port is None
         else {"host": "127.0.0.1", "port": str(address.port)}
     )
+    if address.certificates:
+        where["ssl-ca"] = str(address.certificates / AUTHORITY)
     lines = {"user": USER, "password": password, **where}
     return write_private(
         directory / _OPTION_FILE,

@@ -128,10 +128,12 @@ def _dashed(options: Mapping[str, str]) -> dict[str, str]:
 
 def connection_options(address: Address, password: str, account: str = USER) -> dict[str, str]:
     """Return how sysbench reaches the server: by the socket, or by TCP if the experiment
-    says so.
+    says so, encrypted if there are certificates, which are in its working directory then.
     """
     where = {"mysql-socket": str(address.socket)} if address.port is None else {
         "mysql-host": address.host, "mysql-port": str(address.port)}  # fmt: skip
+    if address.certificates:
+        where["mysql-ssl"] = "on"
     return {**where, "mysql-user": account, "mysql-password": password, "db-driver": "mysql"}
 
 

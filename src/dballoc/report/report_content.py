@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.client_connections import count_client_connections
+from dballoc.analysis.client_connections import asks_for_tls, count_client_connections
 from dballoc.analysis.decisions import settling_time
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
@@ -559,7 +559,7 @@ def _make_environment_section(campaign: Campaign) -> Section:
     return Section(
         key="environment",
         title="Environment",
-        text=describe_encryption(count_client_connections(campaign)),
+        text=describe_encryption(count_client_connections(campaign), asks_for_tls(campaign)),
         figures=[],
         tables=shown,
         listings=listings,

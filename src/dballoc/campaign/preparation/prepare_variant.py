@@ -65,7 +65,7 @@ class PreparedVariant:
         host_environment = server_environment.remove_allocator_variables(os.environ)
         environment = {k: v for k, v in self.env.items() if k not in host_environment}
         address = server_options.Address(
-            Path("SOCKET"), 0 if self.server.connect == "tcp" else None
+            Path("SOCKET"), None if self.server.connect == "socket" else 0
         )
         return {
             "name": self.variant.name,
@@ -111,6 +111,7 @@ def prepare_variant(inputs: VariantInputs, variant: Variant) -> PreparedVariant:
         sysbench_command.statements(w, clients, experiment.data.tables, experiment.load)
         for w in works
     )
+    _check_encryption(server, works)
     programs = _find_client_programs(inputs, build, works)
     options = _make_server_options(experiment, server, build, clients, statements)
     if any(work.replica for work in works):
@@ -276,6 +277,16 @@ def _choose_cpus(
         return cpus.choose_cpus(experiment.cpu_of(variant))
     except UsageError as error:
         raise UsageError(f"{error}{suggest_small_scale(experiment)}") from None
+
+
+def _check_encryption(server: Server, works: list[Workload]) -> None:
+    """UsageError for a client whose connections cannot be encrypted as asked."""
+    work = next((w for w in works if w.driver == "hammerdb"), None)
+    if server.connect == "tls" and work:
+        raise UsageError(
+            f"workload {work.name!r}: HammerDB's connections are not encrypted here; set connect = "
+            '"tcp"'
+        )
 
 
 def _find_client_programs(

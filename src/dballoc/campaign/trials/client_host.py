@@ -6,6 +6,7 @@ from typing import Protocol
 from dballoc.experiment.trial_steps import Step
 from dballoc.load.client import RunningClient
 from dballoc.servers.private.admin_connection import Admin
+from dballoc.servers.private.command_line import Address
 from dballoc.store.results import Row
 
 
@@ -30,5 +31,5 @@ class ClientHost(Protocol):
     def open_account(self, admin: Admin, database: str) -> None:
         """Make the account with which the load comes from there. pymysql.Error as it comes."""
 
-    def start_client(self, step: Step, engine: str, port: int, raw: Path) -> DistantClient:
-        """Start the load of a step on the server at a port; raw files go to ``raw``."""
+    def start_client(self, step: Step, engine: str, address: Address, raw: Path) -> DistantClient:
+        """Start the load of a step on the server at an address; raw files go to ``raw``."""

@@ -5,6 +5,7 @@ Whatever happens to it is no fault of a variant, so it ends the campaign, which 
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pymysql
@@ -18,7 +19,8 @@ from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client
 from dballoc.servers.private import command_line, private_server, replication
-from dballoc.servers.private.command_line import Address
+from dballoc.servers.private.certificates import write_certificates
+from dballoc.servers.private.command_line import LOOPBACK, Address
 from dballoc.servers.private.data_template import Template
 
 _RESUME = "no variant is at fault, and the trial under way is lost; the same command resumes"
@@ -75,6 +77,9 @@ class Primary:
         port = private_server.free_port()
         self._account = replication.make_account(port)
         self._address = Address(self._run / "mysqld.sock", port)
+        if self._prepared.server.connect == "tls":
+            directory = write_certificates(self._private, LOOPBACK, self._user)
+            self._address = replace(self._address, certificates=directory)
         options = replication.make_primary_options(self.build, self._prepared.options)
         cpus = self._prepared.client_cpus
         self._launch = private_server.Launch(
@@ -125,8 +130,8 @@ class Primary:
         """Write what leads clients to it; see
         :meth:`dballoc.campaign.trials.server_in_trial.ServerLife.write_client_files`.
         """
-        tcp = self._prepared.server.connect == "tcp"
-        address = self._address if tcp else Address(self._address.socket)
+        by_socket = self._prepared.server.connect == "socket"
+        address = Address(self._address.socket) if by_socket else self._address
         connection = client.connection_file(self._private, address, self._password, self._user)
         return client.Places(connection, self._run)
 

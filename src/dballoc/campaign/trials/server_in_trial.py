@@ -43,6 +43,7 @@ from dballoc.process_memory import malloc_bindings as running_process
 from dballoc.process_memory import process_snapshot
 from dballoc.servers.private import binary_log, private_server
 from dballoc.servers.private import command_line as server_options
+from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.client_connections import ConnectionMeter
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
@@ -183,9 +184,14 @@ class ServerLife:
             return server_options.Address(socket)
         address = host.listen if host else server_options.LOOPBACK
         try:
-            return server_options.Address(socket, private_server.free_port(address), address)
+            port = private_server.free_port(address)
         except OSError as error:
             raise Failure(f"{address}: no address of this host: {error.strerror}") from None
+        certificates = None
+        if self.prepared.server.connect == "tls":
+            user = self.context.setting.user
+            certificates = write_certificates(self.private_directory, address, user)
+        return server_options.Address(socket, port, address, certificates)
 
     def wait_until_ready(self) -> None:
         """Wait until the server answers, prove its malloc, take the first mark. Fault if it does
@@ -380,10 +386,23 @@ class ServerLife:
         self.running.admin.close()
         self.running.child.send(signal.SIGTERM)
 
+    def _check_encryption(self) -> None:
+        """Fault if the load was to be encrypted, and by the server's own count was not."""
+        if self.prepared.server.connect != "tls":
+            return
+        for counted in self.record.client_connections:
+            if counted["made"] and not counted["encrypted"]:
+                raise Fault(
+                    "proof",
+                    f"none of the load's {counted['made']} connections was encrypted: this server, "
+                    'or sysbench\'s client library, has no TLS; use connect = "tcp"',
+                )
+
     def shut_down(self) -> None:
         """Shut the server down in order. Fault if it hangs, or exits with an error."""
         if not self._asked_to_stop:
             self.ask_to_stop()
+        self._check_encryption()
         patience = self._time.stop
         self.ended = self.running.child.wait(patience) or self.running.child.stop(signal.SIGKILL, 0)
         self.record.trial |= {

@@ -297,9 +297,8 @@ class SoloTrial:
             raise self.life.explain_refusal(error, step.title, failure.statement) from None
 
     def _start_distant_client(self, step: Step, host: ClientHost) -> DistantClient:
-        assert self.life.address.port
         engine, raw = self.prepared.server.engine, self.life.directory
-        running = host.start_client(step, engine, self.life.address.port, raw)
+        running = host.start_client(step, engine, self.life.address, raw)
         self.life.connections.own_connections += running.own_connections
         return running
 

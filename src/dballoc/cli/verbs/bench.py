@@ -8,7 +8,8 @@ import typer
 from dballoc.cli.shared import flags
 
 Connect = Annotated[
-    Literal["socket", "tcp"] | None, typer.Option(help="How the load reaches the server.")
+    Literal["socket", "tcp", "tls"] | None,
+    typer.Option(help="How the load reaches the server; tls: TCP, encrypted."),
 ]
 LoadOption = Annotated[
     list[str] | None,

@@ -17,6 +17,8 @@ MOST_PRINTED = 4 * readers.MIB
 MOST_REPORTS = 32 * readers.MIB
 
 _Text = Annotated[str, Field(max_length=10_000)]
+_CertificateName = Annotated[str, Field(pattern=r"^(cacert|client-cert|client-key)\.pem$")]
+_Pem = Annotated[str, Field(max_length=10_000, pattern=r"^[ -~\n]+$")]
 _Number = Annotated[int, Field(ge=1, le=10**9)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 _Bytes = Annotated[int, Field(ge=0, le=2**62)]
@@ -70,7 +72,8 @@ class ClientRequest(_Message):
 
 class LoadRequested(_Message):
     """A load is to begin. ``seconds`` 0: until it ends by itself; ``port``: where the server
-    listens; ``password``: of its account for loads, encrypted for this client host, base64.
+    listens; ``password``: of its account for loads, encrypted for this client host, base64;
+    ``certificates``: the files for an encrypted connection, PEM, which open nothing without it.
     """
 
     kind: Literal["load"] = "load"
@@ -81,6 +84,7 @@ class LoadRequested(_Message):
     engine: Engine
     port: Annotated[int, Field(ge=1, le=65535)]
     password: Annotated[str, Field(max_length=2000)]
+    certificates: dict[_CertificateName, _Pem] = {}
 
 
 class LoadStopped(_Message):

@@ -24,6 +24,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
 from dballoc.host.resources.cpus import list_available_cpus
+from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.hosts.block_messages import Refused
 from dballoc.hosts.client import network_link, password_seal
@@ -168,7 +169,10 @@ def _check_load(experiment: Experiment, load: LoadRequested) -> None:
 
 
 def _start_client(setting: ClientSetting, load: LoadRequested, password: str) -> client.Client:
-    address = Address(setting.work / "none", load.port, setting.server)
+    for name, text in load.certificates.items():
+        write_private(setting.private / name, text, setting.user)
+    certificates = setting.private if load.certificates else None
+    address = Address(setting.work / "none", load.port, setting.server, certificates)
     connection = sysbench_command.write_config(
         setting.private / "sysbench.cnf",
         sysbench_command.connection_options(address, password, ACCOUNT),

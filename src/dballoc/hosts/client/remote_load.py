@@ -29,6 +29,8 @@ from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.load import client
 from dballoc.load.client_output import Follower, Interval, Total
 from dballoc.servers.private.admin_connection import Admin
+from dballoc.servers.private.certificates import read_client_files
+from dballoc.servers.private.command_line import Address
 
 # The account with which loads come from another host.
 ACCOUNT = "dballoc_load"
@@ -120,9 +122,9 @@ class RemoteLoads:
             admin.rows(create)
         admin.rows(f"GRANT ALL ON `{database}`.* TO {account}")
 
-    def start_client(self, step: Step, engine: str, port: int, raw: Path) -> "RemoteClient":
+    def start_client(self, step: Step, engine: str, address: Address, raw: Path) -> "RemoteClient":
         """Ask for the load of a step; it begins a moment later."""
-        assert step.workload and step.threads
+        assert step.workload and step.threads and address.port
         self._number += 1
         self.send(
             LoadRequested(
@@ -131,8 +133,9 @@ class RemoteLoads:
                 threads=step.threads,
                 seconds=step.seconds,
                 engine=engine,  # type: ignore[arg-type]
-                port=port,
+                port=address.port,
                 password=self._sealed,
+                certificates=read_client_files(address.certificates),
             )
         )
         return RemoteClient(self, self._number, step, raw)

@@ -8,17 +8,23 @@ from dballoc.analysis.client_connections import VariantConnections
 from dballoc.numbers import listing
 
 
-def describe_encryption(by_variant: Mapping[str, VariantConnections]) -> list[str]:
-    """Return what the servers counted, in one paragraph; nothing where nothing is known."""
+def describe_encryption(by_variant: Mapping[str, VariantConnections], asked_for: bool) -> list[str]:
+    """Return what the servers counted, in one paragraph; nothing where nothing is known.
+    ``asked_for``: whether the experiment asks for encryption.
+    """
     if not by_variant:
         return []
     made = sum(each.made for each in by_variant.values())
     encrypted = sum(each.encrypted for each in by_variant.values())
+    reason = (
+        'The experiment asks for encryption (connect = "tls").'
+        if asked_for
+        else "The experiment asks for no encryption, so the client library decided."
+    )
     number = "none" if not encrypted else "all" if encrypted >= made else f"{encrypted:,}"
     return [
         f"Encrypted connections of the load (TLS), by the servers' own counts: {number} of "
-        f"{made:,}. {_describe_offers(by_variant)} dballoc asks for no encryption (sysbench's "
-        "--mysql-ssl), so the client library decided."
+        f"{made:,}. {_describe_offers(by_variant)} {reason}"
     ]
 
 

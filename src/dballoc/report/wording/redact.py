@@ -48,6 +48,7 @@ _NOBODY = frozenset(
         "never",
         "socket",
         "tcp",
+        "tls",
         "rising",
         "fresh",
         "cycle",

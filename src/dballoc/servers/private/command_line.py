@@ -9,6 +9,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.servers.build import Build
 from dballoc.servers.private import binary_log
+from dballoc.servers.private.certificates import list_server_options
 
 # The options that keep a private server private; a user's option must not undo them.
 RESERVED = (
@@ -74,12 +75,14 @@ LOOPBACK = "127.0.0.1"
 @dataclass(frozen=True)
 class Address:
     """Where a private server listens: always a socket, and a TCP port of the address ``host`` if
-    one is requested.
+    one is requested; ``certificates``: the directory of its certificates and its clients', None
+    where connections over TCP are not to be encrypted.
     """
 
     socket: Path
     port: int | None = None
     host: str = LOOPBACK
+    certificates: Path | None = None
 
 
 def normal(option: str) -> str:
@@ -167,6 +170,8 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
         if address.host != LOOPBACK:
             # A name service that does not answer would make every connection wait.
             argv.append("--skip-name-resolve")
+    if address.certificates:
+        argv += arguments(list_server_options(address.certificates))
     return argv
 
 

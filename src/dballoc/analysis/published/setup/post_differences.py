@@ -468,9 +468,10 @@ def _describe_all_statements(run: RunSetup) -> str:
 
 def _compare_transports(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     experiment = run.experiment
-    # A client on another host comes over TCP, whatever the experiment asks.
+    # A client on another host never comes through a socket, whatever the experiment asks.
+    asked_ways = [experiment.server_of(v).connect for v in experiment.variant]
     ways = dict.fromkeys(
-        "tcp" if run.clients_apart else experiment.server_of(v).connect for v in experiment.variant
+        "tcp" if run.clients_apart and way == "socket" else way for way in asked_ways
     )
     yield compare_text("transport", "", post.connect, listing(list(ways)))
     client = None if post.client_host is None else f"{post.client_host} host"
