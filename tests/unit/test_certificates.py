@@ -10,19 +10,20 @@ from cryptography import x509
 
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client, sysbench_command
-from dballoc.servers.private import certificates
+from dballoc.servers.private.certificate_files import AUTHORITY, CLIENT, SERVER
+from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.command_line import Address
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    return certificates.write_certificates(tmp_path, "10.0.0.1", ServerUser(None))
+    return write_certificates(tmp_path, "10.0.0.1", ServerUser(None))
 
 
 def test_one_authority_signs_the_servers_and_the_clients(directory: Path) -> None:
     authority, server, client_ = (
         x509.load_pem_x509_certificate((directory / name).read_bytes())
-        for name in (certificates.AUTHORITY, certificates.SERVER, certificates.CLIENT)
+        for name in (AUTHORITY, SERVER, CLIENT)
     )
     for each in (authority, server, client_):
         each.verify_directly_issued_by(authority)

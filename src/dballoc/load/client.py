@@ -16,7 +16,7 @@ from dballoc.load.client_output import Follower, Interval
 from dballoc.load.sysbench_command import Beside
 from dballoc.load.workload import Workload
 from dballoc.servers.private.admin_connection import USER
-from dballoc.servers.private.certificates import AUTHORITY
+from dballoc.servers.private.certificate_files import AUTHORITY
 from dballoc.servers.private.command_line import Address
 
 _OPTION_FILE = "client.cnf"

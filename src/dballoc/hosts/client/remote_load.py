@@ -29,7 +29,7 @@ from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.load import client
 from dballoc.load.client_output import Follower, Interval, Total
 from dballoc.servers.private.admin_connection import Admin
-from dballoc.servers.private.certificates import read_client_files
+from dballoc.servers.private.certificate_files import read_client_files
 from dballoc.servers.private.command_line import Address
 
 # The account with which loads come from another host.

@@ -17,11 +17,13 @@ from cryptography.x509.oid import NameOID
 
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
-
-# sysbench looks for these in its working directory (drv_mysql.c).
-AUTHORITY, CLIENT, CLIENT_KEY = "cacert.pem", "client-cert.pem", "client-key.pem"
-SERVER, SERVER_KEY = "server-cert.pem", "server-key.pem"
-FOR_CLIENTS = (AUTHORITY, CLIENT, CLIENT_KEY)
+from dballoc.servers.private.certificate_files import (
+    AUTHORITY,
+    CLIENT,
+    CLIENT_KEY,
+    SERVER,
+    SERVER_KEY,
+)
 
 # What servers of the last fifteen years take.
 _BITS = 2048
@@ -38,19 +40,6 @@ def write_certificates(directory: Path, host: str, user: ServerUser) -> Path:
     for name, text in _make_certificates(host).items():
         write_private(directory / name, text, user)
     return directory
-
-
-def read_client_files(directory: Path | None) -> dict[str, str]:
-    """Return the text of each file that a client needs, by its name; nothing without any."""
-    if directory is None:
-        return {}
-    return {name: (directory / name).read_text(encoding="ascii") for name in FOR_CLIENTS}
-
-
-def list_server_options(directory: Path) -> dict[str, str]:
-    """Return the options with which a server uses the files in ``directory``."""
-    names = {"ssl-ca": AUTHORITY, "ssl-cert": SERVER, "ssl-key": SERVER_KEY}
-    return {option: str(directory / name) for option, name in names.items()}
 
 
 @cache

@@ -9,7 +9,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.servers.build import Build
 from dballoc.servers.private import binary_log
-from dballoc.servers.private.certificates import list_server_options
+from dballoc.servers.private.certificate_files import list_server_options
 
 # The options that keep a private server private; a user's option must not undo them.
 RESERVED = (
