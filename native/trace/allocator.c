@@ -88,8 +88,8 @@ static bool ask_mimalloc(char *version, size_t room)
         return false;
     const int number = mi_version();
     const int base = number < 10000 ? 10 : 100;
-    (void)snprintf(version, room, "%d.%d.%d", number / base / base, number / base % base,
-            number % base);
+    (void)snprintf(
+            version, room, "%d.%d.%d", number / base / base, number / base % base, number % base);
     return true;
 }
 
