@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.campaign_tables import read_results
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
 from dballoc.analysis.published.setup.post_comparison import (
     DEFAULT,
@@ -118,7 +118,7 @@ def measure(shipped: Shipped, out: Path, flags: list[str]) -> str | None:
 
 def check_note(name: str, out: Path, started: float) -> str | None:
     """Print a line on what was measured. Returns what is wrong with the report's note."""
-    campaign = load_campaign(out)
+    campaign = read_results(out)
     comparisons = compare_campaign_with_post(campaign)
     missing = list_missing(comparisons, (out / "report.md").read_text(encoding="utf-8"))
     begun = float(campaign.facts["started"])

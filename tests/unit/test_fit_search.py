@@ -4,6 +4,7 @@ files.
 
 import dataclasses
 import json
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ from dballoc.report import fit_report as said
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 from dballoc.store.results import Results, TrialRecord
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import published
 
 MIB = 2**20
 # 120 and 60 MiB beside the pool, in 512.
@@ -190,9 +195,11 @@ def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
     assert said.list_notes(found)[0].startswith("The load did not fill the cache under jemalloc: ")
 
 
-def test_what_differs_from_a_post_is_said(fitted) -> None:
+@pytest.mark.parametrize("own", [{}, {"server.options": {"innodb-buffer-pool-size": "410M"}}])
+def test_what_differs_from_a_post_is_said(fitted, own: dict[str, Any]) -> None:
     post = {"source": "somebody", "options": {"innodb_buffer_pool_size": "80G"}, "runs": 1}
-    note = said.answer_fit(analysis.load_fits(fitted(post=post))).post
+    out = fitted(post=post, **own)
+    note = said.answer_fit(analysis.load_fits(out)).post
     assert note is not None
     lines = {topic.name: topic.lines for topic in note.topics}
     assert lines["options"][0] == (
@@ -201,6 +208,9 @@ def test_what_differs_from_a_post_is_said(fitted) -> None:
     assert lines["sequence"] == [
         "repeats: the post: each variant once; here: as many blocks as it takes"
     ]
+    # The benchmark of the published comparisons reads such results too.
+    write_report_outputs(out, out)
+    assert published.check_note("fit", out, 0.0) is None
 
 
 def test_a_search_that_is_not_over(fitted) -> None:

@@ -36,9 +36,6 @@ _PRIVATE = frozenset(
     }
 )
 
-# The value of the cache in a campaign that searches for it (dballoc fit).
-SEARCHED = "what the search tries"
-
 
 def compare_campaign_with_post(campaign: Campaign) -> list[PostComparison]:
     """Return what the post states beside what ran; nothing for an experiment that repeats no post,
@@ -92,8 +89,8 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
         added_options=_read_added_options(
             json.loads(baseline["command"]),
             [*experiment.server_of(experiment.find(experiment.baseline)).options],
-        )
-        | dict.fromkeys(json.loads(campaign.facts.get("options", "{}")).values(), SEARCHED),
+        ),
+        searched=frozenset(json.loads(campaign.facts.get("options", "{}")).values()),
         defaults=json.loads(campaign.facts.get("option_defaults", "{}")),
         workloads={
             name: WorkloadSetup(

@@ -25,6 +25,9 @@ from dballoc.experiment.post import Post
 _NAMED_PIPE = "named_pipe"
 _SCALED_OPTIONS = frozenset((*scale.CACHES, *scale.LOGS, *scale.SIZES_OF_FILES, *scale.SORTS))
 
+# The value of an option that is searched for.
+_SEARCHED = "what the search tries"
+
 
 def compare_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare the options that all variants have in common; those of one are its own. What equals
@@ -32,7 +35,8 @@ def compare_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """
     server = run.experiment.server
     chosen = spread_settings({**server.init_options, **server.options})
-    actual = {**spread_settings(run.added_options), **chosen}
+    searched = spread_settings(dict.fromkeys(run.searched, _SEARCHED))
+    actual = {**spread_settings(run.added_options), **chosen, **searched}
     stated = spread_settings(post.options or {})
     if post.connect == "named pipe":
         stated.pop(_NAMED_PIPE, None)
@@ -49,7 +53,7 @@ def compare_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:
             same = _is_same_value(first, second)
         unknown = first is None and (post.options is None or not post.options_complete)
         differs = not same and not unknown
-        is_scaled = differs and first is not None and _is_scaled(name, run)
+        is_scaled = differs and first is not None and name not in searched and _is_scaled(name, run)
         yield PostComparison(
             topic="options",
             item=name,

@@ -35,6 +35,7 @@ class DuetSetup:
 class RunSetup:
     """An experiment as it runs. By variant: ``allocators`` and ``servers``, ``NAME VERSION``.
     ``added_options``: what dballoc gives every server beside the experiment's options.
+    ``searched``: options whose value is searched for (dballoc fit), whatever the experiment says.
     ``defaults``: of options that dballoc sets, what the server has without them, as far as the
     catalogue knows it. ``workloads``: by name; those of older results are not known. ``blocks``:
     planned, or finished. ``host_cpus``, ``host_memory`` (bytes), ``host_thp`` (its mode): of the
@@ -51,6 +52,7 @@ class RunSetup:
     allocators: Mapping[str, str]
     servers: Mapping[str, str]
     added_options: Mapping[str, str] = field(default_factory=dict)
+    searched: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[str, WorkloadSetup] = field(default_factory=dict)
     blocks: int | None = None
