@@ -48,7 +48,8 @@ static void send_status(struct client *client)
     client_answer(client, text);
 }
 
-/* `blocks`, what they have touched, and their `sizes`: of the program's, those that are mappings of ours. */
+/* `blocks`: what those of the program's blocks have touched that are mappings of ours; `sizes`: what
+ * was asked for them. */
 static void send_memory(struct client *client)
 {
     char text[128];

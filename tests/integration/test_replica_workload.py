@@ -19,10 +19,13 @@ def find_primary(home: Path) -> int | None:
 
 
 def test_a_replica_is_measured(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
-    file_ = tiny_experiment(workloads=["replica"], replica={"workers": 2})
+    file_ = tiny_experiment(
+        workloads=["replica"], replica={"workers": 2}, server={"connect": "tls"}
+    )
     process = run_cli.start("bench", file_, "--out", out)
     primary = wait_until(lambda: find_primary(run_cli.home))
     maps = Path(f"/proc/{primary}/maps").read_text()
+    assert "--ssl-cert=" in Path(f"/proc/{primary}/cmdline").read_text()
     done = run_cli.end(process)
     assert done.status == 0, done.text
     # The malloc of a variant is the replica's alone.

@@ -8,9 +8,15 @@ import polars as pl
 import pytest
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.client_connections import VariantConnections, count_client_connections
+from dballoc.analysis.client_connections import (
+    VariantConnections,
+    asks_for_tls,
+    count_client_connections,
+)
 from dballoc.analysis.published.setup.campaign_setup import read_campaign_setup
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
+from dballoc.campaign.trials.fault import Fault
+from dballoc.campaign.trials.server_in_trial import check_encryption
 from dballoc.report import write_report_outputs
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
@@ -139,3 +145,19 @@ def test_variants_that_differ_are_named_in_a_note(make: Make) -> None:
     ) in notes
     [sentence] = describe_encryption(count_client_connections(campaign), False)
     assert "different TLS: glibc none; jemalloc none; tuned TLSv1.2 and TLSv1.3" in sentence
+
+
+def test_a_load_that_was_to_be_encrypted_and_was_not_is_a_fault() -> None:
+    check_encryption([])  # of a server that does not count
+    check_encryption([{"made": 0, "encrypted": 0}, {"made": 8, "encrypted": 7}])
+    with pytest.raises(Fault, match="none of the load's 8 connections was encrypted") as fault:
+        check_encryption([{"made": 8, "encrypted": 0}])
+    assert fault.value.kind == "proof"
+
+
+def test_the_report_says_whether_encryption_was_asked_for(make: Make) -> None:
+    campaign = load_campaign(make_with(make, ALL.format(tls=BOTH, encrypted=10)))
+    counted = count_client_connections(campaign)
+    [asked] = describe_encryption(counted, True)
+    assert asked.endswith('The experiment asks for encryption (connect = "tls").')
+    assert not asks_for_tls(campaign)

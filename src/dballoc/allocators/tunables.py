@@ -41,7 +41,10 @@ class VariantSetting:
 
 def find_family(allocator: Allocator) -> dict[str, Any] | None:
     """Return the allocator's part of tunables.toml; None if the catalogue does not know it."""
-    name = allocator.name.partition("@")[0]
+    return _find_family_of(allocator.name.partition("@")[0])
+
+
+def _find_family_of(name: str) -> dict[str, Any] | None:
     return next((f for f in catalogue.tunables().values() if name in f["allocators"]), None)
 
 
@@ -122,7 +125,7 @@ def find_settings_in_environment(name: str, environment: Mapping[str, str]) -> d
     """
     entry = catalogue.allocators()[name]
     style, report = entry["tunables"], entry.get("report", {})
-    family = next((f for f in catalogue.tunables().values() if name in f["allocators"]), None)
+    family = _find_family_of(name)
     added = {*style.get("always", []), *style.get("strict", []), *report.values()}
     start, _, rest = style.get("env", "").partition("{")
     settings = {}
@@ -131,17 +134,23 @@ def find_settings_in_environment(name: str, environment: Mapping[str, str]) -> d
             settings[setting] = value
         elif "join" in style and variable == style["env"]:
             items = (item for item in value.split(style["join"]) if item not in added)
-            settings |= dict(filter(None, (_parse_item(style["item"], item) for item in items)))
+            settings |= dict(filter(None, (_parse_item(style, item) for item in items)))
         elif rest and variable.startswith(start) and variable not in report:
             settings[variable.removeprefix(start).lower()] = value
     return settings
 
 
-def _parse_item(form: str, item: str) -> tuple[str, str] | None:
+def _parse_item(style: Mapping[str, Any], item: str) -> tuple[str, str] | None:
     """Return the name and value in an item of a catalogue's form; None if it has another."""
-    prefix, _, tail = form.partition("{name}")
-    name, joint, value = item.removeprefix(prefix).partition(tail.partition("{value}")[0])
-    return (name, value) if item.startswith(prefix) and joint and name else None
+    prefix, joint = _split_form(style)
+    name, equals, value = item.removeprefix(prefix).partition(joint)
+    return (name, value) if item.startswith(prefix) and equals and name else None
+
+
+def _split_form(style: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the form of an item has before the name, and between name and value."""
+    prefix, _, tail = style["item"].partition("{name}")
+    return prefix, tail.partition("{value}")[0]
 
 
 def _find_setting_of_variable(family: dict[str, Any], variable: str) -> str | None:
@@ -164,10 +173,7 @@ def _unpack(style: Mapping[str, Any], text: str, where: str) -> list[tuple[str, 
     """Return the names and values in a variable that holds several settings. The name of a setting
     of another part of glibc keeps its prefix.
     """
-    prefix, joint = (
-        style["item"].partition("{name}")[0],
-        style["item"].partition("{name}")[2].partition("{value}")[0],
-    )
+    prefix, joint = _split_form(style)
     settings = []
     for item in filter(None, text.split(style["join"])):
         name, equals, value = item.partition(joint)

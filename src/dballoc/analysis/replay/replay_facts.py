@@ -32,8 +32,7 @@ class RecordedTrace:
     environment told the malloc, by name, None if that is not known; ``seconds`` as recorded;
     ``peak_live`` in bytes as asked for, ``peak_touched`` those of them on touched pages;
     ``threads_at_once``: the most; ``has_lost_end``: the recording is torn, or its process was
-    killed; the rest as in
-    :class:`dballoc.trace.model.RecordingFacts` and ``CompileFacts``.
+    killed; the rest as in :class:`dballoc.trace.model.RecordingFacts` and ``CompileFacts``.
     """
 
     program: str

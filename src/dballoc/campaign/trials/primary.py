@@ -5,7 +5,6 @@ Whatever happens to it is no fault of a variant, so it ends the campaign, which 
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pymysql
@@ -76,10 +75,14 @@ class Primary:
             raise Failure(f"the primary's data cannot be copied to {data}: {error}") from None
         port = private_server.free_port()
         self._account = replication.make_account(port)
-        self._address = Address(self._run / "mysqld.sock", port)
-        if self._prepared.server.connect == "tls":
-            directory = write_certificates(self._private, LOOPBACK, self._user)
-            self._address = replace(self._address, certificates=directory)
+        is_encrypted = self._prepared.server.connect == "tls"
+        self._address = Address(
+            self._run / "mysqld.sock",
+            port,
+            certificates=write_certificates(self._private, LOOPBACK, self._user)
+            if is_encrypted
+            else None,
+        )
         options = replication.make_primary_options(self.build, self._prepared.options)
         cpus = self._prepared.client_cpus
         self._launch = private_server.Launch(

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.client_connections import ConnectionMeter
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import TrialRecord
+from dballoc.store.results import Row, TrialRecord
 
 
 class Interrupted(Exception):
@@ -65,6 +65,19 @@ class TrialContext:
     observer: Observer
     stopping: Callable[[], bool]
     client_host: ClientHost | None = None
+
+
+def check_encryption(connections: Iterable[Row]) -> None:
+    """Fault if, by the server's own count, none of the load's connections was encrypted; there may
+    be none, or none that was counted.
+    """
+    for counted in connections:
+        if counted["made"] and not counted["encrypted"]:
+            raise Fault(
+                "proof",
+                f"none of the load's {counted['made']} connections was encrypted: this server, or "
+                'sysbench\'s client library, has no TLS; use connect = "tcp"',
+            )
 
 
 class ServerLife:
@@ -107,6 +120,8 @@ class ServerLife:
         self._counted_events = () if instrument else context.setting.countable.events
         self._asked_to_stop = 0.0
         self._connections: ConnectionMeter | None = None
+        # False of a replica: connections to it are dballoc's, and no part of the load.
+        self.has_clients = True
         # The THP settings that the host must have while this server runs.
         self.host_thp: Mapping[str, str] = {}
         self._copy = context.copies.take(template, self.prepared)
@@ -380,29 +395,16 @@ class ServerLife:
         """Begin an orderly shutdown, without waiting for it."""
         # A server that does not answer is found out as it is stopped.
         with contextlib.suppress(pymysql.Error):
-            if counted := self.connections.read():
+            if self.has_clients and (counted := self.connections.read()):
                 self.record.client_connections.append(asdict(counted))
         self._asked_to_stop = time.monotonic()
         self.running.admin.close()
         self.running.child.send(signal.SIGTERM)
 
-    def _check_encryption(self) -> None:
-        """Fault if the load was to be encrypted, and by the server's own count was not."""
-        if self.prepared.server.connect != "tls":
-            return
-        for counted in self.record.client_connections:
-            if counted["made"] and not counted["encrypted"]:
-                raise Fault(
-                    "proof",
-                    f"none of the load's {counted['made']} connections was encrypted: this server, "
-                    'or sysbench\'s client library, has no TLS; use connect = "tcp"',
-                )
-
     def shut_down(self) -> None:
         """Shut the server down in order. Fault if it hangs, or exits with an error."""
         if not self._asked_to_stop:
             self.ask_to_stop()
-        self._check_encryption()
         patience = self._time.stop
         self.ended = self.running.child.wait(patience) or self.running.child.stop(signal.SIGKILL, 0)
         self.record.trial |= {
@@ -427,6 +429,8 @@ class ServerLife:
                 f"the server failed during its shutdown ({self.ended.words}): "
                 f"{self.examiner.find_last_log_line()}",
             )
+        if self.prepared.server.connect == "tls":
+            check_encryption(self.record.client_connections)
         if self.prepared.settings:
             # Some allocators print their settings only at the end.
             self._check_settings(

@@ -137,6 +137,7 @@ class SoloTrial:
         self.primary: Primary | None = None
         self.replica: Replica | None = None
         if context.setting.has_replica:
+            self.life.has_clients = False
             self.primary = Primary(
                 context.custody, context.setting.user, self.prepared, template, directory
             )
@@ -170,8 +171,6 @@ class SoloTrial:
             self.life.note_fault(self.life.explain_death(when))
         row = self.life.finish().trial
         row["sampler_cpu"] = self.sampler_cost
-        if self.primary:
-            self.record.client_connections.clear()  # its clients are at the primary
         peaks = [s["rss_peak"] for s in self.record.steps] + [s["rss"] for s in self.record.samples]
         row["rss_peak"] = max(peaks) if peaks else None
         return self.record
