@@ -213,24 +213,26 @@ def test_bytes_that_live_within_an_epoch_count(tmp_path: Path) -> None:
     check_figures(trace, figures(tmp_path / "plan", "--live-bytes=600000000", "--touch=first"))
 
 
-def make_short_trace(first: int, last: int) -> Trace:
-    """A block of 100 bytes is allocated and freed at these moments, and nothing else happens."""
+def make_short_trace(first: int, last: int, blocks: int = 1) -> Trace:
+    """Blocks of 100 bytes are allocated and freed at these moments, and nothing else happens."""
+    numbers, nothing = np.arange(blocks), np.full(blocks, NONE)
+    times = np.repeat([first, last], blocks)
     thread = ThreadEvents(
         number=0,
         name="",
         created_by=NONE,
-        kind=np.array([EventKind.MALLOC, EventKind.FREE], np.uint8),
-        time=np.array([first, last]),
-        completed=np.array([first, last]),
-        object=np.array([0, NONE]),
-        freed=np.array([NONE, 0]),
+        kind=np.repeat(np.array([EventKind.MALLOC, EventKind.FREE], np.uint8), blocks),
+        time=times,
+        completed=times,
+        object=np.concatenate([numbers, nothing]),
+        freed=np.concatenate([nothing, numbers]),
     )
     objects = Objects(
-        size=np.array([100], np.uint64),
-        alignment=np.zeros(1, np.uint32),
-        allocated_by=np.zeros(1, np.int32),
-        freed_by=np.zeros(1, np.int32),
-        touch=np.full(1, -1, np.int32),
+        size=np.full(blocks, 100, np.uint64),
+        alignment=np.zeros(blocks, np.uint32),
+        allocated_by=np.zeros(blocks, np.int32),
+        freed_by=np.zeros(blocks, np.int32),
+        touch=np.full(blocks, -1, np.int32),
     )
     return replace(make_trace(1, 1, 1), threads=(thread,), objects=objects, marks=())
 
@@ -256,8 +258,10 @@ def test_a_trace_of_days_takes_memory_for_its_events_alone(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("first", [0, 3600 * 10**9])
 def test_an_hour_in_which_nothing_happens_is_no_cpu(first: int, tmp_path: Path) -> None:
-    """A block is allocated, after an hour too, and freed an hour later, which is 720,000 epochs."""
-    trace = make_short_trace(first, first + 3600 * 10**9)
+    """Blocks are allocated, after an hour too, and freed an hour later, which is 720,000 epochs.
+    A thousand of them, so that the events' own CPU is far above the error of a clock's reading.
+    """
+    trace = make_short_trace(first, first + 3600 * 10**9, blocks=1000)
     write_plan(trace, tmp_path / "plan")
     document = figures(tmp_path / "plan")
     assert document["threads"] == expected_calls(trace)
