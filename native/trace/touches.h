@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 32, SMALLEST_PAGE = 4096 };
+enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 128, SMALLEST_PAGE = 4096 };
 
 /* A block of ours. */
 struct touched_block {
