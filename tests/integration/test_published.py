@@ -23,7 +23,7 @@ def measured(run_cli: Cli, fresh_directory) -> Path:
     done = run_cli("bench", "--experiment", "mdev-38369", "--scale", "0.01", *asked, "--out", out)
     assert done.status == 0, done.text
     answer = " ".join(done.stdout.split())
-    assert "Scaled to 0.01 of mdev-38369. " in answer
+    assert "Scaled to 0.01 of mdev-38369: rows, caches, " in answer
     assert "rows of a table: the post: 100,000; here: 1,000 (scaled)" in answer
     assert "tables are filled: the post: in each start, before its levels" in answer
     assert "profiled at: the post: oltp_read_only, 512 clients; here: nothing" in answer
@@ -74,7 +74,9 @@ def test_the_report_has_the_posts_figures_beside_ours(measured: Path, run_cli: C
     assert text.index("## Published beside measured") < text.index("## Verdicts")
     assert "nt-heap: the post: NT heap; here: glibc" in text[: text.index("## ")]
     # Three clients stand for eight: ours is there, and so is the post's figure.
-    [line] = [x for x in text.splitlines() if x.startswith("| 8 (ours: 3) | open | 4,478 |")]
+    [line] = [
+        x for x in text.splitlines() if x.startswith("| 8 (ours: 3 clients) | open | 4,478 |")
+    ]
     cells = [c.strip() for c in line.strip("|").split("|")]
     assert cells[4] == "4,718"
     assert float(cells[3].replace(",", "")) > 10

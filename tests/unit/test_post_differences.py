@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.published.setup import workload_statements
+from dballoc.analysis.published.setup.campaign_setup import THP_SWITCHED_OFF
 from dballoc.analysis.published.setup.post_comparison import (
     DEFAULT,
     NOT_RUN,
@@ -24,6 +25,7 @@ from dballoc.analysis.published.setup.setting_values import normalize_value, spr
 from dballoc.analysis.published.setup.warmup_words import describe_warmups, is_same_warmup
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
+from dballoc.host.settings import thp
 
 Table = dict[str, Any]
 
@@ -57,6 +59,7 @@ RUN: Table = {
 # What the post of that run states, in spellings of its own.
 POST: Table = {
     "source": "somebody, 2012",
+    "machine": "two Xeons",
     "cpus": {"server": 2, "client": 2},
     "memory": "16G",
     "thp": "never",
@@ -96,7 +99,6 @@ POST: Table = {
     ],
     "level": "300s",
     "idle": "0s",
-    "runs": 2,
     "variants": {
         "glibc": "glibc 2.36 (the system's), THP always",
         "one-arena": "glibc 2.36, arena_max=1",
@@ -141,10 +143,22 @@ def test_what_is_the_same_is_no_difference() -> None:
     assert find_items(POST) == set()
     compared = compare_with_post(Post.model_validate(POST), make_run())
     assert {c.topic for c in compared} == {
-        *("allocator", "server", "options", "load", "sequence", "CPUs", "memory", "THP", "data"),
+        *(
+            "machine",
+            "allocator",
+            "server",
+            "options",
+            "load",
+            "sequence",
+            "CPUs",
+            "memory",
+            "THP",
+            "data",
+        ),
         *("time", "statements", "transport", "warm-up"),
     }
-    assert not [c for c in compared if NOT_STATED in (c.post, c.run)]
+    unstated = [c.item for c in compared if NOT_STATED in (c.post, c.run)]
+    assert unstated == ["repeats"]  # which always differ where a post states them
 
 
 # A key of the post, another value, and the difference that this must make.
@@ -192,7 +206,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     ),
     "random": (("load", "random"), "pareto", {("load", "random numbers")}),
     "prepared": (("load", "prepared_statements"), "auto", {("load", "statements are")}),
-    "percentile": (("load", "percentile"), 95, {("load", "percentile")}),
+    "percentile": (("load", "percentile"), 95, {("load", "sysbench's option percentile")}),
     "interval": (("load", "report_interval"), 10, {("load", "report interval")}),
     "events": (("load", "events"), 100, {("load", "events of a level")}),
     "range": (("load_options", "oltp-range-size"), 100, {("load", "range_size")}),
@@ -342,7 +356,19 @@ def test_a_machine_that_is_not_known_yet_does_not_differ() -> None:
     assert find_items(POST, replace(make_run(table), host_cpus=3)) == {("CPUs", "")}
     limited = make_run({**RUN, "limits": {"memory": "1G"}})
     [found] = list_differences(Post.model_validate(POST), limited)
-    assert (found.post, found.run) == ("16G, the whole machine's", "limited to 1G")
+    assert (found.post, found.run) == ("none, so the machine's 16G", "1G")
+    named = replace(make_run(), machine="AMD EPYC, Debian 12")
+    assert list_texts(POST, named) == [("", "two Xeons", "AMD EPYC, Debian 12")]
+
+
+def test_the_servers_own_glibc_is_told_from_the_hosts() -> None:
+    run = replace(make_run(), host_libc="glibc 2.31")
+    assert find_items(POST, run) == set()
+    found = {c.item: c.run for c in compare_with_post(Post.model_validate(POST), run)}
+    assert found["one-arena"] == "glibc 2.36 (the server's own; the host has 2.31), arena_max=1"
+    fetched = make_run({**RUN, "variant": [{"name": "glibc", "allocator": "glibc@2.36"}]})
+    compared = compare_with_post(Post.model_validate(POST), replace(fetched, host_libc="glibc 2"))
+    assert "glibc 2.36" in [c.run for c in compared if c.item == "glibc"]
 
 
 def test_a_list_of_settings_is_compared_setting_by_setting() -> None:
@@ -692,6 +718,7 @@ def test_clients_of_a_warm_up_that_are_not_stated_are_no_statement_of_the_post()
 
 def test_where_it_is_profiled_is_marked_where_it_was_scaled() -> None:
     scaled = {"factor": 0.1, "rows": 1000, "threads": [8, 512], "level": "5m"}
+    scaled["full"] = {"profile_at": {"workload": "oltp_read_only", "threads": 512}}
     run = make_run({**RUN, "scaled": scaled})
     post = change(POST, ("profile_at", "threads"), 512)
     assert ("profiled at", "oltp_read_only, 512 clients", "oltp_read_only, 8 clients (scaled)") in (
@@ -743,7 +770,25 @@ def test_what_drives_the_load_is_not_compared_where_it_is_not_known() -> None:
     )
 
 
+def test_servers_that_switch_thp_off_are_told() -> None:
+    run = replace(make_run(), host_thp="madvise", without_thp=frozenset({"one-arena"}))
+    assert list_texts(POST, run) == [("large-sorts", "never", "as the host has it (madvise)")]
+    found = {c.item: c.run for c in compare_with_post(Post(), run) if c.topic == "THP"}
+    assert found == {
+        "large-sorts": "as the host has it (madvise)",
+        "one-arena": "off, as the server switches it off for itself (the host: madvise)",
+    }
+    [kept] = [c.run for c in compare_with_post(Post(), run) if c.item == "glibc"]
+    assert kept == (
+        "glibc 2.36, THP always (a preloaded library of dballoc's keeps the server from switching "
+        "THP off)"
+    )
+    assert THP_SWITCHED_OFF == thp.SWITCHED_OFF
+
+
 def test_repeats_count_the_baseline_twice() -> None:
+    [(_, post, run)] = list_texts({**POST, "runs": 2}, make_run())
+    assert (post, run.partition(" (")[0]) == ("each variant twice", "each variant twice")
     [(_, post, run)] = list_texts({**POST, "runs": 1}, make_run())
     assert post == "each variant once"
     assert run == "each variant twice (the baseline four times), in random order"
@@ -760,17 +805,84 @@ def test_the_most_clients_may_be_all_that_is_stated() -> None:
 
 
 def test_what_was_scaled_is_marked() -> None:
-    was = {"factor": 0.01, "rows": 9, "threads": [8, 512], "level": "1h", "left_out": ["many-cpus"]}
+    options = {**RUN["server"]["options"], "innodb_buffer_pool_size": "52G"}
+    was = {
+        "factor": 0.01,
+        "rows": 9,
+        "threads": [8, 512],
+        "level": "1h",
+        "left_out": ["many-cpus"],
+        "full": {"server": {**RUN["server"], "options": options}, "time": {"level": "1h"}},
+    }
     post = {**POST, "rows": 9, "threads": [8, 512], "level": "1h"}
     post = change(post, ("options", "innodb-buffer-pool-size"), "52G")
     post = change(post, ("variants", "many-cpus"), "glibc 2.36")
     assert list_texts(post, make_run({**RUN, "scaled": was})) == [
-        ("many-cpus", "glibc 2.36", "not run: too few CPUs (scaled)"),
+        ("many-cpus", "glibc 2.36", "not run: too few CPUs"),
         ("innodb_buffer_pool_size", "52G", "1G (scaled)"),
         ("clients", "8, 512", "8, 64 (scaled)"),
         ("rows of a table", "9", "1,000 (scaled)"),
         ("a level", "1h", "5m (scaled)"),
     ]
+
+
+def test_cpus_that_this_host_lacks_are_told_without_cores() -> None:
+    """Four CPUs of two cores: the CPUs that the experiment asks for are on none of them."""
+    cores = tuple(frozenset({n, n + 2}) for n in range(2))
+    was = {"factor": 0.1, "rows": 1000, "threads": [8, 64], "level": "5m", "cpus": "server 0-7"}
+    table = {**RUN, "scaled": {**was, "full": {"cpu": {"server": "0-7", "client": "8-15"}}}}
+    run = replace(make_run(table), host_cores=cores)
+    stated = {**POST, "cpus": {"server": 3, "client": 3}}
+    assert [d for d in list_texts(stated, run) if d[0] != "rows of a table"] == [
+        (
+            "",
+            "server 3 logical CPUs, client 3 logical CPUs",
+            "server 2 logical CPUs (2 cores), client 2 logical CPUs (2 cores) "
+            "(scaled from server 8 logical CPUs, client 8 logical CPUs)",
+        ),
+        (
+            "cores",
+            "server and client on cores of their own",
+            "server and client share 2 cores (CPUs 0,2; 1,3) (scaled)",
+        ),
+    ]
+
+
+def test_what_differs_at_full_scale_too_is_told_with_what_it_was() -> None:
+    """Of a cache other than the post's, of a limit that the post's server did not have, of a
+    warm-up by other clients, and of what the post does not state.
+    """
+    small = change(RUN, ("time",), {"warmup": "6s", "level": "3s", "idle": "0s"})
+    small["limits"] = {"memory": "819M"}
+    options = {**RUN["server"]["options"], "innodb_buffer_pool_size": "80G"}
+    small["scaled"] = {
+        "factor": 0.01,
+        "rows": 100_000,
+        "threads": [16, 512],
+        "level": "5m",
+        "full": {
+            "server": {**RUN["server"], "options": options},
+            "limits": {"memory": "120G"},
+            "time": RUN["time"],
+        },
+    }
+    post = {**POST, "rows": 100_000, "threads": [16, 512], "level": "5m"}
+    post = change(post, ("options", "innodb-buffer-pool-size"), "10G")
+    del post["tables"], post["rows"]
+    assert list_texts(post, make_run(small)) == [
+        ("innodb_buffer_pool_size", "10G", "1G (scaled from 80G)"),
+        ("clients", "16, 512", "8, 64 (scaled)"),
+        ("the server's limit", "none, so the machine's 16G", "819M (scaled from 120G)"),
+        ("a level", "5m", "3s (scaled)"),
+        (
+            "step 2 of 3",
+            "oltp_read_only by 8 clients for 600s",
+            "oltp_read_only by 8 clients for 6s (scaled from oltp_read_only by 16 clients for 10m)",
+        ),
+    ]
+    silent = {c.item: c.run for c in compare_with_post(Post.model_validate(post), make_run(small))}
+    assert silent["rows of a table"] == "1,000 (scaled from 100,000)"
+    assert silent["tables"] == "4"
 
 
 def test_words_for_statements_stand_beside_how_many_ours_are() -> None:
@@ -803,9 +915,14 @@ def test_a_malloc_in_the_server_is_told_from_a_preloaded_one() -> None:
 def test_a_workload_with_tables_of_its_own_has_no_rows_of_sysbenchs() -> None:
     tpcc = WorkloadSetup(title="", script="dballoc_tpcc", options={}, prepared=True, brings=True)
     run = replace(make_run(), workloads={"tpcc": tpcc})
-    items = {(c.topic, c.item) for c in compare_with_post(Post(), run)}
-    assert not {topic for topic, _ in items} & {"data"}
-    assert not {("load", "random numbers"), ("load", "statements are")} & items
+    told = {(c.topic, c.item): c.run for c in compare_with_post(Post(), run)}
+    assert [item for topic, item in told if topic == "data"] == ["tables are filled"]
+    assert ("load", "random numbers") not in told
+    assert told["load", "statements are"] == "prepared in the server"
+    assert told["load", "report interval"] == "1s"
+    driven = replace(run, workloads={"tpcc": replace(tpcc, driver="HammerDB")})
+    items = {c.item for c in compare_with_post(Post(), driven)}
+    assert not {"sysbench's option percentile", "report interval", "events of a level"} & items
 
 
 def test_the_load_and_its_tests_are_counted() -> None:

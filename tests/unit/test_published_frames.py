@@ -1,6 +1,7 @@
 """A post's profile beside ours: shares by hand, and what a report says of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -177,6 +178,7 @@ def test_the_table_has_the_posts_figures_and_says_what_stands_for_what() -> None
     assert ", …, below malloc" in rows["ntdll.dll!RtlEnterCriticalSection"][-1]
     assert "100 % in the post: the stacks of context switches" in table.caption
     assert "wake-ups were not recorded" in table.caption
+    assert "lost" not in table.caption
     [order] = describe_frame_order(frames(), measured)
     assert order == (
         "Order of the frames that both have, nt-heap: in the post my_malloc > _malloc_base > "
@@ -188,6 +190,19 @@ def test_the_table_has_the_posts_figures_and_says_what_stands_for_what() -> None
     csv = collect_frame_table(frames(), Contention([watched(BASELINE, switches)], {}))
     assert csv.height == 15 * 3
     assert csv.filter(pl.col("ours").is_not_null()).height == 7
+
+
+def test_frames_on_hardly_any_stack_have_no_order() -> None:
+    switches = profile((LOCK, 3), (SORT, 1), (CLIENT, 10_000))
+    switches = replace(switches, facts={**switches.facts, "records lost": "8260"})
+    measured = measure_frames(frames(), {BASELINE: watched(BASELINE, switches)})
+    [order] = describe_frame_order(frames(), measured)
+    assert order == (
+        "The frames that both have, nt-heap, are on less than 0.1 % of the stacks here, each: their "
+        "order says nothing."
+    )
+    caption = tabulate_frames(frames(), measured).caption
+    assert caption.endswith("Records that perf lost here: 8,260 under nt-heap.")
 
 
 def test_figures_without_a_description_are_an_error() -> None:

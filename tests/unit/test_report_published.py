@@ -9,7 +9,7 @@ from example_results import SIZES
 
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.published import measured_figures, published_figures
+from dballoc.analysis.published import measured_figures, published_comparison, published_figures
 from dballoc.analysis.published.published_comparison import compare_published
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import Shape
@@ -256,6 +256,24 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
     assert top.published_change == pytest.approx(4621.49 / 523.21)
     assert top.change is not None
     assert top.change.estimate == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (None, None, True),
+        (None, (1, 2), False),
+        ((72, 144), None, False),
+        ((72, 144), (72, 144), True),
+        ((72, 144), (36, 72), True),
+        ((72, 144), (144, 288), True),
+        ((72, 144), (18, 36), False),
+    ],
+)
+def test_a_collapse_elsewhere_is_another_one(
+    first: tuple[int, int] | None, second: tuple[int, int] | None, same: bool
+) -> None:
+    assert published_comparison._is_same_collapse(first, second) is same
 
 
 def test_what_nothing_stands_for_is_said_at_the_top(make: Make) -> None:

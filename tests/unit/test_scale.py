@@ -256,13 +256,52 @@ def test_twice_and_own_data_are_refused(experiment: Make) -> None:
         scale.scale_experiment(experiment(data={"directory": "/backup"}), 0.5, TWO, "x")
 
 
-@pytest.mark.parametrize(
-    "name", [n for n, text in catalogue.experiments().items() if "\nsmall = " in text]
-)
-def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
-    one = experiment_file.build_experiment(
-        fill_post(experiment_file.parse_table(catalogue.experiments()[name], name), name), name
+WITH_A_SMALL_SCALE = [n for n, text in catalogue.experiments().items() if "\nsmall = " in text]
+
+
+def build_shipped(name: str) -> Experiment:
+    table = fill_post(experiment_file.parse_table(catalogue.experiments()[name], name), name)
+    return experiment_file.build_experiment(table, name)
+
+
+@pytest.mark.parametrize("name", WITH_A_SMALL_SCALE)
+def test_what_an_experiment_was_can_be_told_from_the_small_one(name: str) -> None:
+    """RocksDB's defaults, which are written out, excepted."""
+    one = build_shipped(name)
+    small = scale.scale_experiment(one, 0.001, {0}, name)
+    text = experiment_file.format_experiment(small)
+    assert experiment_file.build_experiment(experiment_file.parse_table(text, "x"), "x") == small
+    was = scale.restore_full_scale(small)
+    whole = ("threads", "data", "time", "limits", "cpu", "load", "workload", "profile_at")
+    assert [getattr(was, key) for key in whole] == [getattr(one, key) for key in whole]
+    for variant in was.variant:
+        original = one.find(variant.name)
+        assert was.cpu_of(variant) == one.cpu_of(original)
+        server, expected = was.server_of(variant), one.server_of(original)
+        assert server.init_options == expected.init_options
+        for option, value in expected.options.items():
+            assert server.options[option].startswith(value)
+    assert [v.name for v in was.variant] == [v.name for v in one.variant]
+    assert scale.restore_full_scale(one) == one
+
+
+def test_what_an_experiment_was_is_no_part_of_its_identity(experiment: Make) -> None:
+    """Results of before it was noted can be resumed."""
+    small = scale.scale_experiment(experiment(**BIG), 0.01, TWO, "x")
+    assert small.scaled is not None
+    assert small.scaled.full.time is not None
+    older = small.model_copy(
+        update={"scaled": small.scaled.model_copy(update={"full": type(small.scaled.full)()})}
     )
+    identities = {experiment_file.compute_identity(e) for e in (small, older)}
+    assert len(identities) == 1
+    was = scale.restore_full_scale(older)
+    assert (was.threads, was.data.rows, was.time.level) == ([8, 64, 256], 50_000_000, 1200.0)
+
+
+@pytest.mark.parametrize("name", WITH_A_SMALL_SCALE)
+def test_every_shipped_experiment_is_small_enough_for_a_laptop(name: str) -> None:
+    one = build_shipped(name)
     small = scale.scale_experiment(one, one.small or math.nan, TWO, name)
     assert small.data.tables * small.data.rows <= 4_000_000
     caches = [

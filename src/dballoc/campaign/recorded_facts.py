@@ -118,6 +118,7 @@ def _make_workloads_fact(setting: PreparedCampaign) -> dict[str, Any]:
             "options": {**work.options, **load.options},
             "prepared_statements": work.prepares(load),
             "brings": work.brings,
+            "writes": work.writes,
             "whole": work.reads_whole_tables,
         }
     return workloads

@@ -114,6 +114,9 @@ def _drop_later_keys(table: dict[str, Any]) -> None:
         del table["replica"]
     if not table["before"]:
         del table["before"]
+    # What an experiment was before it was made smaller decides nothing of what it is.
+    if table["scaled"] is not None:
+        del table["scaled"]["full"]
     if table["record"] is None:
         del table["record"]
     elif table["record"] == RecordTrace().model_dump(mode="json"):

@@ -425,12 +425,25 @@ class Variant(_Table):
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
+class FullScale(_Table):
+    """Parts of an experiment as they were before it was made smaller; None: as they are."""
+
+    server: Server | None = None
+    cpu: Cpu | None = None
+    limits: Limits | None = None
+    time: Time | None = None
+    load: Load | None = None
+    workload: dict[Name, Workload] | None = None
+    profile_at: ProfileAt | None = None
+    variant: Annotated[list[Variant], Field(max_length=1000)] | None = None
+
+
 class Scaled(_Table):
     """What the experiment was before ``factor`` made it smaller; see
     :mod:`dballoc.experiment.scale`.
 
     ``memory``: the largest of its caches. ``cpus``: how it asked for CPUs, in words. ``left_out``:
-    variants that this host has too few CPUs for.
+    variants that this host has too few CPUs for. ``full``: all else that was larger.
     """
 
     factor: Share
@@ -440,6 +453,7 @@ class Scaled(_Table):
     memory: Size | None = None
     cpus: str | None = None
     left_out: list[str] = []
+    full: FullScale = FullScale()
 
 
 class Experiment(_Table):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dballoc.experiment.quantity_fields import Duration, Size
 
 Topic = Literal[
+    "machine",
     "allocator",
     "server",
     "options",
@@ -119,10 +120,10 @@ class PostLoad(_Table):
 class Post(_Table):
     """What the post states, and nothing that it does not: a key left out was not stated.
 
-    ``source``: who and when; ``machine``: in words, which are printed and not compared. ``server``:
-    ``NAME VERSION``. ``options``: of the server, of which ``options_complete`` says whether the
-    post states all that were set; ``load_options``: of sysbench's script. ``threads``: all levels;
-    ``most_threads``: the highest, where only that is stated. ``warmup``: in order, ``a scan of
+    ``source``: who and when; ``machine``: in words. ``server``: ``NAME VERSION``. ``options``: of
+    the server, of which ``options_complete`` says whether the post states all that were set;
+    ``load_options``: of sysbench's script. ``threads``: all levels; ``most_threads``: the highest,
+    where only that is stated. ``warmup``: in order, ``a scan of
     every table``, ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``.
     ``load_clients``: how many clients fill the tables.
     ``binary_logs_removed``: when, in words. ``profile_at``: where the post profiled.

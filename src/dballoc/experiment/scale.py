@@ -7,6 +7,7 @@ CPUs can serve, and leaves enough clients to show what they do to a malloc. CPUs
 available ones.
 """
 
+import copy
 import math
 import re
 from collections.abc import Collection
@@ -16,7 +17,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size, parse_size
 from dballoc.experiment.fewer_cpus import describe_missing_cpus, fit_cpus
-from dballoc.experiment.model import Experiment, Time
+from dballoc.experiment.model import Experiment, FullScale, Time
 
 Table = dict[str, Any]
 
@@ -121,6 +122,8 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
         )
     table = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     table.pop(SMALL, None)
+    _add_rocksdb_defaults(experiment, table)
+    full = copy.deepcopy(table)
     table["scaled"] = _describe_original(experiment, factor, cpus)
     table["threads"] = sorted({scale_level(n, factor) for n in experiment.threads})
     if experiment.profile_at and experiment.profile_at.threads:
@@ -133,7 +136,6 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     if experiment.budget is not None:
         table["budget"] = format_duration(max(SHORTEST_BUDGET, experiment.budget * factor))
     _shrink_warehouses(table, factor)
-    _add_rocksdb_defaults(experiment, table)
     for holder in (table, *table["variant"]):
         for key in ("options", "init_options"):
             if options := holder.get("server", {}).get(key):
@@ -147,7 +149,27 @@ def _shrink(experiment: Experiment, factor: float, cpus: Collection[int], origin
     kept = {variant["name"] for variant in fitted["variant"]}
     if left_out := [v.name for v in experiment.variant if v.name not in kept]:
         fitted["scaled"] = fitted["scaled"] | {"left_out": left_out}
+    changed = [key for key in FullScale.model_fields if full.get(key) != fitted.get(key)]
+    fitted["scaled"] = fitted["scaled"] | {"full": {key: full.get(key, {}) for key in changed}}
     return fitted
+
+
+def restore_full_scale(experiment: Experiment) -> Experiment:
+    """Return an experiment as it was before it was made smaller, with the variants that were left
+    out; of older results, as far as these say it.
+    """
+    was = experiment.scaled
+    if was is None:
+        return experiment
+    full = {key: getattr(was.full, key) for key in FullScale.model_fields}
+    return experiment.model_copy(
+        update={
+            "threads": was.threads,
+            "data": experiment.data.model_copy(update={"rows": was.rows}),
+            "time": experiment.time.model_copy(update={"level": was.level}),
+            **{key: part for key, part in full.items() if part is not None},
+        }
+    )
 
 
 def _shrink_times(experiment: Experiment, factor: float) -> Table:

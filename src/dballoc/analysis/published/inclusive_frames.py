@@ -22,7 +22,8 @@ from dballoc.profile.model import Frame, Profile, Sample
 class MeasuredFrames:
     """The frames that were looked for in the profile of a variant. ``shares``: by the post's name,
     1 = all; a frame on no stack is not there. ``clients``: as the profile says, "" if it does not;
-    ``wakeups``: whether wake-ups were recorded; ``preemptions``: whether preemptions were.
+    ``wakeups``: whether wake-ups were recorded; ``preemptions``: whether preemptions were;
+    ``lost``: records that the profile says were lost.
     """
 
     variant: str
@@ -30,6 +31,7 @@ class MeasuredFrames:
     clients: str
     wakeups: bool
     preemptions: bool
+    lost: int = 0
 
 
 def measure_frames(
@@ -51,6 +53,7 @@ def measure_frames(
             clients=switches.facts.get("clients", ""),
             wakeups=wakeups is not None,
             preemptions=PREEMPTED in switches.values,
+            lost=_read_lost(switches),
         )
     return measured
 
@@ -72,6 +75,11 @@ def sum_frame_shares(
             for name in matcher.find(sample):
                 sums[name] = sums.get(name, 0.0) + number
     return {name: value / total for name, value in sums.items() if value > 0}
+
+
+def _read_lost(profile: Profile) -> int:
+    text = profile.facts.get("records lost", "")
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else 0
 
 
 def _has_call_stacks(profile: Profile) -> bool:

@@ -65,7 +65,8 @@ class _Member(NamedTuple):
 class CollapseComparison:
     """Where throughput collapses, published and measured here, as the last level before and the
     first one of the collapse; None: nowhere. ``measured``: whether this was measured here;
-    ``shape`` is undecided where it was measured in one block only.
+    ``shape`` is undecided where it was measured in one block only, and agrees where neither
+    collapses or both do, no further apart than a level.
     """
 
     column: str
@@ -220,6 +221,13 @@ def _get_interval(first_to_second: Ratio | None) -> tuple[float | None, float | 
     return first_to_second.low, first_to_second.high
 
 
+def _is_same_collapse(first: tuple[int, ...] | None, second: tuple[int, ...] | None) -> bool:
+    """Whether both curves collapse, between the same two levels or the next ones, or neither."""
+    if first is None or second is None:
+        return first is second
+    return max(first[0], second[0]) <= min(first[1], second[1])
+
+
 def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[CollapseComparison]:
     falls = []
     for column in table.columns:
@@ -235,7 +243,8 @@ def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Collapse
         )
         curve = {n: statistics.fmean(v.values()) for n, v in levels.items() if v}
         collapse = throughput_collapse.find_collapse(curve) if curve else None
-        shape = Shape.AGREES if (collapse is None) == (published is None) else Shape.DIFFERS
+        expected = tuple(map(measured.scale_level, published)) if published else None
+        shape = Shape.AGREES if _is_same_collapse(expected, collapse) else Shape.DIFFERS
         repeated = any(len(v) > 1 for v in levels.values())
         falls.append(
             CollapseComparison(

@@ -165,6 +165,10 @@ def combine_modes(
     return widest, *(mode == "never" and widest != "never" for mode in wanted)  # type: ignore[return-value]
 
 
+# What the mode of a process has that has switched THP off for itself.
+SWITCHED_OFF = "switched off by the process"
+
+
 def is_thp_allowed(pid: int) -> bool | None:
     """Whether THP is not switched off for a process (``PR_SET_THP_DISABLE``); None if the kernel
     does not tell.
@@ -184,7 +188,7 @@ def describe_process_mode(pid: int, named: Collection[str] = ()) -> str:
         return "absent"
     words = [mode]
     if is_thp_allowed(pid) is False and mode != "never":
-        words.append("switched off by the process")
+        words.append(SWITCHED_OFF)
     others = {n: v for n, v in host.items() if n in named and n != SETTING}
     if others := {**others, **list_unusual_sizes(host)}:
         words.append(describe_settings(others))

@@ -2,6 +2,7 @@
 doesn't, and why that may be.
 """
 
+import json
 from collections import Counter
 
 import polars as pl
@@ -21,6 +22,7 @@ from dballoc.analysis.tables.level_curves import HOST_MEASURES
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.virtual_size import reserves_terabytes
 from dballoc.experiment import scale
+from dballoc.experiment.model import LOAD, Scaled
 from dballoc.numbers import NOTHING, count, listing, number, percent
 from dballoc.report.sections.published_frames import (
     collect_frame_table,
@@ -58,7 +60,7 @@ def make_published_section(
             else _tabulate_by_rows(compared)
         )
         if compared.falls:
-            tables.append(_tabulate_collapses(compared))
+            tables.append(_tabulate_collapses(compared, campaign.experiment.scaled))
     order: list[str] = []
     if published.frames:
         measured = measure_published_frames(published.frames, profiles)
@@ -158,7 +160,8 @@ def _describe_agreement(compared_tables: list[TableComparison]) -> str:
         for compared in compared_tables
     )
     shapes = Counter(shape for compared in compared_tables for shape in compared.shapes.values())
-    if not shapes:
+    measured = sum(len(_list_measured(compared)) for compared in compared_tables)
+    if not measured:
         return f"Of {count(rows, 'row')}, none was measured here."
     differing = [
         f"{group} ({compared.table.title})"
@@ -166,12 +169,20 @@ def _describe_agreement(compared_tables: list[TableComparison]) -> str:
         for group, s in compared.shapes.items()
         if s is Shape.DIFFERS
     ]
+    alone = measured - sum(shapes.values())
     sentence = (
-        f"Of {count(rows, 'row')}, {sum(shapes.values())} were measured here: the shape agrees in "
+        f"Of {count(rows, 'row')}, {measured} were measured here: the shape agrees in "
         f"{shapes[Shape.AGREES]}, differs in {shapes[Shape.DIFFERS]} and is open in "
-        f"{shapes[Shape.UNDECIDED]}."
+        f"{shapes[Shape.UNDECIDED]}"
+        + (f"; {alone} {'has' if alone == 1 else 'have'} one figure alone." if alone else ".")
     )
     return f"{sentence} It differs in {listing(differing)}." if differing else sentence
+
+
+def _list_measured(compared: TableComparison) -> set[str]:
+    """Return the rows, or the columns where these are compared, with any figure of ours."""
+    place = 0 if compared.table.across == "columns" else 1
+    return {key[place] for key, figure in compared.figures.items() if figure.value is not None}
 
 
 def _tabulate_by_columns(compared: TableComparison, campaign: Campaign) -> Table:
@@ -203,15 +214,31 @@ def _tabulate_by_columns(compared: TableComparison, campaign: Campaign) -> Table
 
 
 def _label_row(compared: TableComparison, row: str, campaign: Campaign) -> str:
-    """Return the row's name, with the level of ours where that is another."""
-    was = campaign.experiment.scaled
-    published = next(
-        (c.threads for c in compared.table.cells if c.row == row and isinstance(c.threads, int)),
-        None,
-    )
-    if was is None or published is None:
+    """Return the row's name, with the CPUs and the level of ours where these are others."""
+    e, was = campaign.experiment, campaign.experiment.scaled
+    cells = [
+        cell
+        for (group, _), figure in compared.figures.items()
+        if group == row and figure.value is not None and (cell := figure.cell)
+    ]
+    if was is None or not cells:
         return row
-    return f"{row} (ours: {scale.scale_level(published, was.factor)})"
+    full = scale.restore_full_scale(e)
+    measured = {cell.variant for cell in cells}
+    before, cpus_here = (
+        [x.cpu_of(variant).count for variant in x.variant if variant.name in measured]
+        for x in (full, e)
+    )
+    cpus = set(filter(None, cpus_here)) if before != cpus_here else set()
+    levels = {cell.threads for cell in cells if isinstance(cell.threads, int)}
+    clients = {scale.scale_level(level, was.factor) for level in levels}
+    words = [
+        count(number, noun)
+        for numbers, noun in ((cpus, "CPU"), (clients, "client"))
+        if len(numbers) == 1
+        for number in numbers
+    ]
+    return f"{row} (ours: {', '.join(words)})" if words else row
 
 
 def _tabulate_by_rows(compared: TableComparison) -> Table:
@@ -243,7 +270,9 @@ def _make_caption(compared: TableComparison) -> str:
         if compared.table.ratios
         else "means over blocks"
     )
-    return f"{compared.table.caption} Ours: {values}."
+    peaks = {"rss_peak", "vsz_peak"} & {cell.measure for cell in compared.table.cells}
+    counted = ", RSS as the kernel counted its highest, VSZ sampled" if peaks else ""
+    return f"{compared.table.caption} Ours: {values}{counted}."
 
 
 def _format_figure(figure: Figure | None, ratios: bool) -> list[str]:
@@ -279,11 +308,11 @@ def _format_shape(compared: TableComparison, group: str) -> str:
     return f"{verdict}\n{counts}" if len(shapes) > 1 else verdict
 
 
-def _tabulate_collapses(compared: TableComparison) -> Table:
+def _tabulate_collapses(compared: TableComparison, was: Scaled | None) -> Table:
     rows = [
         [
             f.column,
-            _format_levels(f.published),
+            _format_published_levels(f.published, was),
             *(
                 [_format_levels(f.measured_levels), _format_collapse_shape(f)]
                 if f.measured
@@ -297,9 +326,18 @@ def _tabulate_collapses(compared: TableComparison) -> Table:
         title=f"Collapses, {compared.table.title.partition(',')[0]}",
         columns=columns,
         rows=rows,
-        caption="Between these levels, of means.",
+        caption="Between these levels, of means. It agrees where both have one, at the same level "
+        "or the next, or neither.",
         words=columns,
     )
+
+
+def _format_published_levels(levels: tuple[int, int] | None, was: Scaled | None) -> str:
+    """Return the post's levels, with those of ours that stand for them."""
+    if levels is None or was is None:
+        return _format_levels(levels)
+    before, first = (scale.scale_level(level, was.factor) for level in levels)
+    return f"{_format_levels(levels)} (ours: {before} and {first})"
 
 
 def _format_levels(levels: tuple[int, int] | None) -> str:
@@ -347,6 +385,16 @@ _MEASURES = {
 _WHERE_CLIENTS = {False: "run on it too", True: "run on another host"}
 
 
+def _has_writes(campaign: Campaign) -> bool:
+    """Whether any workload changes rows; older results do not say that it doesn't."""
+    facts = json.loads(campaign.facts.get("workloads", "{}"))
+    return any(
+        facts.get(name, {}).get("writes", True)
+        for name in campaign.experiment.workloads
+        if name != LOAD
+    )
+
+
 def _list_differences(campaign: Campaign, published: Published) -> list[str]:
     """Return a sentence for each thing that is different here."""
     e, reasons = campaign.experiment, []
@@ -365,10 +413,11 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
             f"Scaled to {e.scaled.factor:g}: rows and caches shrink in proportion, but the least "
             "that a server and a malloc hold does not, so ratios to a cache are higher here."
         )
-        reasons.append(
-            "Rows shrink more than clients do, so where a workload writes, more clients wait for "
-            "each other's rows."
-        )
+        if _has_writes(campaign):
+            reasons.append(
+                "Rows shrink more than clients do, so where a workload writes, more clients wait "
+                "for each other's rows."
+            )
         reasons.append(
             "A level of a few seconds ends before caches, logs and heaps are in their steady state."
         )

@@ -10,6 +10,8 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.numbers import NOTHING, listing, percent
 from dballoc.report.sections.tables import Table
 
+# Of the stacks; frames that are all on fewer are in no order that means anything.
+_LEAST_SHARE = 0.001
 # Of the functions that stand for a frame so many are named.
 _FUNCTIONS_SHOWN = 3
 
@@ -60,6 +62,11 @@ def describe_frame_order(frames: FrameTable, measured: Mapping[str, MeasuredFram
     both = published.keys() & of_variant.shares.keys()
     if len(both) < 2:
         return []
+    if max(of_variant.shares[name] for name in both) < _LEAST_SHARE:
+        return [
+            f"The frames that both have, {column}, are on less than {percent(_LEAST_SHARE, 1)} of "
+            "the stacks here, each: their order says nothing."
+        ]
     post_order = _format_order({name: published[name] for name in both})
     order = _format_order({name: of_variant.shares[name] for name in both})
     ours_in_words = "the same here" if post_order == order else f"here {order}"
@@ -150,8 +157,15 @@ def _make_caption(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) ->
         sentences += [
             f"100 % here: the stacks of {switches}{woken}",
             f"{NOTHING}: on no stack here, or without a name in this build's symbols.",
+            *_describe_losses(measured),
         ]
     return " ".join(sentences)
+
+
+def _describe_losses(measured: Mapping[str, MeasuredFrames]) -> list[str]:
+    """Return a sentence on records that perf lost, so that some stacks are not there."""
+    lost = [f"{m.lost:,} under {m.variant}" for m in measured.values() if m.lost]
+    return [f"Records that perf lost here: {listing(lost)}."] if lost else []
 
 
 def _format_order(shares: Mapping[str, float]) -> str:

@@ -3,8 +3,9 @@ report.
 """
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.experiment import scale
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, Scaled
 from dballoc.experiment.post import Post
 from dballoc.numbers import listing
 
@@ -25,37 +26,44 @@ def _describe_scaling(campaign: Campaign) -> list[str]:
     e, was = campaign.experiment, campaign.experiment.scaled
     if was is None:
         return []
+    words = _describe_scale(e, was) if e.post else listing(_list_scaled(campaign, was))
+    end = "Its figures are not those of the full scale."
+    return [f"Scaled to {was.factor:g} of {e.name}: {words}. {end}"]
+
+
+def _describe_scale(experiment: Experiment, was: Scaled) -> str:
+    """Return how what the note on the post calls scaled was made smaller."""
+    limit = (
+        f"; the server's limit of memory by the same, and then {format_size(scale.OWN_MEMORY)} "
+        "more for what does not shrink"
+        if experiment.limits.memory
+        else ""
+    )
+    return (
+        f"rows, caches, logs and times by this factor, clients by its fourth root, "
+        f"{was.factor**scale.LEVEL_POWER:.2g}{limit}. No cache or redo log was made smaller than "
+        f"{format_size(scale.LEAST_CACHE)}, no other file or buffer than "
+        f"{format_size(scale.LEAST_FILE)}, no time than 1s"
+    )
+
+
+def _list_scaled(campaign: Campaign, was: Scaled) -> list[str]:
+    """Return what is smaller, and what it was."""
+    e = campaign.experiment
     sizes = [size for size in campaign.variant["pool_bytes"].to_list() if size]
-    post = e.post or Post()
-    changed = [
-        (post.rows, f"{e.data.rows:,} rows a table instead of {was.rows:,}"),
-        *(
-            [
-                (
-                    post.options,
-                    f"cache {format_size(max(sizes))} instead of {format_size(was.memory)}",
-                )
-            ]
-            if was.memory and sizes
-            else []
-        ),
-        (
-            post.threads,
-            f"clients {_format_levels(e.threads)} instead of {_format_levels(was.threads)}",
-        ),
-        (
-            post.level,
-            f"levels of {format_duration(e.time.level)} instead of {format_duration(was.level)}",
-        ),
-        *(
-            [(post.cpus, f"CPUs {_format_cpus(campaign)} instead of {was.cpus}")]
-            if was.cpus
-            else []
-        ),
+    cache = (
+        [f"cache {format_size(max(sizes))} instead of {format_size(was.memory)}"]
+        if (was.memory and sizes)
+        else []
+    )
+    cpus = [f"CPUs {_format_cpus(campaign)} instead of {was.cpus}"] if was.cpus else []
+    return [
+        f"{e.data.rows:,} rows a table instead of {was.rows:,}",
+        *cache,
+        f"clients {_format_levels(e.threads)} instead of {_format_levels(was.threads)}",
+        f"levels of {format_duration(e.time.level)} instead of {format_duration(was.level)}",
+        *cpus,
     ]
-    untold = [text for stated, text in changed if stated is None]
-    scale = f"Scaled to {was.factor:g} of {e.name}{f': {listing(untold)}' if untold else ''}."
-    return [f"{scale} Its figures are not those of the full scale."]
 
 
 def _format_levels(threads: list[int]) -> str:

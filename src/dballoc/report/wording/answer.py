@@ -93,19 +93,18 @@ class AnswerTable:
 @dataclass(frozen=True)
 class PostTopic:
     """A topic in which a run differs from the post that it repeats: the number of ``differences``,
-    what they are in ``lines``, and why it cannot be otherwise, where the experiment says so.
+    and in ``lines`` what they are, and why, as far as the experiment says it.
     """
 
     name: str
     lines: list[str]
     differences: int
-    reason: str = ""
 
     @property
     def title(self) -> str:
-        """``options, 12 differences (why)``."""
+        """``options, 12 differences``."""
         number = f", {count(self.differences, 'difference')}" if self.differences > 1 else ""
-        return f"{self.name}{number}{f' ({self.reason})' if self.reason else ''}"
+        return f"{self.name}{number}"
 
     @property
     def is_long(self) -> bool:

@@ -36,13 +36,12 @@ def describe_comparisons(post: Post, comparisons: Sequence[PostComparison]) -> P
     topics = [
         PostTopic(
             name=name,
-            lines=_write_lines(differences),
+            lines=[*_write_lines(differences), *_write_reason(reasons.get(name))],
             differences=len(differences),
-            reason=reasons.get(name, ""),
         )
         for name, differences in by_topic.items()
     ]
-    source = ": ".join(filter(None, [post.source, post.machine])) or "without a source"
+    source = post.source or "without a source"
     total = count(sum(topic.differences for topic in topics), "difference")
     return PostNote(
         intro=f"Against the post ({source}): {total if topics else 'nothing differs'}.",
@@ -67,6 +66,11 @@ def _write_lines(differences: Sequence[PostComparison]) -> list[str]:
     if added:
         lines.append(_write_line("", DEFAULT, _list_settings((d.item, d.run) for d in added)))
     return lines
+
+
+def _write_reason(reason: str | None) -> list[str]:
+    """Return the line that says why; what it names is not always all that differs."""
+    return [f"why: {reason}"] if reason else []
 
 
 def _write_line(item: str, post: str, run: str) -> str:
@@ -95,4 +99,4 @@ def _write_silence(comparisons: Sequence[PostComparison]) -> str:
             ),
         ]
     )
-    return f"The post does not state, and here it is: {words}."
+    return f"The post does not state in its text, and here it is: {words}."

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
+
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.client_connections import count_client_connections
 from dballoc.analysis.hosts.split_by_host import split_by_host
@@ -35,6 +37,11 @@ _PRIVATE = frozenset(
         "tmpdir",
     }
 )
+
+
+# What a trial's mode of THP has where the server had switched it off for itself, as host.settings
+# writes it.
+THP_SWITCHED_OFF = "switched off by the process"
 
 
 def compare_campaign_with_post(campaign: Campaign) -> list[PostComparison]:
@@ -104,9 +111,12 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
             for name, fact in workloads.items()
         },
         blocks=None if KIND in campaign.facts else campaign.blocks("solo"),
+        machine=_describe_machine(machine),
+        host_libc=machine.get("libc") or "",
         host_cpus=machine.get("cpus"),
         host_memory=machine.get("memory"),
         host_thp=machine.get("thp"),
+        without_thp=_list_without_thp(campaign),
         host_cores=tuple(map(frozenset, machine.get("cpus_of_cores", []))),
         clients_apart=campaign.has_clients_apart,
         settled_otherwise=json.loads(campaign.facts.get(SETTLED_OTHERWISE, "{}")),
@@ -135,10 +145,26 @@ def _list_machines(campaign: Campaign) -> list[tuple[list[str], Mapping[str, Any
         machine = part.environment
         # Hosts of one kind have nearly the same memory.
         memory = round((machine.get("memory") or 0) / 2**30)
-        shape = [machine.get(key) for key in ("cpus", "cpus_of_cores", "thp")]
-        hosts, _ = kinds.setdefault(json.dumps([*shape, memory]), ([], machine))
+        shape = [machine.get(key) for key in ("cpus", "cpus_of_cores", "thp", "libc")]
+        shape += [_describe_machine(machine), memory]
+        hosts, _ = kinds.setdefault(json.dumps(shape), ([], machine))
         hosts.append(str(machine.get("host", "")))
     return [*kinds.values()] or [([], {})]
+
+
+def _list_without_thp(campaign: Campaign) -> frozenset[str]:
+    """Return the variants whose servers had switched THP off for themselves."""
+    is_off = pl.col("thp").str.contains(THP_SWITCHED_OFF, literal=True)
+    trials = campaign.trials.filter(is_off)
+    return frozenset(trials["variant"])
+
+
+def _describe_machine(machine: Mapping[str, Any]) -> str:
+    """Return ``AMD EPYC 9454P (virtual machine), Debian GNU/Linux 12``, as far as it is known."""
+    processor, system = machine.get("cpu"), machine.get("os")
+    is_virtual = processor and machine.get("hypervisor")
+    mark = " (virtual machine)" if is_virtual else ""
+    return join_words(filter(None, [processor and f"{processor}{mark}", system]))
 
 
 def _name_driver(driver: str, sysbench_version: str) -> str:

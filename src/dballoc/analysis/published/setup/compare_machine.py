@@ -1,4 +1,4 @@
-"""Compare CPUs, memory and the mode of huge pages with those that a post states. Pure."""
+"""Compare the machine, its CPUs, memory and mode of huge pages with what a post states. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from dballoc.analysis.published.setup.post_comparison import (
     NOT_STATED,
-    SCALED,
     PostComparison,
     compare_text,
     join_words,
@@ -41,6 +40,17 @@ class _Cpus(NamedTuple):
 _Sides = Mapping[str, _Cpus]
 
 
+def compare_machines(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Set the machine in the post's words beside the run's. Another machine it always is."""
+    yield PostComparison(
+        topic="machine",
+        item="",
+        post=post.machine or NOT_STATED,
+        run=run.machine or "the one that it runs on",
+        differs=bool(post.machine and run.machine),
+    )
+
+
 def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare how many CPUs server and client have, and whether they share cores."""
     names_by_cpu: dict[Cpu, list[str]] = {}
@@ -59,7 +69,7 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         "CPUs",
         "",
         None if stated is None else _describe_stated_cpus(stated),
-        join_words(dict.fromkeys(words)) + _mark_scaled(run, has_cpus=True),
+        join_words(dict.fromkeys(words)),
         lambda *_: same,
     )
     if same and stated is not None and _leaves_number_open(stated):
@@ -68,12 +78,6 @@ def compare_cpus(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         apart = stated is not None and {_SERVER, _CLIENT} <= _read_sides(stated).keys()
         stated_cores = "server and client on cores of their own" if apart else None
         yield compare_text("CPUs", "cores", stated_cores, shared)
-
-
-def _mark_scaled(run: RunSetup, *, has_cpus: bool = False) -> str:
-    """Return the mark of what --scale made smaller; of CPUs, where it had to."""
-    was = run.experiment.scaled
-    return SCALED if was is not None and (was.cpus or not has_cpus) else ""
 
 
 def _count_cpus(cpu: Cpu, run: RunSetup) -> _Sides:
@@ -209,20 +213,24 @@ def compare_memory(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     if limit := run.experiment.limits.memory:
         yield PostComparison(
             topic="memory",
-            item="for the server",
-            post=f"{stated}, the whole machine's" if stated else NOT_STATED,
-            run=f"limited to {format_size(limit)}{_mark_scaled(run)}",
+            item="the server's limit",
+            post=f"none, so the machine's {stated}" if stated else NOT_STATED,
+            run=format_size(limit),
             differs=True,
         )
 
 
 def compare_thp(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare the mode of transparent huge pages, where variants do not set it themselves."""
-    experiment = run.experiment
-    names = [variant.name for variant in experiment.variant if variant.thp is None]
-    if not names:
-        return
-    item = "" if len(names) == len(experiment.variant) else join_words(names)
-    mode = f" ({run.host_thp})" if run.host_thp else ""
-    same = run.host_thp in (None, post.thp)
-    yield compare_text("THP", item, post.thp, f"as the host has it{mode}", lambda *_: same)
+    host = f" ({run.host_thp})" if run.host_thp else ""
+    of_host = [v.name for v in run.experiment.variant if v.thp is None]
+    off = [name for name in of_host if name in run.without_thp]
+    kept = [name for name in of_host if name not in run.without_thp]
+    for names, mode, words in (
+        (kept, run.host_thp, f"as the host has it{host}"),
+        (off, "never", f"off, as the server switches it off for itself (the host: {run.host_thp})"),
+    ):
+        if names:
+            item = "" if len(names) == len(run.experiment.variant) else join_words(names)
+            same = mode in (None, post.thp)
+            yield compare_text("THP", item, post.thp, words, lambda *_, same=same: same)

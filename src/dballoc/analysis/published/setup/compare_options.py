@@ -7,7 +7,6 @@ from dballoc.analysis.published.setup.post_comparison import (
     DEFAULT,
     NOT_SET,
     NOT_STATED,
-    SCALED,
     PostComparison,
     compare_text,
 )
@@ -18,12 +17,10 @@ from dballoc.analysis.published.setup.setting_values import (
     spread_settings,
     write_value,
 )
-from dballoc.experiment import scale
 from dballoc.experiment.post import Post
 
 # Windows' other transport is an option too; it is compared as a transport.
 _NAMED_PIPE = "named_pipe"
-_SCALED_OPTIONS = frozenset((*scale.CACHES, *scale.LOGS, *scale.SIZES_OF_FILES, *scale.SORTS))
 
 # The value of an option that is searched for.
 _SEARCHED = "what the search tries"
@@ -52,14 +49,12 @@ def compare_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         else:
             same = _is_same_value(first, second)
         unknown = first is None and (post.options is None or not post.options_complete)
-        differs = not same and not unknown
-        is_scaled = differs and first is not None and name not in searched and _is_scaled(name, run)
         yield PostComparison(
             topic="options",
             item=name,
             post=(NOT_STATED if unknown else DEFAULT) if first is None else first,
-            run=NOT_SET if second is None else second + (SCALED if is_scaled else ""),
-            differs=differs,
+            run=NOT_SET if second is None else second,
+            differs=not same and not unknown,
         )
 
 
@@ -69,11 +64,6 @@ def _is_same_value(first: str | None, second: str | None) -> bool:
 
 def _mean_the_same(first: str, second: str) -> bool:
     return normalize_value(first) == normalize_value(second)
-
-
-def _is_scaled(name: str, run: RunSetup) -> bool:
-    """Whether --scale has made an option smaller. A setting in a list is ``NAME: setting``."""
-    return run.experiment.scaled is not None and name.rpartition(": ")[2] in _SCALED_OPTIONS
 
 
 def compare_load_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:

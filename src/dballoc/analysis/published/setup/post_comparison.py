@@ -9,8 +9,6 @@ from dballoc.experiment.post import Topic
 NOT_STATED, NOT_SET, NOT_RUN = "not stated", "not set", "not run"
 # What a post has of an option that it does not set, where it states all that it sets.
 DEFAULT = "not set, so the server's default"
-# Behind what --scale has made smaller.
-SCALED = " (scaled)"
 
 
 @dataclass(frozen=True, kw_only=True)

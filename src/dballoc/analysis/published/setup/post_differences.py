@@ -3,19 +3,21 @@ statement beside what the run does. Pure; what the post states is data (``[post]
 else is known of it here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 from dballoc.analysis.published.setup import release_names, workload_statements
 from dballoc.analysis.published.setup.compare_machine import (
     compare_cpus,
+    compare_machines,
     compare_memory,
     compare_thp,
 )
 from dballoc.analysis.published.setup.compare_options import compare_load_options, compare_options
 from dballoc.analysis.published.setup.post_comparison import (
     NOT_RUN,
-    SCALED,
+    NOT_STATED,
     PostComparison,
     compare_text,
     join_words,
@@ -24,8 +26,9 @@ from dballoc.analysis.published.setup.post_comparison import (
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import spread_settings
 from dballoc.analysis.published.setup.warmup_words import compare_settling, compare_warmups
+from dballoc.experiment import scale
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.experiment.model import BUILTIN, LOAD, Scaled, Variant
+from dballoc.experiment.model import BUILTIN, LOAD, Variant
 from dballoc.experiment.post import (
     FILLED_BEFORE,
     FILLED_IN_START,
@@ -42,9 +45,38 @@ _REPORT_INTERVAL = 1
 
 def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
     """Return everything that the post states, and that the run does, beside each other, in the
-    order in which a reader asks.
+    order in which a reader asks. What ``--scale`` made smaller has a mark.
     """
-    comparisons = [
+    comparisons = sort_by_topic(_compare_all(post, run))
+    was = run.experiment.scaled
+    if was is None:
+        return comparisons
+    full = replace(
+        run,
+        experiment=scale.restore_full_scale(run.experiment),
+        # On how many cores CPUs would be that this host does not have, nobody knows.
+        host_cores=() if was.cpus else run.host_cores,
+    )
+    at_full_scale = {(c.topic, c.item): c for c in _compare_all(post, full)}
+    return [_mark_scaled(c, at_full_scale.get((c.topic, c.item))) for c in comparisons]
+
+
+def _mark_scaled(compared: PostComparison, full: PostComparison | None) -> PostComparison:
+    """Return a comparison with a mark where the run is only what it is because it was scaled: with
+    what it would be at ``full`` scale, unless that is what the post states.
+    """
+    if full is not None and full.run == compared.run:
+        return compared
+    if full is None and not compared.differs:
+        return compared
+    is_as_stated = full is None or (full.post != NOT_STATED and not full.differs)
+    mark = "scaled" if full is None or is_as_stated else f"scaled from {full.run}"
+    return replace(compared, run=f"{compared.run} ({mark})")
+
+
+def _compare_all(post: Post, run: RunSetup) -> list[PostComparison]:
+    return [
+        *compare_machines(post, run),
         *_compare_allocators(post, run),
         *_compare_servers(post, run),
         *compare_options(post, run),
@@ -62,7 +94,6 @@ def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
         *compare_settling(post, run),
         *_list_otherwise(post),
     ]
-    return sort_by_topic(comparisons)
 
 
 def list_differences(post: Post, run: RunSetup) -> list[PostComparison]:
@@ -78,26 +109,19 @@ def _list_otherwise(post: Post) -> Iterator[PostComparison]:
             )
 
 
-def _mark_scaled(run: RunSetup, actual: str, is_stated: Callable[[Scaled], bool]) -> str:
-    """Return the run's value, with a mark where it is the stated one that --scale made smaller."""
-    was = run.experiment.scaled
-    return actual + SCALED if was is not None and is_stated(was) else actual
-
-
 # -- allocator and server
 # --------------------------------------------------------------------------------------
 
 
 def _compare_allocators(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    for variant in run.experiment.variant:
+    for variant in (v for v in run.experiment.variant if v.name in run.allocators):
         actual = _describe_variant(run, variant)
         stated = post.variants.get(variant.name, NOT_RUN) if post.variants else None
         yield compare_text("allocator", variant.name, stated, actual, release_names.is_same_variant)
-    names = {variant.name for variant in run.experiment.variant}
     left_out = run.experiment.scaled.left_out if run.experiment.scaled else []
     for name, stated in post.variants.items():
-        if name not in names:
-            why = ": too few CPUs (scaled)" if name in left_out else ""
+        if name not in run.allocators:
+            why = ": too few CPUs" if name in left_out else ""
             yield compare_text("allocator", name, stated, NOT_RUN + why)
 
 
@@ -115,7 +139,7 @@ def _describe_variant(run: RunSetup, variant: Variant) -> str:
     more = variant.model_dump(mode="json", exclude_none=True, exclude_defaults=True, exclude=shown)
     words = [f"{name.replace('_', ' ').replace('thp', 'THP')} {more[name]}" for name in more]
     before = [path.rpartition("/")[2] for path in variant.preload] if variant.allocator else []
-    return ", ".join(
+    text = ", ".join(
         [
             *_name_malloc(run, variant),
             *(f"{name}={value}" for name, value in settings.items()),
@@ -124,6 +148,11 @@ def _describe_variant(run: RunSetup, variant: Variant) -> str:
             *(f"no option sets {name}" for name in variant.not_settable),
         ]
     )
+    return f"{text} {_KEPT_THP}" if variant.wants_huge_pages else text
+
+
+# In brackets, as it is not compared.
+_KEPT_THP = "(a preloaded library of dballoc's keeps the server from switching THP off)"
 
 
 def _name_malloc(run: RunSetup, variant: Variant) -> list[str]:
@@ -131,6 +160,9 @@ def _name_malloc(run: RunSetup, variant: Variant) -> list[str]:
     word.
     """
     name = run.allocators[variant.name]
+    is_servers_own = variant.allocator in (None, BUILTIN, "glibc") and name != run.host_libc
+    if name.startswith("glibc") and run.host_libc and is_servers_own:
+        name += f" (the server's own; the host has {run.host_libc.removeprefix('glibc ')})"
     if variant.allocator not in (None, BUILTIN) or variant.preload or name.startswith("glibc"):
         return [name]
     return [release_names.ANY_MALLOC if name == BUILTIN else name, "built into the server"]
@@ -138,8 +170,8 @@ def _name_malloc(run: RunSetup, variant: Variant) -> list[str]:
 
 def _compare_servers(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     by_server: dict[str, list[str]] = {}
-    for variant in run.experiment.variant:
-        by_server.setdefault(run.servers[variant.name], []).append(variant.name)
+    for name, server in run.servers.items():
+        by_server.setdefault(server, []).append(name)
     for server, names in by_server.items():
         item = "" if len(by_server) == 1 else ", ".join(names)
         yield compare_text("server", item, post.server, server, release_names.is_same_release)
@@ -158,16 +190,18 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         actual = listing(list(drivers))
         same = release_names.is_same_release
         yield compare_text("load", "driver", post.load.driver, actual, same)
-    if any(w.brings for w in run.workloads.values()):
-        return
-    yield compare_text("load", "random numbers", post.load.random, load.random)
+    # A workload that brings its own tables chooses its rows itself.
+    if not any(w.brings for w in run.workloads.values()):
+        yield compare_text("load", "random numbers", post.load.random, load.random)
     prepared = _describe_prepared([w for n, w in run.workloads.items() if n != LOAD])
     stated = post.load.prepared_statements
     words = None if stated is None else _PREPARED[stated in (True, "auto")]
     if prepared:
         yield compare_text("load", "statements are", words, prepared)
+    if all(w.driver == _HAMMERDB for w in run.workloads.values()) and run.workloads:
+        return
     percentile = None if post.load.percentile is None else str(post.load.percentile)
-    yield compare_text("load", "percentile", percentile, str(load.percentile))
+    yield compare_text("load", "sysbench's option percentile", percentile, str(load.percentile))
     interval = post.load.report_interval
     yield compare_text(
         "load",
@@ -178,6 +212,9 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     events = None if post.load.events is None else _write_events(str(post.load.events))
     actual_events = _write_events(load.options.get("events", "0"))
     yield compare_text("load", "events of a level", events, actual_events)
+
+
+_HAMMERDB = "HammerDB"  # which has none of sysbench's options
 
 
 def _write_events(number: str) -> str:
@@ -193,17 +230,11 @@ def _compare_levels(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         return
     if post.threads is None and post.most_threads is not None:
         highest = str(post.most_threads)
-        words = _mark_scaled(
-            run,
-            str(max(levels)),
-            lambda was: max(was.threads) == post.most_threads != max(levels),
-        )
-        yield compare_text("load", "most clients", highest, words, lambda *_: highest == words)
+        yield compare_text("load", "most clients", highest, str(max(levels)))
         yield compare_text("load", "clients", None, actual)
         return
     stated = None if post.threads is None else sorted(post.threads)
-    words = _mark_scaled(run, actual, lambda was: was.threads == stated != levels)
-    yield compare_text("load", "clients", None if stated is None else join_words(stated), words)
+    yield compare_text("load", "clients", None if stated is None else join_words(stated), actual)
 
 
 def _compare_profiles(post: Post, run: RunSetup) -> Iterator[PostComparison]:
@@ -215,11 +246,8 @@ def _compare_profiles(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     profiled = [] if experiment.profile is None else experiment.list_profiled(None)
     actual = _describe_profiled(profiled, level) if profiled else "nothing"
     if stated is not None:
-        words = _mark_scaled(
-            run, actual, lambda was: stated.threads in was.threads and stated.threads != level
-        )
         place = _describe_profiled([stated.workload], stated.threads)
-        yield compare_text("load", "profiled at", place, words)
+        yield compare_text("load", "profiled at", place, actual)
         if profiled and stated.profile is not None and experiment.profile is not None:
             yield compare_text("load", "profiled for", stated.profile, experiment.profile)
     elif profiled:
@@ -311,15 +339,14 @@ def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         lambda stated, actual: _reduce_starts(stated, run) == _reduce_starts(actual, run),
     )
     runs = None if post.runs is None else f"each variant {_count_times(post.runs)}"
-    if run.blocks is None:
-        blocks, same = "as many blocks as it takes", False
-    else:
-        blocks, same = (
-            f"each variant {_count_times(run.blocks)} "
-            f"(the baseline {_count_times(2 * run.blocks)}), in random order",
-            run.blocks == post.runs,
-        )
-    yield compare_text("sequence", "repeats", runs, blocks, lambda *_: same)
+    blocks = (
+        "as many blocks as it takes"
+        if run.blocks is None
+        else f"each variant {_count_times(run.blocks)} "
+        f"(the baseline {_count_times(2 * run.blocks)}), in random order"
+    )
+    # Even with as many, the baseline has more, and no post has a random order.
+    yield compare_text("sequence", "repeats", runs, blocks)
     yield from _compare_binary_logs(post, run)
 
 
@@ -380,19 +407,18 @@ def _reduce_starts(sentence: str, run: RunSetup) -> tuple[bool, bool]:
 
 
 def _compare_data(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    """Compare sysbench's tables. Those that a workload brings have a size of its own, by an option
-    of its script.
+    """Compare sysbench's tables, and when they are filled. Those that a workload brings have a size
+    of its own, by an option of its script.
     """
     data = run.experiment.data
-    if any(workload.brings for workload in run.workloads.values()):
-        return
-    for item, stated, actual, is_stated in (
-        ("tables", post.tables, data.tables, lambda _: False),
-        ("rows of a table", post.rows, data.rows, lambda was: was.rows == post.rows != data.rows),
+    brings = any(workload.brings for workload in run.workloads.values())
+    for item, stated, actual in (
+        ("tables", post.tables, data.tables),
+        ("rows of a table", post.rows, data.rows),
     ):
         words = None if stated is None else f"{stated:,}"
-        number = "own data" if data.own else _mark_scaled(run, f"{actual:,}", is_stated)
-        yield compare_text("data", item, words, number)
+        if not brings:
+            yield compare_text("data", item, words, "own data" if data.own else f"{actual:,}")
     if not data.own:
         in_start = LOAD in run.experiment.workloads and run.experiment.sequence == "cycle"
         filled = FILLED_IN_START if in_start else FILLED_BEFORE
@@ -418,16 +444,12 @@ def _compare_times(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         slices = f"slices of {run.duet.slice_seconds:g} s"
         yield compare_text("time", "a level", stated_level, slices)
         return
-    level = _mark_scaled(
-        run, format_duration(time.level), lambda was: was.level == post.level != time.level
-    )
     for item, stated, actual in (
-        ("a level", post.level, level),
-        ("idle after the load", post.idle, format_duration(time.idle)),
+        ("a level", post.level, time.level),
+        ("idle after the load", post.idle, time.idle),
     ):
-        yield compare_text(
-            "time", item, None if stated is None else format_duration(stated), actual
-        )
+        words = None if stated is None else format_duration(stated)
+        yield compare_text("time", item, words, format_duration(actual))
 
 
 # -- statements, transport, warm-up

@@ -38,9 +38,11 @@ class RunSetup:
     ``searched``: options whose value is searched for (dballoc fit), whatever the experiment says.
     ``defaults``: of options that dballoc sets, what the server has without them, as far as the
     catalogue knows it. ``workloads``: by name; those of older results are not known. ``blocks``:
-    planned, or finished. ``host_cpus``, ``host_memory`` (bytes), ``host_thp`` (its mode): of the
-    machine; None before it is known. ``host_cores``: the logical CPUs of each core; nothing where
-    they are not known. ``clients_apart``: whether the clients have hosts of their own.
+    planned, or finished. ``machine``: in words. ``host_cpus``, ``host_memory`` (bytes),
+    ``host_thp`` (its mode), ``host_libc`` (``glibc VERSION``): of the machine; empty or None before
+    it is known. ``without_thp``: variants whose servers had switched THP off for themselves.
+    ``host_cores``: the logical CPUs of each core; nothing where they are not known.
+    ``clients_apart``: whether the clients have hosts of their own.
     ``settled_otherwise``: by variant, for each variable that its server does not have which
     settles, the substitute or "". ``may_settle_otherwise``: before it ran, of the variables that
     settle and that not every server has, which servers do not have them, and the substitute or "".
@@ -56,9 +58,12 @@ class RunSetup:
     defaults: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[str, WorkloadSetup] = field(default_factory=dict)
     blocks: int | None = None
+    machine: str = ""
+    host_libc: str = ""
     host_cpus: int | None = None
     host_memory: int | None = None
     host_thp: str | None = None
+    without_thp: frozenset[str] = frozenset()
     host_cores: Sequence[frozenset[int]] = ()
     clients_apart: bool = False
     settled_otherwise: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

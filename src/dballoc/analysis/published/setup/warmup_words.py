@@ -100,7 +100,7 @@ def compare_settling(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         for change in otherwise.items():
             variants.setdefault(change, []).append(variant)
     for (name, substitute), names in variants.items():
-        everywhere = len(names) == len(run.experiment.variant)
+        everywhere = len(names) == len(run.servers)
         item = "settling sets" if everywhere else f"settling sets, {join_words(names)}"
         lacking = "the server does not have it"
         actual = f"{substitute}, as {lacking}" if substitute else f"not set, as {lacking}"
