@@ -112,7 +112,7 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
         },
         blocks=None if KIND in campaign.facts else campaign.blocks("solo"),
         machine=_describe_machine(machine),
-        host_libc=machine.get("libc") or "",
+        host_libc=str(machine.get("libc") or ""),
         host_cpus=machine.get("cpus"),
         host_memory=machine.get("memory"),
         host_thp=machine.get("thp"),
