@@ -786,6 +786,40 @@ def test_servers_that_switch_thp_off_are_told() -> None:
     assert THP_SWITCHED_OFF == thp.SWITCHED_OFF
 
 
+def test_how_mallocs_come_to_their_servers_is_told_where_the_post_does_not_say() -> None:
+    variants = [
+        {"name": "glibc"},
+        {"name": "one-arena", "allocator": "glibc@2.31"},
+        {"name": "large-sorts", "allocator": "jemalloc"},
+    ]
+    run = replace(
+        make_run({**RUN, "variant": variants}),
+        added_environment={"glibc": {}, "large-sorts": {"MALLOC_CONF": "stats_print:true"}},
+    )
+    told = {c.item: c.run for c in compare_with_post(Post(), run) if c.topic == "allocator"}
+    assert told["how it is put under the server, one-arena"].startswith("a copy of the server ")
+    assert told["how it is put under the server, large-sorts"] == "by LD_PRELOAD"
+    assert told["environment that dballoc sets, large-sorts"] == "MALLOC_CONF=stats_print:true"
+    words = {"post": "by malloc-lib", "run": "by LD_PRELOAD"}
+    stated = Post.model_validate(
+        {"otherwise": {"allocator": {"how it is put under the server": words}}}
+    )
+    ways = [c for c in compare_with_post(stated, run) if "put under" in c.item]
+    assert [(c.item, c.differs) for c in ways] == [("how it is put under the server", True)]
+
+
+def test_the_drivers_version_is_told_where_the_post_has_none() -> None:
+    post = Post.model_validate({"load": {"driver": "sysbench (its oltp.lua)"}})
+    found = {c.item: c for c in compare_with_post(post, make_run())}
+    assert (found["version of the driver"].run, found["driver"].differs) == (
+        "sysbench 1.0.20",
+        False,
+    )
+    assert "version of the driver" not in {
+        c.item for c in compare_with_post(Post.model_validate(POST), make_run())
+    }
+
+
 def test_repeats_count_the_baseline_twice() -> None:
     [(_, post, run)] = list_texts({**POST, "runs": 2}, make_run())
     assert (post, run.partition(" (")[0]) == ("each variant twice", "each variant twice")

@@ -105,8 +105,8 @@ def test_what_the_note_says_is_not_said_twice(results: Path) -> None:
     answer = judge_campaign(load_campaign(results))[2]
     assert answer.notes[0] == (
         "Scaled to 0.01 of small: rows, caches, logs and times by this factor, clients by its "
-        "fourth root, 0.32. No cache or redo log was made smaller than 16M, no other file or "
-        "buffer than 1M, no time than 1s. Its figures are not those of the full scale."
+        "fourth root, 0.32. No cache or redo log was made smaller than 16M, no log buffer than 2M, "
+        "no other file or buffer than 1M, no time than 1s. Its figures are not those of the full scale."
     )
     assert not any(note.startswith("Stand-ins") for note in answer.notes)
 

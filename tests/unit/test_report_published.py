@@ -276,6 +276,26 @@ def test_a_collapse_elsewhere_is_another_one(
     assert published_comparison._is_same_collapse(first, second) is same
 
 
+@pytest.mark.parametrize(
+    ("runs", "mean"),
+    [
+        ([3600], 3600),
+        ([1, 4], 2),
+        ([2**40, 2**42], 2**41),
+        ([-1, 4], 1.5),
+        ([0, 4], 2),
+        ([None, 4], 4),
+        ([None, None], None),
+    ],
+)
+def test_the_baselines_two_runs_are_averaged_as_ratios_have_them(
+    runs: list[int | None], mean: float | None
+) -> None:
+    frame = pl.DataFrame({"group": [1] * len(runs), "rss_peak": pl.Series(runs, dtype=pl.Int64)})
+    [row] = frame.group_by("group").agg(measured_figures._average(["rss_peak"])).to_dicts()
+    assert row["rss_peak"] == mean
+
+
 def test_what_nothing_stands_for_is_said_at_the_top(make: Make) -> None:
     path = make(
         "percona",

@@ -1,7 +1,7 @@
 """Look up a campaign's own figures, block by block, in the measures that published tables have."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -96,15 +96,26 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
         .group_by("block", "variant", "role")
         .agg(pl.col(*OF_TRIAL).max())
         .group_by("block", "variant")
-        .agg(pl.col(*OF_TRIAL).mean())
+        .agg(_average(OF_TRIAL))
     )
+
+
+def _average(measures: Sequence[str]) -> list[pl.Expr]:
+    """Return the means of the baseline's two runs, as every ratio has them: geometric, but where
+    one is not above zero.
+    """
+    return [
+        pl.when((pl.col(measure) > 0).any() & (pl.col(measure) > 0).all())
+        .then(pl.col(measure).cast(pl.Float64).product().pow(1 / pl.col(measure).count()))
+        .otherwise(pl.col(measure).mean())
+        .alias(measure)
+        for measure in measures
+    ]
 
 
 def _average_levels(campaign: Campaign) -> pl.DataFrame:
     means = (
-        level_curves.compute_levels(campaign)
-        .group_by(*_PLACE)
-        .agg(pl.col(*level_curves.MEASURES).mean())
+        level_curves.compute_levels(campaign).group_by(*_PLACE).agg(_average(level_curves.MEASURES))
     )
     return _divide_by_queries(means)
 

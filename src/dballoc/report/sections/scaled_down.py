@@ -42,7 +42,8 @@ def _describe_scale(experiment: Experiment, was: Scaled) -> str:
     return (
         f"rows, caches, logs and times by this factor, clients by its fourth root, "
         f"{was.factor**scale.LEVEL_POWER:.2g}{limit}. No cache or redo log was made smaller than "
-        f"{format_size(scale.LEAST_CACHE)}, no other file or buffer than "
+        f"{format_size(scale.LEAST_CACHE)}, no log buffer than "
+        f"{format_size(scale.LOGS['innodb_log_buffer_size'])}, no other file or buffer than "
         f"{format_size(scale.LEAST_FILE)}, no time than 1s"
     )
 

@@ -61,14 +61,21 @@ def explain_ending(
     """Return why, without the figures that the table has."""
     match recommendation.ending:
         case Ending.USE:
-            return _explain_use(comparisons, recommendation)
+            return f"{_explain_use(comparisons, recommendation)}{_describe_rest(progress)}"
         case Ending.CHOICE:
-            return _explain_choice(recommendation)
+            return f"{_explain_choice(recommendation)}{_describe_rest(progress)}"
         case Ending.NOT_SETTLED:
             return _explain_not_settled(comparisons, recommendation)
         case Ending.BASELINE_FAILED:
             return _explain_failure(comparisons, baseline)
     return _explain_stay(comparisons, recommendation, baseline, progress)
+
+
+def _describe_rest(progress: Progress) -> str:
+    """Return what more time would do to an answer that is settled; it says nothing of a campaign
+    that has not ended.
+    """
+    return " More time would only narrow the intervals." if progress.final else ""
 
 
 def explain_settling(

@@ -18,6 +18,7 @@ from dballoc.analysis.published.setup.post_comparison import (
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
+from dballoc.experiment.model import Variant
 from dballoc.store.results import KIND, SETTLED_OTHERWISE
 
 # What keeps a private server private: where it is, and how it is reached. The transport is compared
@@ -97,6 +98,12 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
             json.loads(baseline["command"]),
             [*experiment.server_of(experiment.find(experiment.baseline)).options],
         ),
+        added_environment={
+            variant.name: _read_added_environment(
+                json.loads(rows[variant.name]["environment"]), variant
+            )
+            for variant in experiment.variant
+        },
         searched=frozenset(json.loads(campaign.facts.get("options", "{}")).values()),
         defaults=json.loads(campaign.facts.get("option_defaults", "{}")),
         workloads={
@@ -150,6 +157,15 @@ def _list_machines(campaign: Campaign) -> list[tuple[list[str], Mapping[str, Any
         hosts, _ = kinds.setdefault(json.dumps(shape), ([], machine))
         hosts.append(str(machine.get("host", "")))
     return [*kinds.values()] or [([], {})]
+
+
+def _read_added_environment(environment: Mapping[str, str], variant: Variant) -> dict[str, str]:
+    """Return the variables that are neither the variant's own nor how it is preloaded; nothing of a
+    variant with tunables, which are in such variables too.
+    """
+    if variant.tunables:
+        return {}
+    return {k: v for k, v in environment.items() if k not in {*variant.env, "LD_PRELOAD"}}
 
 
 def _list_without_thp(campaign: Campaign) -> frozenset[str]:

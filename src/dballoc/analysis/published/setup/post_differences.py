@@ -3,6 +3,7 @@ statement beside what the run does. Pure; what the post states is data (``[post]
 else is known of it here.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -78,6 +79,7 @@ def _compare_all(post: Post, run: RunSetup) -> list[PostComparison]:
     return [
         *compare_machines(post, run),
         *_compare_allocators(post, run),
+        *_compare_ways(post, run),
         *_compare_servers(post, run),
         *compare_options(post, run),
         *_compare_loads(post, run),
@@ -123,6 +125,42 @@ def _compare_allocators(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         if name not in run.allocators:
             why = ": too few CPUs" if name in left_out else ""
             yield compare_text("allocator", name, stated, NOT_RUN + why)
+
+
+def _compare_ways(post: Post, run: RunSetup) -> Iterator[PostComparison]:
+    """Tell how mallocs are put under the servers and what dballoc has these print, which posts
+    hardly ever state.
+    """
+    ways: dict[str, list[str]] = {}
+    for variant in run.experiment.variant:
+        if variant.name in run.allocators and (way := _name_way(variant)):
+            ways.setdefault(way, []).append(variant.name)
+    if _WAY not in post.otherwise.get("allocator", {}):
+        for way, names in ways.items():
+            yield compare_text("allocator", _name_item(_WAY, names, run), None, way)
+    added: dict[str, list[str]] = {}
+    for name, variables in run.added_environment.items():
+        if variables:
+            text = " ".join(f"{k}={v}" for k, v in variables.items())
+            added.setdefault(text, []).append(name)
+    for text, names in added.items():
+        item = _name_item("environment that dballoc sets", names, run)
+        yield compare_text("allocator", item, None, text)
+
+
+_WAY = "how it is put under the server"
+
+
+def _name_item(item: str, names: list[str], run: RunSetup) -> str:
+    return item if len(names) == len(run.allocators) else f"{item}, {join_words(names)}"
+
+
+def _name_way(variant: Variant) -> str:
+    """Return how a variant's malloc comes to its server; empty for the server's own."""
+    if variant.allocator and variant.allocator.startswith("glibc@"):
+        return "a copy of the server names that glibc's loader"
+    is_own = variant.allocator in (None, BUILTIN, "glibc") and not variant.preload
+    return "" if is_own else "by LD_PRELOAD"
 
 
 def _describe_variant(run: RunSetup, variant: Variant) -> str:
@@ -190,6 +228,10 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         actual = listing(list(drivers))
         same = release_names.is_same_release
         yield compare_text("load", "driver", post.load.driver, actual, same)
+        if post.load.driver and not re.search(
+            "[0-9]", release_names.drop_remarks(post.load.driver)
+        ):
+            yield compare_text("load", "version of the driver", None, actual)
     # A workload that brings its own tables chooses its rows itself.
     if not any(w.brings for w in run.workloads.values()):
         yield compare_text("load", "random numbers", post.load.random, load.random)

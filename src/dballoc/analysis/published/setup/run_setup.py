@@ -34,7 +34,8 @@ class DuetSetup:
 @dataclass(frozen=True, kw_only=True)
 class RunSetup:
     """An experiment as it runs. By variant: ``allocators`` and ``servers``, ``NAME VERSION``.
-    ``added_options``: what dballoc gives every server beside the experiment's options.
+    ``added_options``: what dballoc gives every server beside the experiment's options;
+    ``added_environment``: by variant, what it gives its server beside the variant's own settings.
     ``searched``: options whose value is searched for (dballoc fit), whatever the experiment says.
     ``defaults``: of options that dballoc sets, what the server has without them, as far as the
     catalogue knows it. ``workloads``: by name; those of older results are not known. ``blocks``:
@@ -54,6 +55,7 @@ class RunSetup:
     allocators: Mapping[str, str]
     servers: Mapping[str, str]
     added_options: Mapping[str, str] = field(default_factory=dict)
+    added_environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     searched: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[str, WorkloadSetup] = field(default_factory=dict)
