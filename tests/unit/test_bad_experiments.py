@@ -158,9 +158,9 @@ BAD = [
     (
         "[server]",
         '[post.reasons]\nweather = "rain"\n[server]',
-        "post.reasons.weather.[key]: 'weather' is not known; use 'allocator', 'server', 'options', "
-        "'load', 'sequence', 'CPUs', 'memory', 'THP', 'data', 'time', 'statements', 'transport' or "
-        "'warm-up'",
+        "post.reasons.weather.[key]: 'weather' is not known; use 'machine', 'allocator', 'server', "
+        "'options', 'load', 'sequence', 'CPUs', 'memory', 'THP', 'data', 'time', 'statements', "
+        "'transport' or 'warm-up'",
     ),
     # one of several words
     (
