@@ -118,6 +118,17 @@ def cells(said: Answer, name: str) -> list[str]:
     return next(row for row in rows if row[0].split("\n")[0] == name)
 
 
+def test_more_time_may_settle_what_is_undecided_of_another_variant() -> None:
+    """It may even change the answer."""
+    open_variant = comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (EQUAL, OPEN)})
+    assert say(open_variant).reason.endswith("More time may settle what is undecided in the table.")
+    choice = comparisons({"jemalloc": (LOWER, LOWER), "tcmalloc": (EQUAL, OPEN)})
+    assert say(choice).headline.startswith("A choice: jemalloc ")
+    assert say(choice).reason.endswith("More time may settle what is undecided in the table.")
+    shown = comparisons({"jemalloc": (LOWER, LOWER)})
+    assert say(shown).reason.endswith("More time would only narrow the intervals.")
+
+
 def test_use_the_one_that_is_better_and_loses_nothing() -> None:
     said = say(comparisons({"jemalloc": (EQUAL, LOWER), "tcmalloc": (EQUAL, HIGHER)}))
     assert said.headline == "Use jemalloc"

@@ -61,9 +61,11 @@ def explain_ending(
     """Return why, without the figures that the table has."""
     match recommendation.ending:
         case Ending.USE:
-            return f"{_explain_use(comparisons, recommendation)}{_describe_rest(progress)}"
+            words = _explain_use(comparisons, recommendation)
+            return words + _describe_rest(comparisons, recommendation, progress)
         case Ending.CHOICE:
-            return f"{_explain_choice(recommendation)}{_describe_rest(progress)}"
+            words = _explain_choice(recommendation)
+            return words + _describe_rest(comparisons, recommendation, progress)
         case Ending.NOT_SETTLED:
             return _explain_not_settled(comparisons, recommendation)
         case Ending.BASELINE_FAILED:
@@ -71,11 +73,19 @@ def explain_ending(
     return _explain_stay(comparisons, recommendation, baseline, progress)
 
 
-def _describe_rest(progress: Progress) -> str:
-    """Return what more time would do to an answer that is settled; it says nothing of a campaign
-    that has not ended.
+def _describe_rest(
+    comparisons: Comparisons, recommendation: Recommendation, progress: Progress
+) -> str:
+    """Return what more time would do beside an answer that is settled: what is undecided, of any
+    variant, may still change it. Nothing of a campaign that has not ended.
     """
-    return " More time would only narrow the intervals." if progress.final else ""
+    if not progress.final:
+        return ""
+    margin = recommendation.evidence.margin
+    standings = {judge_comparison(comparison, margin) for comparison in comparisons.family}
+    if Standing.UNDECIDED in standings:
+        return " More time may settle what is undecided in the table."
+    return " More time would only narrow the intervals."
 
 
 def explain_settling(
