@@ -157,6 +157,17 @@ BAD = [
     ),
     (
         "[server]",
+        '[scaled]\nfactor = 0.1\nrows = 1\nlevel = "1m"\nthreads = []\n[server]',
+        "scaled.threads: list should have at least 1 item after validation, not 0, not []",
+    ),
+    (
+        "[server]",
+        '[scaled]\nfactor = 0.1\nrows = 1\nlevel = "1m"\nthreads = [1]\n[scaled.full]\n'
+        "variant = []\n[server]",
+        "scaled.full.variant: list should have at least 1 item after validation, not 0, not []",
+    ),
+    (
+        "[server]",
         '[post.reasons]\nweather = "rain"\n[server]',
         "post.reasons.weather.[key]: 'weather' is not known; use 'machine', 'allocator', 'server', "
         "'options', 'load', 'sequence', 'CPUs', 'memory', 'THP', 'data', 'time', 'statements', "

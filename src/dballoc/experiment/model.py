@@ -423,6 +423,9 @@ class Variant(_Table):
 
 # The factor of --scale.
 Share = Annotated[float, Field(gt=0, le=1)]
+_Levels = Annotated[
+    list[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]], Field(min_length=1, max_length=1000)
+]
 
 
 class FullScale(_Table):
@@ -435,7 +438,7 @@ class FullScale(_Table):
     load: Load | None = None
     workload: dict[Name, Workload] | None = None
     profile_at: ProfileAt | None = None
-    variant: Annotated[list[Variant], Field(max_length=1000)] | None = None
+    variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)] | None = None
 
 
 class Scaled(_Table):
@@ -447,8 +450,8 @@ class Scaled(_Table):
     """
 
     factor: Share
-    rows: int
-    threads: list[int]
+    rows: Annotated[int, Field(ge=0)]
+    threads: _Levels
     level: Duration
     memory: Size | None = None
     cpus: str | None = None
@@ -478,9 +481,7 @@ class Experiment(_Table):
     name: Name = "experiment"
     baseline: str
     workloads: Annotated[list[str], Field(min_length=1, max_length=1000)]
-    threads: Annotated[
-        list[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]], Field(min_length=1, max_length=1000)
-    ]
+    threads: _Levels
     levels: Literal["rising", "fresh"] = "rising"
     sequence: Literal["cycle", "fresh"] = "cycle"
     warm: list[str] = []

@@ -123,10 +123,9 @@ class Post(_Table):
     ``source``: who and when; ``machine``: in words. ``server``: ``NAME VERSION``. ``options``: of
     the server, of which ``options_complete`` says whether the post states all that were set;
     ``load_options``: of sysbench's script. ``threads``: all levels; ``most_threads``: the highest,
-    where only that is stated. ``warmup``: in order, ``a scan of
-    every table``, ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``.
-    ``load_clients``: how many clients fill the tables.
-    ``binary_logs_removed``: when, in words. ``profile_at``: where the post profiled.
+    where only that is stated. ``warmup``: in order, ``a scan of every table``, ``WORKLOAD by 8
+    clients for DURATION`` or ``settling for DURATION``. ``load_clients``: how many clients fill the
+    tables. ``binary_logs_removed``: when, in words. ``profile_at``: where the post profiled.
     ``statements``: ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what
     the workload holds, any other words are printed beside it. ``runs``: of each variant.
 

@@ -64,13 +64,14 @@ class _Member(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class CollapseComparison:
     """Where throughput collapses, published and measured here, as the last level before and the
-    first one of the collapse; None: nowhere. ``measured``: whether this was measured here;
-    ``shape`` is undecided where it was measured in one block only, and agrees where neither
-    collapses or both do, no further apart than a level.
+    first one of the collapse; None: nowhere. ``expected``: our levels that stand for the published
+    ones. ``measured``: whether this was measured here; ``shape`` is undecided where it was measured
+    in one block only, and agrees where neither collapses or both do, no further apart than a level.
     """
 
     column: str
     published: tuple[int, int] | None
+    expected: tuple[int, int] | None
     measured_levels: tuple[int, int] | None
     measured: bool
     shape: Shape
@@ -221,7 +222,7 @@ def _get_interval(first_to_second: Ratio | None) -> tuple[float | None, float | 
     return first_to_second.low, first_to_second.high
 
 
-def _is_same_collapse(first: tuple[int, ...] | None, second: tuple[int, ...] | None) -> bool:
+def _is_same_collapse(first: tuple[int, int] | None, second: tuple[int, int] | None) -> bool:
     """Whether both curves collapse, between the same two levels or the next ones, or neither."""
     if first is None or second is None:
         return first is second
@@ -243,13 +244,16 @@ def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Collapse
         )
         curve = {n: statistics.fmean(v.values()) for n, v in levels.items() if v}
         collapse = throughput_collapse.find_collapse(curve) if curve else None
-        expected = tuple(map(measured.scale_level, published)) if published else None
+        expected = None
+        if published is not None:
+            expected = measured.scale_level(published[0]), measured.scale_level(published[1])
         shape = Shape.AGREES if _is_same_collapse(expected, collapse) else Shape.DIFFERS
         repeated = any(len(v) > 1 for v in levels.values())
         falls.append(
             CollapseComparison(
                 column=column,
                 published=published,
+                expected=expected,
                 measured_levels=collapse,
                 measured=bool(curve),
                 shape=shape if repeated else Shape.UNDECIDED,

@@ -22,7 +22,7 @@ from dballoc.analysis.tables.level_curves import HOST_MEASURES
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.virtual_size import reserves_terabytes
 from dballoc.experiment import scale
-from dballoc.experiment.model import LOAD, Scaled
+from dballoc.experiment.model import LOAD
 from dballoc.numbers import NOTHING, count, listing, number, percent
 from dballoc.report.sections.published_frames import (
     collect_frame_table,
@@ -60,7 +60,7 @@ def make_published_section(
             else _tabulate_by_rows(compared)
         )
         if compared.falls:
-            tables.append(_tabulate_collapses(compared, campaign.experiment.scaled))
+            tables.append(_tabulate_collapses(compared))
     order: list[str] = []
     if published.frames:
         measured = measure_published_frames(published.frames, profiles)
@@ -308,11 +308,11 @@ def _format_shape(compared: TableComparison, group: str) -> str:
     return f"{verdict}\n{counts}" if len(shapes) > 1 else verdict
 
 
-def _tabulate_collapses(compared: TableComparison, was: Scaled | None) -> Table:
+def _tabulate_collapses(compared: TableComparison) -> Table:
     rows = [
         [
             f.column,
-            _format_published_levels(f.published, was),
+            _format_published_levels(f),
             *(
                 [_format_levels(f.measured_levels), _format_collapse_shape(f)]
                 if f.measured
@@ -332,12 +332,12 @@ def _tabulate_collapses(compared: TableComparison, was: Scaled | None) -> Table:
     )
 
 
-def _format_published_levels(levels: tuple[int, int] | None, was: Scaled | None) -> str:
-    """Return the post's levels, with those of ours that stand for them."""
-    if levels is None or was is None:
-        return _format_levels(levels)
-    before, first = (scale.scale_level(level, was.factor) for level in levels)
-    return f"{_format_levels(levels)} (ours: {before} and {first})"
+def _format_published_levels(fall: CollapseComparison) -> str:
+    """Return the post's levels, with those of ours that stand for them where these are others."""
+    levels = _format_levels(fall.published)
+    if fall.expected is None or fall.expected == fall.published:
+        return levels
+    return f"{levels} (ours: {_format_levels(fall.expected)})"
 
 
 def _format_levels(levels: tuple[int, int] | None) -> str:

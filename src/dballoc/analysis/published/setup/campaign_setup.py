@@ -39,7 +39,6 @@ _PRIVATE = frozenset(
     }
 )
 
-
 # What a trial's mode of THP has where the server had switched it off for itself, as host.settings
 # writes it.
 THP_SWITCHED_OFF = "switched off by the process"

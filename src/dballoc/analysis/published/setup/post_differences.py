@@ -4,7 +4,7 @@ else is known of it here.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 
@@ -66,13 +66,14 @@ def _mark_scaled(compared: PostComparison, full: PostComparison | None) -> PostC
     """Return a comparison with a mark where the run is only what it is because it was scaled: with
     what it would be at ``full`` scale, unless that is what the post states.
     """
-    if full is not None and full.run == compared.run:
-        return compared
-    if full is None and not compared.differs:
-        return compared
-    is_as_stated = full is None or (full.post != NOT_STATED and not full.differs)
-    mark = "scaled" if full is None or is_as_stated else f"scaled from {full.run}"
-    return replace(compared, run=f"{compared.run} ({mark})")
+    if full is None:
+        mark = "scaled" if compared.differs else ""
+    elif full.run == compared.run:
+        mark = ""
+    else:
+        is_as_stated = full.post != NOT_STATED and not full.differs
+        mark = "scaled" if is_as_stated else f"scaled from {full.run}"
+    return replace(compared, run=f"{compared.run} ({mark})") if mark else compared
 
 
 def _compare_all(post: Post, run: RunSetup) -> list[PostComparison]:
@@ -131,36 +132,40 @@ def _compare_ways(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Tell how mallocs are put under the servers and what dballoc has these print, which posts
     hardly ever state.
     """
-    ways: dict[str, list[str]] = {}
-    for variant in run.experiment.variant:
-        if variant.name in run.allocators and (way := _name_way(variant)):
-            ways.setdefault(way, []).append(variant.name)
-    if _WAY not in post.otherwise.get("allocator", {}):
-        for way, names in ways.items():
-            yield compare_text("allocator", _name_item(_WAY, names, run), None, way)
-    added: dict[str, list[str]] = {}
-    for name, variables in run.added_environment.items():
-        if variables:
-            text = " ".join(f"{k}={v}" for k, v in variables.items())
-            added.setdefault(text, []).append(name)
-    for text, names in added.items():
-        item = _name_item("environment that dballoc sets", names, run)
-        yield compare_text("allocator", item, None, text)
+    variants = [variant for variant in run.experiment.variant if variant.name in run.allocators]
+    ways = {variant.name: _name_way(variant) for variant in variants}
+    added = {
+        name: " ".join(f"{k}={v}" for k, v in variables.items())
+        for name, variables in run.added_environment.items()
+    }
+    is_stated = _WAY in post.otherwise.get("allocator", {})
+    for item, by_variant in ((_WAY, {} if is_stated else ways), (_ADDED, added)):
+        for text, names in _group_variants(by_variant).items():
+            everywhere = len(names) == len(run.allocators)
+            which = item if everywhere else f"{item}, {join_words(names)}"
+            yield compare_text("allocator", which, None, text)
 
 
 _WAY = "how it is put under the server"
+_ADDED = "environment that dballoc sets"
+# The server's own malloc.
+_OWN = (None, BUILTIN, "glibc")
 
 
-def _name_item(item: str, names: list[str], run: RunSetup) -> str:
-    return item if len(names) == len(run.allocators) else f"{item}, {join_words(names)}"
+def _group_variants(by_variant: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the variants of each text; those without one are left out."""
+    groups: dict[str, list[str]] = {}
+    for name, text in by_variant.items():
+        if text:
+            groups.setdefault(text, []).append(name)
+    return groups
 
 
 def _name_way(variant: Variant) -> str:
     """Return how a variant's malloc comes to its server; empty for the server's own."""
     if variant.allocator and variant.allocator.startswith("glibc@"):
         return "a copy of the server names that glibc's loader"
-    is_own = variant.allocator in (None, BUILTIN, "glibc") and not variant.preload
-    return "" if is_own else "by LD_PRELOAD"
+    return "" if variant.allocator in _OWN and not variant.preload else "by LD_PRELOAD"
 
 
 def _describe_variant(run: RunSetup, variant: Variant) -> str:
@@ -198,7 +203,7 @@ def _name_malloc(run: RunSetup, variant: Variant) -> list[str]:
     word.
     """
     name = run.allocators[variant.name]
-    is_servers_own = variant.allocator in (None, BUILTIN, "glibc") and name != run.host_libc
+    is_servers_own = variant.allocator in _OWN and name != run.host_libc
     if name.startswith("glibc") and run.host_libc and is_servers_own:
         name += f" (the server's own; the host has {run.host_libc.removeprefix('glibc ')})"
     if variant.allocator not in (None, BUILTIN) or variant.preload or name.startswith("glibc"):
@@ -207,9 +212,7 @@ def _name_malloc(run: RunSetup, variant: Variant) -> list[str]:
 
 
 def _compare_servers(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    by_server: dict[str, list[str]] = {}
-    for name, server in run.servers.items():
-        by_server.setdefault(server, []).append(name)
+    by_server = _group_variants(run.servers)
     for server, names in by_server.items():
         item = "" if len(by_server) == 1 else ", ".join(names)
         yield compare_text("server", item, post.server, server, release_names.is_same_release)
