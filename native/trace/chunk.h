@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CHUNK_MAGIC = 0x52544244 /* "DBTR" */, CHUNK_VERSION = 2 };
+enum { CHUNK_MAGIC = 0x52544244 /* "DBTR" */, CHUNK_VERSION = 3 };
 
 enum chunk_kind {
     CHUNK_HEAD = 1,
@@ -54,7 +54,7 @@ struct clock_record {
 
 /* `creator`: the number of the thread that created it, CHUNK_NO_THREAD if that is not known.
  * `died`: the stamp of its end, 0 while it lives, or if that is not known; its last calls may come
- * after it. Version 1 had no `died`. */
+ * after it. */
 struct thread_record {
     uint32_t number, tid, creator, ended;
     uint64_t born, died;

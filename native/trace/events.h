@@ -21,8 +21,8 @@
  *   ALIGNMENT                 size: alignment of the next record's block, in bytes
  *   SITE                      size: number of the call site of the next record's block
  *   TOUCHED                   a block whose pages were looked at; size: its bytes; in place of the
- *                             address: the number of its call site; in place of the time: 1 if it
- *                             was the first of its site and size, 0 if it was drawn
+ *                             address: the number of its call site; in place of the time: r, if it
+ *                             was one in 4^r of its site and size, 7 at most
  *   RUN                       a run of touched pages of the last TOUCHED; in place of the address:
  *                             pages from the end of the last run; size: pages
  *

@@ -249,9 +249,8 @@ static inline void *reallocate(void *block, size_t size, uintptr_t place)
     void *moved = next.realloc(block, size);
     if (generation == 0)
         return moved;
-    bool is_first = false;
     if (moved != NULL) {
-        const uint32_t site = large_is(size) ? sites_number(place, size, &is_first) : 0;
+        const uint32_t site = large_is(size) ? sites_number(place) : 0;
         record_realloc(before, block, moved, size, site);
     } else if (moved == NULL && size == 0 && block != NULL) { /* glibc's frees then */
         record_freeing_realloc(generation, before, block);

@@ -13,11 +13,13 @@ void *large_allocate(size_t size, size_t alignment, uintptr_t place, uint32_t *s
     *site = 0;
     if (self->busy != 0 || !recorder_is_on())
         return NULL;
-    bool is_first = false;
-    *site = sites_number(place, size, &is_first);
+    *site = sites_number(place);
     if (alignment > memory_page_size())
         return NULL;
-    return touches_allocate(&self->random, size, *site, is_first);
+    void *block = touches_allocate(&self->random, size, *site, sites_rarity(*site, size));
+    if (block != NULL)
+        sites_count_sample(*site, size);
+    return block;
 }
 
 /* What was touched of a block of ours. */
@@ -29,7 +31,7 @@ struct touched_pages {
 static void put_pages(
         struct encoder *to, const struct touched_block *which, const struct touched_pages *pages)
 {
-    event_put(to, TOUCHED, which->is_first, which->site, which->size);
+    event_put(to, TOUCHED, which->rarity, which->site, which->size);
     for (size_t i = 0; i < pages->count; i++)
         event_put(to, RUN, 0, pages->runs[i].untouched, pages->runs[i].touched);
 }

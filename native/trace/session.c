@@ -130,7 +130,6 @@ static bool write_head(void)
     add_text("clock", stamp_by_counter ? "counter" : "monotonic");
     add_number("stamp_shift", STAMP_SHIFT);
     add_number("large", TOUCHES_LEAST);
-    add_number("touches_period", TOUCHES_PERIOD);
     add_number("limit", file.limit);
     add_number("has_settings", allocator_settings(add_setting));
     return append((struct chunk_header){.kind = CHUNK_HEAD}, lines.text, lines.length) &&

@@ -2,7 +2,6 @@
 #ifndef DBALLOC_TRACE_SITES_H
 #define DBALLOC_TRACE_SITES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,8 +17,17 @@ static inline uintptr_t sites_place(const void *return_address, const void *fram
     return caller | ((uintptr_t)frame >> 4 & 255) << 56;
 }
 
-/* The site's number, from 1 on; 0 if the table is full. `is_first`: whether this is the first block
- * of its size class from there, of which an octave has four. */
-uint32_t sites_number(uintptr_t place, size_t size, bool *is_first);
+/* The site's number, from 1 on; 0 if the table is full. */
+uint32_t sites_number(uintptr_t place);
+
+/* How rarely a block from there is looked at, see touches.h: one in 4^r. It depends on how many of
+ * its size class (an octave has four) were looked at: each of the first FIRST_SAMPLES, then SAMPLES
+ * of each rarity, then one in 4^LAST_RARITY. So a server's few blocks that live as long as it does
+ * are nearly all looked at, and those of its load cost little. */
+enum { FIRST_SAMPLES = 8, SAMPLES = 6, LAST_RARITY = 4 };
+unsigned sites_rarity(uint32_t site, size_t size);
+
+/* A block from there is looked at. */
+void sites_count_sample(uint32_t site, size_t size);
 
 #endif

@@ -26,7 +26,7 @@ static struct entry {
     _Atomic uint32_t version;
     _Atomic uint32_t site;
     _Atomic size_t size;
-    _Atomic bool is_first;
+    _Atomic unsigned rarity;
 } entries[ENTRIES];
 
 static uint32_t hash(uintptr_t address)
@@ -64,7 +64,7 @@ static struct touched_block read_entry(const struct entry *entry)
     return (struct touched_block){
             .size = atomic_load_explicit(&entry->size, memory_order_relaxed),
             .site = atomic_load_explicit(&entry->site, memory_order_relaxed),
-            .is_first = atomic_load_explicit(&entry->is_first, memory_order_relaxed),
+            .rarity = atomic_load_explicit(&entry->rarity, memory_order_relaxed),
     };
 }
 
@@ -74,7 +74,7 @@ static void fill_entry(struct entry *entry, const struct touched_block *block)
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&entry->size, block->size, memory_order_relaxed);
     atomic_store_explicit(&entry->site, block->site, memory_order_relaxed);
-    atomic_store_explicit(&entry->is_first, block->is_first, memory_order_relaxed);
+    atomic_store_explicit(&entry->rarity, block->rarity, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&entry->version, 1, memory_order_relaxed);
 }
 
@@ -106,9 +106,9 @@ static struct entry *find(const void *block)
     return NULL;
 }
 
-void *touches_allocate(uint64_t *random, size_t size, uint32_t site, bool is_first)
+void *touches_allocate(uint64_t *random, size_t size, uint32_t site, unsigned rarity)
 {
-    if (size > SIZE_MAX / 2 || (!is_first && draw(random) % TOUCHES_PERIOD != 0))
+    if (size > SIZE_MAX / 2 || (draw(random) & ((1ULL << 2 * rarity) - 1)) != 0)
         return NULL;
     const int error = errno;
     const size_t bytes = mapped(size);
@@ -120,7 +120,7 @@ void *touches_allocate(uint64_t *random, size_t size, uint32_t site, bool is_fir
     /* With huge pages, one touched byte would be 2 MiB of touched pages. */
     (void)madvise(block, bytes, MADV_NOHUGEPAGE);
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, block, bytes, "dballoc trace: a block");
-    const struct touched_block which = {.size = size, .site = site, .is_first = is_first};
+    const struct touched_block which = {.size = size, .site = site, .rarity = rarity};
     if (!insert((uintptr_t)block, &which)) {
         (void)munmap(block, bytes);
         block = NULL;

@@ -1,9 +1,8 @@
 /* Which pages of large blocks the program ever touches.
  *
  * A malloc's pages tell nothing when a block is freed: they may have been touched for another block
- * before. So one in TOUCHES_PERIOD large blocks, and the first of each call site and size class, is
- * not the malloc's, but a fresh mapping of ours, of which the kernel knows (mincore(2)) what was
- * touched.
+ * before. So a sample of large blocks is not the malloc's, but fresh mappings of ours, of which the
+ * kernel knows (mincore(2)) what was touched.
  */
 #ifndef DBALLOC_TRACE_TOUCHES_H
 #define DBALLOC_TRACE_TOUCHES_H
@@ -12,17 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TOUCHES_LEAST = 8 << 10, TOUCHES_PERIOD = 128, SMALLEST_PAGE = 4096 };
+enum { TOUCHES_LEAST = 8 << 10, SMALLEST_PAGE = 4096 };
 
 /* A block of ours. */
 struct touched_block {
     size_t size;
     uint32_t site;
-    bool is_first; /* chosen because it was the first of its kind, not drawn */
+    unsigned rarity; /* it was drawn as one in 4^rarity */
 };
 
-/* A block for a call from that site, zeroed; NULL if this one is the malloc's. */
-void *touches_allocate(uint64_t *random, size_t size, uint32_t site, bool is_first);
+/* A block for a call from that site, zeroed: for one in 4^rarity calls. NULL: it is the malloc's. */
+void *touches_allocate(uint64_t *random, size_t size, uint32_t site, unsigned rarity);
 
 /* Whether a block may be one of ours: all of those begin a page, which on some kernels is larger than
  * the smallest. Also of NULL. */

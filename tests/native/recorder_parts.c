@@ -150,10 +150,11 @@ static void *touch(void *number)
     for (int i = 0; i < 200; i++) {
         struct touched_run runs[TOUCHES_RUNS];
         struct touched_block which;
-        bool is_first = false;
         const size_t size = (size_t)(PAGES + i % 7) * 4096;
-        (void)sites_number((uintptr_t)&current[i % THREADS], size, &is_first);
-        char *block = touches_allocate(&random, size, (uint32_t)size, true);
+        const uint32_t site = sites_number((uintptr_t)&current[i % THREADS]);
+        sites_count_sample(site, size);
+        check(sites_rarity(site, size) <= LAST_RARITY, "no rarity");
+        char *block = touches_allocate(&random, size, (uint32_t)size, 0);
         check(block != NULL && touches_is(block, &which) && which.size == size, "no block");
         block[4096 * 3] = block[4096 * 4] = block[4096 * 9] = 1;
         check(touches_look(block, size, runs) == 2, "other runs");
@@ -182,7 +183,7 @@ static void look_at_touches(void)
     atomic_store(&is_touching, false);
     pthread_join(looking, NULL);
     check(!touches_next(&cursor, &place), "a block is left");
-    char *many = touches_allocate(&(uint64_t){1}, (size_t)1000 * 4096, 1, true);
+    char *many = touches_allocate(&(uint64_t){1}, (size_t)1000 * 4096, 1, 0);
     struct touched_run runs[TOUCHES_RUNS];
     for (size_t page = 0; page < 1000; page += 2) {
         many[page * 4096] = 1;
@@ -208,13 +209,38 @@ static void draw_apart(void)
         void *block = NULL;
         while (stamp_now() == stamp) {
         }
-        block = touches_allocate(&random, 4096, 1, false);
+        block = touches_allocate(&random, 4096, 1, LAST_RARITY);
         begins[i] = random;
         for (int j = 0; j < i; j++) {
             check(begins[j] != begins[i], "two threads draw the same");
         }
         check(block == NULL || touches_free(block), "it is not there");
     }
+}
+
+// How rarely blocks are looked at, of kinds that do not count for each other.
+static void count_samples(void)
+{
+    static const unsigned lasts[LAST_RARITY] = {8, 14, 20, 26};
+    const uint32_t site = sites_number(1), other = sites_number(2);
+    check(site != 0 && other != 0 && site != other && sites_number(1) == site, "another number");
+    unsigned counted = 0;
+    for (unsigned rarity = 0; rarity < LAST_RARITY; rarity++) {
+        for (; counted < lasts[rarity]; counted++) {
+            check(sites_rarity(site, 8192) == rarity, "another rarity");
+            sites_count_sample(site, 8192);
+        }
+    }
+    for (int i = 0; i < 1000; i++) {
+        check(sites_rarity(site, 8192) == LAST_RARITY, "the last rarity stays");
+        sites_count_sample(site, 8192);
+    }
+    check(sites_rarity(site, 8192 + 2047) == LAST_RARITY, "a size of its class");
+    check(sites_rarity(site, 8192 + 2048) == 0, "a size of the next class");
+    check(sites_rarity(other, 8192) == 0, "another site");
+    check(sites_rarity(site, SIZE_MAX) == 0, "the largest size");
+    check(sites_rarity(0, 8192) == LAST_RARITY, "a site without a number");
+    sites_count_sample(0, 8192);
 }
 
 // Lists of the kernel's clocks.
@@ -245,6 +271,7 @@ int main(void)
     exchange_buffers();
     look_at_touches();
     draw_apart();
+    count_samples();
     find_the_counter();
     return 0;
 }

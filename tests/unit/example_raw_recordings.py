@@ -4,7 +4,13 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dballoc.trace.recording.chunk_file import MAGIC, NO_THREAD, ChunkKind, compute_checksum
+from dballoc.trace.recording.chunk_file import (
+    MAGIC,
+    NO_THREAD,
+    VERSION,
+    ChunkKind,
+    compute_checksum,
+)
 
 HEAD = b"program /usr/sbin/mariadbd\nallocator /lib/libc.so.6\npage_size 4096\nfrom_start 1\n"
 
@@ -47,11 +53,11 @@ class Encoder:
 
 @dataclass
 class RawRecording:
-    """A file, chunk by chunk, in the layout of a version."""
+    """A file, chunk by chunk."""
 
     data: bytearray = field(default_factory=bytearray)
     chunks: int = 0
-    version: int = 2
+    version: int = VERSION
 
     def add(self, kind: ChunkKind, payload: bytes, **fields: int) -> "RawRecording":
         """Add a chunk; ``fields`` of its header."""
@@ -80,16 +86,15 @@ class RawRecording:
         died: int = 0,
     ) -> "RawRecording":
         """Add a thread; ``born``, ``died``: the stamps of its creation and its end."""
-        begin = struct.pack("=IIIIQ", number, 100 + number, creator, ended, born)
-        end = struct.pack("=Q", died) if self.version > 1 else b""
-        return self.add(ChunkKind.THREAD, begin + end + struct.pack("16s", name))
+        fields = (number, 100 + number, creator, ended, born, died, name)
+        return self.add(ChunkKind.THREAD, struct.pack("=IIIIQQ16s", *fields))
 
     def end(self, ended_by: bytes = b"exit", dropped: int = 0) -> "RawRecording":
         """Add the end."""
         return self.add(ChunkKind.END, b"ended_by %s\nevents 9\ndropped %d\n" % (ended_by, dropped))
 
 
-def begin_recording(version: int = 2) -> RawRecording:
+def begin_recording(version: int = VERSION) -> RawRecording:
     """A recording whose stamps are ns after 1,000."""
     recording = RawRecording(version=version).add(ChunkKind.HEAD, HEAD)
     return recording.clock(1000, 50_000).clock(2000, 51_000)
@@ -108,7 +113,7 @@ def split_buffer(
     return recording
 
 
-def make_example(version: int = 2) -> bytes:
+def make_example() -> bytes:
     """Two threads, all kinds of records, a mark, touches."""
     first = (
         Encoder(1100)
@@ -125,11 +130,11 @@ def make_example(version: int = 2) -> bytes:
         .call(5, 1500, 0x7F0000100000, 0)
     )
     second = Encoder(1150).call(2, 1160, 0x5500000010, 7).call(6, 1700, 0x7F0000002000, 200)
-    recording = begin_recording(version).thread(0)
+    recording = begin_recording().thread(0)
     recording.thread(1, b"worker", creator=0, ended=True, born=1120, died=1900)
     split_buffer(recording, first, (), thread=0, events=6)
     split_buffer(recording, second, (), thread=1, events=2, dropped=3)
     recording.add(ChunkKind.MARK, b"load rss=5000 pss=4000", written=1600)
-    touched = Encoder(0).add(10, number=7, size=40960, flag=1).add(11, number=0, size=10)
+    touched = Encoder(0).add(10, number=7, size=40960, flag=3).add(11, number=0, size=10)
     recording.add(ChunkKind.TOUCHES, bytes(touched.data))
     return bytes(recording.clock(3000, 52_000).end(dropped=4).data)

@@ -61,7 +61,7 @@ def test_every_record() -> None:
     assert second.kind.tolist() == [EventKind.CALLOC, EventKind.FREE_SIZED]
     assert recording.touches == (
         TouchSample(size=1 << 20, site=5, runs=((2, 3), (6, 1))),
-        TouchSample(size=40960, site=7, runs=((0, 10),), is_first=True),
+        TouchSample(size=40960, site=7, runs=((0, 10),), rarity=3),
     )
     assert recording.marks == (Mark(time=600, name="load", truth={"rss": 5000, "pss": 4000}),)
     facts = recording.facts
@@ -119,55 +119,50 @@ def parse_with_one_call(recording: RawRecording) -> Recording:
 
 
 @pytest.mark.parametrize(
-    ("version", "ended", "died", "end"),
+    ("ended", "died", "end"),
     [
-        (2, False, 0, NONE),
-        (2, True, 1900, 900),
-        (2, True, 1150, 200),  # its destructors made the last call
-        (2, True, 0, 200),
-        (1, True, 0, 200),
-        (1, False, 0, NONE),
+        (False, 0, NONE),
+        (True, 1900, 900),
+        (True, 1150, 200),  # its destructors made the last call
+        (True, 0, 200),
     ],
 )
-def test_when_a_thread_ended(version: int, ended: bool, died: int, end: int) -> None:
+def test_when_a_thread_ended(ended: bool, died: int, end: int) -> None:
     """At its stamp, but not before its last call; with that where there is no stamp."""
-    recording = begin_recording(version).thread(5, ended=ended, died=died)
+    recording = begin_recording().thread(5, ended=ended, died=died)
     parsed = parse_with_one_call(recording)
     assert [thread.ended for thread in parsed.threads] == [end]
     assert [thread.ended for thread in compile_recording(parsed).threads] == [end]
 
 
 @pytest.mark.parametrize(
-    ("version", "born", "moment"),
+    ("born", "moment"),
     [
-        (2, 0, NONE),
-        (2, 1150, 150),
-        (2, 900, 0),  # before the recording
-        (2, 1300, 200),  # its first call
-        (1, 1150, 150),
+        (0, NONE),
+        (1150, 150),
+        (900, 0),  # before the recording
+        (1300, 200),  # its first call
     ],
 )
-def test_when_a_thread_was_created(version: int, born: int, moment: int) -> None:
+def test_when_a_thread_was_created(born: int, moment: int) -> None:
     """At its stamp, but not after its first call."""
-    recording = begin_recording(version).thread(5, creator=4, born=born)
+    recording = begin_recording().thread(5, creator=4, born=born)
     parsed = parse_with_one_call(recording)
     assert [thread.created for thread in parsed.threads] == [moment]
     assert [thread.created for thread in compile_recording(parsed).threads] == [moment]
-    stranger = parse_with_one_call(begin_recording(version).thread(5, born=born))
+    stranger = parse_with_one_call(begin_recording().thread(5, born=born))
     assert stranger.threads[0].created == NONE
 
 
-def test_versions() -> None:
-    """An old file is read; a new one of which nothing is known is not guessed at."""
-    old = parse_recording(memoryview(make_example(version=1)))
-    assert old.facts.ended_by == "exit"
-    assert old.threads[1].ended == old.threads[1].after[-1]
-    with pytest.raises(Torn, match="it is of version 3, and this dballoc reads 2 at most"):
-        parse_recording(memoryview(bytes(begin_recording(version=3).data)))
-    mixed = begin_recording(version=1)
-    mixed.version = 2
-    mixed.add(ChunkKind.THREAD, bytes(40))
-    notes = parse_recording(memoryview(bytes(mixed.data))).facts.not_seen
+@pytest.mark.parametrize("version", [2, 4])
+def test_another_version_is_not_guessed_at(version: int) -> None:
+    with pytest.raises(Torn, match=f"it is of version {version}, and this dballoc reads 3"):
+        parse_recording(memoryview(bytes(begin_recording(version).data)))
+
+
+def test_a_chunk_of_another_length_is_damaged() -> None:
+    recording = begin_recording().add(ChunkKind.THREAD, bytes(40))
+    notes = parse_recording(memoryview(bytes(recording.data))).facts.not_seen
     assert any("a chunk of kind THREAD is damaged" in note for note in notes)
 
 

@@ -288,14 +288,16 @@ class TestTouches:
         trace = compile_recording(make_recording(self.rows(65_600, 400, 7), touches=samples))
         assert {trace.touch_patterns[i] for i in trace.objects.touch} == {((0, 2),)}
 
-    def test_a_first_block_stands_for_others_only_where_no_other_sample_is(self) -> None:
-        first = TouchSample(size=65_600, site=7, runs=((0, 9),), is_first=True)
-        drawn = TouchSample(size=65_600, site=7, runs=((0, 2),))
-        rows = self.rows(65_600, 400, 7)
-        for samples, runs in (((first,), (0, 9)), ((first, drawn), (0, 2))):
-            trace = compile_recording(make_recording(rows, touches=samples))
-            assert {trace.touch_patterns[i] for i in trace.objects.touch} == {(runs,)}
-            assert trace.compiled.touched_by_site == 400
+    def test_a_sample_stands_for_as_many_as_it_was_one_of(self) -> None:
+        first = TouchSample(size=65_600, site=7, runs=((0, 9),))
+        rare = TouchSample(size=65_600, site=7, runs=((0, 2),), rarity=2)
+        samples = (first, rare, first)
+        trace = compile_recording(make_recording(self.rows(65_600, 1800, 7), touches=samples))
+        assert trace.compiled.touched_by_site == 1800
+        drawn = [trace.touch_patterns[i] for i in trace.objects.touch]
+        # 2 in 18 are expected, with a standard deviation of 13.
+        assert 130 < drawn.count(((0, 9),)) < 270
+        assert drawn.count(((0, 2),)) == 1800 - drawn.count(((0, 9),))
 
     def test_the_same_seed_draws_the_same(self) -> None:
         samples = tuple(TouchSample(size=65536, site=0, runs=((i, 1),)) for i in range(9))

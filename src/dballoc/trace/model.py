@@ -84,14 +84,14 @@ class TouchSample:
     """Which pages of one large block had been touched when it was freed.
 
     ``runs`` are pairs of first page and number of pages, in pages of the recorded machine.
-    ``is_first``: it was looked at because it was the first of its site and size class, so it need
-    not be like the others; else it was drawn at random.
+    ``rarity``: r if one in 4^r blocks of its site and size class was looked at when it was, so that
+    it stands for so many.
     """
 
     size: int
     site: int
     runs: tuple[tuple[int, int], ...]
-    is_first: bool = False
+    rarity: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

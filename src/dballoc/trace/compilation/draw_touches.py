@@ -1,17 +1,18 @@
 """Which pages of each large block are touched, drawn from the samples of a recording. Pure.
 
-A recorder serves one in so many large blocks from memory of its own, and reads at their ends which
-pages were ever touched. Every large block gets the pages of such a sample, drawn at random from
-those of the same call site and size; where there is none, of the same site and size class; where
-there is none, of the same size class; where there is none either, by a rule: a block that lives for
-a second and longer is touched whole, any other up to its first 32 KiB. Small blocks are touched
-whole.
+A recorder serves some large blocks from memory of its own, and reads at their ends which pages were
+ever touched. Every large block gets the pages of such a sample, drawn at random from those of the
+same call site and size; where there is none, of the same site and size class; where there is none,
+of the same size class; where there is none either, by a rule: a block that lives for a second and
+longer is touched whole, any other up to its first 32 KiB. Small blocks are touched whole.
 
 The same size comes first because several buffers may come from one call site, of a wrapper of
-malloc's for one, and those of just one size are mostly for the same. The recorder also looks at the
-first block of each site and size class, so that rare ones have a sample. Those are drawn only where
-no other sample is: the first is often unlike the rest (a server's start), and a few wrong pages in
-each of a malloc's arenas are megabytes.
+malloc's for one, and those of just one size are mostly for the same.
+
+The recorder looks at each of the first blocks of a site and size class, and ever more rarely at
+those that follow. A sample that was one in so many stands for so many blocks, and is drawn that
+much more often: the first ones are often unlike the rest (a server's start), and a few wrong pages
+in each of a malloc's arenas are megabytes.
 """
 
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def draw_touches(
     classes = classify_sizes(sizes)
     sample_sizes = np.array([sample.size for sample in recording.touches], np.uint64)
     sample_sites = np.array([sample.site for sample in recording.touches], np.uint64)
-    is_first = np.array([sample.is_first for sample in recording.touches], bool)
+    weights = np.array([4.0**sample.rarity for sample in recording.touches], float)
     sample_classes = classify_sizes(sample_sizes)
     # Sizes by their place among all, so that a site and a size fit into a key.
     ranks = np.unique(np.concatenate([sizes, sample_sizes]), return_inverse=True)[1]
@@ -73,10 +74,8 @@ def draw_touches(
         (_join_keys(sites[large], classes), _join_keys(sample_sites, sample_classes)),
         (classes, sample_classes),
     ):
-        for usable in (np.flatnonzero(~is_first), np.flatnonzero(is_first)):
-            open_places = np.flatnonzero(chosen == NONE)
-            drawn = _draw_samples(keys[open_places], sample_keys[usable], random)
-            chosen[open_places] = np.where(drawn != NONE, np.append(usable, NONE)[drawn], NONE)
+        open_places = np.flatnonzero(chosen == NONE)
+        chosen[open_places] = _draw_samples(keys[open_places], sample_keys, weights, random)
         counts.append(int(np.count_nonzero(chosen != NONE)))
     pages = _count_pages(sizes, recording.facts.page_size)
     numbers, patterns = _share_patterns(
@@ -111,16 +110,23 @@ def _count_pages(sizes: NDArray[np.uint64], page_size: int) -> NDArray[np.int64]
 
 
 def _draw_samples(
-    keys: NDArray[np.uint64], sample_keys: NDArray[np.uint64], random: np.random.Generator
+    keys: NDArray[np.uint64],
+    sample_keys: NDArray[np.uint64],
+    weights: NDArray[np.float64],
+    random: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return for each key a sample with the same key, drawn at random, or NONE if there is none."""
+    """Return for each key a sample with the same key, drawn by the samples' weights, or NONE if
+    there is none.
+    """
     order = np.argsort(sample_keys, kind="stable")
     first = np.searchsorted(sample_keys[order], keys, side="left")
     end = np.searchsorted(sample_keys[order], keys, side="right")
-    draws = first + np.floor(random.random(len(keys)) * (end - first)).astype(np.int64)
+    # Weights are whole numbers, so their sums are exact, and a draw is between those of its key.
+    sums = np.append(0.0, np.cumsum(weights[order]))
+    points = sums[first] + np.floor(random.random(len(keys)) * (sums[end] - sums[first]))
     drawn = np.full(len(keys), NONE, np.int64)
     drawable = end > first
-    drawn[drawable] = order[draws[drawable]]
+    drawn[drawable] = order[np.searchsorted(sums, points[drawable], side="right") - 1]
     return drawn
 
 

@@ -12,8 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 MAGIC = 0x52544244
-# Version 1 had no ends of threads.
-VERSIONS = (1, 2)
+VERSION = 3
 NO_THREAD = 2**32 - 1
 _HEADER = struct.Struct("=IHHIIQIIIIQQQ")
 HEADER_BYTES = _HEADER.size
@@ -43,13 +42,12 @@ class Torn(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A whole chunk, laid out as in ``version``. ``start`` and ``length``: where its payload is in
+    """A whole chunk. ``start`` and ``length``: where its payload is in
     the file, bytes. ``buffer``: the number of the buffer of its ``thread`` that it is a piece of,
     from ``offset`` on, with so many ``events``; ``dropped``: events that the thread has lost so
     far; ``first``: the buffer's first stamp; ``written``: the stamp when this was written.
     """
 
-    version: int
     kind: ChunkKind
     start: int
     length: int
@@ -87,8 +85,8 @@ def _parse_chunk(data: memoryview, at: int, number: int) -> Chunk:
     thread, buffer, offset, events, dropped, first, written = fields[6:]
     if magic != MAGIC:
         raise Torn("there is no chunk where one should begin")
-    if version not in VERSIONS:
-        raise Torn(f"it is of version {version}, and this dballoc reads {VERSIONS[-1]} at most")
+    if version != VERSION:
+        raise Torn(f"it is of version {version}, and this dballoc reads {VERSION}")
     if kind not in list(ChunkKind) or length > _LARGEST_PAYLOAD or position != number:
         raise Torn("a chunk's header is damaged")
     start = at + HEADER_BYTES
@@ -97,7 +95,6 @@ def _parse_chunk(data: memoryview, at: int, number: int) -> Chunk:
     if compute_checksum(data[start : start + length]) != checksum:
         raise Torn("a chunk's checksum is wrong")
     return Chunk(
-        version=version,
         kind=ChunkKind(kind),
         start=start,
         length=length,

@@ -39,8 +39,7 @@ from dballoc.trace.trace_size import explain_file_too_large, explain_too_large
 
 # The largest file, bytes; arrays of its calls take about nine times as much memory.
 MOST_BYTES = 4 << 30
-# By version.
-_THREADS = {1: struct.Struct("=IIIIQ16s"), 2: struct.Struct("=IIIIQQ16s")}
+_THREAD = struct.Struct("=IIIIQQ16s")
 _CLOCK = struct.Struct("=QQQ")
 _MOST_THREADS, _MOST_MARKS, _MOST_TOUCHES = 1 << 20, 1 << 16, 1 << 20
 _SETTING = b"setting "
@@ -210,8 +209,8 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
             contents.end = _parse_lines(payload)
         case ChunkKind.CLOCK if chunk.length == _CLOCK.size:
             contents.clocks.append(_CLOCK.unpack(payload)[:2])
-        case ChunkKind.THREAD if chunk.length == _THREADS[chunk.version].size:
-            _add_thread(contents.threads, _THREADS[chunk.version].unpack(payload))
+        case ChunkKind.THREAD if chunk.length == _THREAD.size:
+            _add_thread(contents.threads, _THREAD.unpack(payload))
         case ChunkKind.EVENTS if chunk.offset + chunk.length <= BUFFER_ROOM:
             contents.pieces.append(chunk)
         case ChunkKind.TOUCHES:
@@ -223,7 +222,7 @@ def _add_chunk(contents: _Contents, chunk: Chunk, data: memoryview) -> None:
 
 
 def _add_thread(threads: dict[int, RecordedThread], fields: tuple[Any, ...]) -> None:
-    number, tid, creator, ended, born, *died, name = fields
+    number, tid, creator, ended, born, died, name = fields
     if len(threads) >= _MOST_THREADS:
         raise Torn("it has too many threads")
     threads[number] = RecordedThread(
@@ -231,7 +230,7 @@ def _add_thread(threads: dict[int, RecordedThread], fields: tuple[Any, ...]) -> 
         created_by=NONE if creator == NO_THREAD else creator,
         has_ended=ended != 0,
         born=born,
-        died=died[0] if died else 0,
+        died=died,
         name=_decode_text(name.partition(b"\0")[0]),
     )
 
@@ -368,7 +367,7 @@ def _make_thread(
 
 def _find_creation(thread: RecordedThread, first: int, times: stamp_times.StampTimes) -> int:
     """Return when a thread was created, ns: not after its ``first`` call. Of one whose creator is
-    not known it is not, though a version 1 may have a stamp.
+    not known it is not.
     """
     if thread.created_by == NONE or not thread.born:
         return NONE

@@ -107,7 +107,7 @@ def gather_touches(records: EventRecords, most: int) -> list[TouchSample]:
                 size=int(records.size[head]),
                 site=site,
                 runs=tuple(pairs),
-                is_first=bool(records.flag[head]),
+                rarity=int(records.flag[head]),
             )
         )
     return samples
