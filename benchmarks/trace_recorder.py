@@ -1,14 +1,14 @@
 """What recording every allocation costs: nanoseconds and bytes an event, memory, and server CPU per
 transaction with the recorder ÷ without, through the duet.
 
-    python benchmarks/trace_recorder.py [calls] [server] [drops] [--rounds 20] [--minutes 6]
+    python benchmarks/trace_recorder.py [calls] [server] [drops] [--rounds 20] [--blocks 8]
     [--drop-minutes 10] [--use mariadb] [--engine innodb] [--threads 4] [--out DIR]
 
 calls     a program of one thread and of two (tests/native/calls.c) without the recorder, with an
 idle one, and with one that records, one after another in random order; what is printed are the
 means of the differences within the rounds, with 95 % intervals. Promised: 20 ns an event more than
 malloc's own in the thread that calls it, 8 bytes an event, 64 MiB.
-server    as benchmarks/probe.py, for --minutes: a duet of oltp_read_only under the recorder, under
+server    as benchmarks/probe.py, of --blocks: a duet of oltp_read_only under the recorder, under
 an idle one, and under heaptrack where it is here, each with a baseline beside it. Promised: 1.03.
 drops     64 clients for --drop-minutes, and 256 for a minute: what was lost, and the most RSS that
 the server had. Promised: nothing lost, 8 bytes an event.
@@ -218,7 +218,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--pairs", type=int, default=2_000_000)
-    parser.add_argument("--minutes", type=float, default=6, help="of the duet")
+    probe.add_blocks(parser)
     parser.add_argument("--drop-minutes", type=float, default=10, help="with 64 clients")
     parser.add_argument("--use", default="mariadb")
     parser.add_argument("--engine", default="innodb")

@@ -24,7 +24,7 @@ uint32_t sites_number(uintptr_t place);
  * its size class (an octave has four) were looked at: each of the first FIRST_SAMPLES, then SAMPLES
  * of each rarity, then one in 4^LAST_RARITY. So a server's few blocks that live as long as it does
  * are nearly all looked at, and those of its load cost little. */
-enum { FIRST_SAMPLES = 8, SAMPLES = 6, LAST_RARITY = 4 };
+enum { FIRST_SAMPLES = 8, SAMPLES = 6, LAST_RARITY = 5 };
 unsigned sites_rarity(uint32_t site, size_t size);
 
 /* A block from there is looked at. */

@@ -23,7 +23,7 @@
 
 /* How often it looks for full buffers, and for all that threads have; what is waited for calls under
  * way, and for an answer: ns. */
-static const uint64_t LOOK = 20000000, FLUSH = 1000000000, GRACE = 10000000, PATIENCE = 20000000000,
+static const uint64_t LOOK = 50000000, FLUSH = 1000000000, GRACE = 10000000, PATIENCE = 20000000000,
                       NAP = 500000;
 
 /* One request at a time, from NOTHING over FILLED_IN, ASKED, OBEYED and ANSWERED to NOTHING. Who

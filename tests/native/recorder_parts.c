@@ -221,7 +221,7 @@ static void draw_apart(void)
 // How rarely blocks are looked at, of kinds that do not count for each other.
 static void count_samples(void)
 {
-    static const unsigned lasts[LAST_RARITY] = {8, 14, 20, 26};
+    static const unsigned lasts[LAST_RARITY] = {8, 14, 20, 26, 32};
     const uint32_t site = sites_number(1), other = sites_number(2);
     check(site != 0 && other != 0 && site != other && sites_number(1) == site, "another number");
     unsigned counted = 0;

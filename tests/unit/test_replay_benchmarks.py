@@ -115,7 +115,7 @@ def test_a_servers_cost_breaks_the_promise(
     monkeypatch.setattr(probe, "run", lambda *_: None)
     monkeypatch.setattr(probe, "compare_with_baseline", lambda _: found)
     args: Any = SimpleNamespace(
-        use="mariadb", engine="innodb", workload="oltp_read_only", threads=4, minutes=6
+        use="mariadb", engine="innodb", workload="oltp_read_only", threads=4, blocks=8
     )
     variants = [{"name": "glibc"}, {"name": "recorded"}]
     assert probe.measure(tmp_path, "server", variants, {"recorded": 1.03}, args) == is_broken
