@@ -14,9 +14,8 @@ void *large_allocate(size_t size, size_t alignment, uintptr_t place, uint32_t *s
     if (self->busy != 0 || !recorder_is_on())
         return NULL;
     *site = sites_number(place);
-    if (alignment > memory_page_size())
-        return NULL;
-    void *block = touches_allocate(&self->random, size, *site, sites_rarity(*site, size));
+    void *block =
+            touches_allocate(&self->random, size, alignment, *site, sites_rarity(*site, size));
     if (block != NULL)
         sites_count_sample(*site, size);
     return block;

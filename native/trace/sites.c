@@ -54,7 +54,8 @@ void sites_count_sample(uint32_t site, size_t size)
     _Atomic uint8_t *samples = &sites[site - 1].samples[classify(size)];
     uint8_t before = atomic_load_explicit(samples, memory_order_relaxed);
     /* If another thread counts at the same moment, one of both is enough. */
-    if (before < ALL_SAMPLES)
-        (void)atomic_compare_exchange_strong_explicit(samples, &before, (uint8_t)(before + 1),
-                memory_order_relaxed, memory_order_relaxed);
+    if (before >= ALL_SAMPLES)
+        return;
+    (void)atomic_compare_exchange_strong_explicit(
+            samples, &before, (uint8_t)(before + 1), memory_order_relaxed, memory_order_relaxed);
 }

@@ -106,14 +106,35 @@ static struct entry *find(const void *block)
     return NULL;
 }
 
-void *touches_allocate(uint64_t *random, size_t size, uint32_t site, unsigned rarity)
+/* Whole pages, of which the first is at a multiple of `alignment`; NULL if there are none. */
+static void *map_aligned(size_t bytes, size_t alignment)
 {
-    if (size > SIZE_MAX / 2 || (draw(random) & ((1ULL << 2 * rarity) - 1)) != 0)
+    const size_t page = memory_page_size();
+    const size_t more = alignment > page ? alignment - page : 0;
+    char *base =
+            mmap(NULL, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    if (more == 0)
+        return base;
+    const size_t before = -(uintptr_t)base & (alignment - 1);
+    if (before != 0)
+        (void)munmap(base, before);
+    if (before != more)
+        (void)munmap(base + before + bytes, more - before);
+    return base + before;
+}
+
+void *touches_allocate(
+        uint64_t *random, size_t size, size_t alignment, uint32_t site, unsigned rarity)
+{
+    if (size > SIZE_MAX / 4 || alignment > SIZE_MAX / 4 ||
+            (draw(random) & ((1ULL << 2 * rarity) - 1)) != 0)
         return NULL;
     const int error = errno;
     const size_t bytes = mapped(size);
-    void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) {
+    void *block = map_aligned(bytes, alignment);
+    if (block == NULL) {
         errno = error;
         return NULL;
     }

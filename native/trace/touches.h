@@ -20,8 +20,10 @@ struct touched_block {
     unsigned rarity; /* it was drawn as one in 4^rarity */
 };
 
-/* A block for a call from that site, zeroed: for one in 4^rarity calls. NULL: it is the malloc's. */
-void *touches_allocate(uint64_t *random, size_t size, uint32_t site, unsigned rarity);
+/* A block for a call from that site, zeroed: for one in 4^rarity calls. NULL: it is the malloc's.
+ * `alignment`: a power of two, 0 if it does not matter. */
+void *touches_allocate(
+        uint64_t *random, size_t size, size_t alignment, uint32_t site, unsigned rarity);
 
 /* Whether a block may be one of ours: all of those begin a page, which on some kernels is larger than
  * the smallest. Also of NULL. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "buffers.h"
 #include "chunk.h"
@@ -154,7 +155,7 @@ static void *touch(void *number)
         const uint32_t site = sites_number((uintptr_t)&current[i % THREADS]);
         sites_count_sample(site, size);
         check(sites_rarity(site, size) <= LAST_RARITY, "no rarity");
-        char *block = touches_allocate(&random, size, (uint32_t)size, 0);
+        char *block = touches_allocate(&random, size, 0, (uint32_t)size, 0);
         check(block != NULL && touches_is(block, &which) && which.size == size, "no block");
         block[4096 * 3] = block[4096 * 4] = block[4096 * 9] = 1;
         check(touches_look(block, size, runs) == 2, "other runs");
@@ -183,7 +184,7 @@ static void look_at_touches(void)
     atomic_store(&is_touching, false);
     pthread_join(looking, NULL);
     check(!touches_next(&cursor, &place), "a block is left");
-    char *many = touches_allocate(&(uint64_t){1}, (size_t)1000 * 4096, 1, 0);
+    char *many = touches_allocate(&(uint64_t){1}, (size_t)1000 * 4096, 0, 1, 0);
     struct touched_run runs[TOUCHES_RUNS];
     for (size_t page = 0; page < 1000; page += 2) {
         many[page * 4096] = 1;
@@ -209,13 +210,37 @@ static void draw_apart(void)
         void *block = NULL;
         while (stamp_now() == stamp) {
         }
-        block = touches_allocate(&random, 4096, 1, LAST_RARITY);
+        block = touches_allocate(&random, 4096, 0, 1, LAST_RARITY);
         begins[i] = random;
         for (int j = 0; j < i; j++) {
             check(begins[j] != begins[i], "two threads draw the same");
         }
         check(block == NULL || touches_free(block), "it is not there");
     }
+}
+
+// Blocks that begin at more than a page's multiple, of which no other page stays mapped.
+static void align_blocks(void)
+{
+    uint64_t random = 1;
+    for (size_t alignment = 1; alignment <= (size_t)1 << 24; alignment *= 2) {
+        struct touched_run runs[TOUCHES_RUNS];
+        char *blocks[3];
+        for (int i = 0; i < 3; i++) {
+            const size_t size = (size_t)(i + 2) * 4096 + 1;
+            char *block = blocks[i] = touches_allocate(&random, size, alignment, 1, 0);
+            check(block != NULL && ((uintptr_t)block & (alignment - 1)) == 0, "not aligned");
+            block[0] = block[size - 1] = 1;
+            check(touches_look(block, size, runs) == 2 && runs[1].touched == 1, "other pages");
+        }
+        for (int i = 0; i < 3; i++) {
+            unsigned char present[1];
+            check(touches_free(blocks[i]), "it is not there");
+            check(mincore(blocks[i], 4096, present) != 0, "it is still mapped");
+        }
+    }
+    check(touches_allocate(&random, SIZE_MAX - 4096, 0, 1, 0) == NULL, "too large");
+    check(touches_allocate(&random, 8192, SIZE_MAX / 2 + 1, 1, 0) == NULL, "too far");
 }
 
 // How rarely blocks are looked at, of kinds that do not count for each other.
@@ -271,6 +296,7 @@ int main(void)
     exchange_buffers();
     look_at_touches();
     draw_apart();
+    align_blocks();
     count_samples();
     find_the_counter();
     return 0;
