@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "memory.h"
 #include "next_allocator.h"
 #include "recorder.h"
 #include "sites.h"

@@ -156,7 +156,8 @@ def test_when_a_thread_was_created(born: int, moment: int) -> None:
 
 @pytest.mark.parametrize("version", [2, 4])
 def test_another_version_is_not_guessed_at(version: int) -> None:
-    with pytest.raises(Torn, match=f"it is of version {version}, and this dballoc reads 3"):
+    expected = f"it is of version {version}, and this dballoc reads 3; use the dballoc that made it"
+    with pytest.raises(Torn, match=expected):
         parse_recording(memoryview(bytes(begin_recording(version).data)))
 
 

@@ -86,7 +86,10 @@ def _parse_chunk(data: memoryview, at: int, number: int) -> Chunk:
     if magic != MAGIC:
         raise Torn("there is no chunk where one should begin")
     if version != VERSION:
-        raise Torn(f"it is of version {version}, and this dballoc reads {VERSION}")
+        raise Torn(
+            f"it is of version {version}, and this dballoc reads {VERSION}; use the dballoc that "
+            "made it"
+        )
     if kind not in list(ChunkKind) or length > _LARGEST_PAYLOAD or position != number:
         raise Torn("a chunk's header is damaged")
     start = at + HEADER_BYTES
