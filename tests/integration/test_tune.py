@@ -33,12 +33,18 @@ COLUMNS = "SELECT trial, stage, base, origin, parameters FROM candidate"
 SHIM = Path(str(files("dballoc") / "_native" / "libdballoc_keep_thp.so"))
 
 
+# A search of ten minutes has room for one of them.
+WORKLOADS = ["oltp_point_select", "oltp_read_only"]
+
+
 @pytest.fixture
 def file(tiny_experiment: Experiment) -> Path:
-    return write_experiment(tiny_experiment)
+    return write_experiment(tiny_experiment, workloads=WORKLOADS)
 
 
-def write_experiment(tiny_experiment: Experiment, searched: tuple[str, ...] = ()) -> Path:
+def write_experiment(
+    tiny_experiment: Experiment, searched: tuple[str, ...] = (), **changes: object
+) -> Path:
     """Write an experiment whose search has the option and so many settings of glibc."""
     return tiny_experiment(
         variant=[{"name": "glibc", "tunables": {"arena_test": "3"}}],
@@ -53,6 +59,7 @@ def write_experiment(tiny_experiment: Experiment, searched: tuple[str, ...] = ()
             "blocks": 3,
         },
         time={"warmup": "0s", "level": "2s"},
+        **changes,
     )
 
 
@@ -71,6 +78,8 @@ def test_it_finds_what_saves_memory_and_confirms_it(
     wait_until(lambda: not processes_of(home), 60)
     before = read_candidates(out)
     assert len(before) > 1
+    [workloads] = rows(out, "SELECT value FROM campaign WHERE key = 'searched_workloads'")
+    [searched] = json.loads(workloads["value"])
 
     done = run_cli(*flags)
     assert done.status == 0, done.text
@@ -89,6 +98,10 @@ def test_it_finds_what_saves_memory_and_confirms_it(
     [finalist] = [f for f in answer["finalists"] if f["confirmed"]]
     assert finalist["ratios"]["rss_peak"]["high"] < 0.99
     assert "search figures" in (out / "report.html").read_text()
+    loaded = "SELECT DISTINCT workload FROM step WHERE kind = 'level'"
+    for directory in (out, out / "confirmation" / "glibc"):
+        assert [row["workload"] for row in rows(directory, loaded)] == [searched]
+    assert "one start with all 2 workloads" not in done.stdout
 
     deployed = run_cli("deploy", out, "--form", "systemd")
     assert deployed.status == 0, deployed.text

@@ -11,19 +11,22 @@ import pytest
 
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.cli.results_verbs import deploy
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import describe_knobs, dump_tune, tabulate_knobs
 from dballoc.report.wording.answer import Answer
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED
 from dballoc.store.results import KIND, TUNE
 
 
 def make_search(
-    make: Callable[..., Path], faulty: tuple[str, ...], more: Mapping[str, str]
+    make: Callable[..., Path],
+    faulty: tuple[str, ...],
+    more: Mapping[str, str],
+    **changes: Any,
 ) -> Path:
     """Return results of a search that tried glibc's and jemalloc's defaults and one setting;
-    ``more``: of its facts.
+    ``more``: of its facts; ``changes``: of its experiment.
     """
     facts = {KIND: TUNE, PREFERENCE: "memory,cpu<=1.03", **more}
     variants: list[dict[str, Any]] = [
@@ -39,6 +42,7 @@ def make_search(
         threads=[1],
         variant=variants,
         tune={},
+        **changes,
         sql=(
             *(f"INSERT OR REPLACE INTO campaign VALUES ('{k}', '{v}')" for k, v in facts.items()),
             "INSERT INTO candidate SELECT trial, 'server', "
@@ -204,3 +208,16 @@ def test_of_two_mallocs_winners_that_with_the_lower_figure_is_to_be_run(
     assert said.headline.startswith(f"Use {base} with ")
     assert any("Between allocators the lower measured figure decided" in n for n in said.notes)
     assert json.loads(dump_tune(tuned))["base"] == base
+
+
+def test_what_is_said_of_the_load_has_the_workloads_that_were_searched(
+    make: Callable[..., Path],
+) -> None:
+    two = {"workloads": ["oltp_read_only", "oltp_point_select"]}
+    search = make_search(make, (), {SEARCHED: '["oltp_point_select"]'}, **two)
+    assert load_tuned(search).campaign.experiment.workloads == ["oltp_point_select"]
+    assert "holds for oltp_point_select at" in " ".join(answer_tune(load_tuned(search)).notes)
+    with closing(sqlite3.connect(search / "results.sqlite")) as db, db:
+        db.execute("UPDATE campaign SET value = '[\"other\"]' WHERE key = ?", (SEARCHED,))
+    with pytest.raises(Failure, match="damaged: searched_workloads: 'other' is no workload"):
+        load_tuned(search)

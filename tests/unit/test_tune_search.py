@@ -31,9 +31,14 @@ from dballoc.tune.plan_trials import (
 )
 from dballoc.tune.search_space import THP, Knob, Space
 from dballoc.tune.short_experiment import (
+    SurveyedLevel,
     choose_evenly,
+    choose_raising,
+    compute_rises,
+    count_most_workloads,
     make_confirmation,
     make_short_experiment,
+    make_survey,
 )
 from dballoc.tune.weigh_knobs import weigh_knobs
 
@@ -398,15 +403,52 @@ def experiment(**changes: object) -> Experiment:
     return Experiment.model_validate({**table, **changes})
 
 
-def test_trials_are_short_and_short_searches_have_fewer_workloads() -> None:
+def test_trials_are_short_and_short_searches_have_room_for_fewer_workloads() -> None:
     short = make_short_experiment(experiment(), Tune(), 3600.0)
     assert short.threads == [8]
     assert short.time.level == 5.0
-    # A trial takes a 120th of the time at most: 3 workloads of 7.5 s, and 2 s beside them.
-    assert short.workloads == ["w3", "w7", "w11"]
-    assert len(make_short_experiment(experiment(), Tune(), 60.0).workloads) == 1
-    assert len(make_short_experiment(experiment(), Tune(), 10 * 3600.0).workloads) == 12
     assert short.tune == Tune()
+    # A trial takes a 120th of the time at most: 3 workloads of 7.5 s, and 2 s beside them.
+    assert count_most_workloads(short) == 3
+    assert count_most_workloads(make_short_experiment(experiment(), Tune(), 60.0)) == 1
+    assert count_most_workloads(make_short_experiment(experiment(), Tune(), 10 * 3600.0)) > 12
+
+
+def test_a_survey_runs_all_workloads_in_a_tenth_of_the_search() -> None:
+    short = make_short_experiment(experiment(), Tune(share=0.5), 900.0)
+    survey = make_survey(short, Tune(share=0.5))
+    assert survey.workloads == short.workloads
+    assert survey.warm == short.workloads[:1]
+    loads = len(short.workloads) + 1
+    assert 40.0 < loads * (survey.time.level + 0.25) <= 45.0
+    assert survey.time.warmup == survey.time.level
+    assert make_survey(short.model_copy(update={"budget": 1e6}), Tune()).time.level == 5.0
+    assert make_survey(short.model_copy(update={"budget": 60.0}), Tune()).time.level == 1.0
+
+
+def survey_levels(**peaks_and_events: tuple[int, int]) -> list[SurveyedLevel]:
+    return [
+        SurveyedLevel(workload=name, peak=peak, events=events)
+        for name, (peak, events) in peaks_and_events.items()
+    ]
+
+
+def test_trials_have_the_workloads_that_raise_memory() -> None:
+    levels = survey_levels(
+        reads=(110, 900), sorts=(200, 90), scans=(400, 3), small=(390, 900), writes=(430, 900)
+    )
+    assert compute_rises(levels, 100) == {
+        "reads": 10, "sorts": 90, "scans": 200, "small": 0, "writes": 30
+    }  # fmt: skip
+    assert choose_raising(levels, 100, 2, 8, []) == ["sorts", "writes"]
+    assert choose_raising(levels, 100, 2, 1, []) == ["sorts", "scans"]
+    # What the aim names is there, even if that leaves no room.
+    assert choose_raising(levels, 100, 2, 8, ["small"]) == ["sorts", "small"]
+    assert choose_raising(levels, 100, 1, 8, ["small", "scans"]) == ["scans", "small"]
+    # What raises nothing is not chosen; where nothing does, they are spread.
+    assert choose_raising(levels, 100, 5, 8, []) == ["reads", "sorts", "writes"]
+    assert choose_raising(levels, 500, 2, 8, []) == ["sorts", "writes"]
+    assert choose_raising(levels, 500, 2, 1000, []) == ["sorts", "writes"]
 
 
 def test_the_baseline_is_recorded_where_there_is_no_trace_to_replay() -> None:

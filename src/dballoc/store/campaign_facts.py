@@ -215,6 +215,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "knobs": TypeAdapter(Annotated[list[_Knob], Field(max_length=10_000)]),
     "confirmations": TypeAdapter(Annotated[list[_Confirmation], Field(max_length=100)]),
     "search_seconds": TypeAdapter(_Amount),
+    "searched_workloads": TypeAdapter(Annotated[list[str], Field(min_length=1)]),
     "finalists_elsewhere": TypeAdapter(Annotated[int, Field(ge=0, le=3)]),
     "replay": TypeAdapter(_Replay),
     "environment": TypeAdapter(_Environment),
@@ -250,8 +251,9 @@ CLIENTS, APART = "clients", "apart"
 PREFERENCE, CONFIRMATIONS = "preference", "confirmations"
 # Endings after which no more blocks come; after any other the campaign may go on.
 FINAL_ENDINGS = ("planned", "decided", "budget")
-# What each of a search's knobs was worth, and how long it took, in seconds by the clock.
-KNOBS, SEARCH_SECONDS = "knobs", "search_seconds"
+# What each of a search's knobs was worth, how long it took, in seconds by the clock, and which of
+# the experiment's workloads its trials have, where these are not all.
+KNOBS, SEARCH_SECONDS, SEARCHED = "knobs", "search_seconds", "searched_workloads"
 FINALISTS_ELSEWHERE = "finalists_elsewhere"
 
 

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from dballoc.analysis.decisions.preference import Preference, check_preference
+from dballoc.analysis.tune.search_history import select_searched
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
@@ -29,7 +30,11 @@ from dballoc.tune.search_space import (
     check_safe,
 )
 from dballoc.tune.searched_thp import list_pairable_modes, list_thp_modes, settle_thp
-from dballoc.tune.short_experiment import make_short_experiment
+from dballoc.tune.short_experiment import (
+    choose_evenly,
+    count_most_workloads,
+    make_short_experiment,
+)
 
 # Seconds of a search and its confirmation, where nothing is said.
 DEFAULT_BUDGET = 3600.0
@@ -66,6 +71,17 @@ class PreparedTune(PreparedCampaign):
         return self.experiment.record is not None and has_knobs
 
     @property
+    def surveys(self) -> bool:
+        """Whether a first start runs all workloads, and shows which of them the trials have."""
+        return len(self.experiment.workloads) > count_most_workloads(self.experiment)
+
+    def select_searched(self, facts: Mapping[str, str]) -> "PreparedTune":
+        """Return it with the workloads that the results' facts say its trials have. UsageError if
+        one is none of its own.
+        """
+        return replace(self, experiment=select_searched(self.experiment, facts))
+
+    @property
     def pairable(self) -> Mapping[str, Sequence[str]]:
         """By base that has duets, the host's THP modes that its configurations may have in one."""
         host = self.thp.get(thp.SETTING)
@@ -100,6 +116,9 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     check_safe(tune)
     budget = experiment.budget or DEFAULT_BUDGET
     short = make_short_experiment(experiment, tune, budget)
+    if preference.objective != "memory":
+        workloads = choose_evenly(short.workloads, count_most_workloads(short))
+        short = short.model_copy(update={"workloads": workloads})
     bases = [v.name for v in short.variant]
     check_preference(preference, bases, short.workloads, idle=False)
     check_bounds(preference, bases)

@@ -62,6 +62,7 @@ def declare_confirmations(setting: PreparedTune, out: Path) -> list[Confirmation
     """
     results = Results.open(out)
     try:
+        setting = setting.select_searched(results.checked_facts())
         everything = search_history.list_tried(results)
         tried = select_known(everything, setting.spaces)
         if CONFIRMATIONS not in results.facts():

@@ -5,6 +5,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import recorded_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
-from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS
+from dballoc.servers.private.data_template import Template
+from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS, SEARCHED
 from dballoc.store.results import KIND, TUNE, Results
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
@@ -27,6 +29,7 @@ from dballoc.tune.replay_trials import ReplayTrials, prepare_recorded_replays
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import Space, describe_parameters
 from dballoc.tune.search_trials import REPLAYED, SERVER, SearchTrials
+from dballoc.tune.survey_workloads import survey_workloads
 
 # Replays have this share of the search's time.
 _REPLAYED_SHARE = 0.3
@@ -92,6 +95,7 @@ class _Search:
         rehearsal.rehearse(self.setting, self.session.custody, templates, path)
         # The time is for trials: data that take long to make would leave none.
         self.began = time.monotonic() - self.results.spent()
+        self._choose_workloads(templates)
         trials = SearchTrials(self.session, self.results, templates)
         replays = self.setting.replays
         if self.setting.records:
@@ -107,6 +111,17 @@ class _Search:
             self.observer.notice(f"the search has no duets: {self.setting.no_duets}")
         usual = estimate_solo_trial_seconds(self.setting)
         self._run_stage(SERVER, self.setting.spaces, usual, partial(self._try_on_server, trials))
+
+    def _choose_workloads(self, templates: dict[str, Template]) -> None:
+        """Settle which workloads the trials have: all, or those that a survey shows, now or when
+        the search began.
+        """
+        if self.setting.surveys and SEARCHED not in self.results.facts():
+            trials = SearchTrials(self.session, self.results, templates)
+            searched = survey_workloads(self.setting, trials, self.observer)
+            self.results.set_fact(SEARCHED, json.dumps(searched))
+        self.setting = self.setting.select_searched(self.results.checked_facts())
+        self.session = replace(self.session, setting=self.setting)
 
     def _try_on_server(self, trials: SearchTrials, candidate: Candidate, number: int) -> None:
         if candidate.design == "solo":

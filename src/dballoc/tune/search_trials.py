@@ -5,6 +5,7 @@ configuration with its default.
 import json
 import math
 import random
+import shutil
 import time
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.campaign.trials.server_in_trial import TrialContext, make_blank_trial_row
 from dballoc.errors import UsageError
+from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host.settings import thp
 from dballoc.servers.private.data_template import Template
@@ -69,6 +71,19 @@ class SearchTrials:
             except UsageError as error:
                 record = TrialRecord(trial=_make_refused_row(error))
             self._store(candidate, REPLAYED, slot, record)
+
+    def run_survey(self, survey: Experiment) -> TrialRecord:
+        """Run one start of the baseline that is no trial of the search: nothing of it is stored."""
+        slot = Slot(block=0, attempt=0, position=1, variant=survey.baseline, role="V")
+        with self._session.run_trial(slot.label) as trial:
+            self._session.observer.trial_started(slot)
+            prepared = self._setting.variants[survey.baseline]
+            context = self._make_context(prepared)
+            context = replace(context, setting=replace(context.setting, experiment=survey))
+            template = self._find_template(prepared)
+            record = solo_trial.run_trial(context, slot, template, trial.directory)
+            shutil.rmtree(trial.directory, ignore_errors=True)
+            return record
 
     def run_alone(self, candidate: Candidate, number: int, *, recorded: bool = False) -> None:
         """Run and store one trial of a server. ``recorded``: whether it is run once more under the

@@ -14,7 +14,7 @@ from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.report.tune.tune_answer import answer_tune
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED
 from dballoc.store.open_database import FILE
 from dballoc.store.results import KIND, TUNE
 from dballoc.tune.choose_finalists import choose_finalists
@@ -76,25 +76,25 @@ def _make_search() -> bytes:
 
 def seeds() -> list[bytes]:
     """Return lines: parameters, peak RSS and CPU seconds of the configuration, confirmations,
-    knobs.
+    knobs, searched workloads.
     """
     return [
         "\n".join(lines).encode()
         for lines in (
-            ('{"arena_max": "1"}', "90000000", "0.5", "[]", _KNOBS),
-            ('{"arena_max": "1", "top_pad": "x"}', "1", "1e300", _CONFIRMATION, "[]"),
-            ('{"arena_max": "%s"}' % ("9" * 400), "-5", "1e-320", "[]", "[]"),
+            ('{"arena_max": "1"}', "90000000", "0.5", "[]", _KNOBS, '["oltp_read_only"]'),
+            ('{"arena_max": "1", "top_pad": "x"}', "1", "1e300", _CONFIRMATION, "[]", '["x"]'),
+            ('{"arena_max": "%s"}' % ("9" * 400), "-5", "1e-320", "[]", "[]", "[]"),
         )
     ]
 
 
 def fuzz(data: bytes) -> None:
-    parts = [*data.decode("utf-8", "replace").split("\n"), "", "", "", "", ""]
+    parts = [*data.decode("utf-8", "replace").split("\n"), "", "", "", "", "", ""]
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / FILE
         path.write_bytes(_make_search())
         try:
-            _write_parts(path, *parts[:5])
+            _write_parts(path, *parts[:6])
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):
             return  # what the database itself does not take
         try:
@@ -109,7 +109,7 @@ def fuzz(data: bytes) -> None:
 
 
 def _write_parts(
-    path: Path, parameters: str, rss: str, cpu: str, confirmations: str, knobs: str
+    path: Path, parameters: str, rss: str, cpu: str, confirmations: str, knobs: str, searched: str
 ) -> None:
     database = sqlite3.connect(path)
     try:
@@ -125,7 +125,7 @@ def _write_parts(
                 )
             database.executemany(
                 "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
-                [(CONFIRMATIONS, confirmations), (KNOBS, knobs)],
+                [(CONFIRMATIONS, confirmations), (KNOBS, knobs), (SEARCHED, searched)],
             )
     finally:
         database.close()

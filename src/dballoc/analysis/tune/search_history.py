@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from dballoc import readers
 from dballoc.analysis.statistics.duet_slices import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
-from dballoc.store.campaign_facts import check_json
+from dballoc.experiment.model import Experiment
+from dballoc.store.campaign_facts import SEARCHED, check_json
 from dballoc.store.results import KIND, TUNE, Results
 
 Stage = Literal["replay", "server"]
@@ -167,6 +168,20 @@ def check_is_search(results: Results, directory: Path) -> None:
     """Raise UsageError unless these are results of ``dballoc tune``."""
     if results.facts().get(KIND) != TUNE:
         raise UsageError(f"{directory}: these are not results of dballoc tune; choose a new --out")
+
+
+def select_searched(experiment: Experiment, facts: Mapping[str, str]) -> Experiment:
+    """Return the experiment of a search with the workloads that its trials have. UsageError if one
+    is none of its own.
+    """
+    if SEARCHED not in facts:
+        return experiment
+    searched: list[str] = json.loads(facts[SEARCHED])
+    if strange := [w for w in searched if w not in experiment.workloads]:
+        raise UsageError(
+            f"{SEARCHED}: {strange[0]!r} is no workload of this search; choose a new --out"
+        )
+    return experiment.model_copy(update={"workloads": searched})
 
 
 def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:

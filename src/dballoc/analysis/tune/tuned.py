@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from dballoc.analysis.tune.search_history import (
     Standing,
     Tried,
     load_tried,
+    select_searched,
     summarize_standings,
 )
 from dballoc.errors import Failure, UsageError
@@ -60,10 +61,14 @@ def load_tuned(directory: Path) -> Tuned:
         preference = parse_preference(campaign.facts.get(PREFERENCE))
     except UsageError as error:
         raise Failure(f"{directory}: damaged: {PREFERENCE}: {error}") from None
+    try:
+        experiment = select_searched(campaign.experiment, campaign.facts)
+    except UsageError as error:
+        raise Failure(f"{directory}: damaged: {error}") from None
     confirmed = load_confirmed(directory, preference)
     return Tuned(
         directory=directory,
-        campaign=campaign,
+        campaign=replace(campaign, experiment=experiment),
         preference=preference,
         tried=tried,
         standings=summarize_standings(tried, "server"),

@@ -11,12 +11,14 @@ from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.perform_campaign import INTERRUPTED
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment import experiment_file
+from dballoc.numbers import count
 from dballoc.report import write_report_outputs
 from dballoc.report.outputs import terminal
 from dballoc.tune import run_confirmation
 from dballoc.tune.prepare_tune import PreparedTune, prepare_tune
 from dballoc.tune.run_search import run_search
 from dballoc.tune.search_space import Knob, describe_parameters
+from dballoc.tune.short_experiment import count_most_workloads
 
 VERB = "tune"
 
@@ -154,7 +156,15 @@ def _print_plan(setting: PreparedTune) -> None:
     experiment = setting.experiment
     assert experiment.budget
     say(f"for:     {setting.preference.text}")
-    say(f"load:    {', '.join(experiment.workloads)} at {experiment.threads[-1]} clients")
+    clients = count(experiment.threads[-1], "client")
+    if setting.surveys:
+        most, workloads = count_most_workloads(experiment), len(experiment.workloads)
+        say(
+            f"load:    {most} of {workloads} workloads at {clients}: those in which peak RSS rises "
+            "most in a first start"
+        )
+    else:
+        say(f"load:    {', '.join(experiment.workloads)} at {clients}")
     say(f"search:  {minutes(experiment.budget * setting.tune.share)} at most")
     say(f"confirm: {minutes(experiment.budget * (1 - setting.tune.share))} at least")
     if setting.records:

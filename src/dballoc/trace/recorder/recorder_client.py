@@ -9,8 +9,9 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import RECORDER, PreloadSocket
 
-# A mark's name, and the names of its figures.
-_WORD = re.compile(r"[A-Za-z0-9_.:/@-]{1,100}")
+# A mark's name, which may contain a workload's; and the names of its figures.
+_NAME = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,100}")
+_FIGURE = re.compile(r"[a-z_]{1,100}")
 # The longest line that a recorder reads, less its end.
 _LONGEST_LINE = 1000
 
@@ -106,11 +107,12 @@ class Recorder:
 
     def mark(self, name: str, truth: Mapping[str, int]) -> None:
         """Name this moment in the recording, with what was measured from outside, in bytes.
-        UsageError if a name has other than letters, digits and ``_.:/@-``; Failure if nothing is
-        being recorded.
+        UsageError if the name has other than letters, digits and ``_.:/@+=-``; Failure if nothing
+        is being recorded.
         """
         line = " ".join(["mark", name, *(f"{key}={value}" for key, value in truth.items())])
-        if not all(map(_WORD.fullmatch, [name, *truth])) or len(line) > _LONGEST_LINE:
+        named = _NAME.fullmatch(name) and all(map(_FIGURE.fullmatch, truth))
+        if not named or len(line) > _LONGEST_LINE:
             raise UsageError(f"{name!r}: no name for a mark, or too many figures")
         self.place.ask(line)
 
