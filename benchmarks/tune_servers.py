@@ -34,7 +34,12 @@ from typing import Any
 from dballoc.analysis.campaign_tables import load_campaign, read_results
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.analysis.tune.estimated_front import estimate_front
-from dballoc.analysis.tune.search_history import Tried, load_tried, summarize_standings
+from dballoc.analysis.tune.search_history import (
+    Tried,
+    load_tried,
+    select_searched,
+    summarize_standings,
+)
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import parse_duration
 from dballoc.experiment.model import Experiment
@@ -220,7 +225,9 @@ def compare_with_preset(out: Path, winner: Parameters) -> tuple[int, Figure | No
     if dict(preset) == dict(winner):
         return 0, Figure(ratio=1.0, low=1.0, high=1.0)
     directory, file = out / "against-preset", out / "against-preset.toml"
-    chosen = make_preset_experiment(read_results(out).experiment, preset, winner)
+    campaign = read_results(out)
+    searched = select_searched(campaign.experiment, campaign.facts)
+    chosen = make_preset_experiment(searched, preset, winner)
     file.write_text(experiment_file.format_experiment(chosen))
     words = [sys.executable, "-m", "dballoc", "bench", str(file), "--out", str(directory)]
     if status := subprocess.run(words, check=False).returncode:

@@ -101,7 +101,7 @@ def test_it_finds_what_saves_memory_and_confirms_it(
     loaded = "SELECT DISTINCT workload FROM step WHERE kind = 'level'"
     for directory in (out, out / "confirmation" / "glibc"):
         assert [row["workload"] for row in rows(directory, loaded)] == [searched]
-    assert "one start with all 2 workloads" not in done.stdout
+    assert "2 short starts show" not in done.stdout
 
     deployed = run_cli("deploy", out, "--form", "systemd")
     assert deployed.status == 0, deployed.text

@@ -13,9 +13,14 @@ from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.cli.results_verbs import deploy
 from dballoc.errors import Failure, UsageError
 from dballoc.report.tune.tune_answer import answer_tune
-from dballoc.report.tune.tune_report import describe_knobs, dump_tune, tabulate_knobs
+from dballoc.report.tune.tune_report import (
+    describe_knobs,
+    describe_method,
+    dump_tune,
+    tabulate_knobs,
+)
 from dballoc.report.wording.answer import Answer
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED, SURVEY
 from dballoc.store.results import KIND, TUNE
 
 
@@ -214,10 +219,18 @@ def test_what_is_said_of_the_load_has_the_workloads_that_were_searched(
     make: Callable[..., Path],
 ) -> None:
     two = {"workloads": ["oltp_read_only", "oltp_point_select"]}
-    search = make_search(make, (), {SEARCHED: '["oltp_point_select"]'}, **two)
+    survey = {
+        "oltp_read_only": {"peak": 2 << 20, "longest": 1.0},
+        "oltp_point_select": {"peak": 3 << 20, "longest": 200.0},
+    }
+    facts = {SEARCHED: '["oltp_point_select"]', SURVEY: json.dumps(survey)}
+    search = make_search(make, (), facts, **two)
     assert load_tuned(search).campaign.experiment.workloads == ["oltp_point_select"]
     assert "holds for oltp_point_select at" in " ".join(answer_tune(load_tuned(search)).notes)
+    assert "aim names: oltp_point_select (3.0 MiB)" in describe_method(load_tuned(search))[0]
     with closing(sqlite3.connect(search / "results.sqlite")) as db, db:
-        db.execute("UPDATE campaign SET value = '[\"other\"]' WHERE key = ?", (SEARCHED,))
-    with pytest.raises(Failure, match="damaged: searched_workloads: 'other' is no workload"):
+        db.execute("UPDATE campaign SET value = replace(value, '[\"oltp', '[\"other')")
+    with pytest.raises(
+        Failure, match="damaged: searched_workloads: 'other_point_select' is no workload"
+    ):
         load_tuned(search)

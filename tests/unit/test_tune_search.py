@@ -31,10 +31,9 @@ from dballoc.tune.plan_trials import (
 )
 from dballoc.tune.search_space import THP, Knob, Space
 from dballoc.tune.short_experiment import (
-    SurveyedLevel,
+    Surveyed,
     choose_evenly,
-    choose_raising,
-    compute_rises,
+    choose_highest,
     count_most_workloads,
     make_confirmation,
     make_short_experiment,
@@ -408,47 +407,43 @@ def test_trials_are_short_and_short_searches_have_room_for_fewer_workloads() -> 
     assert short.threads == [8]
     assert short.time.level == 5.0
     assert short.tune == Tune()
-    # A trial takes a 120th of the time at most: 3 workloads of 7.5 s, and 2 s beside them.
-    assert count_most_workloads(short) == 3
+    # A trial takes a 240th of the time at most: a workload of 7.5 s, and 2 s beside it.
+    assert count_most_workloads(short) == 1
+    assert count_most_workloads(make_short_experiment(experiment(), Tune(), 2 * 3600.0)) == 3
     assert count_most_workloads(make_short_experiment(experiment(), Tune(), 60.0)) == 1
     assert count_most_workloads(make_short_experiment(experiment(), Tune(), 10 * 3600.0)) > 12
 
 
-def test_a_survey_runs_all_workloads_in_a_tenth_of_the_search() -> None:
-    short = make_short_experiment(experiment(), Tune(share=0.5), 900.0)
-    survey = make_survey(short, Tune(share=0.5))
-    assert survey.workloads == short.workloads
-    assert survey.warm == short.workloads[:1]
-    loads = len(short.workloads) + 1
-    assert 40.0 < loads * (survey.time.level + 0.25) <= 45.0
-    assert survey.time.warmup == survey.time.level
-    assert make_survey(short.model_copy(update={"budget": 1e6}), Tune()).time.level == 5.0
-    assert make_survey(short.model_copy(update={"budget": 60.0}), Tune()).time.level == 1.0
+def test_a_survey_has_a_start_for_each_workload_in_a_tenth_of_the_search() -> None:
+    short = make_short_experiment(experiment(), Tune(), 3600.0)
+    survey = make_survey(short)
+    assert [s.workloads for s in survey] == [[w] for w in short.workloads]
+    assert {(s.time.level, s.time.warmup) for s in survey} == {(1.0, 2.0)}
+    # A start takes 5.5 s.
+    few = make_survey(short.model_copy(update={"budget": 600.0}))
+    assert [s.workloads[0] for s in few] == choose_evenly(short.workloads, 5)
+    assert len(make_survey(short.model_copy(update={"budget": 10.0}))) == 1
 
 
-def survey_levels(**peaks_and_events: tuple[int, int]) -> list[SurveyedLevel]:
-    return [
-        SurveyedLevel(workload=name, peak=peak, events=events)
-        for name, (peak, events) in peaks_and_events.items()
-    ]
-
-
-def test_trials_have_the_workloads_that_raise_memory() -> None:
-    levels = survey_levels(
-        reads=(110, 900), sorts=(200, 90), scans=(400, 3), small=(390, 900), writes=(430, 900)
-    )
-    assert compute_rises(levels, 100) == {
-        "reads": 10, "sorts": 90, "scans": 200, "small": 0, "writes": 30
-    }  # fmt: skip
-    assert choose_raising(levels, 100, 2, 8, []) == ["sorts", "writes"]
-    assert choose_raising(levels, 100, 2, 1, []) == ["sorts", "scans"]
+def test_trials_have_the_workloads_with_the_highest_peak() -> None:
+    names = ["reads", "sorts", "scans", "small", "writes"]
+    one = make_short_experiment(experiment(workloads=names), Tune(), 3600.0)
+    two = one.model_copy(update={"budget": 4800.0})
+    assert (count_most_workloads(one), count_most_workloads(two)) == (1, 2)
+    peaks = dict(zip(names, (110, 200, 400, 90, 130), strict=True))
+    longest = dict(zip(names, (0.1, 0.8, 0.9, 0.1, 0.2), strict=True))
+    surveyed = {w: Surveyed(peak=peaks[w], longest=longest[w]) for w in names}
+    assert choose_highest(surveyed, two, []) == ["sorts", "writes"]
     # What the aim names is there, even if that leaves no room.
-    assert choose_raising(levels, 100, 2, 8, ["small"]) == ["sorts", "small"]
-    assert choose_raising(levels, 100, 1, 8, ["small", "scans"]) == ["scans", "small"]
-    # What raises nothing is not chosen; where nothing does, they are spread.
-    assert choose_raising(levels, 100, 5, 8, []) == ["reads", "sorts", "writes"]
-    assert choose_raising(levels, 500, 2, 8, []) == ["sorts", "writes"]
-    assert choose_raising(levels, 500, 2, 1000, []) == ["sorts", "writes"]
+    assert choose_highest(surveyed, two, ["small"]) == ["sorts", "small"]
+    assert choose_highest(surveyed, one, ["small", "scans"]) == ["scans", "small"]
+    # Workloads of long events are better than none; where no peak is known, they are spread.
+    slow = {w: Surveyed(peak=peaks[w], longest=2.0) for w in names}
+    assert choose_highest(slow, one, []) == ["scans"]
+    failed = {w: Surveyed(peak=None, longest=0.0) for w in names}
+    assert choose_highest(failed, two, []) == ["sorts", "writes"]
+    assert choose_highest(failed | {"small": surveyed["small"]}, two, []) == ["small"]
+    assert choose_highest({}, one, ["small"]) == ["small"]
 
 
 def test_the_baseline_is_recorded_where_there_is_no_trace_to_replay() -> None:

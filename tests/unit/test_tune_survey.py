@@ -1,10 +1,12 @@
-"""One start shows which workloads a search's trials have."""
+"""Short starts show which workloads a search's trials have."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 from dballoc.campaign.observer import Observer
 from dballoc.experiment.model import Experiment, Tune
+from dballoc.store.campaign_facts import _FORMS, SEARCHED, SURVEY, check_json
 from dballoc.store.results import TrialRecord
 from dballoc.tune.search_aim import parse_aim
 from dballoc.tune.short_experiment import make_short_experiment
@@ -25,30 +27,41 @@ class Notices(Observer):
 
 
 class Starts:
-    """Answers with one start in which sorts raise memory; ``fault``: or with this."""
+    """Answers with starts in which sorts have most memory; those of ``faulty`` workloads fail."""
 
-    def __init__(self, fault: str | None = None) -> None:
-        self.fault = fault
-        self.surveys: list[Experiment] = []
+    def __init__(self, *faulty: str) -> None:
+        self.faulty = faulty
+        self.begun: list[str] = []
 
     def run_survey(self, survey: Experiment) -> TrialRecord:
-        self.surveys.append(survey)
-        if self.fault:
-            row = {"outcome": "fault", "fault": "died", "fault_text": self.fault}
-            return TrialRecord(trial=row)
-        peaks = {"reads": 210, "sorts": 300, "writes": 305}
-        record = TrialRecord(trial={"outcome": "ok", "rss_start": 100 * MIB})
+        [workload] = survey.workloads
+        self.begun.append(workload)
+        if workload in self.faulty:
+            return TrialRecord(trial={"outcome": "fault", "fault": "died", "rss_peak": 10**9})
+        peak = {"reads": 210, "sorts": 300, "writes": 305}[workload] * MIB
+        record = TrialRecord(trial={"outcome": "ok", "rss_peak": peak})
+        longest = 2000.0 if workload == "writes" else 50.0
         record.steps = [
-            {"kind": "warmup", "workload": "reads", "rss_peak": 200 * MIB, "events": 500},
-            *(
-                {"kind": "level", "workload": w, "rss_peak": peaks[w] * MIB, "events": 500}
-                for w in survey.workloads
-            ),
+            {"kind": "warmup", "latency_max": 9e3},
+            {"kind": "level", "latency_max": longest},
         ]
         return record
 
 
-def survey(starts: Starts, aim: str = "memory") -> tuple[list[str], list[str]]:
+class Facts:
+    """Keeps what is stored."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, str] = {}
+
+    def set_fact(self, key: str, value: str) -> None:
+        self.facts[key] = value
+
+    def checked_facts(self) -> dict[str, str]:
+        return self.facts
+
+
+def survey(starts: Starts, facts: Facts, aim: str = "memory") -> tuple[list[str], list[str]]:
     """Return the workloads that the trials of a short search have, and what the user is told."""
     chosen = Experiment.model_validate(
         {
@@ -60,30 +73,43 @@ def survey(starts: Starts, aim: str = "memory") -> tuple[list[str], list[str]]:
         }
     )
     setting: Any = SimpleNamespace(
-        experiment=make_short_experiment(chosen, Tune(), 600.0),
-        tune=Tune(),
-        preference=parse_aim(aim),
+        experiment=make_short_experiment(chosen, Tune(), 600.0), preference=parse_aim(aim)
     )
-    notices, trials = Notices(), starts
-    searched = survey_workloads(setting, trials, notices)  # type: ignore[arg-type]
-    return searched, notices.texts
+    trials: Any = starts
+    results: Any = facts
+    notices = Notices()
+    survey_workloads(setting, trials, results, notices)
+    return json.loads(facts.facts[SEARCHED]), notices.texts
 
 
-def test_trials_have_what_raised_memory_after_the_warm_up() -> None:
-    starts = Starts()
-    searched, texts = survey(starts)
+def test_trials_have_what_has_most_memory_and_short_events() -> None:
+    starts, facts = Starts(), Facts()
+    searched, texts = survey(starts, facts)
     assert searched == ["sorts"]
-    assert texts[0].startswith("glibc: one start with all 3 workloads shows")
-    assert texts[1] == "trials have sorts (+90 MiB)"
-    [experiment] = starts.surveys
-    assert (experiment.workloads, experiment.warm) == (NAMES, ["reads"])
+    assert starts.begun == NAMES
+    assert texts == [
+        "glibc: 3 short starts show under which workloads it has most memory",
+        "trials have sorts (peak RSS 300 MiB)",
+    ]
+    check_json(facts.facts[SURVEY], _FORMS[SURVEY], "survey")
 
 
 def test_trials_have_what_the_aim_names() -> None:
-    assert survey(Starts(), "rss, writes:cpu<=1.02")[0] == ["writes"]
+    assert survey(Starts(), Facts(), "rss, writes:cpu<=1.02")[0] == ["writes"]
 
 
-def test_a_start_that_fails_chooses_nothing() -> None:
-    searched, texts = survey(Starts("the server died"))
-    assert searched == ["writes"]
-    assert texts[1] == "it failed: the server died; trials have writes, evenly chosen"
+def test_a_start_that_fails_is_not_chosen_for_its_memory() -> None:
+    assert survey(Starts("sorts"), Facts())[0] == ["reads"]
+    searched, texts = survey(Starts(*NAMES), Facts())
+    assert (searched, texts[1]) == (["writes"], "trials have writes")
+
+
+def test_a_survey_is_resumed() -> None:
+    facts = Facts()
+    survey(Starts(), facts)
+    stored = json.loads(facts.facts[SURVEY])
+    del stored["sorts"], facts.facts[SEARCHED]
+    facts.facts[SURVEY] = json.dumps(stored)
+    starts = Starts()
+    assert survey(starts, facts)[0] == ["sorts"]
+    assert starts.begun == ["sorts"]

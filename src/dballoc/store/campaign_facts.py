@@ -208,6 +208,11 @@ class _Knob(_Form):
     measurable: bool | None
 
 
+class _Surveyed(_Form):
+    peak: _Size | None
+    longest: _Amount
+
+
 # By variant: for each variable that its server does not have which settles, the substitute or "".
 SETTLED_OTHERWISE = "settled_otherwise"
 
@@ -215,6 +220,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "knobs": TypeAdapter(Annotated[list[_Knob], Field(max_length=10_000)]),
     "confirmations": TypeAdapter(Annotated[list[_Confirmation], Field(max_length=100)]),
     "search_seconds": TypeAdapter(_Amount),
+    "survey": TypeAdapter(dict[str, _Surveyed]),
     "searched_workloads": TypeAdapter(Annotated[list[str], Field(min_length=1)]),
     "finalists_elsewhere": TypeAdapter(Annotated[int, Field(ge=0, le=3)]),
     "replay": TypeAdapter(_Replay),
@@ -251,9 +257,11 @@ CLIENTS, APART = "clients", "apart"
 PREFERENCE, CONFIRMATIONS = "preference", "confirmations"
 # Endings after which no more blocks come; after any other the campaign may go on.
 FINAL_ENDINGS = ("planned", "decided", "budget")
-# What each of a search's knobs was worth, how long it took, in seconds by the clock, and which of
-# the experiment's workloads its trials have, where these are not all.
-KNOBS, SEARCH_SECONDS, SEARCHED = "knobs", "search_seconds", "searched_workloads"
+# What each of a search's knobs was worth, and how long it took, in seconds by the clock.
+KNOBS, SEARCH_SECONDS = "knobs", "search_seconds"
+# Where a search's trials have not all of the experiment's workloads: what was seen of these (by
+# workload: peak RSS, longest event), and which ones the trials have.
+SURVEY, SEARCHED = "survey", "searched_workloads"
 FINALISTS_ELSEWHERE = "finalists_elsewhere"
 
 

@@ -72,7 +72,7 @@ class PreparedTune(PreparedCampaign):
 
     @property
     def surveys(self) -> bool:
-        """Whether a first start runs all workloads, and shows which of them the trials have."""
+        """Whether short starts show which of the workloads the trials have."""
         return len(self.experiment.workloads) > count_most_workloads(self.experiment)
 
     def select_searched(self, facts: Mapping[str, str]) -> "PreparedTune":

@@ -118,8 +118,7 @@ class _Search:
         """
         if self.setting.surveys and SEARCHED not in self.results.facts():
             trials = SearchTrials(self.session, self.results, templates)
-            searched = survey_workloads(self.setting, trials, self.observer)
-            self.results.set_fact(SEARCHED, json.dumps(searched))
+            survey_workloads(self.setting, trials, self.results, self.observer)
         self.setting = self.setting.select_searched(self.results.checked_facts())
         self.session = replace(self.session, setting=self.setting)
 

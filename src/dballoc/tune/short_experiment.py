@@ -2,7 +2,7 @@
 confirmed afterwards. Of many workloads they have those that tell most. Pure.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dballoc.experiment.model import LOAD, Experiment, RecordTrace, Tune, Variant
@@ -11,11 +11,15 @@ from dballoc.experiment.model import LOAD, Experiment, RecordTrace, Tune, Varian
 _LEVEL, _WARMUP = 5.0, 2.0
 # Seconds beside load, of a trial: copy, start, stop. And of each run of the client.
 _PER_TRIAL, _PER_LOAD = 2.0, 0.25
-# A trial takes no more than this share of the budget.
-_SHARE = 1 / 120
-# The survey takes no more than this share of the search's time, but its levels are not shorter,
-# seconds.
-_SURVEY, _SHORTEST = 0.1, 1.0
+# A trial takes no more than this share of the budget: the confirmation has half of it, and few
+# blocks show little.
+_SHARE = 1 / 240
+# A survey takes no more than this share of the search's time. Its levels, seconds: at their end a
+# server has most of the memory that it has later.
+_SURVEY, _SURVEY_LEVEL = 0.1, 1.0
+# An event should take no more than this share of a trial's level: CPU an event counts those that
+# end in it, and with long ones that scatters by more than what a search asks for.
+_LONGEST = 1 / 6
 
 
 def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> Experiment:
@@ -57,14 +61,13 @@ def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurveyedLevel:
-    """What one workload did in a start that ran them all: the server's peak RSS in it, bytes; how
-    many ``events`` its clients completed.
+class Surveyed:
+    """What a workload did in a start of its own: the server's ``peak`` RSS, bytes, None after a
+    fault; its ``longest`` event, seconds.
     """
 
-    workload: str
-    peak: int
-    events: int
+    peak: int | None
+    longest: float
 
 
 def count_most_workloads(short: Experiment) -> int:
@@ -82,48 +85,37 @@ def choose_evenly(items: Sequence[str], most: int) -> list[str]:
     return [items[int((i + 1) * step) - 1] for i in range(most)]
 
 
-def compute_rises(levels: Sequence[SurveyedLevel], before: int) -> dict[str, int]:
-    """Return by how many bytes each workload raised the most RSS that the server had had, which
-    was ``before`` at first.
-    """
-    rises = {}
-    for level in levels:
-        rises[level.workload] = max(0, level.peak - before)
-        before = max(before, level.peak)
-    return rises
-
-
-def choose_raising(
-    levels: Sequence[SurveyedLevel], before: int, most: int, clients: int, kept: Collection[str]
+def choose_highest(
+    surveyed: Mapping[str, Surveyed], short: Experiment, kept: Collection[str]
 ) -> list[str]:
-    """Return at most so many workloads, in their order: the ``kept`` ones, then those that raised
-    peak RSS most. One of which a client completed less than one event on the average is not
-    chosen: its CPU an event says little. Where none raised it, they are evenly chosen.
+    """Return as many workloads as a trial has room for, in their order: the ``kept`` ones, then
+    those that had the highest peak RSS. One with long events is not chosen if another one has
+    short ones. Where no peak is known, they are evenly chosen.
     """
-    rises = compute_rises(levels, before)
-    fit = [x.workload for x in levels if x.events >= clients and x.workload not in kept]
-    raising = sorted((w for w in fit if rises[w] > 0), key=lambda w: -rises[w])
-    room = max(0, most - len(kept))
-    if not raising and room:
-        raising = choose_evenly(fit or [x.workload for x in levels], room)
-    chosen = {*kept, *raising[:room]}
-    return [x.workload for x in levels if x.workload in chosen]
+    workloads, longest = short.workloads, short.time.level * _LONGEST
+    ran = {w: x for w, x in surveyed.items() if x.peak is not None and w not in kept}
+    fit = [w for w, x in ran.items() if x.longest <= longest] or list(ran)
+    room = max(0, count_most_workloads(short) - len(kept))
+    highest = sorted(fit, key=lambda w: -(ran[w].peak or 0))[:room]
+    if not highest and room:
+        highest = choose_evenly([w for w in workloads if w not in kept], room)
+    chosen = {*kept, *highest}
+    return [w for w in workloads if w in chosen]
 
 
-def make_survey(short: Experiment, tune: Tune) -> Experiment:
-    """Return the experiment of the start that runs all workloads, in a tenth of the search's time
-    at most. The first one warms the server up, so that it does not have the rise of a server that
-    was just started.
+def make_survey(short: Experiment) -> list[Experiment]:
+    """Return the experiments of a survey: a start for each workload, or for as many as there is
+    time for, evenly chosen.
     """
     assert short.budget
-    seconds = short.budget * tune.share * _SURVEY / (len(short.workloads) + 1) - _PER_LOAD
-    level = min(short.time.level, max(_SHORTEST, round(seconds, 1)))
-    return short.model_copy(
-        update={
-            "warm": short.workloads[:1],
-            "time": short.time.model_copy(update={"level": level, "warmup": level}),
-        }
-    )
+    tune = short.tune or Tune()
+    time = short.time.model_copy(update={"level": min(short.time.level, _SURVEY_LEVEL)})
+    each = time.level + time.warmup + 2 * _PER_LOAD + _PER_TRIAL
+    starts = max(1, int(short.budget * tune.share * _SURVEY / each))
+    return [
+        short.model_copy(update={"workloads": [workload], "time": time})
+        for workload in choose_evenly(short.workloads, starts)
+    ]
 
 
 def make_confirmation(

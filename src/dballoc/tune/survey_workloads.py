@@ -1,52 +1,60 @@
-"""Find out in one start which workloads raise the server's memory, so that trials have these."""
+"""Find out which workloads a server has most memory under, so that a search's trials have these."""
+
+import json
+from dataclasses import asdict
 
 from dballoc.campaign.observer import Observer
-from dballoc.numbers import listing
-from dballoc.store.results import TrialRecord
+from dballoc.numbers import count, listing
+from dballoc.store.campaign_facts import SEARCHED, SURVEY
+from dballoc.store.results import Results, TrialRecord
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.search_trials import SearchTrials
 from dballoc.tune.short_experiment import (
-    SurveyedLevel,
-    choose_evenly,
-    choose_raising,
-    compute_rises,
-    count_most_workloads,
+    Surveyed,
+    choose_highest,
     make_survey,
 )
 
 
-def survey_workloads(setting: PreparedTune, trials: SearchTrials, observer: Observer) -> list[str]:
-    """Run a start with all workloads, and return those that the search's trials are to have: what
-    the aim names, and those in which peak RSS rises most; evenly chosen ones if the start fails.
+def survey_workloads(
+    setting: PreparedTune, trials: SearchTrials, results: Results, observer: Observer
+) -> None:
+    """Run what is missing of the survey, a start for each workload, and store which ones the
+    search's trials have: what the aim names, and those with the highest peak RSS.
     """
     experiment = setting.experiment
-    most = count_most_workloads(experiment)
-    observer.notice(
-        f"{experiment.baseline}: one start with all {len(experiment.workloads)} workloads shows in "
-        "which of them peak RSS rises most"
-    )
-    record = trials.run_survey(make_survey(experiment, setting.tune))
-    if record.trial["outcome"] != "ok":
-        searched = choose_evenly(experiment.workloads, most)
-        why = record.trial["fault_text"] or record.trial["fault"]
-        observer.notice(f"it failed: {why}; trials have {listing(searched)}, evenly chosen")
-        return searched
-    levels, before = read_levels(record)
+    surveyed = read_survey(results)
+    missing = [s for s in make_survey(experiment) if s.workloads[0] not in surveyed]
+    if missing:
+        observer.notice(
+            f"{experiment.baseline}: {count(len(missing), 'short start')} show under which "
+            "workloads it has most memory"
+        )
+    for survey in missing:
+        surveyed[survey.workloads[0]] = read_start(trials.run_survey(survey))
+        results.set_fact(SURVEY, json.dumps({w: asdict(x) for w, x in surveyed.items()}))
     named = {word for c in setting.preference.constraints for word in c.within}
     kept = [w for w in experiment.workloads if w in named]
-    searched = choose_raising(levels, before, most, experiment.threads[-1], kept)
-    rises = compute_rises(levels, before)
-    shown = [f"{w} (+{rises[w] / 2**20:,.0f} MiB)" for w in searched]
-    observer.notice(f"trials have {listing(shown)}")
-    return searched
+    searched = choose_highest(surveyed, experiment, kept)
+    results.set_fact(SEARCHED, json.dumps(searched))
+    observer.notice(f"trials have {listing([_describe(w, surveyed.get(w)) for w in searched])}")
 
 
-def read_levels(record: TrialRecord) -> tuple[list[SurveyedLevel], int]:
-    """Return what each workload did, and the most RSS that the server had before the first."""
-    levels = [
-        SurveyedLevel(workload=s["workload"], peak=s["rss_peak"], events=s["events"] or 0)
-        for s in record.steps
-        if s["kind"] == "level"
-    ]
-    earlier = [s["rss_peak"] for s in record.steps if s["kind"] != "level"]
-    return levels, max([record.trial["rss_start"] or 0, *earlier])
+def read_survey(results: Results) -> dict[str, Surveyed]:
+    """Return what a survey has stored so far, by workload."""
+    stored = json.loads(results.checked_facts().get(SURVEY, "{}"))
+    return {w: Surveyed(**x) for w, x in stored.items()}
+
+
+def read_start(record: TrialRecord) -> Surveyed:
+    """Return what a workload did in its start."""
+    if record.trial["outcome"] != "ok":
+        return Surveyed(peak=None, longest=0.0)
+    longest = max(step["latency_max"] or 0.0 for step in record.steps if step["kind"] == "level")
+    return Surveyed(peak=record.trial["rss_peak"], longest=longest / 1000)
+
+
+def _describe(workload: str, surveyed: Surveyed | None) -> str:
+    if surveyed is None or surveyed.peak is None:
+        return workload
+    return f"{workload} (peak RSS {surveyed.peak / 2**20:,.0f} MiB)"

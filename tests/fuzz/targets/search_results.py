@@ -14,7 +14,8 @@ from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.report.tune.tune_answer import answer_tune
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED
+from dballoc.report.tune.tune_report import describe_method
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED, SURVEY
 from dballoc.store.open_database import FILE
 from dballoc.store.results import KIND, TUNE
 from dballoc.tune.choose_finalists import choose_finalists
@@ -34,6 +35,8 @@ _CONFIRMATION = (
     '[{"base": "glibc", "directory": "confirmation/glibc", "finalists": ["tuned"], '
     '"experiment": "name = \'x\'"}]'
 )
+_SEARCHED = '["oltp_read_only"]'
+_SURVEY = '{"oltp_read_only": {"peak": 1, "longest": 0.5}, "x": {"peak": null, "longest": 0}}'
 _KNOBS = (
     '[{"base": "glibc", "knob": "arena_max", "memory_share": 0.5, "cost_share": null, '
     '"memory": 0.6, "cost": 1.0, "measurable": true}]'
@@ -76,30 +79,39 @@ def _make_search() -> bytes:
 
 def seeds() -> list[bytes]:
     """Return lines: parameters, peak RSS and CPU seconds of the configuration, confirmations,
-    knobs, searched workloads.
+    knobs, searched workloads, survey.
     """
     return [
         "\n".join(lines).encode()
         for lines in (
-            ('{"arena_max": "1"}', "90000000", "0.5", "[]", _KNOBS, '["oltp_read_only"]'),
-            ('{"arena_max": "1", "top_pad": "x"}', "1", "1e300", _CONFIRMATION, "[]", '["x"]'),
-            ('{"arena_max": "%s"}' % ("9" * 400), "-5", "1e-320", "[]", "[]", "[]"),
+            ('{"arena_max": "1"}', "90000000", "0.5", "[]", _KNOBS, _SEARCHED, _SURVEY),
+            (
+                '{"arena_max": "1", "top_pad": "x"}',
+                "1",
+                "1e300",
+                _CONFIRMATION,
+                "[]",
+                '["x"]',
+                _SURVEY,
+            ),
+            ('{"arena_max": "%s"}' % ("9" * 400), "-5", "1e-320", "[]", "[]", _SEARCHED, "{}"),
         )
     ]
 
 
 def fuzz(data: bytes) -> None:
-    parts = [*data.decode("utf-8", "replace").split("\n"), "", "", "", "", "", ""]
+    parts = [*data.decode("utf-8", "replace").split("\n"), "", "", "", "", "", "", ""]
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / FILE
         path.write_bytes(_make_search())
         try:
-            _write_parts(path, *parts[:6])
+            _write_parts(path, *parts[:7])
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):
             return  # what the database itself does not take
         try:
             tuned = load_tuned(Path(home))
             answer_tune(tuned)
+            describe_method(tuned)
             assert all(0 <= e.front_chance <= 1 for e in tuned.estimates)
         except (UsageError, Failure) as error:
             assert "\n" not in str(error), error
@@ -108,9 +120,7 @@ def fuzz(data: bytes) -> None:
         assert all(f.parameters for f in finalists)
 
 
-def _write_parts(
-    path: Path, parameters: str, rss: str, cpu: str, confirmations: str, knobs: str, searched: str
-) -> None:
+def _write_parts(path: Path, parameters: str, rss: str, cpu: str, *facts: str) -> None:
     database = sqlite3.connect(path)
     try:
         with database:
@@ -125,7 +135,7 @@ def _write_parts(
                 )
             database.executemany(
                 "INSERT OR REPLACE INTO campaign VALUES (?, ?)",
-                [(CONFIRMATIONS, confirmations), (KNOBS, knobs), (SEARCHED, searched)],
+                zip((CONFIRMATIONS, KNOBS, SEARCHED, SURVEY), facts, strict=True),
             )
     finally:
         database.close()

@@ -1,7 +1,7 @@
 """All that a report says of a search and its confirmation."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from dballoc.analysis.tune.search_history import (
     summarize_standings,
 )
 from dballoc.errors import Failure, UsageError
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SURVEY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,14 @@ class Tuned:
     def estimates(self) -> Sequence[Estimated]:
         """What is likely of the configurations that ran."""
         return estimate_front(self.standings)
+
+    @property
+    def surveyed(self) -> Mapping[str, int]:
+        """The server's peak RSS under each workload that had a start of its own, bytes; empty if
+        the experiment has no more workloads than a trial.
+        """
+        survey = json.loads(self.campaign.facts.get(SURVEY, "{}"))
+        return {w: x["peak"] for w, x in survey.items() if x["peak"] is not None}
 
     @property
     def is_over(self) -> bool:

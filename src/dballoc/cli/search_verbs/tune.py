@@ -160,8 +160,8 @@ def _print_plan(setting: PreparedTune) -> None:
     if setting.surveys:
         most, workloads = count_most_workloads(experiment), len(experiment.workloads)
         say(
-            f"load:    {most} of {workloads} workloads at {clients}: those in which peak RSS rises "
-            "most in a first start"
+            f"load:    {most} of {workloads} workloads at {clients}: those with the highest peak "
+            "RSS in short starts"
         )
     else:
         say(f"load:    {', '.join(experiment.workloads)} at {clients}")

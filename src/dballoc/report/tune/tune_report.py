@@ -260,6 +260,15 @@ def describe_method(tuned: Tuned) -> list[str]:
         *(["then what replays put forward"] if "front" in origins else []),
         *(["then each setting alone"] if "single" in origins else []),
     ]
+    peaks = [
+        f"{w} ({mebibytes(tuned.surveyed[w])} MiB)" if w in tuned.surveyed else w
+        for w in experiment.workloads
+    ]
+    survey = (
+        f"The default had a short start for each of {len(tuned.surveyed)} workloads. Trials have, "
+        "of those whose transactions are short enough to tell what they cost, the ones with the "
+        f"highest peak RSS, and what the aim names: {listing(peaks)}. "
+    )
     replays = (
         "First the malloc's own settings were tried in replays of a recorded trace, which say "
         "something of memory and nothing of a server; the best of them went on to servers. "
@@ -269,6 +278,7 @@ def describe_method(tuned: Tuned) -> list[str]:
         "what they cost."
     )
     return [
+        f"{survey if tuned.surveyed else ''}"
         f"{replays if any(t.stage == 'replay' for t in tuned.tried) else ''}"
         f"A trial starts one server alone on a copy of the same data, loads it with "
         f"{listing(experiment.workloads)} at {experiment.threads[-1]} clients for "
