@@ -377,7 +377,10 @@ def test_a_program_that_sleeps_after_its_allocations(
     """It has one thread, and calls malloc no more."""
     start("wait", 1000, **environ())
     recorder = wait_for_recorder(tmp_path)
-    recorder.mark("prepared", {"rss": 12345, "heap.live": 7})
+    name = "after-level-delete_range=100-57"
+    recorder.mark(name, {"rss": 12345, "heap.live": 7})
+    with pytest.raises(UsageError, match="no name for a mark"):
+        recorder.mark("prepared", {"rss=1": 12345})
     recorder.stop()
     status = recorder.status()
     assert not status.is_recording
@@ -385,7 +388,7 @@ def test_a_program_that_sleeps_after_its_allocations(
     recording = read_only_one(tmp_path)
     assert sum(len(thread.kind) for thread in recording.threads) == status.events >= 900
     [mark] = recording.marks
-    assert (mark.name, mark.truth) == ("prepared", {"rss": 12345, "heap.live": 7})
+    assert (mark.name, mark.truth) == (name, {"rss": 12345, "heap.live": 7})
     assert 0 < mark.time <= recording.facts.seconds * 1e9
     with pytest.raises(Failure, match="not recording"):
         recorder.stop()

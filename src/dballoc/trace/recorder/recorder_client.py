@@ -11,7 +11,7 @@ from dballoc.host.preload.preload_socket import RECORDER, PreloadSocket
 
 # A mark's name, which may contain a workload's; and the names of its figures.
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,100}")
-_FIGURE = re.compile(r"[a-z_]{1,100}")
+_FIGURE = re.compile(r"[A-Za-z0-9_.:/@-]{1,100}")
 # The longest line that a recorder reads, less its end.
 _LONGEST_LINE = 1000
 
