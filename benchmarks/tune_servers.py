@@ -31,15 +31,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dballoc.analysis.campaign_tables import load_campaign, read_results
+from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.analysis.tune.estimated_front import estimate_front
-from dballoc.analysis.tune.search_history import (
-    Tried,
-    load_tried,
-    select_searched,
-    summarize_standings,
-)
+from dballoc.analysis.tune.search_history import Tried, summarize_standings
+from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import parse_duration
 from dballoc.experiment.model import Experiment
@@ -219,15 +215,14 @@ def compare_with_preset(out: Path, winner: Parameters) -> tuple[int, Figure | No
     """Run or resume the campaign of what is to be run against the best preset; returns its exit
     status, and the peak RSS as a ratio to the preset's.
     """
-    preset = find_best_preset(load_tried(out))
+    tuned = load_tuned(out)
+    preset = find_best_preset(tuned.tried)
     if preset is None:
         return 0, None
     if dict(preset) == dict(winner):
         return 0, Figure(ratio=1.0, low=1.0, high=1.0)
     directory, file = out / "against-preset", out / "against-preset.toml"
-    campaign = read_results(out)
-    searched = select_searched(campaign.experiment, campaign.facts)
-    chosen = make_preset_experiment(searched, preset, winner)
+    chosen = make_preset_experiment(tuned.campaign.experiment, preset, winner)
     file.write_text(experiment_file.format_experiment(chosen))
     words = [sys.executable, "-m", "dballoc", "bench", str(file), "--out", str(directory)]
     if status := subprocess.run(words, check=False).returncode:

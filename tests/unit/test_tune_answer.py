@@ -226,6 +226,10 @@ def test_what_is_said_of_the_load_has_the_workloads_that_were_searched(
     facts = {SEARCHED: '["oltp_point_select"]', SURVEY: json.dumps(survey)}
     search = make_search(make, (), facts, **two)
     assert load_tuned(search).campaign.experiment.workloads == ["oltp_point_select"]
+    with closing(sqlite3.connect(search / "results.sqlite")) as db, db:
+        twice = json.dumps(["oltp_point_select"] * 2)
+        db.execute("UPDATE campaign SET value = ? WHERE key = ?", (twice, SEARCHED))
+    assert load_tuned(search).campaign.experiment.workloads == ["oltp_point_select"]
     assert "holds for oltp_point_select at" in " ".join(answer_tune(load_tuned(search)).notes)
     assert "aim names: oltp_point_select (3.0 MiB)" in describe_method(load_tuned(search))[0]
     with closing(sqlite3.connect(search / "results.sqlite")) as db, db:

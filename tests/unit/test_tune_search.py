@@ -13,6 +13,7 @@ from dballoc.analysis.tune.search_history import (
     Origin,
     Ratios,
     Standing,
+    Surveyed,
     Tried,
     compare_with_default,
     list_front,
@@ -31,7 +32,6 @@ from dballoc.tune.plan_trials import (
 )
 from dballoc.tune.search_space import THP, Knob, Space
 from dballoc.tune.short_experiment import (
-    Surveyed,
     choose_evenly,
     choose_highest,
     count_most_workloads,
@@ -444,6 +444,8 @@ def test_trials_have_the_workloads_with_the_highest_peak() -> None:
     assert choose_highest(failed, two, []) == ["sorts", "writes"]
     assert choose_highest(failed | {"small": surveyed["small"]}, two, []) == ["small"]
     assert choose_highest({}, one, ["small"]) == ["small"]
+    # A survey that knows workloads of no experiment chooses none of them.
+    assert choose_highest({"x": Surveyed(peak=999, longest=0.0)}, one, []) == ["writes"]
 
 
 def test_the_baseline_is_recorded_where_there_is_no_trace_to_replay() -> None:

@@ -111,5 +111,14 @@ def test_a_survey_is_resumed() -> None:
     del stored["sorts"], facts.facts[SEARCHED]
     facts.facts[SURVEY] = json.dumps(stored)
     starts = Starts()
-    assert survey(starts, facts)[0] == ["sorts"]
+    searched, texts = survey(starts, facts)
+    assert searched == ["sorts"]
     assert starts.begun == ["sorts"]
+    assert texts[0] == "glibc: 1 short start shows under which workloads it has most memory"
+
+
+def test_a_survey_of_another_version_may_say_more() -> None:
+    facts = Facts()
+    facts.facts[SURVEY] = json.dumps({"sorts": {"peak": 10**9, "longest": 0.1, "mean": 0.2}})
+    check_json(facts.facts[SURVEY], _FORMS[SURVEY], "survey")
+    assert survey(Starts(), facts)[0] == ["sorts"]

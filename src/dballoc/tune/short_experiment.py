@@ -3,8 +3,8 @@ confirmed afterwards. Of many workloads they have those that tell most. Pure.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from dballoc.analysis.tune.search_history import Surveyed
 from dballoc.experiment.model import LOAD, Experiment, RecordTrace, Tune, Variant
 
 # Seconds: peak RSS is flat from the fifth second of a level on.
@@ -60,16 +60,6 @@ def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surveyed:
-    """What a workload did in a start of its own: the server's ``peak`` RSS, bytes, None after a
-    fault; its ``longest`` event, seconds.
-    """
-
-    peak: int | None
-    longest: float
-
-
 def count_most_workloads(short: Experiment) -> int:
     """Return how many workloads a trial of a search has room for."""
     assert short.budget
@@ -92,15 +82,15 @@ def choose_highest(
     those that had the highest peak RSS. One with long events is not chosen if another one has
     short ones. Where no peak is known, they are evenly chosen.
     """
-    workloads, longest = short.workloads, short.time.level * _LONGEST
-    ran = {w: x for w, x in surveyed.items() if x.peak is not None and w not in kept}
-    fit = [w for w, x in ran.items() if x.longest <= longest] or list(ran)
+    others = [w for w in short.workloads if w not in kept]
+    peaks = {w: surveyed[w].peak or 0 for w in others if w in surveyed and surveyed[w].peak}
+    longest = short.time.level * _LONGEST
+    fit = [w for w in peaks if surveyed[w].longest <= longest] or list(peaks)
     room = max(0, count_most_workloads(short) - len(kept))
-    highest = sorted(fit, key=lambda w: -(ran[w].peak or 0))[:room]
+    highest = sorted(fit, key=lambda w: -peaks[w])[:room]
     if not highest and room:
-        highest = choose_evenly([w for w in workloads if w not in kept], room)
-    chosen = {*kept, *highest}
-    return [w for w in workloads if w in chosen]
+        highest = choose_evenly(others, room)
+    return [w for w in short.workloads if w in (*kept, *highest)]
 
 
 def make_survey(short: Experiment) -> list[Experiment]:

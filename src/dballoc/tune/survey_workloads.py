@@ -3,17 +3,14 @@
 import json
 from dataclasses import asdict
 
+from dballoc.analysis.tune.search_history import Surveyed, read_survey
 from dballoc.campaign.observer import Observer
 from dballoc.numbers import count, listing
 from dballoc.store.campaign_facts import SEARCHED, SURVEY
 from dballoc.store.results import Results, TrialRecord
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.search_trials import SearchTrials
-from dballoc.tune.short_experiment import (
-    Surveyed,
-    choose_highest,
-    make_survey,
-)
+from dballoc.tune.short_experiment import choose_highest, make_survey
 
 
 def survey_workloads(
@@ -23,13 +20,11 @@ def survey_workloads(
     search's trials have: what the aim names, and those with the highest peak RSS.
     """
     experiment = setting.experiment
-    surveyed = read_survey(results)
+    surveyed = read_survey(results.checked_facts())
     missing = [s for s in make_survey(experiment) if s.workloads[0] not in surveyed]
     if missing:
-        observer.notice(
-            f"{experiment.baseline}: {count(len(missing), 'short start')} show under which "
-            "workloads it has most memory"
-        )
+        starts = count(len(missing), "short start shows", "short starts show")
+        observer.notice(f"{experiment.baseline}: {starts} under which workloads it has most memory")
     for survey in missing:
         surveyed[survey.workloads[0]] = read_start(trials.run_survey(survey))
         results.set_fact(SURVEY, json.dumps({w: asdict(x) for w, x in surveyed.items()}))
@@ -38,12 +33,6 @@ def survey_workloads(
     searched = choose_highest(surveyed, experiment, kept)
     results.set_fact(SEARCHED, json.dumps(searched))
     observer.notice(f"trials have {listing([_describe(w, surveyed.get(w)) for w in searched])}")
-
-
-def read_survey(results: Results) -> dict[str, Surveyed]:
-    """Return what a survey has stored so far, by workload."""
-    stored = json.loads(results.checked_facts().get(SURVEY, "{}"))
-    return {w: Surveyed(**x) for w, x in stored.items()}
 
 
 def read_start(record: TrialRecord) -> Surveyed:

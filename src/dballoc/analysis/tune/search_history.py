@@ -15,7 +15,7 @@ from dballoc import readers
 from dballoc.analysis.statistics.duet_slices import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.store.campaign_facts import SEARCHED, check_json
+from dballoc.store.campaign_facts import SEARCHED, SURVEY, check_json
 from dballoc.store.results import KIND, TUNE, Results
 
 Stage = Literal["replay", "server"]
@@ -48,6 +48,16 @@ class Tried:
     seconds: float
     design: Design = "solo"
     ratios: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """What a workload did in a start of its own, before the search: the server's ``peak`` RSS,
+    bytes, None after a fault; its ``longest`` event, seconds.
+    """
+
+    peak: int | None
+    longest: float
 
 
 class Ratios(NamedTuple):
@@ -170,18 +180,26 @@ def check_is_search(results: Results, directory: Path) -> None:
         raise UsageError(f"{directory}: these are not results of dballoc tune; choose a new --out")
 
 
+def read_survey(facts: Mapping[str, str]) -> dict[str, Surveyed]:
+    """Return what a search's survey has stored so far, by workload; nothing where it has none."""
+    survey = json.loads(facts.get(SURVEY, "{}"))
+    return {w: Surveyed(peak=x["peak"], longest=x["longest"]) for w, x in survey.items()}
+
+
 def select_searched(experiment: Experiment, facts: Mapping[str, str]) -> Experiment:
-    """Return the experiment of a search with the workloads that its trials have. UsageError if one
-    is none of its own.
+    """Return the experiment of a search with the workloads that its trials have. Failure if one is
+    none of its own.
     """
     if SEARCHED not in facts:
         return experiment
     searched: list[str] = json.loads(facts[SEARCHED])
     if strange := [w for w in searched if w not in experiment.workloads]:
-        raise UsageError(
-            f"{SEARCHED}: {strange[0]!r} is no workload of this search; choose a new --out"
+        raise Failure(
+            f"results.sqlite: damaged: {SEARCHED}: {strange[0]!r} is no workload of this search"
         )
-    return experiment.model_copy(update={"workloads": searched})
+    return experiment.model_copy(
+        update={"workloads": [w for w in experiment.workloads if w in searched]}
+    )
 
 
 def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:

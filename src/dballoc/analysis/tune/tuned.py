@@ -15,11 +15,12 @@ from dballoc.analysis.tune.search_history import (
     Standing,
     Tried,
     load_tried,
+    read_survey,
     select_searched,
     summarize_standings,
 )
 from dballoc.errors import Failure, UsageError
-from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SURVEY
+from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +46,13 @@ class Tuned:
         """What is likely of the configurations that ran."""
         return estimate_front(self.standings)
 
-    @property
+    @cached_property
     def surveyed(self) -> Mapping[str, int]:
         """The server's peak RSS under each workload that had a start of its own, bytes; empty if
         the experiment has no more workloads than a trial.
         """
-        survey = json.loads(self.campaign.facts.get(SURVEY, "{}"))
-        return {w: x["peak"] for w, x in survey.items() if x["peak"] is not None}
+        survey = read_survey(self.campaign.facts)
+        return {w: x.peak for w, x in survey.items() if x.peak is not None}
 
     @property
     def is_over(self) -> bool:
@@ -69,10 +70,7 @@ def load_tuned(directory: Path) -> Tuned:
         preference = parse_preference(campaign.facts.get(PREFERENCE))
     except UsageError as error:
         raise Failure(f"{directory}: damaged: {PREFERENCE}: {error}") from None
-    try:
-        experiment = select_searched(campaign.experiment, campaign.facts)
-    except UsageError as error:
-        raise Failure(f"{directory}: damaged: {error}") from None
+    experiment = select_searched(campaign.experiment, campaign.facts)
     confirmed = load_confirmed(directory, preference)
     return Tuned(
         directory=directory,
