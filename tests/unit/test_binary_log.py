@@ -136,6 +136,14 @@ def test_what_an_old_server_cannot_change_later_is_set_when_its_data_are_made() 
     assert of_new == {"innodb_page_size": "8K"}
 
 
+@pytest.mark.parametrize("family", ["mariadb", "mysql"])
+def test_files_of_rocksdb_are_written_as_the_server_s_options_say(family: str) -> None:
+    shape = {"rocksdb_default_cf_options": "target_file_size_base=1M", "rocksdb-block-size": "8K"}
+    server = Server(options={**shape, "rocksdb_block_cache_size": "26M"})
+    build = replace(BUILD, family=family, version="10.11.6" if family == "mariadb" else "8.0.40")
+    assert prepare_variant._choose_init_options(server, build) == shape
+
+
 class Prepared(PreparedCampaign):
     """A campaign whose data are a MiB and there already."""
 
