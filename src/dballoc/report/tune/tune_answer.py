@@ -3,13 +3,15 @@
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import Standing
 from dballoc.analysis.tables.baseline_comparison import Comparison
+from dballoc.analysis.tables.speed_metric import is_shown_slower
 from dballoc.analysis.tune.confirmed import Confirmed
 from dballoc.analysis.tune.tuned import Tuned
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import Answer, Line, describe_faults
 from dballoc.report.wording.ratios_as_text import format_ratio
 
-_OBJECTIVES = {"memory": "rss_peak", "speed": "cpu"}
+# What a search is judged by.
+_JUDGED = ("rss_peak", "cpu")
 
 
 def answer_tune(tuned: Tuned) -> Answer:
@@ -45,14 +47,12 @@ def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
         return f"{settings}: not measured yet"
     if name in confirmed.comparisons.faulty:
         return f"{settings}: {describe_faults(confirmed.comparisons.faulty[name])}"
-    figures = [
-        f"{c.metric.title} × {_format_ratio(c)}"
-        for c in confirmed.comparisons.family
-        if c.variant == name and c.metric.measure in ("rss_peak", "cpu")
-    ]
+    family = [c for c in confirmed.comparisons.family if c.variant == name]
+    figures = [_format_figure(c) for c in family if c.metric.measure in _JUDGED]
     figures += [
         f"{b.constraint.text}: {_STANDINGS[b.standing]}" for b in _list_bounds(confirmed, name)
     ]
+    figures += [f"shown to be worse: {_format_figure(c)}" for c in _list_prices(confirmed, name)]
     outcome = confirmed.judge_finalist(name)
     return f"{settings}: {outcome}; against {confirmed.base} as it is: {'; '.join(figures)}"
 
@@ -65,10 +65,26 @@ _STANDINGS = {
 }
 
 
+def _list_prices(confirmed: Confirmed, name: str) -> list[Comparison]:
+    """Return the comparisons in which a finalist is shown to be slower, of what the search did not
+    look at: a malloc's locks let transactions wait without any CPU.
+    """
+    assert confirmed.comparisons is not None
+    return [
+        c
+        for c in confirmed.comparisons.family
+        if c.variant == name and c.metric.measure == "tps" and is_shown_slower(c)
+    ]
+
+
 def _list_bounds(confirmed: Confirmed, name: str) -> list:
     if confirmed.recommendation is None:
         return []
     return confirmed.recommendation.evidence.bounds.get(name, [])
+
+
+def _format_figure(comparison: Comparison) -> str:
+    return f"{comparison.metric.title} × {_format_ratio(comparison)}"
 
 
 def _format_ratio(comparison: Comparison) -> str:
@@ -102,6 +118,7 @@ def _explain(tuned: Tuned) -> str:
     configurations = count(len({t.variant for t in tuned.tried if t.parameters}), "configuration")
     searched = f"The search tried {configurations} in {trials}"
     rule = tuned.preference.describe_rule(0.03)
+    gain = _describe_gain(tuned, tuned.winner) if tuned.winner else ""
     if not tuned.confirmed:
         return f"{searched}. The rule: {rule}."
     undecided = [
@@ -114,9 +131,24 @@ def _explain(tuned: Tuned) -> str:
     )
     judged = "judged" if tuned.is_over else "judges"
     return (
-        f"{searched}, and a campaign of its own {judged} the finalists, which were declared before "
-        f"it began; only its intervals are verdicts. The rule: {rule}.{more}"
+        f"{gain}{searched}, and a campaign of its own {judged} the finalists, which were declared "
+        f"before it began; only its intervals are verdicts. The rule: {rule}.{more}"
     )
+
+
+def _describe_gain(tuned: Tuned, confirmed: Confirmed) -> str:
+    """Return a sentence of what is gained by the one to run, and what is shown to be worse."""
+    assert confirmed.comparisons is not None
+    name = confirmed.winner or ""
+    objective = "rss_peak" if tuned.preference.objective == "memory" else "cpu"
+    gains = [
+        _format_figure(c)
+        for c in confirmed.comparisons.family
+        if c.variant == name and c.metric.measure == objective
+    ]
+    prices = [_format_figure(c) for c in _list_prices(confirmed, name)]
+    but = f"; but shown to be worse: {listing(prices)}" if prices else ""
+    return f"Against {confirmed.base} as it is: {listing(gains)}{but}. "
 
 
 def _list_failed_defaults(tuned: Tuned) -> list[str]:
