@@ -414,13 +414,13 @@ def test_trials_are_short_and_short_searches_have_room_for_fewer_workloads() -> 
     assert count_most_workloads(make_short_experiment(experiment(), Tune(), 10 * 3600.0)) > 12
 
 
-def test_a_survey_has_a_start_for_each_workload_in_a_tenth_of_the_search() -> None:
+def test_a_survey_has_a_start_for_each_workload_in_a_fifth_of_the_search() -> None:
     short = make_short_experiment(experiment(), Tune(), 3600.0)
     survey = make_survey(short)
     assert [s.workloads for s in survey] == [[w] for w in short.workloads]
     assert {(s.time.level, s.time.warmup) for s in survey} == {(1.0, 2.0)}
     # A start takes 5.5 s.
-    few = make_survey(short.model_copy(update={"budget": 600.0}))
+    few = make_survey(short.model_copy(update={"budget": 300.0}))
     assert [s.workloads[0] for s in few] == choose_evenly(short.workloads, 5)
     assert len(make_survey(short.model_copy(update={"budget": 10.0}))) == 1
 
