@@ -14,10 +14,10 @@ _PER_TRIAL, _PER_LOAD = 2.0, 0.25
 # A trial takes no more than this share of the budget: the confirmation has half of it, and few
 # blocks show little.
 _SHARE = 1 / 240
-# A survey takes no more than this share of the search's time, for which workload is searched may
-# matter more than its last trials: of one server's peak RSS, one arena saved 31 % under that with
-# the most memory and 16 % under another. Its levels, seconds: at their end a server has most of the
-# memory that it has later.
+# A survey takes no more than this share of the search's time. Which workload is searched may matter
+# more than the last trials: what was confirmed saved 31 % of a server's peak RSS under one workload
+# and 17 % under another. Its levels, seconds: at their end a server has most of the memory that it
+# has later.
 _SURVEY, _SURVEY_LEVEL = 0.2, 1.0
 # An event should take no more than this share of a trial's level: CPU an event counts those that
 # end in it, and with long ones that scatters by more than what a search asks for.

@@ -10,9 +10,6 @@ from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import Answer, Line, describe_faults
 from dballoc.report.wording.ratios_as_text import format_ratio
 
-# What a search is judged by.
-_JUDGED = ("rss_peak", "cpu")
-
 
 def answer_tune(tuned: Tuned) -> Answer:
     """Return the answer in words."""
@@ -47,12 +44,11 @@ def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
         return f"{settings}: not measured yet"
     if name in confirmed.comparisons.faulty:
         return f"{settings}: {describe_faults(confirmed.comparisons.faulty[name])}"
-    family = [c for c in confirmed.comparisons.family if c.variant == name]
-    figures = [_format_figure(c) for c in family if c.metric.measure in _JUDGED]
+    figures = _list_figures(confirmed, name, "rss_peak", "cpu")
     figures += [
         f"{b.constraint.text}: {_STANDINGS[b.standing]}" for b in _list_bounds(confirmed, name)
     ]
-    figures += [f"shown to be worse: {_format_figure(c)}" for c in _list_prices(confirmed, name)]
+    figures += [f"shown to be worse: {price}" for price in _list_prices(confirmed, name)]
     outcome = confirmed.judge_finalist(name)
     return f"{settings}: {outcome}; against {confirmed.base} as it is: {'; '.join(figures)}"
 
@@ -65,15 +61,21 @@ _STANDINGS = {
 }
 
 
-def _list_prices(confirmed: Confirmed, name: str) -> list[Comparison]:
-    """Return the comparisons in which a finalist is shown to be slower, of what the search did not
-    look at: a malloc's locks let transactions wait without any CPU.
+def _list_comparisons(confirmed: Confirmed, name: str, *measures: str) -> list[Comparison]:
+    family = confirmed.comparisons.family if confirmed.comparisons else []
+    return [c for c in family if c.variant == name and c.metric.measure in measures]
+
+
+def _list_figures(confirmed: Confirmed, name: str, *measures: str) -> list[str]:
+    return [_format_figure(c) for c in _list_comparisons(confirmed, name, *measures)]
+
+
+def _list_prices(confirmed: Confirmed, name: str) -> list[str]:
+    """Return the throughput that a finalist is shown to lower. The rule looks at CPU, which
+    transactions do not take while they wait for a malloc's locks.
     """
-    assert confirmed.comparisons is not None
     return [
-        c
-        for c in confirmed.comparisons.family
-        if c.variant == name and c.metric.measure == "tps" and is_shown_slower(c)
+        _format_figure(c) for c in _list_comparisons(confirmed, name, "tps") if is_shown_slower(c)
     ]
 
 
@@ -118,9 +120,9 @@ def _explain(tuned: Tuned) -> str:
     configurations = count(len({t.variant for t in tuned.tried if t.parameters}), "configuration")
     searched = f"The search tried {configurations} in {trials}"
     rule = tuned.preference.describe_rule(0.03)
-    gain = _describe_gain(tuned, tuned.winner) if tuned.winner else ""
     if not tuned.confirmed:
         return f"{searched}. The rule: {rule}."
+    gain = _describe_gain(tuned, tuned.winner) if tuned.winner else ""
     undecided = [
         c.base
         for c in tuned.confirmed
@@ -138,15 +140,9 @@ def _explain(tuned: Tuned) -> str:
 
 def _describe_gain(tuned: Tuned, confirmed: Confirmed) -> str:
     """Return a sentence of what is gained by the one to run, and what is shown to be worse."""
-    assert confirmed.comparisons is not None
     name = confirmed.winner or ""
     objective = "rss_peak" if tuned.preference.objective == "memory" else "cpu"
-    gains = [
-        _format_figure(c)
-        for c in confirmed.comparisons.family
-        if c.variant == name and c.metric.measure == objective
-    ]
-    prices = [_format_figure(c) for c in _list_prices(confirmed, name)]
+    gains, prices = _list_figures(confirmed, name, objective), _list_prices(confirmed, name)
     but = f"; but shown to be worse: {listing(prices)}" if prices else ""
     return f"Against {confirmed.base} as it is: {listing(gains)}{but}. "
 
