@@ -25,6 +25,7 @@ from dballoc.tune.search_space import (
     Space,
     apply_parameters,
     build_space,
+    check_changeable,
     check_left_alone,
     check_safe,
 )
@@ -119,6 +120,15 @@ def test_what_a_gain_would_be_paid_for_in_safety_is_not_searched(option: str) ->
         check_safe(Tune(space={option: ["0"]}))
     assert "\n" not in str(refused.value)
     check_safe(Tune(space={"table_open_cache": ["400"], "innodb_buffer_pool_instances": ["1"]}))
+
+
+def test_what_data_are_made_with_is_not_searched() -> None:
+    for option in ("innodb_page_size", "loose-rocksdb-block-size"):
+        with pytest.raises(UsageError, match=f"^tune.space: {option} is not searched: data are "):
+            check_changeable(
+                Tune(space={option: ["8K"]}), ["innodb-page-size", "rocksdb-block-size"]
+            )
+    check_changeable(Tune(space={"table_open_cache": ["400"]}), ["innodb-page-size"])
 
 
 def test_a_knob_without_what_it_needs_is_no_knob() -> None:

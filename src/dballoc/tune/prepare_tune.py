@@ -26,6 +26,7 @@ from dballoc.tune.search_space import (
     Space,
     apply_parameters,
     build_space,
+    check_changeable,
     check_left_alone,
     check_safe,
 )
@@ -123,6 +124,8 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     check_preference(preference, bases, short.workloads, idle=False)
     check_bounds(preference, bases)
     setting = prepare.prepare_campaign(short)
+    for prepared in setting.variants.values():
+        check_changeable(tune, prepared.build.entry["fixed"])
     check_left_alone(tune, [p.allocator for p in setting.variants.values()])
     duets, no_duets = prepare_duets(setting, preference)
     spaces = _build_spaces(setting, preference, has_duets=bool(duets))

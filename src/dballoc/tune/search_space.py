@@ -6,7 +6,7 @@ the malloc by its own name, ``server.NAME`` an option of the server, :data:`THP`
 What is not in it is left as the default has it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -161,6 +161,19 @@ def check_safe(tune: Tune) -> None:
                     f"tune.space: {option} is not searched: {group['why']}; if you want another "
                     "value, set it in server.options"
                 )
+
+
+def check_changeable(tune: Tune, fixed: Collection[str]) -> None:
+    """UsageError for an option that the server's data are made with, one of ``fixed``
+    (catalogue/servers.toml): all trials of a search have the same data.
+    """
+    for option in tune.space:
+        if bare(option) in fixed:
+            raise UsageError(
+                f"tune.space: {option} is not searched: data are made with it, and all trials have "
+                "the same data; to compare its values, give each a [[variant]] and run dballoc "
+                "bench"
+            )
 
 
 def _make_knob(name: str, row: Mapping[str, Any], most_taken: float, cores: int) -> Knob:

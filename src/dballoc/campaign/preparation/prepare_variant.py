@@ -217,7 +217,7 @@ def _choose_init_options(server: Server, build: Build) -> dict[str, str]:
     fixed = {
         name: value
         for name, value in server.options.items()
-        if server_options.normal(name) in build.entry["fixed"]
+        if server_options.bare(name) in build.entry["fixed"]
     }
     return fixed | server.init_options
 
