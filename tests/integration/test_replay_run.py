@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -152,6 +153,23 @@ def test_the_memory_limit_holds(replay: Replay, tmp_path: Path) -> None:
     assert result.fault is not None
     assert result.fault.kind == "oom"
     assert result.fault.text == "killed at the memory limit of 6 MiB"
+
+
+def test_an_interrupt_ends_the_replay_and_its_cgroup(plan: ReplayPlan, tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    settings = ReplaySettings(idle=60, limits=ReplayLimits(memory=1 << 30))
+    kept = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Custody() as custody:
+            signal.setitimer(signal.ITIMER_REAL, 3)
+            with pytest.raises(KeyboardInterrupt):
+                run_replay(plan, installed("glibc"), settings, custody=custody, scratch=tmp_path)
+            assert not any(Path(path).exists() for path in custody._cgroups)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, kept)
 
 
 @pytest.mark.parametrize(

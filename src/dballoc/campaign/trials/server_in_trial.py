@@ -480,10 +480,7 @@ class ServerLife:
         finally:
             # The guardian removes these too, unless it was killed.
             if self._cgroup:
-                try:
-                    self._cgroup.remove()
-                except OSError:
-                    pass  # the guardian tries again later
+                self._cgroup.remove()
             for path in (self.run_directory, self.private_directory):
                 remove_directory(path)
             self.context.copies.give_back(self._copy, unchanged=self._ended_in_order())

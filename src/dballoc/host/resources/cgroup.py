@@ -1,5 +1,6 @@
 """Make a memory-limited cgroup for one server: v1, v2, or a clear error if there is neither."""
 
+import contextlib
 import os
 import uuid
 from dataclasses import dataclass
@@ -34,8 +35,9 @@ class MemoryCgroup:
         return 0
 
     def remove(self) -> None:
-        """Remove the cgroup, once its processes have ended."""
-        self.path.rmdir()
+        """Remove the cgroup; one that still has processes is left to the guardian."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
 
 def create_memory_cgroup(custody: Custody, limit: int) -> MemoryCgroup:

@@ -155,6 +155,7 @@ def _run_engine(
     for path in (output, printed):
         path.unlink(missing_ok=True)
     group = _make_group(custody, limits)
+    exit_ = None
     try:
         child = custody.spawn(
             command,
@@ -164,9 +165,12 @@ def _run_engine(
             cgroup=[group.procs] if group else None,
             **spawn,
         )
-        exit_ = child.wait(limits.seconds + _PATIENCE)
-        if exit_ is None:
-            child.stop(signal.SIGKILL, 60)
+        try:
+            exit_ = child.wait(limits.seconds + _PATIENCE)
+        finally:
+            # It hangs, or Ctrl-C came.
+            if exit_ is None:
+                child.stop(signal.SIGKILL, 60)
         oom_kills = group.oom_kills() if group else 0
     finally:
         if group:
