@@ -37,6 +37,8 @@ import argparse
 import itertools
 import json
 import math
+import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -395,7 +397,10 @@ def main() -> int:
         for surface in surfaces
     }
     kept, until = Kept(arguments.keep), time.monotonic() + 60 * arguments.minutes
-    with ProcessPoolExecutor(arguments.jobs) as pool:
+    # The matrices are small: threads of BLAS beside the jobs took most of the time. It reads this
+    # when it is loaded, so the workers load it anew.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
         if not kept.run_jobs(pool, list(itertools.chain(*jobs.values())), until):
             print("stopped; the same command goes on")
             return 3
