@@ -124,11 +124,20 @@ def test_each_base_has_one_before_any_has_two() -> None:
 def test_the_others_are_for_the_case_that_the_first_breaks_the_bound() -> None:
     """Three alike stand or fall together, so that a safe one with less gain adds more."""
     alike = [
-        standing(f"{n}", -0.5 - n / 1e6, 0.03, parameters={"arenas": "1", "pad": str(n)})
+        standing(f"{n}", -0.5 - n / 1e6, 0.015, parameters={"arenas": "1", "pad": str(n)})
         for n in (4096, 4097, 4098)
     ]
     finalists = choose([*alike, standing("safe", -0.3, -0.02)], 2)
     assert finalists[1] == "safe"
+
+
+def test_the_first_is_one_that_can_be_shown_to_keep_to_the_bound() -> None:
+    """At CPU × 1.025 no confirmation of usual length shows 1.03."""
+    duets = (-0.001, 0.001) * 4
+    near = standing("near", -0.12, duets=tuple(0.025 + d for d in duets))
+    safe = standing("safe", -0.10, duets=tuple(0.005 + d for d in duets))
+    assert choose([near, safe], 1) == ["safe"]
+    assert choose([near, safe], 1, math.log(1.05)) == ["near"]
 
 
 def test_without_a_bound_the_gain_alone_decides() -> None:
