@@ -72,9 +72,8 @@ from dballoc.analysis.tune.search_history import (
 )
 from dballoc.experiment.model import Tune
 from dballoc.tune.choose_finalists import choose_finalists
-from dballoc.tune.plan_trials import Pace, plan_next_trial
+from dballoc.tune.plan_trials import Pace, SearchAim, plan_next_trial
 from dballoc.tune.propose_parameters import draw_parameters
-from dballoc.tune.search_aim import make_search_aim, parse_aim
 from dballoc.tune.search_space import Parameters, Space, build_space
 
 BOUND = math.log(1.03)
@@ -162,7 +161,7 @@ def make_space() -> Space:
 def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
     """Return the trials of one simulated search, which has the time of so many trials alone."""
     chance, space, tried = np.random.default_rng(seed), make_space(), list[Tried]()
-    aim = make_search_aim(parse_aim("memory"), seed * 1000)
+    aim = SearchAim(objective="memory", bound=BOUND, seed=seed * 1000)
     noise = COST_NOISES[seed % len(COST_NOISES)]
     while (spent := sum(t.seconds for t in tried)) + SECONDS <= trials * SECONDS:
         pace = Pace(progress=spent / (trials * SECONDS), trials=trials)
@@ -206,8 +205,7 @@ class Outcome:
 def judge_search(surface: Surface, trials: int, seed: int) -> Outcome:
     """Search, put forward, confirm."""
     standings = summarize_standings(run_search(surface, trials, seed), "server")
-    aim = make_search_aim(parse_aim("memory"), seed)
-    finalists = choose_finalists(standings, aim.objective, aim.bound, 3)
+    finalists = choose_finalists(standings, "memory", BOUND, 3)
     values = [surface(s.parameters) for s in finalists]
     better, confirmed = confirm(values, seed + 10**6)
     return Outcome(finalists=values, better=better, confirmed=confirmed)

@@ -144,6 +144,14 @@ def test_files_of_rocksdb_are_written_as_the_server_s_options_say(family: str) -
     assert prepare_variant._choose_init_options(server, build) == shape
 
 
+@pytest.mark.parametrize("family", ["mariadb", "mysql"])
+def test_data_have_the_page_size_of_the_server_s_options(family: str) -> None:
+    server = Server(options={"loose_innodb_page_size": "8K", "innodb_buffer_pool_size": "64M"})
+    build = replace(BUILD, family=family, version="10.11.6" if family == "mariadb" else "8.0.40")
+    chosen = prepare_variant._choose_init_options(server, build)
+    assert chosen == {"loose_innodb_page_size": "8K"}
+
+
 class Prepared(PreparedCampaign):
     """A campaign whose data are a MiB and there already."""
 

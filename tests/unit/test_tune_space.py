@@ -123,7 +123,7 @@ def test_what_a_gain_would_be_paid_for_in_safety_is_not_searched(option: str) ->
 
 
 def test_what_data_are_made_with_is_not_searched() -> None:
-    for option in ("innodb_page_size", "loose-rocksdb-block-size"):
+    for option in ("innodb_page_size", "loose-rocksdb-block-size", "INNODB-PAGE-SI"):
         with pytest.raises(UsageError, match=f"^tune.space: {option} is not searched: data are "):
             check_changeable(
                 Tune(space={option: ["8K"]}), ["innodb-page-size", "rocksdb-block-size"]

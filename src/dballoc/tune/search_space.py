@@ -141,9 +141,8 @@ def check_left_alone(tune: Tune, allocators: list[Allocator]) -> None:
 
 
 def check_safe(tune: Tune) -> None:
-    """UsageError for an option of the server, however it is written, whose gain would be paid in
-    safety (catalogue/options.toml), and for a malloc's setting. Servers take the first letters of a
-    name for all of it.
+    """UsageError for an option of the server whose gain would be paid in safety
+    (catalogue/options.toml), and for a malloc's setting.
     """
     for option in tune.space:
         families = [
@@ -154,9 +153,8 @@ def check_safe(tune: Tune) -> None:
                 f"tune.space: {option} is a setting of {listing(families)}, and [tune.space] has "
                 "options of the server; settings are searched by themselves: dballoc list settings"
             )
-        name = bare(option)
         for group in catalogue.foreign_options()["unsafe"]:
-            if any(fnmatchcase(name, p) or p.startswith(name) for p in group["options"]):
+            if _is_one_of(option, group["options"]):
                 raise UsageError(
                     f"tune.space: {option} is not searched: {group['why']}; if you want another "
                     "value, set it in server.options"
@@ -168,12 +166,20 @@ def check_changeable(tune: Tune, fixed: Collection[str]) -> None:
     (catalogue/servers.toml): all trials of a search have the same data.
     """
     for option in tune.space:
-        if bare(option) in fixed:
+        if _is_one_of(option, fixed):
             raise UsageError(
                 f"tune.space: {option} is not searched: data are made with it, and all trials have "
                 "the same data; to compare its values, give each a [[variant]] and run dballoc "
                 "bench"
             )
+
+
+def _is_one_of(option: str, names: Collection[str]) -> bool:
+    """Whether an option, however it is written, is one of these (shell patterns). Servers take the
+    first letters of a name for all of it.
+    """
+    name = bare(option)
+    return any(fnmatchcase(name, pattern) or pattern.startswith(name) for pattern in names)
 
 
 def _make_knob(name: str, row: Mapping[str, Any], most_taken: float, cores: int) -> Knob:
