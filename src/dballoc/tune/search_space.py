@@ -8,7 +8,6 @@ What is not in it is left as the default has it.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from dballoc import catalogue
@@ -18,7 +17,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
 from dballoc.experiment.sweep import evaluate_expression
 from dballoc.numbers import listing
-from dballoc.servers.private.command_line import bare
+from dballoc.servers.private.command_line import is_one_of
 
 # The host's THP mode; jemalloc has a setting ``thp`` of its own.
 THP = "host.thp"
@@ -154,7 +153,7 @@ def check_safe(tune: Tune) -> None:
                 "options of the server; settings are searched by themselves: dballoc list settings"
             )
         for group in catalogue.foreign_options()["unsafe"]:
-            if _is_one_of(option, group["options"]):
+            if is_one_of(option, group["options"]):
                 raise UsageError(
                     f"tune.space: {option} is not searched: {group['why']}; if you want another "
                     "value, set it in server.options"
@@ -166,20 +165,12 @@ def check_changeable(tune: Tune, fixed: Collection[str]) -> None:
     (catalogue/servers.toml): all trials of a search have the same data.
     """
     for option in tune.space:
-        if _is_one_of(option, fixed):
+        if is_one_of(option, fixed):
             raise UsageError(
                 f"tune.space: {option} is not searched: data are made with it, and all trials have "
                 "the same data; to compare its values, give each a [[variant]] and run dballoc "
                 "bench"
             )
-
-
-def _is_one_of(option: str, names: Collection[str]) -> bool:
-    """Whether an option, however it is written, is one of these (shell patterns). Servers take the
-    first letters of a name for all of it.
-    """
-    name = bare(option)
-    return any(fnmatchcase(name, pattern) or pattern.startswith(name) for pattern in names)
 
 
 def _make_knob(name: str, row: Mapping[str, Any], most_taken: float, cores: int) -> Knob:

@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dballoc.errors import UsageError
@@ -132,10 +134,15 @@ def is_name(option: str) -> bool:
 
 def is_reserved(option: str) -> bool:
     """Whether dballoc sets this option itself."""
+    return bare(option) not in _OPTIONS_OF_THEIR_OWN and is_one_of(option, RESERVED)
+
+
+def is_one_of(option: str, names: Collection[str]) -> bool:
+    """Whether an option, however it is written, is one of these (shell patterns). Servers take the
+    first letters of a name for all of it.
+    """
     name = bare(option)
-    return name not in _OPTIONS_OF_THEIR_OWN and any(
-        reserved.startswith(name) for reserved in RESERVED
-    )
+    return any(fnmatchcase(name, pattern) or pattern.startswith(name) for pattern in names)
 
 
 def bare(option: str) -> str:
