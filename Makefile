@@ -100,7 +100,7 @@ old_root := build/release/root
 dist: packages-release setup ## Build the sdist and the wheels into dist/, with their checksums; as root
 	tools/release/make-root $(old_root)
 	tools/release/make-sysroots $(old_root)
-	@rm -f dist/*.whl dist/*.tar.gz
+	@rm -f dist/*.whl dist/*.tar.gz dist/*.deb dist/dballoc-portable*
 	$(python) tools/release/build_wheels.py dist
 	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
 
