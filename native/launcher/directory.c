@@ -166,9 +166,15 @@ static bool lock(struct directory *directory)
     }
     const int mark = openat(directory->own, DIRECTORY_MARK,
             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (mark >= 0)
+    if (mark >= 0) {
         close(mark);
-    return mark >= 0;
+        return true;
+    }
+    const int error = errno;
+    close(directory->own);
+    unlinkat(directory->parent, directory->name, AT_REMOVEDIR);
+    errno = error;
+    return false;
 }
 
 bool directory_make(struct directory *directory)

@@ -32,7 +32,8 @@ static bool is_self_or_parent(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* NOLINTNEXTLINE(misc-no-recursion): DEEPEST bounds it */
+/* Others may be removing too: what is gone already is removed.
+ * NOLINTNEXTLINE(misc-no-recursion): DEEPEST bounds it */
 static bool empty_directory(int directory, dev_t device, int depth)
 {
     DIR *entries = depth < DEEPEST ? read_entries(directory) : NULL;
@@ -42,17 +43,20 @@ static bool empty_directory(int directory, dev_t device, int depth)
     const struct dirent *entry;
     while ((entry = readdir(entries)) != NULL) {
         const char *name = entry->d_name;
-        struct stat status;
         if (is_self_or_parent(name) || (depth == 0 && strcmp(name, DIRECTORY_MARK) == 0) ||
-                unlinkat(directory, name, 0) == 0)
+                unlinkat(directory, name, 0) == 0 || errno == ENOENT)
             continue;
         const int inner = openat(directory, name, open_flags);
-        if (inner < 0 || fstat(inner, &status) != 0 || status.st_dev != device ||
+        if (inner < 0) {
+            all = all && errno == ENOENT;
+            continue;
+        }
+        struct stat status;
+        if (fstat(inner, &status) != 0 || status.st_dev != device ||
                 !empty_directory(inner, device, depth + 1) ||
-                unlinkat(directory, name, AT_REMOVEDIR) != 0)
+                (unlinkat(directory, name, AT_REMOVEDIR) != 0 && errno != ENOENT))
             all = false;
-        if (inner >= 0)
-            close(inner);
+        close(inner);
     }
     closedir(entries);
     return all;
@@ -65,7 +69,7 @@ bool remove_directory(int parent, const char *name, int own)
         return false;
     /* Last: who is killed before leaves a directory that is still known as ours. */
     unlinkat(own, DIRECTORY_MARK, 0);
-    return unlinkat(parent, name, AT_REMOVEDIR) == 0;
+    return unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
 static bool is_empty(int directory)

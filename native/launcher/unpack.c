@@ -62,6 +62,23 @@ static bool read_bytes(struct reader *reader, void *bytes, size_t count)
     return true;
 }
 
+/* The rest of the compressed frame, which ends with the checksum of all that was unpacked. */
+static bool read_to_end(struct reader *reader)
+{
+    static char rest[BUFFER];
+    while (true) {
+        ZSTD_outBuffer output = {.dst = rest, .size = sizeof rest, .pos = 0};
+        const size_t before = reader->input.pos;
+        const size_t left = ZSTD_decompressStream(reader->stream, &output, &reader->input);
+        if (ZSTD_isError(left))
+            return false;
+        if (left == 0)
+            return reader->input.pos == reader->input.size;
+        if (output.pos == 0 && reader->input.pos == before)
+            return false;
+    }
+}
+
 /* An octal number, which ends with a NUL, a space or its field. */
 static uint64_t parse_octal(const char *field, size_t length)
 {
@@ -137,8 +154,8 @@ static enum outcome unpack_all(struct reader *reader, int directory)
     while (true) {
         if (!read_bytes(reader, &header, sizeof header))
             return OUTCOME_BROKEN;
-        if (header.name[0] == '\0')
-            return OUTCOME_OK; /* a block of zeros ends the archive */
+        if (header.name[0] == '\0') /* a block of zeros ends the archive */
+            return read_to_end(reader) ? OUTCOME_OK : OUTCOME_BROKEN;
         if (!join_name(&header, path, sizeof path))
             return OUTCOME_BROKEN;
         if (header.type == TYPE_DIRECTORY) {

@@ -7,11 +7,12 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "remove.h"
 
-enum { FIRST_FREE = 2, MOST_DESCRIPTORS = 1 << 16 };
+enum { FIRST_FREE = 2, MOST_DESCRIPTORS = 1 << 16, ATTEMPTS = 20, PAUSE_NS = 100000000 };
 
 /* All from this one on: who waits for the end of a pipe must not wait for us. */
 static void close_from(int first)
@@ -50,12 +51,22 @@ __attribute__((noreturn)) static void watch(const struct directory *directory)
         if (errno != EINTR)
             _exit(1);
     }
-    remove_directory(0, directory->name, 1);
-    _exit(0);
+    /* Somebody may still be writing who was started from there, and holds no lock. */
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        if (remove_directory(0, directory->name, 1))
+            _exit(0);
+        nanosleep(&pause, NULL);
+    }
+    _exit(1);
 }
 
 bool watcher_start(const struct directory *directory)
 {
+    /* Where whoever started us ignores the end of children, nobody can wait for one: neither we here
+     * nor the interpreter later. */
+    const struct sigaction notice = {.sa_handler = SIG_DFL};
+    sigaction(SIGCHLD, &notice, NULL);
     const pid_t between = fork();
     if (between < 0)
         return false;

@@ -722,3 +722,14 @@ def test_host_state_is_restored_before_anyone_is_waited_for(
         f"process {process.pid} does not die even of SIGKILL; it is stuck in the kernel"
     ]
     assert not (tmp_path / "scratch").exists()
+
+
+def test_a_users_loader_variables_do_not_reach_its_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libc.so.6")
+    monkeypatch.setenv("GUARDIAN_TEST", "kept")
+    with Custody() as custody:
+        given = Path(f"/proc/{custody._process.pid}/environ").read_bytes()
+    assert b"GUARDIAN_TEST=kept" in given
+    assert b"LD_PRELOAD" not in given

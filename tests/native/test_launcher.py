@@ -338,6 +338,54 @@ def test_a_damaged_file_is_one_line(payload: Path, tmp_path: Path, place: Path) 
     refuses(done, "this file is damaged")
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_flipped_bit_is_seen(payload: Path, tmp_path: Path, place: Path, share: float) -> None:
+    """Also where what is unpacked has the right sizes and names: by the checksum at its end."""
+    data = bytearray(payload.read_bytes())
+    data[int(len(data) * share)] ^= 1
+    (tmp_path / "flipped.zst").write_bytes(data)
+    launcher = compile_launcher(tmp_path / "flipped.zst", tmp_path / "flipped")
+    words = [launcher, "--unpack-to", tmp_path / "opt"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done
+    assert "this file is damaged" in done.stderr
+    assert not (tmp_path / "opt").exists()
+    done = subprocess.run(
+        [launcher], env={"TMPDIR": str(place)}, capture_output=True, text=True, check=False
+    )
+    refuses(done, "this file is damaged")
+
+
+def test_it_runs_where_the_end_of_children_is_ignored(launcher: Path, place: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "TMPDIR": str(place)}
+    done = subprocess.run(
+        ["env", "--ignore-signal=CHLD", launcher],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (STATUS, "")
+
+
+def test_others_may_remove_what_is_unpacked_at_the_same_time(launcher: Path, place: Path) -> None:
+    """As a guardian does with its scratch in the cache, when dballoc is killed."""
+    for _ in range(5):
+        with start_waiting(launcher, place) as process:
+            [directory] = place.iterdir()
+            scratch = directory / "cache/scratch"
+            scratch.mkdir(parents=True)
+            for number in range(500):
+                (scratch / str(number)).touch()
+            process.kill()
+        while scratch.exists():
+            shutil.rmtree(scratch, ignore_errors=True)
+        wait_until_empty(place)
+
+
+def test_a_place_without_room_for_a_file_stays_empty(launcher: Path) -> None:
+    """One inode for the file system, one for the directory, none for the mark in it."""
+    done = in_a_mount(launcher, "nr_inodes=2")
+    refuses(done, "cannot make a directory in /mnt: No space left on device")
+
+
 def test_it_unpacks_to_a_place_that_stays(run: Run, place: Path, tmp_path: Path) -> None:
     target = tmp_path / "opt"
     done = run("--unpack-to", str(target))

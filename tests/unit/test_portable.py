@@ -1,5 +1,7 @@
 """What the portable file's launcher changes is undone before anything is started."""
 
+import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,3 +66,15 @@ def test_no_library_is_preloaded_from_a_directory_that_goes_away() -> None:
     portable.restore_environment({"DBALLOC_PORTABLE": str(Path("/tmp/x"))})
     with pytest.raises(UsageError, match="--unpack-to"):
         preload_launch.find_library(HEAP_PROBE)
+
+
+def test_what_goes_on_after_dballoc_holds_the_directory(tmp_path: Path) -> None:
+    assert portable.lock_directory() == []
+    portable.restore_environment({"DBALLOC_PORTABLE": str(tmp_path)})
+    [lock] = portable.lock_directory()
+    watcher = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(watcher, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock)
+    fcntl.flock(watcher, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(watcher)

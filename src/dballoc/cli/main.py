@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -23,6 +24,8 @@ def main() -> None:
     for a failure or an error of dballoc's own, 130 after Ctrl-C.
     """
     _print_anything()
+    # Where whoever started us ignores it, every child's exit status would read as 0.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     portable.restore_environment(os.environ)
     try:
         with one_thread_for_numpy():

@@ -2,8 +2,11 @@
 portable file (``native/launcher/``) or the Debian package.
 """
 
+import fcntl
+import os
 from collections.abc import MutableMapping
 from dataclasses import dataclass
+from functools import cache
 
 # The directory that a launcher unpacked into; empty: a place that stays.
 _VARIABLE = "DBALLOC_PORTABLE"
@@ -14,7 +17,7 @@ _CACHE_VARIABLE, _CACHE = "DBALLOC_CACHE", "cache"
 @dataclass
 class _Place:
     bundled: bool = False
-    temporary: bool = False
+    directory: str = ""
 
 
 _place = _Place()
@@ -29,11 +32,26 @@ def restore_environment(environ: MutableMapping[str, str]) -> None:
     """
     directory = environ.pop(_VARIABLE, None)
     _place.bundled = directory is not None
-    _place.temporary = bool(directory)
+    _place.directory = directory or ""
     if directory and not environ.get(_CACHE_VARIABLE):
         environ[_CACHE_VARIABLE] = f"{directory}/{_CACHE}"
     for name in [name for name in environ if name.startswith(f"{_VARIABLE}_LD_")]:
         environ[name.removeprefix(f"{_VARIABLE}_")] = environ.pop(name)
+
+
+def lock_directory() -> list[int]:
+    """Return the descriptors that a process of ours must hold that may outlive this one: while it
+    does, the launcher's directory is not removed. Empty where nothing goes away.
+    """
+    return [_lock_shared(_place.directory)] if _place.directory else []
+
+
+@cache
+def _lock_shared(directory: str) -> int:
+    """Lock a directory as its users do (``native/launcher/directory.h``)."""
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
 
 
 def is_bundled() -> bool:
@@ -43,4 +61,4 @@ def is_bundled() -> bool:
 
 def is_temporary() -> bool:
     """Tell whether dballoc's own files are gone when it ends."""
-    return _place.temporary
+    return bool(_place.directory)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from dballoc.errors import Failure
+from dballoc.host import portable
 from dballoc.host.guardian import guardian, reaping
 from dballoc.host.settings.machine_lock import Hold
 from dballoc.host.settings.settings_journal import BadJournal
@@ -125,8 +126,11 @@ class Custody:
                     str(guardian_end.fileno()),
                     json.dumps(host),
                 ],
-                pass_fds=[guardian_end.fileno(), *keep_open, *held],
+                # It works on after a kill of ours, by code that must still be there.
+                pass_fds=[guardian_end.fileno(), *keep_open, *held, *portable.lock_directory()],
                 stdin=subprocess.DEVNULL,
+                # A user's LD_… are for the programs that it starts, which are given theirs.
+                env={n: v for n, v in os.environ.items() if not n.startswith("LD_")},
                 start_new_session=True,
             )
         _GUARDIANS.add(self._process.pid)

@@ -155,7 +155,7 @@ class Sandbox:
             with child_end:
                 words = [package, role, self._module, str(descriptor)]
                 process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", _START, *words],
+                    [sys.executable, "-I", "-B", "-c", _START, *words],
                     pass_fds=[descriptor],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
