@@ -4,6 +4,7 @@ refusals of one line.
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,20 @@ def test_a_person_reads_a_table(run_cli: Cli, stock: tuple[int, Path]) -> None:
     everything = run_cli("explain", "--pid", str(stock[0]), "--all", "--sources")
     assert "what the configuration allows" in everything.stdout
     assert "SHOW ENGINE PERFORMANCE_SCHEMA" in " ".join(everything.stdout.split())
+
+
+def test_a_server_with_nothing_wrong_fits_a_screen(run_cli: Cli, stock: tuple[int, Path]) -> None:
+    done = run_cli("explain", "--pid", str(stock[0]), env={"COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    assert not [line for line in lines if line.startswith("✗")]
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"read in \d+ ms, CPU \d+ ms$", lines[1])
+    [notice] = [line for line in lines if line.startswith("! performance_schema itself has")]
+    assert lines[lines.index(notice) + 1][0] in "!?✓ "
+    assert "performance_schema=OFF" not in done.stdout
+    everything = run_cli("explain", "--pid", str(stock[0]), "--all")
+    assert "performance_schema=OFF" in everything.stdout
 
 
 def test_sessions_are_named(run_cli: Cli, stock: tuple[int, Path]) -> None:

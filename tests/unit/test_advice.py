@@ -32,18 +32,18 @@ KILLED = CgroupMemory(
     events={"oom_kill": 1},
 )
 CACHE_FIGURES = {
-    KEYS: ("key_buffer_size", "key_blocks_unused", "key_cache_block_size", 1024, "key_read_requests"),
-    ARIA: ("aria_pagecache_buffer_size", "aria_pagecache_blocks_unused", "aria_block_size", 8192, "aria_pagecache_read_requests"),
-    QUERIES: ("query_cache_size", "qcache_free_memory", "", 1, "qcache_hits"),
+    KEYS: ("key_buffer_size", "key_blocks_unused", "key_cache_block_size", 1024, "key_read_requests", "key_blocks_used"),
+    ARIA: ("aria_pagecache_buffer_size", "aria_pagecache_blocks_unused", "aria_block_size", 8192, "aria_pagecache_read_requests", "aria_pagecache_blocks_used"),
+    QUERIES: ("query_cache_size", "qcache_free_memory", "", 1, "qcache_hits", ""),
 }  # fmt: skip
 USABLE = {KEYS: 0.82, ARIA: 0.955, QUERIES: 1.0}
 
 
 def verdict_on_cache(
-    owner: str, configured: int, used: int, requests: int, uptime: int = 86400
+    owner: str, configured: int, used: int, requests: int, uptime: int = 86400, **more: int
 ) -> Verdict | None:
     """What is said of a cache with ``used`` of its ``configured`` bytes in use."""
-    setting, unused, block, size, asked = CACHE_FIGURES[owner]
+    setting, unused, block, size, asked, _ = CACHE_FIGURES[owner]
     figures = {
         **{name: value for name, value in FIGURES.items() if not name.startswith("key_")},
         setting: configured,
@@ -51,6 +51,7 @@ def verdict_on_cache(
         asked: requests * uptime,
         "uptime": uptime,
         **({block: size} if block else {}),
+        **more,
     }
     resident = configured / MIB
     found = look({owner: resident, Kind.POOL: 100}, figures=figures).verdicts
@@ -80,7 +81,7 @@ def test_the_key_cache_that_was_seen() -> None:
     assert verdict
     [remedy] = verdict.remedies
     assert remedy.startswith(
-        "SET GLOBAL key_buffer_size = 84934656; and in my.cnf: 64.0 MiB are in use"
+        "SET GLOBAL key_buffer_size = 84934656; and in my.cnf: 64.0 MiB were in use at most"
     )
     assert 81 * MIB == 84934656
     assert "it costs a cold cache" in remedy
@@ -91,6 +92,44 @@ def test_a_cache_that_is_full_is_not_made_smaller_however_idle() -> None:
     assert verdict
     assert "hardly anybody uses it" in verdict.headline
     assert not any("SET GLOBAL" in remedy for remedy in verdict.remedies)
+
+
+@pytest.mark.parametrize("owner", [KEYS, ARIA])
+def test_a_cache_that_was_emptied_keeps_what_was_once_in_use(owner: str) -> None:
+    """FLUSH TABLES WITH READ LOCK, as a backup does, empties the key cache."""
+    *_, block, _, most_used = CACHE_FIGURES[owner]
+    most = int(96 * MIB * USABLE[owner]) // block
+    verdict = verdict_on_cache(owner, 128 * MIB, 0, 16_449, **{most_used: most})
+    assert verdict
+    assert (verdict.level, verdict.remedies) == ("notice", [])
+    assert "96.0 MiB in use at most so far, 25 % unused" in verdict.evidence
+    verdict = verdict_on_cache(owner, 1024 * MIB, 0, 16_449, **{most_used: most})
+    assert verdict
+    [remedy] = verdict.remedies
+    assert f"= {120 * MIB}" in remedy
+
+
+def test_a_query_cache_that_is_empty_now_is_not_too_large_for_that() -> None:
+    """Each write empties it of its table's results, and nothing tells how full it was."""
+    verdict = verdict_on_cache(QUERIES, 256 * MIB, MIB, 500)
+    assert verdict
+    assert (verdict.level, verdict.remedies) == ("notice", [])
+
+
+def test_flushed_counters_are_judged_by_their_own_time() -> None:
+    """FLUSH STATUS sets requests to zero, and leaves the uptime."""
+    month = 30 * 86400
+    asked = {"key_read_requests": 1_008_006}
+    verdict = verdict_on_cache(
+        KEYS, 128 * MIB, 128 * MIB, 0, month, uptime_since_flush_status=60, **asked
+    )
+    assert verdict
+    assert (verdict.level, verdict.remedies) == ("notice", [])
+    assert "16,800 requests a second since FLUSH STATUS" in verdict.evidence
+    verdict = verdict_on_cache(KEYS, 128 * MIB, 128 * MIB, 0, month, uptime_since_flush_status=7200)
+    assert verdict
+    assert "hardly anybody uses it" in verdict.headline
+    assert "0.00 requests a second since FLUSH STATUS" in verdict.evidence
 
 
 def test_a_server_that_has_just_started_is_not_judged_by_its_empty_caches() -> None:
@@ -237,6 +276,7 @@ def every_verdict() -> list[Verdict]:
         look(cgroup=replace(KILLED, charged=400 * MIB), figures=FIGURES | pool | {"innodb_buffer_pool_pages_free": 51_000}),
         look(online_cpus=64, cpus=Limits(64, 2.0, None)),
         look(online_cpus=64, cpus=Limits(64, 2.0, None), malloc="jemalloc"),
+        look(online_cpus=64, cpus=Limits(64, 1.0, None), malloc="jemalloc"),
     ]  # fmt: skip
     found = [v for reading in looks for v in reading.verdicts]
     for series in (growing, slower, connecting):
@@ -272,10 +312,9 @@ def find_verdict(key: str, verdicts: list[Verdict]) -> Verdict | None:
 @pytest.mark.parametrize(
     ("owner", "configured", "used", "advice", "cost"),
     [
-        (ARIA, 400, 40, f"aria_pagecache_buffer_size = {51 * MIB} in my.cnf (restart): 40.0 MiB are in use", "a restart, and reads from disk"),
-        (ARIA, 400, 0, f"aria_pagecache_buffer_size = {16 * MIB} in my.cnf (restart): ", "a restart, and reads from disk"),
-        (QUERIES, 256, 10, f"SET GLOBAL query_cache_size = {13 * MIB}; and in my.cnf: 10.0 MiB are in use", "the results that it holds"),
-        (QUERIES, 256, 0, "SET GLOBAL query_cache_size = 0; and in my.cnf: none are in use", "the results that it holds"),
+        (ARIA, 400, 40, f"aria_pagecache_buffer_size = {51 * MIB} in my.cnf (restart): 40.0 MiB were in use at most", "a restart, and reads from disk"),
+        (ARIA, 400, 0, f"aria_pagecache_buffer_size = {16 * MIB} in my.cnf (restart): none was ever in use", "a restart, and reads from disk"),
+        (KEYS, 256, 10, f"SET GLOBAL key_buffer_size = {13 * MIB}; and in my.cnf: 10.0 MiB were in use at most", "a cold cache"),
     ],
 )  # fmt: skip
 def test_a_cache_that_is_mostly_unused_is_made_smaller(
@@ -299,6 +338,11 @@ def test_a_cache_that_hardly_anybody_asks_is_a_problem_and_one_that_is_used_is_n
     assert idle
     assert (idle.level, len(idle.remedies)) == ("problem", 1)
     assert "hardly anybody uses it" in idle.headline
+    if owner == QUERIES:
+        idle = verdict_on_cache(owner, 256 * MIB, 0, 0)
+        assert idle
+        assert idle.remedies[0].startswith("SET GLOBAL query_cache_size = 0; and in my.cnf: none")
+        assert "it costs the results that it holds" in idle.remedies[0]
     # A request a second is the limit.
     for used, requests in ((200, 1), (200, 20_000), (129, 20_000)):
         verdict = verdict_on_cache(owner, 256 * MIB, used * MIB, requests)

@@ -31,6 +31,11 @@ LOCAL = Admission(names=frozenset({"localhost", "127.0.0.1"}), token=b"")
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
+@pytest.fixture(autouse=True)
+def as_many_as_a_test_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MOST_A_SECOND", 10_000)
+
+
 class Running:
     """A server in a thread."""
 
@@ -214,6 +219,17 @@ def test_no_more_than_four_at_a_time(serve: Callable[..., Running]) -> None:
         thread.join(60)
     assert answers == [200] * 12
     assert most <= http_server.MOST_CONNECTIONS
+
+
+def test_no_more_than_so_many_in_a_second(
+    serve: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "MOST_A_SECOND", 20)
+    running = serve()
+    began = time.monotonic()
+    for _ in range(11):
+        assert status(running.ask(GOOD)) == 200
+    assert time.monotonic() - began >= 10 / 20
 
 
 def test_a_look_that_fails_is_said_and_the_next_one_is_taken(serve: Callable[..., Running]) -> None:

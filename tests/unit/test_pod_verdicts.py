@@ -100,6 +100,20 @@ def test_the_limit_is_judged_by_the_working_set(
     assert words in verdict.headline
 
 
+def test_a_peak_since_flush_status_is_said_to_be_that() -> None:
+    """FLUSH STATUS sets Max_used_connections to those that are there."""
+    for figures, words in (
+        ({"uptime_since_flush_status": 86400}, "for 60 connections at work − margin"),
+        (
+            {"uptime_since_flush_status": 300},
+            "60 connections at work, the most in 5 min (FLUSH STATUS) −",
+        ),
+    ):
+        verdict = judge("limit", cgroup=cgroup(500 * MIB), figures=figures)
+        assert verdict
+        assert any(words in text for text in verdict.evidence), verdict.evidence
+
+
 def test_without_a_limit_nothing_is_said_of_it() -> None:
     assert judge("limit") is None
     assert judge("limit", cgroup=cgroup(500 * MIB, limit=None)) is None

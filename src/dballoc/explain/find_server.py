@@ -11,6 +11,8 @@ from dballoc.errors import UsageError
 from dballoc.host.read_rights import describe_hidden, read_hiding
 from dballoc.servers.running.connection import peer
 
+_SYSTEMCTL_SECONDS = 10.0
+
 
 def find_server_pid(pid: int | None, path: str | None, service: str | None) -> int:
     """Return the PID. UsageError in one line if more than one option is given, or no server, or
@@ -50,12 +52,19 @@ def find_service_process(name: str) -> int:
         raise UsageError(
             f"--service {name}: there is no systemctl on this host; give --pid or --socket"
         )
-    process = subprocess.run(
-        ["systemctl", "show", "--property=MainPID", "--value", name],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        process = subprocess.run(
+            ["systemctl", "show", "--property=MainPID", "--value", "--", name],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SYSTEMCTL_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"--service {name}: systemctl did not answer within {_SYSTEMCTL_SECONDS:g} seconds; "
+            "give --pid or --socket"
+        ) from None
     main_pid = process.stdout.strip()
     if process.returncode or not main_pid.isdigit():
         raise UsageError(

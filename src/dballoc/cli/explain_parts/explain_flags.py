@@ -33,8 +33,8 @@ All = Annotated[
     bool,
     typer.Option(
         "--all",
-        help="Show the lines under 1 % of RSS too, the users of each, and all of what the "
-        "configuration allows.",
+        help="Show the lines under 1 % of RSS too, the users of each, what is behind each notice, "
+        "and all of what the configuration allows.",
     ),
 ]
 Sources = Annotated[

@@ -34,9 +34,11 @@ _MARKS: dict[Level, tuple[str, str]] = {
 _SOURCES_WIDTH = 46
 
 
-def print_explanation(console: Console, explanation: Explanation, view: View) -> None:
+def print_explanation(
+    console: Console, explanation: Explanation, view: View, cost: float | None = None
+) -> None:
     """Print its answer, verdicts, ledger, bounds, notes and checklist: one screen, if there is not
-    much to say.
+    much to say. ``cost``: seconds of CPU that the look has taken, None of a saved one.
     """
     ledger = explanation.ledger
     console.print(
@@ -46,13 +48,14 @@ def print_explanation(console: Console, explanation: Explanation, view: View) ->
         )
     )
     origin = f"known from: {', '.join(ledger.tiers)}; read in {explanation.seconds * 1e3:.0f} ms"
+    origin += f", CPU {cost * 1e3:.0f} ms" if cost is not None else ""
     console.print(Text(f"malloc: {ledger.malloc}; {origin}"))
     if vsz_and_cpu := describe_vsz_and_cpu([explanation]):
         console.print(Text(vsz_and_cpu))
     console.print()
     console.print(Text(explanation.answer, style="bold"))
     console.print()
-    print_verdicts(console, explanation.verdicts)
+    print_verdicts(console, explanation.verdicts, short_notices=not view.all_lines)
     console.print()
     _print_ledger(console, ledger, view)
     if explanation.bounds and view.all_lines:
@@ -70,11 +73,19 @@ def choose_mark(level: Level) -> tuple[str, str]:
     return _MARKS[level]
 
 
-def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """Print each with its evidence and what to do about it."""
+def print_verdicts(
+    console: Console, verdicts: Sequence[Verdict], short_notices: bool = False
+) -> None:
+    """Print each with its evidence and what to do about it; of notices, which need not be acted on,
+    only what they say, if ``short_notices``.
+    """
+    shortened = 0
     for verdict in verdicts:
         sign, colour = choose_mark(verdict.level)
         console.print(Text.assemble((f"{sign} ", colour), verdict.headline))
+        if short_notices and verdict.level == "notice":
+            shortened += 1
+            continue
         if verdict.evidence:
             console.print(
                 Padding(Text("; ".join(verdict.evidence), style="dim"), (0, 0, 0, 4), expand=False)
@@ -83,6 +94,10 @@ def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
             row = Table.grid(padding=(0, 1, 0, 0))
             row.add_row("→", Text(remedy))
             console.print(Padding(row, (0, 0, 0, 4), expand=False))
+    if shortened:
+        console.print(
+            Text("  --all says what is behind the lines with !, and what can be done", style="dim")
+        )
 
 
 def _print_ledger(console: Console, ledger: Ledger, view: View) -> None:

@@ -25,6 +25,7 @@ from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
+from dballoc.explain.watch import read_cpu_seconds
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import credentials
@@ -56,8 +57,12 @@ def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, ye
         serve_metrics.serve_metrics(request, request.listening.listen, _sample_heap)
     elif request.diff:
         _print_difference(request.diff, request.outputs.as_json)
-    elif series := _load_series(request.saved) if request.saved else _read_server(request):
-        _output(series, request)
+    elif request.saved:
+        _output(_load_series(request.saved), request)
+    else:
+        before = read_cpu_seconds()
+        if series := _read_server(request):
+            _output(series, request, read_cpu_seconds() - before + series[-1].within)
 
 
 def _load_series(path: Path) -> list[Explanation]:
@@ -110,9 +115,9 @@ def _open_probe(pid: int) -> "ProbedHeapReader":
     return ProbedHeapReader(pid)
 
 
-def _output(series: Sequence[Explanation], request: Request) -> None:
+def _output(series: Sequence[Explanation], request: Request, cost: float | None = None) -> None:
     """Print and write every form that is wanted; the table unless another form goes to standard
-    output, or the snapshots were watched.
+    output, or the snapshots were watched. ``cost``: seconds of CPU that a look has just taken.
     """
     outputs = request.outputs
     last = explanation.judge_series(series) if len(series) > 1 else series[-1]
@@ -127,7 +132,7 @@ def _output(series: Sequence[Explanation], request: Request) -> None:
 
         say(openmetrics.render_openmetrics(last).removesuffix("\n"))
     elif not request.watching.watch:
-        ledger_table.print_explanation(Console(), clean(last), request.view)
+        ledger_table.print_explanation(Console(), clean(last), request.view, cost)
 
 
 def _write_page(series: Sequence[Explanation], path: Path) -> None:

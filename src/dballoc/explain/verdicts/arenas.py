@@ -22,7 +22,8 @@ def judge_arenas(case: Case) -> Verdict | None:
     allowed = now.cpus.cpu_count
     if counted < case.limits["arenas"]["excess"] * allowed:
         return None
-    most, fitting = sizing["each"] * counted, sizing["each"] * allowed
+    most = sizing["each"] * counted
+    fitting = 1 if allowed == 1 and sizing.get("one") else sizing["each"] * allowed
     evidence = []
     held = sum_owned(case.ledger, HELD)
     if now.arenas:

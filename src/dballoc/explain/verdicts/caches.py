@@ -17,14 +17,26 @@ _MIB = 1 << 20
 @dataclass(frozen=True, kw_only=True)
 class _Usage:
     """Of a cache: ``resident``, ``configured`` and ``used`` bytes, with what lies beside its
-    blocks in ``resident``; ``requests`` a second since the server started, ``uptime`` seconds ago.
+    blocks in ``resident``; ``used`` at most so far, if ``is_peak``, else now; ``requests`` a
+    second, counted for so many seconds (``counted``), which began where it says (``since``).
     """
 
     resident: int
     configured: int
     used: int
+    is_peak: bool
     requests: float
-    uptime: float
+    counted: float
+    since: str
+
+    @property
+    def use(self) -> str:
+        """How much is in use, in words."""
+        if not self.is_peak:
+            return f"{with_unit(self.used)} are in use"
+        if not self.used:
+            return "none was ever in use"
+        return f"{with_unit(self.used)} were in use at most"
 
 
 def judge_caches(case: Case) -> Verdict | None:
@@ -45,8 +57,9 @@ def _judge_cache(case: Case, cache: Mapping[str, Any]) -> tuple[int, Verdict] | 
     evidence = [
         f"{with_unit(usage.resident)} resident ({percent(usage.resident / case.rss, 0)} of RSS), "
         f"{cache['setting']}={with_unit(usage.configured)}",
-        f"{with_unit(usage.used)} in use, {percent(unused, 0)} unused",
-        f"{number(usage.requests)} requests a second since the start",
+        f"{with_unit(usage.used)} in use{' at most so far' if usage.is_peak else ''}, "
+        f"{percent(unused, 0)} unused",
+        f"{number(usage.requests)} requests a second since {usage.since}",
         f"it serves only {cache['of']}",
     ]
     headline = (
@@ -56,12 +69,15 @@ def _judge_cache(case: Case, cache: Mapping[str, Any]) -> tuple[int, Verdict] | 
     faults = []
     if usage.requests < limits["idle"]:
         faults.append("hardly anybody uses it")
-    if unused >= limits["unused"]:
+    # What empties a cache for a moment does not make it too large.
+    if unused >= limits["unused"] and usage.is_peak:
         faults.append("most of it is unused")
-    young = usage.uptime < parse_duration(limits["uptime"])
+    young = usage.counted < parse_duration(limits["uptime"])
     if not faults or young or not usage.configured:
         if faults and young:
-            evidence.append(f"up for {duration(usage.uptime)} only: too early to judge its use")
+            evidence.append(
+                f"{duration(usage.counted)} since {usage.since}: too early to judge its use"
+            )
         return usage.resident, Verdict(
             key="cache", level="notice", headline=headline, evidence=evidence
         )
@@ -75,34 +91,37 @@ def _judge_cache(case: Case, cache: Mapping[str, Any]) -> tuple[int, Verdict] | 
 
 
 def _measure_usage(case: Case, cache: Mapping[str, Any]) -> _Usage:
-    figures = case.evidence.figures
+    now, figures = case.evidence, case.evidence.figures
     configured = figures.get(cache["setting"], 0)
-    unused = figures.get(cache["unused"], 0) * (
-        figures.get(cache["block"], 0) if "block" in cache else 1
-    )
-    uptime = figures.get("uptime", 0)
+    block = figures.get(cache["block"], 0) if "block" in cache else 1
     # Of the variable's bytes a share is for blocks, the rest for what leads to them.
-    free = min(configured, int(unused / cache["usable"]))
+    free, most = (
+        int(figures.get(cache[name], 0) * block / cache["usable"]) if name in cache else 0
+        for name in ("unused", "most_used")
+    )
     return _Usage(
         # MariaDB's links and hash of a cache are a line of their own; they shrink with it.
         resident=sum_owned(case.ledger, cache["owner"], f"{cache['owner']}{LINKS}"),
         configured=configured,
-        used=configured - free,
-        requests=figures.get(cache["requests"], 0) / max(1, uptime),
-        uptime=uptime,
+        # A FLUSH TABLES empties it, and a backup makes one.
+        used=min(configured, max(configured - free, most)),
+        is_peak="most_used" in cache,
+        requests=figures.get(cache["requests"], 0) / max(1, now.counted_seconds),
+        counted=now.counted_seconds,
+        since="FLUSH STATUS" if now.is_flushed else "the start",
     )
 
 
 def _advise(cache: Mapping[str, Any], usage: _Usage, limits: Mapping[str, Any]) -> str:
-    """Return the smallest size that keeps what is in use, with a margin; no size at all where that
-    is hardly smaller than what it has.
+    """Return the smallest size that keeps what was in use at most, with a margin; no size at all
+    where that is hardly smaller than what it has.
     """
     wanted = -(-int(usage.used * (1 + limits["used_margin"])) // _MIB) * _MIB
     size = max(wanted, parse_size(cache["small"]))
     if size > (1 - limits["gain"]) * usage.configured:
         return (
-            f"{with_unit(usage.used)} of {cache['setting']} are in use; it costs reads of "
-            f"{cache['of']} from disk to make it smaller, {number(usage.requests)} a second at "
+            f"{usage.use}; it costs reads of {cache['of']} from disk to make {cache['setting']} "
+            f"smaller, {number(usage.requests)} a second at "
             "most by what was asked so far: decide by that"
         )
     how = (
@@ -110,4 +129,4 @@ def _advise(cache: Mapping[str, Any], usage: _Usage, limits: Mapping[str, Any]) 
         if cache["dynamic"]
         else f"{cache['setting']} = {size} in my.cnf (restart)"
     )
-    return f"{how}: {with_unit(usage.used)} are in use; it costs {cache['cost']}"
+    return f"{how}: {usage.use}; it costs {cache['cost']}"

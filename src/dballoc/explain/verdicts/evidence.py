@@ -15,6 +15,7 @@ from dballoc.process_memory.process_snapshot import ProcessSnapshot
 # The variables and status of the server that verdicts need, beside the caches' (verdicts.toml).
 _VARIABLES = (
     "uptime",
+    "uptime_since_flush_status",
     "innodb_page_size",
     "innodb_buffer_pool_size",
     "innodb_buffer_pool_pages_total",
@@ -34,7 +35,7 @@ _VARIABLES = (
     "connection_memory_limit",
 )
 # Keys of a cache in verdicts.toml whose values are names of variables or status.
-_CACHE_KEYS = ("setting", "unused", "block", "requests")
+_CACHE_KEYS = ("setting", "unused", "most_used", "block", "requests")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,17 @@ class Evidence:
     cpus: Limits | None = None
     online_cpus: int = 0
     machine_memory: int = 0
+
+    @property
+    def counted_seconds(self) -> int:
+        """For how long the server's status has counted: since its start, or since FLUSH STATUS."""
+        uptime = self.figures.get("uptime", 0)
+        return min(uptime, self.figures.get("uptime_since_flush_status", uptime))
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether FLUSH STATUS has set its counters to zero since it started."""
+        return self.counted_seconds < self.figures.get("uptime", 0)
 
     @property
     def connections(self) -> int:

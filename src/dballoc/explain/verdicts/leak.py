@@ -205,10 +205,14 @@ def _limit_sessions(now: Evidence, limits: Mapping[str, Any]) -> str:
     # Beyond what the largest session has: a limit below would end what runs today.
     step = parse_size(limits["cap"])
     cap = max(1, -(-int(now.largest_session * (1 + limits["used_margin"])) // step)) * step
-    variable = "max_session_mem_used" if now.mariadb else "connection_memory_limit"
+    variable, cost = (
+        ("max_session_mem_used", "an error for a statement that needs more")
+        if now.mariadb
+        else ("connection_memory_limit", "the connection of whoever needs more")
+    )
     if now.figures.get(variable, 0) <= cap:
         return "it costs a look through the application's code"
-    return f"{variable}={cap} limits each, and it costs an error for a statement that needs more"
+    return f"{variable}={cap} limits each, and it costs {cost}"
 
 
 def _format_rate(growth: Growth) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.numbers import count, with_unit
+from dballoc.numbers import count, duration, with_unit
 
 # A pool has a whole number of chunks in each instance: the server rounds other sizes up. Where it
 # tells no chunks (MariaDB from 10.11.12 on), the pool is resized by whole mebibytes.
@@ -35,8 +35,8 @@ MACHINE: BoundBy = "the machine's memory"
 class SafePool:
     """Bytes. ``pool``: the estimate, 0 if nothing is left for one; ``configured`` and ``filled``:
     the pool as it is; ``limit``, ``beside``, ``sessions`` and ``margin``: its parts; ``bound_by``:
-    what the limit is; ``connections``: of how many the sessions are, the most at once since the
-    start.
+    what the limit is; ``connections``: of how many the sessions are, the most at once that the
+    server's status tells; ``counted``: that is since this time, in seconds; None for its start.
     """
 
     pool: int
@@ -47,6 +47,7 @@ class SafePool:
     sessions: int
     margin: int
     connections: int
+    counted: int | None = None
     bound_by: BoundBy = "limit"
 
     @property
@@ -58,11 +59,14 @@ class SafePool:
     def describe(self) -> str:
         """Return the estimate with its parts, in words."""
         peak = count(self.connections, "connection")
+        since = (
+            "" if self.counted is None else f", the most in {duration(self.counted)} (FLUSH STATUS)"
+        )
         return (
             f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: "
             f"{self.bound_by} {with_unit(self.limit)} − {with_unit(self.beside)} beside the pool "
-            f"now − {with_unit(self.sessions)} more for {peak} at work − margin "
-            f"{with_unit(self.margin)})"
+            f"now − {with_unit(self.sessions)} more for {peak} at work{since} − "
+            f"margin {with_unit(self.margin)})"
         )
 
 
@@ -109,5 +113,6 @@ def estimate_safe_pool(
         sessions=sessions,
         margin=margin,
         connections=peak,
+        counted=evidence.counted_seconds if evidence.is_flushed else None,
         bound_by=bound_by,
     )

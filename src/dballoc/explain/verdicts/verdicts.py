@@ -62,17 +62,16 @@ def _judge_pool(case: Case) -> Verdict | None:
         evidence.append(
             f"RSS has grown by {with_unit(rss.change)}, the pool by {with_unit(change)}"
         )
-    headline = f"Cache filling: the buffer pool is {percent(used / size, 0)} full"
-    more = (
-        f"RSS can rise by {with_unit(size - used)} more, and that is not a leak; "
-        "innodb_buffer_pool_size bounds it"
+    headline = (
+        f"Cache filling: the buffer pool is {percent(used / size, 0)} full, RSS can rise by "
+        f"{with_unit(size - used)} more"
     )
     return Verdict(
         key="pool",
         level="notice",
         headline=f"{headline}, and that is why RSS grows" if cause else headline,
         evidence=evidence,
-        remedies=[more],
+        remedies=["that is not a leak; innodb_buffer_pool_size bounds it"],
     )
 
 
