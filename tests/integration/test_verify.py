@@ -47,6 +47,45 @@ def test_a_stock_server(run_cli: Cli, stock: int) -> None:
     assert "warning" not in done.stdout
 
 
+def test_what_is_expected_is_checked(run_cli: Cli, stock_server: StartServer) -> None:
+    """As ``dballoc deploy`` prints it."""
+    version = find_library.find_allocator("jemalloc").version
+    pid = str(stock_server(LD_PRELOAD=library("jemalloc"), MALLOC_CONF="narenas:2")[0])
+    for words in (
+        ("--expect", "jemalloc"),
+        ("--expect", f"jemalloc@{version}", "--setting", "MALLOC_CONF=narenas:2"),
+    ):
+        done = run_cli("verify", pid, *words)
+        assert (done.status, done.stderr) == (0, "")
+    for words, status, says in (
+        (("--expect", "glibc"), 1, f"process {pid} uses jemalloc {version}, not glibc: "),
+        (("--expect", "jemalloc@1.2"), 1, "not jemalloc@1.2, which is another variant"),
+        (("--expect", "jemalloc", "--setting", "MALLOC_CONF=narenas:4"), 1, "MALLOC_CONF is narenas:2, not narenas:4"),
+        (("--expect", "jemalloc", "--setting", "GLIBC_TUNABLES=x"), 1, "GLIBC_TUNABLES is not set"),
+        (("--expect", "jemaloc"), 2, "no such allocator; these are: "),
+        (("--expect", "jemalloc", "--setting", "x"), 2, "write VARIABLE=VALUE"),
+        (("--setting", "A=b"), 2, "--setting goes with --expect"),
+    ):  # fmt: skip
+        done = run_cli("verify", pid, *words)
+        assert done.status == status, done.text
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert (
+        json.loads(run_cli("verify", pid, "--expect", "glibc", "--json").stdout)["name"]
+        == "jemalloc"
+    )
+
+
+def test_a_setting_without_effect_is_not_as_expected(
+    run_cli: Cli, stock_server: StartServer
+) -> None:
+    pid = str(stock_server(MALLOC_CONF="narenas:2")[0])
+    done = run_cli("verify", pid, "--expect", "glibc")
+    assert done.status == 1
+    assert "warning:  MALLOC_CONF: " in done.stdout
+    assert "see its warnings" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "variable", "value"),
     [

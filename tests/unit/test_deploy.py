@@ -285,6 +285,25 @@ def test_a_pod_is_verified_from_within(of: Callable[[str], Deployment], director
     assert "kubectl" not in render(of("jemalloc"), ["systemd", "compose"], {}, directory)
 
 
+@pytest.mark.parametrize(
+    "name", [variant["name"] for variant in VARIANTS if variant["name"] != "libc"]
+)
+def test_verify_is_told_what_to_expect(
+    of: Callable[[str], Deployment], directory: Path, name: str
+) -> None:
+    text = render(of(name), ["statefulset"], {}, directory)
+    [line] = [line for line in text.splitlines() if line.startswith("  dballoc verify PID")]
+    words = shlex.split(line)[3:]
+    [in_pod] = [line for line in text.splitlines() if "dballoc verify 1" in line]
+    assert shlex.split(in_pod)[3:] == words
+    if name == "own":
+        assert words == []
+        return
+    assert words[:2] == ["--expect", "@".join(filter(None, [of(name).allocator, of(name).version]))]
+    assert words[2::2] == ["--setting"] * len(of(name).settings)
+    assert words[3::2] == [f"{k}={v}" for k, v in of(name).settings.items()]
+
+
 def test_dollars_of_values_are_kept_from_compose_and_kubernetes(
     of: Callable[[str], Deployment], directory: Path
 ) -> None:

@@ -398,3 +398,29 @@ def test_the_rows_of_rseq_hang_together() -> None:
                 assert re.fullmatch(r"[\d.]*-[\d.]*", text)
         # The last one is for all that no other is for.
         assert not rows or not {"kernels", "versions"} & rows[-1].keys()
+
+
+ENDS_AT_ONCE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+void *malloc(size_t size) {
+    static const char why[] = "<malloc>: Unsupported system page size\\n";
+    (void)size;
+    (void)!write(2, why, sizeof why - 1);
+    abort();
+}
+"""
+
+
+def test_a_malloc_under_which_nothing_runs_is_refused(tmp_path: Path) -> None:
+    """As jemalloc does that was built for smaller pages; its file does not tell."""
+    source = tmp_path / "ends.c"
+    source.write_text(ENDS_AT_ONCE)
+    library = tmp_path / "libends.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    obstacle = host_obstacles.find_start_obstacle({"LD_PRELOAD": str(library)})
+    assert obstacle
+    assert "does not run under it: SIGABRT (<malloc>: Unsupported system page size)" in obstacle
+    assert host_obstacles.find_start_obstacle({"LD_PRELOAD": "libm.so.6"}) is None
+    assert host_obstacles.find_start_obstacle({}) is None

@@ -76,6 +76,17 @@ class Deployment:
         return ":".join(self.libraries)
 
     @property
+    def expectation(self) -> list[str]:
+        """The words with which ``dballoc verify PID`` checks that a server runs as this variant
+        does. Empty for a library that the catalogue does not know.
+        """
+        if self.allocator not in allocators():
+            return []
+        name = "@".join(filter(None, [self.allocator, self.version]))
+        settings = [f"{variable}={value}" for variable, value in self.settings.items()]
+        return ["--expect", name, *(word for each in settings for word in ("--setting", each))]
+
+    @property
     def environment(self) -> dict[str, str]:
         """All variables, LD_PRELOAD first."""
         return ({"LD_PRELOAD": self.preload} if self.libraries else {}) | self.settings

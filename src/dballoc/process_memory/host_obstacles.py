@@ -3,6 +3,9 @@ and who registers rseq. What an allocator requires is in the catalogue and in it
 """
 
 import os
+import shutil
+import signal
+import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from dballoc.allocators.host_requirements import Host
 from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.process_memory import identify_malloc
+
+_START_SECONDS = 30.0
 
 
 def find_library_obstacle(
@@ -43,6 +48,29 @@ def find_preload_obstacle(environment: Mapping[str, str], host: Host) -> str | N
         if obstacle := find_rseq_obstacle(entry, "", environment, host):
             return f"LD_PRELOAD={library}: {obstacle}"
     return None
+
+
+def find_start_obstacle(environment: Mapping[str, str]) -> str | None:
+    """Return why a program with this environment would end at its first allocations, by a small
+    program that makes some; None if that one runs, or there is none here. So is seen what no file
+    tells: a jemalloc that was built for smaller pages, or for another CPU.
+    """
+    small, preload = shutil.which("date"), environment.get("LD_PRELOAD")
+    if not preload or small is None:
+        return None
+    failure = f"LD_PRELOAD={preload}: {small} does not run under it"
+    try:
+        trial = subprocess.run(
+            [small], env=environment, capture_output=True, check=False, timeout=_START_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{failure}: {error}"
+    if trial.returncode == 0:
+        return None
+    status = trial.returncode
+    ending = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    lines = trial.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"{failure}: {ending} ({lines[-1]})" if lines else f"{failure}: {ending}"
 
 
 def find_rseq_obstacle(

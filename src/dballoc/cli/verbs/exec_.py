@@ -92,7 +92,9 @@ def exec_(
     LD_PRELOAD is set for this program alone: the probe first, then what it was set to before. The
     program replaces dballoc and keeps its PID.
     """
-    if obstacle := host_obstacles.find_preload_obstacle(os.environ, host_requirements.read_host()):
+    if obstacle := host_obstacles.find_preload_obstacle(
+        os.environ, host_requirements.read_host()
+    ) or host_obstacles.find_start_obstacle(os.environ):
         raise UsageError(obstacle)
     if probe is ProbeKind.HEAP:
         if limit is not None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from dballoc.allocators import host_requirements
 from dballoc.catalogue import allocators
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import clean, say
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.host.process_environment import parse_environment
 from dballoc.host.settings import thp
 from dballoc.process_memory import host_obstacles, identify_malloc
@@ -21,11 +22,27 @@ from dballoc.process_memory.malloc_bindings import UnreadableProcess
 
 def verify(
     pid: Annotated[int, typer.Argument(metavar="PID", help="A running process.", min=1)],
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ALLOCATOR[@VERSION]",
+            help="Exit with status 1 unless it uses this one, and nothing is to be warned of.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting",
+            metavar="VARIABLE=VALUE",
+            help="With --expect: unless it has this setting, too. May be given several times.",
+        ),
+    ] = None,
     as_json: flags.AsJson = False,
 ) -> None:
     """Say which malloc a running server really uses, with which settings: from its own bindings,
     read from outside.
     """
+    _check_expectation(expect, settings or [])
     try:
         malloc = identify_malloc.identify_malloc_in_use(pid)
     except UnreadableProcess as error:
@@ -38,10 +55,17 @@ def verify(
             "host_obstacle": obstacle,
         }
         print(json.dumps(document, indent=1))
-        return
-    malloc = clean(malloc)
+    else:
+        _print_malloc(clean(malloc), obstacle)
+    if expect:
+        difference = find_difference(malloc, expect, settings or [])
+        if difference or obstacle or malloc.mixed or malloc.idle:
+            raise Failure(difference or f"process {pid}: not as expected: see its warnings")
+
+
+def _print_malloc(malloc: MallocInUse, obstacle: str | None) -> None:
     say(
-        f"{malloc.executable} (process {pid}) uses "
+        f"{malloc.executable} (process {malloc.pid}) uses "
         f"{' '.join(filter(None, [malloc.title, malloc.version]))}: {malloc.library}"
     )
     say(f"because:  {malloc.how}")
@@ -58,6 +82,41 @@ def verify(
         say(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
     for variable, why in malloc.idle.items():
         say(f"warning:  {variable}: {why}")
+
+
+def _check_expectation(expect: str | None, settings: Sequence[str]) -> None:
+    """UsageError in one line for words that could never be met."""
+    if expect is None and settings:
+        raise UsageError("--setting goes with --expect")
+    name = (expect or "").partition("@")[0]
+    if expect is not None and name not in allocators():
+        names = ", ".join(sorted(allocators()))
+        raise UsageError(f"--expect {expect}: there is no such allocator; these are: {names}")
+    for setting in settings:
+        if not setting.partition("=")[1]:
+            raise UsageError(f"--setting {setting}: write VARIABLE=VALUE")
+
+
+def find_difference(malloc: MallocInUse, expect: str, settings: Sequence[str]) -> str | None:
+    """Return in what a malloc is not as expected; None if it is. Pure.
+
+    ``expect``: ``NAME`` or ``NAME@VERSION`` of the catalogue; ``settings``: ``VARIABLE=VALUE``.
+    """
+    name, _, version = expect.partition("@")
+    title = " ".join(filter(None, [malloc.title, malloc.version]))
+    uses = f"process {malloc.pid} uses {title}"
+    if malloc.name != name:
+        return f"{uses}, not {expect}: {malloc.library}"
+    if version and malloc.version != version:
+        return f"{uses}, not {expect}, which is another variant: {malloc.library}"
+    for setting in settings:
+        variable, _, value = setting.partition("=")
+        if variable not in malloc.settings:
+            return f"{uses} as expected, but {variable} is not set, and should be {value}"
+        if malloc.settings[variable] != value:
+            has = malloc.settings[variable]
+            return f"{uses} as expected, but {variable} is {has}, not {value}"
+    return None
 
 
 def _find_obstacle(malloc: MallocInUse) -> str | None:
