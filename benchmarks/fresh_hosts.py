@@ -3,14 +3,15 @@
     fresh_hosts.py DIST ROOTS [SUITE…]
 
 DIST is what `make dist` and `make portable` built; ROOTS keeps a minimal root of each suite
-(debootstrap), made if it is not there. Each suite by default: bullseye, which has no Python, and
-bookworm and trixie, where the wheel is installed too. A private MariaDB runs on this machine; the
-roots see it, as they share its processes, but have no network and a fresh /tmp. Printed: seconds
-from the start of the command to the ledger, three times by the portable file, once by the wheel
-with its installation; whether there was a compiler; and in what the JSON of wheel and portable file
-differs from this checkout's: sizes by more than 2 % and 1 MiB, all else at all, beside times and
-texts that say them. Needs root, and ten minutes for new roots. The exit status is 1 where a ledger
-takes longer than ten seconds, where one differs, or where the package leaves something.
+(debootstrap), made if it is not there. Each suite by default, of Debian and of Ubuntu; where Python
+is new enough the wheel is installed too, the others have none. A private MariaDB runs on this
+machine; the roots see it, as they share its processes, but have no network and a fresh /tmp.
+Printed: seconds from the start of the command to the ledger, three times by the portable file, once
+by the wheel with its installation; and in what the JSON of wheel and portable file differs from
+this checkout's: sizes by more than 2 % and 1 MiB, all else at all, beside times and texts that say
+them. Needs root, and ten minutes for new roots. The exit status is 1 where a ledger takes longer
+than ten seconds, where one differs, where the package leaves something, or where the host has a
+compiler, or a Python that it should not have.
 """
 
 import json
@@ -27,9 +28,10 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DBALLOC = CHECKOUT / ".venv/bin/dballoc"
-# The Python of each suite; bullseye's is too old for the wheel.
-PYTHONS = {"bookworm": "3.11", "trixie": "3.13"}
-SUITES = ("bullseye", "bookworm", "trixie")
+UBUNTU = ("focal", "jammy", "noble")
+SUITES = ("bullseye", "bookworm", "trixie", *UBUNTU)
+# The Python of each suite; that of the others is too old for the wheel.
+PYTHONS = {"bookworm": "3.11", "trixie": "3.13", "noble": "3.12"}
 # Times, and texts that say sizes or times.
 MOMENTS = re.compile(
     r"\.(answer|taken|seconds|note|uptime|cpu_share|running_seconds|cpu_seconds|evidence\.\d+)$"
@@ -60,7 +62,8 @@ def make_root(suite: str, root: Path) -> None:
     if (root / ".complete").exists():
         return
     python = "--include=python3,python3-venv" if suite in PYTHONS else "--exclude=python3"
-    words: list[str | Path] = ["debootstrap", "--variant=minbase", python, suite, root]
+    components = "--components=main,universe" if suite in UBUNTU else "--components=main"
+    words: list[str | Path] = ["debootstrap", "--variant=minbase", components, python, suite, root]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     (root / ".complete").touch()
 
@@ -170,8 +173,11 @@ def measure_suite(suite: str, dist: Path, roots: Path, pid: int) -> list[str]:
     for _ in range(2):  # the first look's session is a new thread of the server's
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     here = json.loads(done.stdout)
-    _, compilers = run_inside(root, [DBALLOC], _TOOLS)
-    print(f"{suite}: has {' '.join(compilers.split()) or 'no compiler and no Python'}")
+    _, tools = run_inside(root, [DBALLOC], _TOOLS)
+    print(f"{suite}: has {' '.join(tools.split()) or 'no compiler and no Python'}")
+    wanted = ["/usr/bin/python3"] if suite in PYTHONS else []
+    if tools.split() != wanted:
+        missed.append(f"{suite}: has {tools.split()}, and should have {wanted}")
     portable = dist / "dballoc-portable"
     for _ in range(3):
         line = f"cd /tmp && ./dballoc-portable explain --pid {pid} --json"

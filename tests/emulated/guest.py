@@ -1,5 +1,6 @@
-"""What happens in the emulated machine: a MariaDB under the heap probe with a little load, looked at
-from outside. Each result is one line of the console: ``result NAME JSON``.
+"""What happens in the emulated machine: a MariaDB with a little load, looked at from outside: under
+the heap probe on glibc's malloc, then on other mallocs. Each result is one line of the console:
+``result NAME JSON``.
 """
 
 import json
@@ -18,6 +19,12 @@ from dballoc.profile.heap import probe_client
 SOCKET = "/tmp/mysqld.sock"
 PROBE = "/dballoc/dballoc/_native/libdballoc_probe.so"
 SHIM = "/dballoc/dballoc/_native/libdballoc_keep_thp.so"
+LIBRARIES = Path("/usr/lib/aarch64-linux-gnu")
+OTHERS = {
+    "jemalloc": "libjemalloc.so.2",
+    "tcmalloc": "libtcmalloc_minimal.so.4",
+    "mimalloc": "libmimalloc.so.?",
+}
 ROWS, THREADS = 300, 4
 # Debian 12 has them there, and 13 here.
 MESSAGES = next(filter(os.path.exists, ("/usr/share/mariadb", "/usr/share/mysql")))
@@ -28,30 +35,42 @@ def show(name: str, value: object) -> None:
     print(f"result {name} {json.dumps(value)}", flush=True)
 
 
-def start_server() -> "subprocess.Popen[bytes]":
-    """Start a tiny server under the heap probe; wait until it answers."""
+def start_server(**variables: str) -> "subprocess.Popen[bytes]":
+    """Start a tiny server with these environment variables; wait until it answers."""
     command = [
         "/usr/sbin/mariadbd", "--no-defaults", "--user=root", "--datadir=/data", f"--socket={SOCKET}",
         "--skip-networking", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M",
         "--performance-schema=ON", "--innodb-flush-method=fsync", "--skip-log-bin",
         "--innodb-use-native-aio=OFF", f"--lc-messages-dir={MESSAGES}", "--log-error=/tmp/error.log",
     ]  # fmt: skip
-    variables = {**os.environ, "LD_PRELOAD": PROBE, "DBALLOC_PROBE": "16384:/tmp/probe"}
-    server = subprocess.Popen(command, env=variables)
+    server = subprocess.Popen(command, env={**os.environ, **variables})
     while not Path(SOCKET).exists():
         if server.poll() is not None:
             print(Path("/tmp/error.log").read_text(errors="replace"), flush=True)
             raise SystemExit("the server has ended")
         time.sleep(0.5)
+    print(f"guest: the server answers, with {variables}", flush=True)
     return server
 
 
-def load(number: int) -> None:
+def load() -> None:
+    """A little of it, by some clients at once."""
+    clients = [threading.Thread(target=run_client, args=(number,)) for number in range(THREADS)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    print("guest: loaded", flush=True)
+
+
+def run_client(number: int) -> None:
     """A client: its own table, filled and read."""
     with pymysql.connect(unix_socket=SOCKET, user="root", read_timeout=300) as connection:
         cursor = connection.cursor()
         cursor.execute("CREATE DATABASE IF NOT EXISTS d")
-        cursor.execute(f"CREATE TABLE d.t{number} (id INT PRIMARY KEY, t VARCHAR(200), KEY (t))")
+        cursor.execute(
+            f"CREATE OR REPLACE TABLE d.t{number} (id INT PRIMARY KEY, t VARCHAR(200), KEY (t))"
+        )
         for row in range(0, ROWS, 20):
             rows = ",".join(f"({i}, REPEAT('{i % 10}', 150))" for i in range(row, row + 20))
             cursor.execute(f"INSERT INTO d.t{number} VALUES {rows}")
@@ -89,29 +108,43 @@ def switch_thp_off(library: str) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def main() -> None:
-    """Everything, in order."""
-    show("page_size", os.sysconf("SC_PAGE_SIZE"))
+def look_at_probed_server() -> None:
+    """Everything that dballoc can do with a server on glibc's malloc under the heap probe."""
     Path("/tmp/probe").mkdir()
-    server = start_server()
-    print("guest: the server answers", flush=True)
-    clients = [threading.Thread(target=load, args=(number,)) for number in range(THREADS)]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
-    print("guest: loaded", flush=True)
+    server = start_server(LD_PRELOAD=PROBE, DBALLOC_PROBE="16384:/tmp/probe")
+    load()
     pid = str(server.pid)
     show("explain", json.loads(run_dballoc("explain", "--pid", pid, "--json")))
     show("verify", run_dballoc("verify", pid))
     waits = ("profile", "contention", "--pid", pid, "--method", "proc", "--seconds", "2")
     show("waits", run_dballoc(*waits))
+    show("heap", run_dballoc("profile", "heap", "--out-dir", "/tmp/probe"))
     snapshot = probe_client.find_probe_in_directory(Path("/tmp/probe")).snapshot()
     show("complete", snapshot.complete)
     show("samples", sum(stack.samples for stack in snapshot.stacks.values()))
-    show("thp", {name: switch_thp_off(name) for name in ("", SHIM)})
     server.terminate()
     show("end", server.wait(timeout=300))
+
+
+def look_at_server_on(name: str) -> None:
+    """What the readers of another malloc's memory make of it."""
+    server = start_server(LD_PRELOAD=str(next(LIBRARIES.glob(OTHERS[name]))))
+    load()
+    pid = str(server.pid)
+    show(f"explain-{name}", json.loads(run_dballoc("explain", "--pid", pid, "--json")))
+    show(f"verify-{name}", run_dballoc("verify", pid))
+    server.terminate()
+    server.wait(timeout=300)
+
+
+def main() -> None:
+    """Everything, in order."""
+    show("page_size", os.sysconf("SC_PAGE_SIZE"))
+    show("thp", {name: switch_thp_off(name) for name in ("", SHIM)})
+    look_at_probed_server()
+    for name in OTHERS:
+        Path(SOCKET).unlink(missing_ok=True)
+        look_at_server_on(name)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
-# What `dballoc explain` and the heap probe's client import.
-WHEELS = [
-    "numpy", "psutil", "pydantic", "PyMySQL[rsa]", "rich", "typer", "pyelftools", "zstandard",
-    "myloginpath", "symbolic", "tomli-w", "jinja2",
-]  # fmt: skip
 # Nothing of it is read there, and all of it would be in memory.
 LEFT_OUT = ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var"]
 
 
-def make_image(packages: Path, native: Path, scratch: Path) -> Path:
-    """Make the image from Debian's ``packages`` for it, the ``native`` parts for it, and this
-    checkout; its path.
+def make_image(packages: Path, built: Path, scratch: Path) -> Path:
+    """Make the image from Debian's ``packages`` for it, and a wheel for it or a directory with the
+    native parts, which go with this checkout; its path.
     """
     tree = scratch / "tree"
     subprocess.run(["cp", "--archive", "--link", packages, tree], check=True)
@@ -29,7 +24,7 @@ def make_image(packages: Path, native: Path, scratch: Path) -> Path:
     (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n", encoding="utf-8")
     (tree / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
     [stdlib] = (tree / "usr/lib").glob("python3.*")
-    install_dballoc(tree / "dballoc", native, stdlib.name.removeprefix("python"))
+    install_dballoc(tree / "dballoc", built, stdlib.name.removeprefix("python"))
     make_data(tree / "data")
     shutil.copy2(HERE / "guest.py", tree / "guest.py")
     shutil.copy2(HERE / "guest_init.sh", tree / "init")
@@ -37,25 +32,30 @@ def make_image(packages: Path, native: Path, scratch: Path) -> Path:
     return pack(tree, scratch / "image.cpio")
 
 
-def install_dballoc(target: Path, native: Path, python: str) -> None:
-    """Put this checkout's package, the native parts for aarch64 and the wheels that it needs there.
-    ``python``: the version of the interpreter, like 3.11.
+def install_dballoc(target: Path, built: Path, python: str) -> None:
+    """Put dballoc there, and what a plain installation of it brings. ``python``: the version of the
+    interpreter, like 3.11.
     """
-    subprocess.run(
-        [
-            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            "--target", target, "--only-binary=:all:", "--python-version", python,
-            "--implementation", "cp", "--platform", "manylinux_2_28_aarch64",
-            "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_17_aarch64",
-            "--constraint", CHECKOUT / "tools/constraints.txt", *WHEELS,
-        ],
-        check=True,
+    light = subprocess.run(
+        [sys.executable, CHECKOUT / "tools/requirements", "light"],
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
+    install = [
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--target", target, "--only-binary=:all:", "--python-version", python,
+        "--implementation", "cp", "--platform", "manylinux_2_28_aarch64",
+        "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_17_aarch64",
+    ]  # fmt: skip
+    constraint = ["--constraint", CHECKOUT / "tools/constraints.txt"]
+    subprocess.run([*install, *constraint, *light.stdout.split()], check=True)
+    if built.suffix == ".whl":
+        subprocess.run([*install, "--no-deps", built], check=True)
+        return
     shutil.copytree(
         CHECKOUT / "src/dballoc", target / "dballoc", ignore=shutil.ignore_patterns("__pycache__")
     )
     (target / "dballoc/_native").mkdir()
-    for path in (*native.glob("*.so"), native / "dballoc_replay"):
+    for path in (*built.glob("*.so"), built / "dballoc_replay"):
         shutil.copy2(path, target / "dballoc/_native")
 
 

@@ -1,7 +1,9 @@
-"""dballoc on a whole emulated aarch64: a kernel of Debian's, a real MariaDB under the heap probe, and
-what explain, verify and profile see of it from outside.
+"""dballoc on a whole emulated aarch64: a kernel of Debian's, a real MariaDB under the heap probe and
+then on other mallocs, and what explain, verify and profile see of it from outside. With
+DBALLOC_TEST_WHEEL the wheel is tested; without it this checkout, with what was cross-built for it.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +32,9 @@ def get_packages(purpose: str, name: str, *suite: str) -> Path:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = get_packages("machine", "machine")
-    return make_image(packages, BUILT / "meson/native", tmp_path_factory.mktemp("machine"))
+    wheel = os.environ.get("DBALLOC_TEST_WHEEL")
+    built = Path(wheel) if wheel else BUILT / "meson/native"
+    return make_image(packages, built, tmp_path_factory.mktemp("machine"))
 
 
 @pytest.fixture(scope="module", params=KERNELS)
@@ -51,6 +55,20 @@ def test_explain_accounts_for_its_memory(results: dict[str, Any]) -> None:
     print(f"rest {document['rest']} of {document['rss']} bytes, unowned {document['unowned']}")
     assert document["rss"] > 50 << 20
     assert abs(document["rest"]) <= 0.01 * document["rss"]
+
+
+@pytest.mark.parametrize("malloc", ["jemalloc", "tcmalloc", "mimalloc"])
+def test_explain_accounts_for_other_mallocs(results: dict[str, Any], malloc: str) -> None:
+    document = results[f"explain-{malloc}"]
+    owners = {line["owner"]: line["resident"] for line in document["lines"]}
+    print(f"{malloc}: rest {document['rest']} of {document['rss']} bytes, {owners}")
+    assert abs(document["rest"]) <= 0.01 * document["rss"]
+    assert f"uses {malloc}" in results[f"verify-{malloc}"]
+
+
+def test_its_heap_has_callers(results: dict[str, Any]) -> None:
+    print(results["heap"])
+    assert "mariadbd" in results["heap"]
 
 
 def test_its_stacks_reach_a_threads_start(results: dict[str, Any]) -> None:

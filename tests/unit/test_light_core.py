@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -199,3 +200,52 @@ def test_no_module_takes_scipys_slowest(package_path: Path) -> None:
     sources = (package_path / "dballoc").rglob("*.py")
     importing = re.compile(r"^\s*(?:from scipy\.stats|from scipy import stats|import scipy)", re.M)
     assert [str(path) for path in sources if importing.search(path.read_text())] == []
+
+
+def test_a_program_is_probed_and_recorded_without_them(
+    light: Light, package_path: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "program.c"
+    source.write_text(PROGRAM)
+    program = tmp_path / "program"
+    subprocess.run(["cc", "-O0", "-g", "-o", program, source], check=True)
+
+    def start(out: Path, *probe: str) -> subprocess.Popen[str]:
+        words = ("exec", "--probe", *probe, "--out", str(out), "--", str(program))
+        process = subprocess.Popen(
+            [sys.executable, "-c", LIGHT.format(missing=MISSING, words=words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(package_path)},
+        )
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        deadline = time.monotonic() + 60
+        while not (out / f"{process.pid}.sock").exists():  # a thread of the probe's makes it
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return process
+
+    probed, recorded = tmp_path / "probed", tmp_path / "recorded"
+    with start(probed, "heap", "--interval", "8K") as process:
+        heap = light("profile", "heap", "--out-dir", str(probed))
+        assert (heap.returncode, heap.stderr) == (0, "")
+        assert "main" in heap.stdout
+        pid = str(process.pid)
+        waits = light("profile", "contention", "--pid", pid, "--seconds", "1", "--method", "proc")
+        assert (waits.returncode, waits.stderr) == (0, "")
+        before, after = tmp_path / "before.json", tmp_path / "after.json"
+        for file in (before, after):
+            saved = light("explain", "--pid", pid, "--no-sql", "--save", str(file), "--openmetrics")
+            assert (saved.returncode, saved.stderr) == (0, "")
+            assert "dballoc_rss_bytes" in saved.stdout
+        difference = light("explain", "--diff", str(before), str(after))
+        assert (difference.returncode, difference.stderr) == (0, "")
+        process.communicate("")
+    with start(recorded, "trace") as process:
+        stopped = light("record", "--stop", "--out-dir", str(recorded))
+        assert (stopped.returncode, stopped.stderr) == (0, "")
+        process.communicate("")
+    assert [path for path in recorded.iterdir() if path.suffix == ".recording"]

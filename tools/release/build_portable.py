@@ -21,6 +21,7 @@ from build_wheels import CHECKOUT, HERE, build_time
 
 ROOT = CHECKOUT / "build/release/root"
 GLIBC = "2.28"
+MOST_BYTES = 30_000_000
 LAUNCHER = CHECKOUT / "native/launcher"
 # From which on manylinux wheels are taken; pip does not know that an older one runs on a newer.
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)]
@@ -232,6 +233,8 @@ def main(wheel: Path, directory: Path) -> None:
     write_parts(parts, directory / "dballoc-portable.cdx.json", seconds)
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {archive.stat().st_size / 1e6:.0f} "
           "MB unpacked")  # fmt: skip
+    if target.stat().st_size > MOST_BYTES:
+        sys.exit(f"build_portable: {target} is larger than {MOST_BYTES / 1e6:.0f} MB")
     print(build_package(tree, directory, seconds))
 
 

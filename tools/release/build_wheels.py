@@ -36,7 +36,7 @@ def build_time() -> str:
 
 
 def install_tools() -> Path:
-    """Return the Python of an environment with zig and what builds wheels, pinned."""
+    """Return the Python of an environment with what builds wheels, pinned."""
     python = TOOLS / "bin/python"
     wanted = (HERE / "requirements.txt").read_bytes()
     stamp = TOOLS / hashlib.sha256(wanted).hexdigest()
