@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from containers import Inside, make_image, run_container
-from harness import A_USER, Cli
+from harness import A_USER, Cli, Done
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
@@ -68,10 +68,9 @@ def test_the_whole_procedure_from_the_host(run_cli: Cli, container: Inside) -> N
     assert dict(parts["process"]["rows"])["VmRSS"] > 2**20
 
 
-def test_another_malloc_in_a_chroot(
-    run_cli: Cli, home: Path, image: Path, container: Inside
-) -> None:
-    """The kernel gives a chroot's paths as the host sees them."""
+@pytest.fixture(scope="module")
+def chroot(home: Path, image: Path, container: Inside) -> Iterator[Inside]:
+    """Another one, without a user namespace, and under jemalloc."""
     try:
         library = find_library.find_allocator("jemalloc").libraries[0]
     except UsageError as error:
@@ -91,11 +90,44 @@ def test_another_malloc_in_a_chroot(
         subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout,
     ):
         shutil.copy(needed, other / "inside/lib")
-    for server in run_container(home, other, "chroot", "-", "/inside/lib/libjemalloc.so.2"):
-        done = run_cli("explain", "--pid", str(server.pid), "--json")
-        assert done.status == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["malloc"] == f"jemalloc {find_library.find_allocator('jemalloc').version}"
-        assert found["tiers"] == ["outside", "SQL"]
-        assert abs(found["rest"]) <= 0.01 * found["rss"]
+    yield from run_container(home, other, "chroot", "-", "/inside/lib/libjemalloc.so.2")
     shutil.rmtree(other)
+
+
+def test_another_malloc_in_a_chroot(run_cli: Cli, chroot: Inside) -> None:
+    """The kernel gives a chroot's paths as the host sees them."""
+    check_explained(run_cli("explain", "--pid", str(chroot.pid), "--json"))
+
+
+def check_explained(done: Done) -> None:
+    assert done.status == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["malloc"] == f"jemalloc {find_library.find_allocator('jemalloc').version}"
+    assert found["tiers"] == ["outside", "SQL"]
+    assert abs(found["rest"]) <= 0.01 * found["rss"]
+
+
+# Capabilities: as docs/how-to/in-a-pod.md gives a sidecar; as Docker and containerd give each
+# container by default, and kubectl debug --profile=general one more.
+SIDECAR = "sys_ptrace dac_read_search setuid setgid setpcap"
+EPHEMERAL = (
+    "chown dac_override fowner fsetid kill setgid setuid setpcap net_bind_service net_raw "
+    "sys_chroot mknod audit_write setfcap sys_ptrace"
+)
+
+
+@pytest.mark.parametrize("capabilities", [SIDECAR, EPHEMERAL], ids=["sidecar", "ephemeral"])
+def test_a_container_beside_the_servers_sees_it(
+    run_cli: Cli, chroot: Inside, capabilities: str
+) -> None:
+    """It shares the server's process namespace, and has a root of its own."""
+    bounds = f"-all,{','.join(f'+{name}' for name in capabilities.split())}"
+    beside = (
+        *("nsenter", "--target", str(chroot.pid), "--pid", "unshare", "--mount", "sh", "-c"),
+        'mount -t proc proc /proc && exec setpriv --no-new-privs --bounding-set "$0" "$@"',
+        bounds,
+    )
+    check_explained(run_cli("explain", "--pid", "1", "--json", prefix=beside))
+    done = run_cli("verify", "1", "--expect", "jemalloc", prefix=beside)
+    assert done.status == 0, done.stderr
+    assert "process 1) uses jemalloc" in done.stdout
