@@ -189,9 +189,10 @@ def _advise_fewer_rows(figures: Mapping[str, int]) -> str:
     )
     opened = f" (now {figures['open_tables']:,})" if "open_tables" in figures else ""
     return (
-        f"else fewer rows, but more than are used: {tables} above Open_tables{opened}, {digests} "
-        "above the number of rows of performance_schema.events_statements_summary_by_digest; it "
-        "costs a restart, and what does not fit any more is only counted as lost"
+        f"else fewer rows, but more than are used: {tables} above Open_tables at its highest"
+        f"{opened}, {digests} above the number of rows of "
+        "performance_schema.events_statements_summary_by_digest; it costs a restart, and what does "
+        "not fit any more is only counted as lost"
     )
 
 
