@@ -1,8 +1,9 @@
-"""What happens in the emulated machine: a MariaDB with a little load, looked at from outside: under
-the heap probe on glibc's malloc, then on other mallocs. Each result is one line of the console:
-``result NAME JSON``.
+"""What happens in the emulated machine: the heap probe in a storm of forks; then a MariaDB with a
+little load, looked at from outside: under the heap probe on glibc's malloc, then on other mallocs.
+Each result is one line of the console: ``result NAME JSON``.
 """
 
+import faulthandler
 import json
 import os
 import subprocess
@@ -26,6 +27,8 @@ OTHERS = {
     "mimalloc": "libmimalloc.so.?",
 }
 ROWS, THREADS = 300, 4
+# Seconds for a command of dballoc's or a program, which take up to a minute; then it says where it is.
+LONGEST = 300
 # Debian 12 has them there, and 13 here.
 MESSAGES = next(filter(os.path.exists, ("/usr/share/mariadb", "/usr/share/mysql")))
 
@@ -60,6 +63,9 @@ def load() -> None:
         client.start()
     for client in clients:
         client.join()
+    # A thread that ends holds a lock of OpenSSL's for a moment after that, and we fork.
+    while len(os.listdir("/proc/self/task")) > 1:
+        time.sleep(0.01)
     print("guest: loaded", flush=True)
 
 
@@ -88,6 +94,7 @@ def run_dballoc(*words: str) -> str:
     output = Path("/tmp/output")
     child = os.fork()
     if child == 0:
+        faulthandler.dump_traceback_later(LONGEST, exit=True)
         with output.open("w", encoding="utf-8") as file:
             os.dup2(file.fileno(), 1)
         sys.argv = ["dballoc", *words]
@@ -95,6 +102,8 @@ def run_dballoc(*words: str) -> str:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     seconds = time.monotonic() - began
     print(f"guest: dballoc {' '.join(words)}: exit {status}, {seconds:.0f} s", flush=True)
+    if status:
+        raise SystemExit(output.read_text(encoding="utf-8"))
     return output.read_text(encoding="utf-8")
 
 
@@ -106,6 +115,18 @@ def switch_thp_off(library: str) -> list[int]:
         env={"LD_PRELOAD": library}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [int(word) for word in done.stdout.split()]
+
+
+def run_probed(mode: str, request: str, malloc: str = "") -> list[object]:
+    """How tests/native/probed.c ends under the probe, and what it prints: as test_probe.py runs it."""
+    preload = [PROBE, *map(str, LIBRARIES.glob(OTHERS[malloc]))] if malloc else [PROBE]
+    done = subprocess.run(
+        ["/probed", mode],
+        env={**os.environ, "LD_PRELOAD": ":".join(preload), "DBALLOC_PROBE": request},
+        capture_output=True, text=True, check=False, timeout=LONGEST,
+    )  # fmt: skip
+    print(f"guest: probed {mode} {malloc}: exit {done.returncode}", flush=True)
+    return [done.returncode, done.stdout, done.stderr]
 
 
 def look_at_probed_server() -> None:
@@ -141,6 +162,12 @@ def main() -> None:
     """Everything, in order."""
     show("page_size", os.sysconf("SC_PAGE_SIZE"))
     show("thp", {name: switch_thp_off(name) for name in ("", SHIM)})
+    Path("/tmp/storm").mkdir()
+    for name in ("", *OTHERS):
+        # Forked children of a process with threads hang in tcmalloc, without the probe too.
+        mode = "threads" if name == "tcmalloc" else "storm"
+        show(f"storm-{name}", run_probed(mode, "1024:/tmp/storm", name))
+    show("counters", run_probed("counters", ""))
     look_at_probed_server()
     for name in OTHERS:
         Path(SOCKET).unlink(missing_ok=True)

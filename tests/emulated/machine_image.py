@@ -26,6 +26,7 @@ def make_image(packages: Path, built: Path, scratch: Path) -> Path:
     [stdlib] = (tree / "usr/lib").glob("python3.*")
     install_dballoc(tree / "dballoc", built, stdlib.name.removeprefix("python"))
     make_data(tree / "data")
+    compile_probed(tree / "probed")
     shutil.copy2(HERE / "guest.py", tree / "guest.py")
     shutil.copy2(HERE / "guest_init.sh", tree / "init")
     (tree / "init").chmod(0o755)
@@ -57,6 +58,18 @@ def install_dballoc(target: Path, built: Path, python: str) -> None:
     (target / "dballoc/_native").mkdir()
     for path in (*built.glob("*.so"), built / "dballoc_replay"):
         shutil.copy2(path, target / "dballoc/_native")
+
+
+def compile_probed(target: Path) -> None:
+    """Compile the program of the heap probe's tests, as tests/native/programs.py does."""
+    subprocess.run(
+        [
+            "aarch64-linux-gnu-gcc", "-std=c17", "-D_GNU_SOURCE", "-O1", "-pthread", "-g",
+            "-fno-omit-frame-pointer", "-fno-builtin-malloc",
+            "-o", target, CHECKOUT / "tests/native/probed.c", "-l:libstdc++.so.6",
+        ],
+        check=True,
+    )  # fmt: skip
 
 
 def make_data(target: Path) -> None:
