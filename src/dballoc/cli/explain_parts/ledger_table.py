@@ -79,12 +79,10 @@ def print_verdicts(
     """Print each with its evidence and what to do about it; of notices, which need not be acted on,
     only what they say, if ``short_notices``.
     """
-    shortened = 0
     for verdict in verdicts:
         sign, colour = choose_mark(verdict.level)
         console.print(Text.assemble((f"{sign} ", colour), verdict.headline))
         if short_notices and verdict.level == "notice":
-            shortened += 1
             continue
         if verdict.evidence:
             console.print(
@@ -94,7 +92,7 @@ def print_verdicts(
             row = Table.grid(padding=(0, 1, 0, 0))
             row.add_row("→", Text(remedy))
             console.print(Padding(row, (0, 0, 0, 4), expand=False))
-    if shortened:
+    if short_notices and any(verdict.level == "notice" for verdict in verdicts):
         console.print(
             Text("  --all says what is behind the lines with !, and what can be done", style="dim")
         )

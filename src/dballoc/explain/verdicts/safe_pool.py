@@ -35,8 +35,8 @@ MACHINE: BoundBy = "the machine's memory"
 class SafePool:
     """Bytes. ``pool``: the estimate, 0 if nothing is left for one; ``configured`` and ``filled``:
     the pool as it is; ``limit``, ``beside``, ``sessions`` and ``margin``: its parts; ``bound_by``:
-    what the limit is; ``connections``: of how many the sessions are, the most at once that the
-    server's status tells; ``counted``: that is since this time, in seconds; None for its start.
+    what the limit is; ``connections``: of how many the sessions are, the most at once in the
+    last ``counted`` seconds, if FLUSH STATUS has begun that count anew, else since the start.
     """
 
     pool: int
