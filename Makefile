@@ -104,7 +104,7 @@ dist: packages-release setup ## Build the sdist and the wheels into dist/, with 
 	$(python) tools/release/build_wheels.py dist
 	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
 
-portable: dist ## Build dballoc with an interpreter of its own as one file and as a .deb into dist/; as root, 4 to 15 minutes at first
+portable: dist ## Build dballoc with an interpreter of its own as one file and as a .deb into dist/; as root, 3 to 15 minutes at first
 	tools/release/make-python $(old_root)
 	PATH="$(CURDIR)/$(bin):$$PATH" $(python) tools/release/build_portable.py dist/*_x86_64.whl dist
 	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS

@@ -5,14 +5,14 @@
 DIST is what `make dist` and `make portable` built; ROOTS keeps a minimal root of each suite
 (debootstrap), made if it is not there. Each suite by default, of Debian and of Ubuntu; where Python
 is new enough the wheel is installed too, the others have none. Without a mirror it is debootstrap's
-own; for Ubuntu's it wants their keys on this machine. A private MariaDB runs on this
+own; for Ubuntu's suites that wants their keys on this machine. A private MariaDB runs on this
 machine; the roots see it, as they share its processes, but have no network and a fresh /tmp.
 Printed: seconds from the start of the command to the ledger, three times by the portable file, once
 by the wheel with its installation; and in what the JSON of wheel and portable file differs from
-this checkout's: sizes by more than 2 % and 1 MiB, all else at all, beside times and texts that say
-them. Needs root, and ten minutes for new roots. The exit status is 1 where a ledger takes longer
-than ten seconds, where one differs, where the package leaves something, or where the host has a
-compiler, or a Python that it should not have.
+this checkout's: sizes by more than 2 % and 1 MiB, all else at all, beside times, texts that say
+them, and the page cache of the server's cgroup. Needs root, and ten minutes for new roots. The exit
+status is 1 where a ledger takes longer than ten seconds, where one differs, where the package
+leaves something, or where the host has a compiler, or a Python that it should not have.
 """
 
 import json

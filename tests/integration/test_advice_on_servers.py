@@ -23,6 +23,7 @@ from dballoc.servers.running.credentials import Credentials
 MIB = 1 << 20
 DAY = 86400
 LOGIN = Credentials(user="root", password=None)
+SMALL = ("--innodb-buffer-pool-size=8M", "--key-buffer-size=16K")
 Server = tuple[int, Path]
 
 
@@ -50,6 +51,7 @@ def cursor(server: Server) -> Iterator[pymysql.cursors.Cursor]:
         pymysql.connect(unix_socket=str(server[1]), autocommit=True) as connection,
         connection.cursor() as cursor,
     ):
+        cursor.execute("CREATE DATABASE IF NOT EXISTS a")
         yield cursor
 
 
@@ -72,7 +74,6 @@ def test_the_aria_page_cache_keeps_what_a_temporary_table_needed(
     server: Server, cursor: pymysql.cursors.Cursor
 ) -> None:
     """It was on disk, and is gone."""
-    cursor.execute("CREATE DATABASE a")
     cursor.execute("CREATE TABLE a.t (c VARCHAR(4000)) ENGINE=Aria")
     cursor.execute("INSERT INTO a.t SELECT REPEAT('x', 4000) FROM a.seq_1_to_5000")
     cursor.execute("DROP TABLE a.t")
@@ -132,7 +133,7 @@ def test_memory_of_nobody_is_looked_for_with_instruments_that_can_be_set(
     stock_server: StartServer,
 ) -> None:
     """As it says: the server starts with them, and then they are not advised again."""
-    options = ("--innodb-buffer-pool-size=8M", "--key-buffer-size=16K", "--query-cache-size=0")
+    options = (*SMALL, "--query-cache-size=0")
     small = stock_server(*options, "--max-heap-table-size=256M")
     with (
         pymysql.connect(unix_socket=str(small[1]), autocommit=True) as connection,
@@ -160,12 +161,7 @@ def huge(stock_server: StartServer) -> Server:
     host = thp.read_host()
     if not host or host["thp"] == "never":
         pytest.skip("this host has no huge pages")
-    server = stock_server(
-        "--innodb-buffer-pool-size=8M",
-        "--key-buffer-size=16K",
-        LD_PRELOAD=library,
-        MALLOC_CONF="thp:always,narenas:64",
-    )
+    server = stock_server(*SMALL, LD_PRELOAD=library, MALLOC_CONF="thp:always,narenas:64")
     connections = [pymysql.connect(unix_socket=str(server[1])) for _ in range(64)]
     for connection in connections:
         connection.close()
@@ -180,8 +176,7 @@ def test_empty_huge_pages_are_avoided_by_what_the_malloc_knows(
     [remedy] = [text for text in verdict.remedies if "MALLOC_CONF" in text]
     assert remedy.startswith("thp:never in MALLOC_CONF, beside what it has")
     library = str(find_library.find_allocator("jemalloc").libraries[0])
-    options = ("--innodb-buffer-pool-size=8M", "--key-buffer-size=16K")
-    followed = stock_server(*options, LD_PRELOAD=library, MALLOC_CONF="narenas:64,thp:never")
+    followed = stock_server(*SMALL, LD_PRELOAD=library, MALLOC_CONF="narenas:64,thp:never")
     assert judge(followed, "thp") is None
 
 

@@ -106,7 +106,7 @@ def test_a_peak_since_flush_status_is_said_to_be_that() -> None:
         ({"uptime_since_flush_status": 86400}, "for 60 connections at work − margin"),
         (
             {"uptime_since_flush_status": 300},
-            "60 connections at work, the most in 5 min (FLUSH STATUS) −",
+            "60 connections at work, the most since FLUSH STATUS 5 min ago −",
         ),
     ):
         verdict = judge("limit", cgroup=cgroup(500 * MIB), figures=figures)

@@ -4,7 +4,6 @@ and who registers rseq. What an allocator requires is in the catalogue and in it
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from dballoc import catalogue
 from dballoc.allocators import host_requirements
 from dballoc.allocators.host_requirements import Host
 from dballoc.host import open_in_process_root
+from dballoc.host.exit_status import describe_exit_status
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.process_memory import identify_malloc
 
@@ -67,8 +67,7 @@ def find_start_obstacle(environment: Mapping[str, str]) -> str | None:
         return f"{failure}: {error}"
     if trial.returncode == 0:
         return None
-    status = trial.returncode
-    ending = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    ending = describe_exit_status(trial.returncode)
     lines = trial.stderr.decode("utf-8", "replace").strip().splitlines()
     return f"{failure}: {ending} ({lines[-1]})" if lines else f"{failure}: {ending}"
 

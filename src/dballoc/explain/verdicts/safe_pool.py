@@ -59,9 +59,9 @@ class SafePool:
     def describe(self) -> str:
         """Return the estimate with its parts, in words."""
         peak = count(self.connections, "connection")
-        since = (
-            "" if self.counted is None else f", the most in {duration(self.counted)} (FLUSH STATUS)"
-        )
+        since = ""
+        if self.counted is not None:
+            since = f", the most since FLUSH STATUS {duration(self.counted)} ago"
         return (
             f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: "
             f"{self.bound_by} {with_unit(self.limit)} − {with_unit(self.beside)} beside the pool "

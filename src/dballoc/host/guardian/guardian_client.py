@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Self
 
 from dballoc.errors import Failure
 from dballoc.host import portable
+from dballoc.host.exit_status import describe_exit_status
 from dballoc.host.guardian import guardian, reaping
 from dballoc.host.settings.machine_lock import Hold
 from dballoc.host.settings.settings_journal import BadJournal
@@ -59,9 +60,7 @@ class Exit:
     @property
     def words(self) -> str:
         """``exit status 1`` or ``SIGKILL``."""
-        return (
-            signal.Signals(-self.status).name if self.status < 0 else f"exit status {self.status}"
-        )
+        return describe_exit_status(self.status)
 
 
 def _describe_target(arguments: Mapping[str, Any]) -> str:
