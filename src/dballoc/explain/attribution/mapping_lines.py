@@ -14,7 +14,8 @@ from dballoc.process_memory.smaps import Mapping
 # Kinds whose lazily freed pages are taken off their line; in a heap that was walked, nothing tells
 # which chunks those are.
 _WITHOUT_LAZY = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
-_MOST_LOGS = 2
+# MariaDB has two; they may lie side by side, as one mapping.
+_MOST_LOG_BUFFERS = 2
 
 # A mapping of a log buffer may be rounded up to so much more.
 _ROUNDED = 64 << 10
@@ -42,9 +43,9 @@ def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> l
         if any(m.innodb for m in mappings)
         else "left out of core dumps (VmFlags dd)"
     )
-    logs = [m for m in mappings if _is_log_buffer(m, labels)]
-    others = [m for m in mappings if not _is_log_buffer(m, labels)]
-    if not 0 < len(logs) <= _MOST_LOGS or not any(
+    logs = [m for m in mappings if _count_log_buffers(m, labels)]
+    others = [m for m in mappings if not _count_log_buffers(m, labels)]
+    if not _can_be_log_buffers(logs, labels) or not any(
         m.size >= read_variable(labels, "innodb_buffer_pool_size") for m in others
     ):
         return [_make_line(mappings, Kind.POOL, "server", source)]
@@ -71,25 +72,32 @@ def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None)
     if not labels or not labels.mariadb or mixed:
         return snapshot
     server_areas = {(area.start, area.size) for area in snapshot.server_mappings}
-    starts = {
-        m.start
+    logs = [
+        m
         for m, kind in snapshot.mappings_with_kinds
-        if m.flags is None and not m.innodb and m.private and _is_log_buffer(m, labels)
+        if m.flags is None and not m.innodb and m.private and _count_log_buffers(m, labels)
         and (kind is Kind.MALLOC or (m.start, m.size) in server_areas)
-    }  # fmt: skip
-    if not 0 < len(starts) <= _MOST_LOGS or Kind.POOL not in snapshot.kinds:
+    ]  # fmt: skip
+    if not _can_be_log_buffers(logs, labels) or Kind.POOL not in snapshot.kinds:
         return snapshot
+    starts = {m.start for m in logs}
     kinds = [Kind.POOL if m.start in starts else kind for m, kind in snapshot.mappings_with_kinds]
     areas = [area for area in snapshot.server_mappings if area.start not in starts]
     return replace(snapshot, kinds=kinds, server_mappings=areas)
 
 
-def _is_log_buffer(mapping: Mapping, labels: ServerMemory | None) -> bool:
-    """Whether the mapping has the size of one log buffer, or of two: MariaDB has two up to 10.7,
-    which may lie side by side.
-    """
+def _count_log_buffers(mapping: Mapping, labels: ServerMemory | None) -> int:
+    """Return how many log buffers the mapping has the size of; 0 if of none."""
     size = read_variable(labels, "innodb_log_buffer_size")
-    return bool(size) and any(0 <= mapping.size - n * size <= _ROUNDED for n in (1, 2))
+    numbers = range(1, _MOST_LOG_BUFFERS + 1) if size else ()
+    return next((n for n in numbers if 0 <= mapping.size - n * size <= _ROUNDED), 0)
+
+
+def _can_be_log_buffers(mappings: Sequence[Mapping], labels: ServerMemory | None) -> bool:
+    """Whether the mappings are no more than all log buffers. If they are, some belong to another
+    (an extent of jemalloc's may happen to have that size), and nothing tells which.
+    """
+    return 0 < sum(_count_log_buffers(m, labels) for m in mappings) <= _MOST_LOG_BUFFERS
 
 
 def _make_line(mappings: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
