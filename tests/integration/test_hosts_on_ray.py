@@ -395,7 +395,9 @@ def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
     assert {cluster.node_address(2) in row["client"] for row in steps} == {True}
     assert {cluster.node_address(0) in row["server"] for row in steps} == {True}
     assert all(0 < row["round_trip"] < 1 and row["received"] > 0 for row in steps)
-    assert {row["link"] for row in steps} == {10**10}  # what the kernel says of a veth pair
+    # The kernel says 10 Gbit/s of a veth pair, which is not real.
+    assert {row["link"] for row in steps} == {None}
+
     # No password, and nothing that decrypts one, is in what Ray and dballoc wrote.
     kept = [p for p in (*cluster.home.rglob("*"), *out.rglob("*")) if p.is_file()]
     assert not [p for p in kept if re.search(rb"Aa1-[0-9a-f]{28}", p.read_bytes())]

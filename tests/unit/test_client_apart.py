@@ -49,6 +49,7 @@ QUIET: dict[str, Any] = {
     "cpu": 8.0,
     "cpus": 4,
     "busy": 0.3,
+    "throttled": 0.0,
     "received": 10**8,
     "sent": 10**7,
     "link": 10**9,
@@ -70,7 +71,7 @@ PRINTED = "Latency histogram (values are in milliseconds)\n       2.000 |**** 10
 
 
 @pytest.mark.parametrize(
-    ("changes", "threads", "shares_kernel", "server_link", "words"),
+    ("changes", "threads", "shares_kernel", "link", "words"),
     [
         ({}, 64, False, None, None),
         ({"cpu": 35.0}, 64, False, None, "the client is the limit: it used 88% of the 4 CPUs"),
@@ -81,11 +82,10 @@ PRINTED = "Latency histogram (values are in milliseconds)\n       2.000 |**** 10
         ({"busy": 0.94}, 64, False, None, None),
         # The server's own use is in that share.
         ({"busy": 1.0}, 64, True, None, None),
-        ({"received": 1_150_000_000}, 64, False, None, "the network is the limit: 920 Mbit/s"),
-        ({"sent": 1_150_000_000}, 64, False, None, "the network is the limit"),
-        ({"received": 1_100_000_000}, 64, False, None, None),
-        ({"received": 1_150_000_000, "link": None}, 64, False, None, None),
-        ({"received": 1_150_000_000, "link": None}, 64, False, 10**9, "over a link of 1,000"),
+        ({"received": 1_150_000_000}, 64, False, 10**9, "the network is the limit: 920 Mbit/s"),
+        ({"sent": 1_150_000_000}, 64, False, 10**9, "over a link of 1,000"),
+        ({"received": 1_100_000_000}, 64, False, 10**9, None),
+        ({"received": 1_150_000_000}, 64, False, None, None),
         ({}, 64, False, 10**7, "over a link of 10"),
         ({"seconds": 0.0}, 64, False, 1, None),
     ],
@@ -94,11 +94,11 @@ def test_what_limits_a_load(
     changes: dict[str, Any],
     threads: int,
     shares_kernel: bool,
-    server_link: int | None,
+    link: int | None,
     words: str | None,
 ) -> None:
     figures = ClientFigures(**(QUIET | changes))
-    limit = find_client_limit(figures, threads, shares_kernel, server_link)
+    limit = find_client_limit(figures, threads, shares_kernel, link)
     assert limit is None if words is None else words in str(limit)
 
 
@@ -311,6 +311,18 @@ def test_a_load_on_another_host(host: ClientHost, tmp_path: Path) -> None:
         "sysbench-03-level-oltp_read_only-8.txt",
         "intervals-03-level-oltp_read_only-8.jsonl",
     }
+
+
+@pytest.mark.parametrize(
+    ("of_client", "of_server", "slower"),
+    [(None, None, None), (10**9, None, 10**9), (None, 10**9, 10**9), (10**10, 10**9, 10**9)],
+)
+def test_the_slower_interface_is_the_link(
+    host: ClientHost, of_client: int | None, of_server: int | None, slower: int | None
+) -> None:
+    host.loads._link = of_server
+    figures = ClientFigures(**(QUIET | {"link": of_client}))
+    assert host.loads.find_link_speed(figures) == slower
 
 
 @pytest.mark.parametrize(

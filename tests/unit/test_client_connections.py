@@ -1,5 +1,6 @@
 """Whether the load was encrypted: read from a server's counts, summed by variant, and worded."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from dballoc.analysis.client_connections import (
     asks_for_tls,
     count_client_connections,
 )
+from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.published.setup.campaign_setup import read_campaign_setup
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.trials.fault import Fault
@@ -21,6 +23,7 @@ from dballoc.report import write_report_outputs
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
 from dballoc.report.wording.encryption import describe_encryption, warn_of_encryption
+from dballoc.report.wording.network_check import describe_network_checks
 from dballoc.servers.private.client_connections import (
     ClientConnections,
     ConnectionMeter,
@@ -93,6 +96,35 @@ def test_connections_are_counted_from_a_moment_on(over_tcp: bool, encrypted: int
 def test_own_connections_are_not_encrypted_where_the_server_offers_nothing() -> None:
     counted = compare_counts({}, BEFORE, AFTER, OwnConnections(made=1, over_tcp=True))
     assert counted == ClientConnections(tls="", made=32, encrypted=32)
+
+
+# -- whether the network was checked --------------------------------------------------------------
+
+STEPS = (
+    "INSERT INTO client_step SELECT trial, step, 'far', 4, 8, 4, 0.3, 0, 1000, 1000, {link}, 1e-4 "
+    "FROM step WHERE {where} "
+)
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ([], None),
+        ([("1e9", "1")], None),
+        ([("NULL", "1")], r"was not checked in all of (\d+) levels"),
+        ([("NULL", "trial = 1"), ("1000000000", "trial > 1")], r"not checked in 1 of (\d+) levels"),
+    ],
+)
+def test_the_report_says_in_which_levels_no_interface_told_its_speed(
+    make: Make, links: list[tuple[str, str]], words: str | None
+) -> None:
+    statements = [STEPS.format(link=link, where=where) for link, where in links]
+    checks = count_network_checks(load_campaign(make_with(make, *statements)))
+    described = describe_network_checks(checks)
+    if words is None:
+        assert described == []
+        return
+    assert re.search(words, described[0])
 
 
 # -- of a campaign ----------------------------------------------------------------------------------

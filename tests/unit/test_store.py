@@ -13,6 +13,7 @@ import pytest
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
+from dballoc.hosts.store_answers import read_columns
 from dballoc.store.open_database import ADDED
 from dballoc.store.results import FILE, FORMAT, SETTLED_OTHERWISE, Results, TrialRecord
 
@@ -141,17 +142,40 @@ def test_a_slice_has_its_steal(tmp_path: Path) -> None:
     results.close()
 
 
+def remove_column(directory: Path, table: str, column: str) -> None:
+    """Make the file what an earlier version of this format wrote, without that column."""
+    with closing(sqlite3.connect(directory / FILE)) as db:
+        [text] = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [table]).fetchone()
+        db.execute(f"DROP TABLE {table}")
+        db.execute("".join(line for line in text.splitlines(True) if f" {column} " not in line))
+        db.commit()
+
+
 def test_results_from_before_steal_was_stored_are_resumed_without_it(tmp_path: Path) -> None:
     create(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as db:
-        [text] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'slice'").fetchone()
-        db.execute("DROP TABLE slice")
-        db.execute("".join(line for line in text.splitlines(True) if " steal " not in line))
-        db.commit()
+    remove_column(tmp_path, "slice", "steal")
     results = Results.open(tmp_path)
     results.add_trial(SLOT, record(slices=[SLICE]))
     assert "steal" not in results.columns("slice")
     assert results.table("slice")[0][-1] == SLICE["idle"]
+    results.close()
+
+
+CLIENT_STEP = {
+    "step": 1, "host": "far", "seconds": 2.0, "cpu": 1.0, "cpus": 2, "busy": 0.5, "throttled": 0.1,
+    "received": 1, "sent": 2, "link": None, "round_trip": 1e-4,
+}  # fmt: skip
+
+
+def test_a_campaign_from_before_throttling_was_stored_goes_on_without_it(tmp_path: Path) -> None:
+    """Its hosts tell it all the same."""
+    create(tmp_path).close()
+    remove_column(tmp_path, "client_step", "throttled")
+    results = Results.open(tmp_path)
+    assert read_columns(results)["client_step"]["throttled"] == "REAL"
+    results.add_trial(SLOT, record(client_steps=[CLIENT_STEP]))
+    assert "throttled" not in results.columns("client_step")
+    assert results.table("client_step")[0][-1] == CLIENT_STEP["round_trip"]
     results.close()
 
 

@@ -37,6 +37,7 @@ _TABLES = (
     "replay_latency",
     "host",
     "placement",
+    "client_step",
     "client_connection",
 )
 
@@ -79,6 +80,7 @@ class Campaign:
     replay_latency: pl.DataFrame
     host: pl.DataFrame
     placement: pl.DataFrame
+    client_step: pl.DataFrame
     client_connection: pl.DataFrame
 
     @property

@@ -13,6 +13,7 @@ from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, chec
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.evidence import gather_evidence
 from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
+from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
@@ -66,6 +67,7 @@ from dballoc.report.wording.answer import Answer, describe_faults, measure_progr
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 from dballoc.report.wording.encryption import describe_encryption
+from dballoc.report.wording.network_check import describe_network_checks
 from dballoc.report.wording.post_note import compose_post_note
 from dballoc.report.wording.two_speeds import describe_two_speeds
 
@@ -559,7 +561,10 @@ def _make_environment_section(campaign: Campaign) -> Section:
     return Section(
         key="environment",
         title="Environment",
-        text=describe_encryption(count_client_connections(campaign), asks_for_tls(campaign)),
+        text=[
+            *describe_encryption(count_client_connections(campaign), asks_for_tls(campaign)),
+            *describe_network_checks(count_network_checks(campaign)),
+        ],
         figures=[],
         tables=shown,
         listings=listings,

@@ -262,5 +262,7 @@ def _restore_older_text(name: str, sql: str) -> str:
             return sql.replace("latency REAL,", "latency REAL NOT NULL,")
         case "slice":
             return sql.replace(" steal REAL,", "")
+        case "client_step":
+            return sql.replace(" throttled REAL,", "")
         case _:
             return sql

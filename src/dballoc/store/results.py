@@ -24,8 +24,9 @@ HOST_LOST = "host lost"
 # The most rows of a table: a sample a second of two servers for a month.
 _MOST_ROWS = 5_000_000
 
-# Columns that a results directory of an earlier version lacks, which is resumed without them.
-_LATER_COLUMNS = {"slice": {"steal"}}
+# Columns, with their types, that a results directory of an earlier version lacks, which is resumed
+# without them.
+LATER_COLUMNS = {"slice": {"steal": "REAL"}, "client_step": {"throttled": "REAL"}}
 
 Row = Mapping[str, Any]
 
@@ -335,7 +336,7 @@ class Results:
 
     def _fit(self, table: str, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows without columns that a database of an earlier version does not have."""
-        missing = _LATER_COLUMNS.get(table, set()) - self.columns(table).keys()
+        missing = LATER_COLUMNS.get(table, {}).keys() - self.columns(table).keys()
         return [{k: v for k, v in r.items() if k not in missing} for r in rows] if missing else rows
 
     def add_block(self, row: Row) -> None:

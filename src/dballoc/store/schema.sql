@@ -191,19 +191,20 @@ CREATE TABLE host_step (
   PRIMARY KEY (trial, step)
 ) WITHOUT ROWID;
 
--- What a client on a host of its own did in a step of load (bench --ray with client hosts), from its start to its end. Other results
--- have no such table.
+-- What a client on a host of its own did in a step of load (bench --ray with client hosts), from its first report to its last.
+-- Other results have no such table.
 CREATE TABLE client_step (
   trial       INTEGER NOT NULL REFERENCES trial,
   step        INTEGER NOT NULL,
   host        TEXT NOT NULL,        -- the client host
   seconds     REAL NOT NULL,
   cpu         REAL NOT NULL,        -- CPU seconds of the client itself
-  cpus        INTEGER NOT NULL,     -- CPUs that it could use
+  cpus        INTEGER NOT NULL,     -- CPUs that it could use, by its affinity and its cgroups' quota
   busy        REAL NOT NULL,        -- share of the client host's CPU time, steal included
+  throttled   REAL,                 -- share of the quota's periods in which it was used up; older results have no such column
   received    INTEGER NOT NULL,     -- bytes over the interface to the server
   sent        INTEGER NOT NULL,
-  link        INTEGER,              -- its speed, bits a second; NULL: the system does not tell
+  link        INTEGER,              -- speed of the slower of both hosts' interfaces, bits a second; NULL: no system tells
   round_trip  REAL NOT NULL,        -- seconds of the fastest of some cheap statements, before the load
   PRIMARY KEY (trial, step)
 ) WITHOUT ROWID;

@@ -102,9 +102,11 @@ class ClientReady(_Message):
 
 
 class ClientFigures(_Message):
-    """What the client host did during a load. ``seconds``: from its start to its end; ``cpu``: CPU
-    seconds of the client itself; ``cpus``: those that it may use; ``busy``: the share of the host's
-    CPU time that was used or stolen; ``received``, ``sent``: bytes over the interface to the
+    """What the client host did during a load. ``seconds``: from its first report to its last
+    (:mod:`dballoc.hosts.client.client_readings`); ``cpu``: CPU seconds of the client itself;
+    ``cpus``: those that it may use, by its affinity and its cgroups' quota; ``busy``: the share of
+    the host's CPU time that was used or stolen; ``throttled``: the share of the quota's periods in
+    which that was used up; ``received``, ``sent``: bytes over the interface to the
     server; ``link``: its speed, bits a second, None where the system does not tell;
     ``round_trip``: seconds of the fastest of some cheap statements before the load.
     """
@@ -113,6 +115,7 @@ class ClientFigures(_Message):
     cpu: _Seconds
     cpus: Annotated[int, Field(ge=1, le=100_000)]
     busy: _Share
+    throttled: _Share
     received: _Bytes
     sent: _Bytes
     link: _Link | None

@@ -2,8 +2,11 @@
 
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
+
+INTERFACES = Path("/sys/class/net")
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,24 @@ def find_interface(own_address: str) -> str | None:
     return None
 
 
-def read_speed(interface: str | None) -> int | None:
+def read_speed(interface: str | None, interfaces: Path = INTERFACES) -> int | None:
     """Return an interface's speed, bits a second; None if the system does not tell, as in many
-    clouds, or for the loopback.
+    clouds, for the loopback, and in containers.
     """
     status = psutil.net_if_stats().get(interface or "")
-    return status.speed * 10**6 if status and status.speed > 0 else None
+    if not interface or not status or status.speed <= 0:
+        return None
+    return status.speed * 10**6 if is_of_hardware(interfaces / interface) else None
+
+
+def is_of_hardware(interface: Path) -> bool:
+    """Whether an interface, by its directory in /sys/class/net, is a device, or a bond, VLAN or
+    bridge of devices alone. The speed of another, 10 Gbit/s of a container's veth, is made up.
+    """
+    if (interface / "device").exists():
+        return True
+    lower = list(interface.glob("lower_*"))
+    return bool(lower) and all(map(is_of_hardware, lower))
 
 
 def read_bytes(interface: str | None) -> LinkBytes:

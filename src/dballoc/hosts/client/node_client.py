@@ -23,11 +23,11 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
-from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.hosts.block_messages import Refused
 from dballoc.hosts.client import network_link, password_seal
+from dballoc.hosts.client.client_readings import LoadReadings
 from dballoc.hosts.client.load_messages import (
     MOST_PRINTED,
     MOST_REPORTS,
@@ -45,7 +45,6 @@ from dballoc.hosts.client.server_clock import ClockReading, ask_server_clock
 from dballoc.hosts.message_stream import MessageStream, take_standard_output
 from dballoc.load import client, sysbench_command, workload
 from dballoc.load.workload_files import write_workload_files
-from dballoc.measure import host_sampler
 from dballoc.servers.private.command_line import Address
 
 _LEASE = 0
@@ -127,19 +126,10 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
     for path in setting.raw.iterdir():
         path.unlink()
     interface = network_link.find_interface(network_link.find_source_address(setting.server))
-    before = host_sampler.take_host_sample(), network_link.read_bytes(interface)
-    ended = _wait_for_client(_start_client(setting, load, password), load, lines)
-    after = host_sampler.take_host_sample(), network_link.read_bytes(interface)
-    figures = ClientFigures(
-        seconds=after[0].clock - before[0].clock,
-        cpu=ended.user + ended.system,
-        cpus=len(list_available_cpus()),
-        busy=_compute_busy_share(before[0], after[0]),
-        received=max(0, after[1].received - before[1].received),
-        sent=max(0, after[1].sent - before[1].sent),
-        link=network_link.read_speed(interface),
-        round_trip=clock.round_trip,
-    )
+    running = _start_client(setting, load, password)
+    readings = LoadReadings(interface)
+    ended = _wait_for_client(running, load, lines, readings)
+    figures = readings.make_figures(ended, clock.round_trip)
     return _make_answer(setting, load, ended, clock, figures)
 
 
@@ -198,9 +188,15 @@ def _start_client(setting: ClientSetting, load: LoadRequested, password: str) ->
     )
 
 
-def _wait_for_client(running: client.Client, load: LoadRequested, lines: PipeLines) -> Exit:
-    """Wait until a load has ended, or is to end. Failure when nobody wants it any more."""
+def _wait_for_client(
+    running: client.Client, load: LoadRequested, lines: PipeLines, readings: LoadReadings
+) -> Exit:
+    """Wait until a load has ended, or is to end, with a reading at each of its reports. Failure
+    when nobody wants it any more.
+    """
     while (ended := running.wait(_POLL)) is None:
+        if list(running.reports()):
+            readings.note_report(running.pid)
         line = lines.read(0)
         if line is None:
             continue
@@ -209,13 +205,6 @@ def _wait_for_client(running: client.Client, load: LoadRequested, lines: PipeLin
             raise readers.Unfit("it asked for a second load at the same time")
         running.kill()
     return ended
-
-
-def _compute_busy_share(before: host_sampler.HostSample, after: host_sampler.HostSample) -> float:
-    """Return the share of all CPU time between two samples that was used or stolen."""
-    total = after.total - before.total
-    used = after.busy + after.steal - before.busy - before.steal
-    return min(1.0, max(0.0, used / total)) if total > 0 else 0.0
 
 
 def _read_text(path: Path, most: int) -> str:

@@ -16,6 +16,7 @@ from dballoc.host.guardian.guardian_client import Exit
 from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
+    ClientFigures,
     ClientReady,
     FromClient,
     IpAddress,
@@ -145,9 +146,18 @@ class RemoteLoads:
         if step.kind != "level" or finished.figures is None:
             return None
         limit = find_client_limit(
-            finished.figures, step.threads or 1, self.place.shares_kernel, self._link
+            finished.figures,
+            step.threads or 1,
+            self.place.shares_kernel,
+            self.find_link_speed(finished.figures),
         )
         return f"{limit} (client host {self.place.host})" if limit else None
+
+    def find_link_speed(self, figures: ClientFigures) -> int | None:
+        """Return the speed of the slower of both hosts' interfaces, bits a second; None if neither
+        tells it.
+        """
+        return min((link for link in (figures.link, self._link) if link), default=None)
 
 
 class RemoteClient:
@@ -210,8 +220,9 @@ class RemoteClient:
         """Return the row of table ``client_step``; None of a load that could not begin."""
         if self._finished is None or self._finished.figures is None:
             return None
+        figures = self._finished.figures
         place = {"step": self._step.number, "host": self._loads.place.host}
-        return place | self._finished.figures.model_dump()
+        return place | figures.model_dump() | {"link": self._loads.find_link_speed(figures)}
 
     def result(self, ended: Exit) -> client.Result:
         """Return its totals. ClientFailed if there are none, or if they are not the server's."""
