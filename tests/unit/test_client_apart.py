@@ -448,6 +448,31 @@ def test_a_server_that_does_not_tell_its_time(answer: Any) -> None:
         server_clock._ask_once(cursor, time.monotonic)  # type: ignore[arg-type]
 
 
+def test_the_server_is_asked_over_tls_where_the_load_is_encrypted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that insists on it refuses what an older PyMySQL sends without being told."""
+    asked: list[dict[str, Any]] = []
+
+    def connect(**options: Any) -> Any:
+        asked.append(options)
+        raise pymysql.err.OperationalError(2003, "no such server")
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    for certificates in (None, Path("/run/private")):
+        address = replace(ADDRESS, host="10.0.0.1", certificates=certificates)
+        with pytest.raises(pymysql.Error):
+            server_clock.ask_server_clock(address, "dballoc_load", "secret")
+    plain, encrypted = asked
+    assert (plain["host"], plain["port"]) == ("10.0.0.1", 3307)
+    assert not [name for name in plain if name.startswith("ssl")]
+    assert {name: encrypted[name] for name in encrypted.keys() - plain.keys()} == {
+        "ssl_ca": "/run/private/cacert.pem",
+        "ssl_cert": "/run/private/client-cert.pem",
+        "ssl_key": "/run/private/client-key.pem",
+    }
+
+
 # -- what it cannot be of ---------------------------------------------------------------------------
 
 

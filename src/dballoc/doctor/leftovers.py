@@ -20,7 +20,9 @@ from dballoc.host.guardian import guardian
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.server_user import find_server_user
 
-_RUN_DIRECTORY = re.compile(r"dballoc-[0-9a-f]{12}")
+# A trial's, and those of a block of bench --ray (make_fresh_directory): its results, own workloads,
+# and what its client wrote.
+_RUN_DIRECTORY = re.compile(r"dballoc-(block-|client-|own-)?[0-9a-f]{12}")
 _SOCKET = re.compile(rf"--socket=.*/{_RUN_DIRECTORY.pattern}/[^/]+")
 _SHOWN = 3
 

@@ -84,10 +84,9 @@ def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines)
     with Custody(adopt=True, lease=lease) as custody:
         private = directories.make_run_directory(custody.scratch)
         work = directories.make_run_directory(custody.scratch)
-        raw = Path(tempfile.mkdtemp(prefix="dballoc-client-"))
-        scripts = Path(tempfile.mkdtemp(prefix="dballoc-own-"))
-        custody.scratch(raw)
-        custody.scratch(scripts)
+        place = Path(tempfile.gettempdir())
+        raw = directories.make_fresh_directory(place, "dballoc-client-", custody.scratch)
+        scripts = directories.make_fresh_directory(place, "dballoc-own-", custody.scratch)
         user.share(work)
         user.show(scripts)
         user.show(private)
@@ -118,15 +117,16 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
     """Run one load, and return what it was; of one that cannot begin, why."""
     _check_load(setting.experiment, load)
     password = password_seal.unseal(load.password, setting.key)
+    address = _make_address(setting, load)
     try:
-        clock = ask_server_clock(setting.server, load.port, ACCOUNT, password)
+        clock = ask_server_clock(address, ACCOUNT, password)
     except (pymysql.Error, OSError, RuntimeError) as error:
         text = f"the server at {setting.server}, port {load.port}, is not reached: {error}"
         return LoadFinished(number=load.number, status=1, printed=text[:MOST_PRINTED])
     for path in setting.raw.iterdir():
         path.unlink()
     interface = network_link.find_interface(network_link.find_source_address(setting.server))
-    running = _start_client(setting, load, password)
+    running = _start_client(setting, load, address, password)
     readings = LoadReadings(interface)
     ended = _wait_for_client(running, load, lines, readings)
     figures = readings.make_figures(ended, clock.round_trip)
@@ -158,11 +158,17 @@ def _check_load(experiment: Experiment, load: LoadRequested) -> None:
         raise readers.Unfit("it asked for a load that the experiment has not")
 
 
-def _start_client(setting: ClientSetting, load: LoadRequested, password: str) -> client.Client:
+def _make_address(setting: ClientSetting, load: LoadRequested) -> Address:
+    """Return where the server of a load is, once the files of an encrypted one are written."""
     for name, text in load.certificates.items():
         write_private(setting.private / name, text, setting.user)
     certificates = setting.private if load.certificates else None
-    address = Address(setting.work / "none", load.port, setting.server, certificates)
+    return Address(setting.work / "none", load.port, setting.server, certificates)
+
+
+def _start_client(
+    setting: ClientSetting, load: LoadRequested, address: Address, password: str
+) -> client.Client:
     connection = sysbench_command.write_config(
         setting.private / "sysbench.cnf",
         sysbench_command.connection_options(address, password, ACCOUNT),

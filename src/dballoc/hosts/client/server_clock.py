@@ -5,8 +5,12 @@ load takes: from the server itself, by SQL.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pymysql
+
+from dballoc.servers.private.certificate_files import AUTHORITY, CLIENT, CLIENT_KEY
+from dballoc.servers.private.command_line import Address
 
 # A statement takes a tenth of a millisecond in a rack; the fastest of a few met no queue.
 _ASKED = 8
@@ -40,14 +44,17 @@ def choose_reading(readings: Sequence[ClockReading]) -> ClockReading:
 
 
 def ask_server_clock(
-    host: str, port: int, user: str, password: str, clock: Callable[[], float] = time.monotonic
+    address: Address, user: str, password: str, clock: Callable[[], float] = time.monotonic
 ) -> ClockReading:
-    """Ask a server for its time. pymysql.Error if it cannot be reached, or answers nonsense."""
+    """Ask a server for its time, over TLS if the address has certificates for it. pymysql.Error if
+    it cannot be reached, or answers nonsense.
+    """
     connection = pymysql.connect(
-        host=host,
-        port=port,
+        host=address.host,
+        port=address.port or 0,
         user=user,
         password=password,
+        **_list_tls_files(address.certificates),
         connect_timeout=_TO_CONNECT,
         read_timeout=_TO_ANSWER,
         write_timeout=_TO_ANSWER,
@@ -60,6 +67,16 @@ def ask_server_clock(
             return choose_reading([_ask_once(cursor, clock) for _ in range(_ASKED)])
     finally:
         connection.close()
+
+
+def _list_tls_files(directory: Path | None) -> dict[str, str]:
+    """Return PyMySQL's arguments for the certificates in a directory. Without any, its newer
+    versions encrypt if the server can, and its older ones do not.
+    """
+    if directory is None:
+        return {}
+    names = {"ssl_ca": AUTHORITY, "ssl_cert": CLIENT, "ssl_key": CLIENT_KEY}
+    return {argument: str(directory / name) for argument, name in names.items()}
 
 
 def _ask_once(cursor: "pymysql.cursors.Cursor", clock: Callable[[], float]) -> ClockReading:
