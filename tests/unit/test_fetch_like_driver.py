@@ -10,7 +10,12 @@ import pytest
 from dballoc.errors import UsageError
 from dballoc.fetch import private_store
 from dballoc.fetch.private_store import FORMAT, MANIFEST, FetchedEntry
-from dballoc.hosts.fetch_like_driver import fetch_like_driver, list_fetched_files
+from dballoc.hosts.fetch_like_driver import (
+    fetch_like_driver,
+    find_difference,
+    list_fetched_files,
+    list_files,
+)
 
 JEMALLOC = "jemalloc@5.3.1"
 FILES = {"jemalloc.tar.bz2": "a" * 64}
@@ -23,8 +28,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def put(store: Path, reference: str, files: dict[str, str]) -> Path:
-    """Put an entry into the store; return its library."""
+def put(store: Path, reference: str, files: dict[str, str], client: str = "debian") -> Path:
+    """Put an entry into the store that a ``client`` fetched; return its library."""
     name, _, version = reference.partition("@")
     place = store / reference
     place.mkdir()
@@ -33,6 +38,7 @@ def put(store: Path, reference: str, files: dict[str, str]) -> Path:
         "name": name,
         "asked": version,
         "version": version,
+        "from": client,
         "files": [{"name": file, "sha256": digest} for file, digest in files.items()],
     }
     (place / MANIFEST).write_text(json.dumps(manifest))
@@ -63,12 +69,57 @@ def test_what_is_missing_is_fetched_once(store: Path) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_another_file_of_that_name_is_refused(store: Path, is_there: bool) -> None:
-    other = {"jemalloc.tar.bz2": "b" * 64}
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"jemalloc.tar.bz2": "b" * 64}, r"jemalloc.tar.bz2 is another file than on the driver"),
+        # A security update between two fetches: other names, and so none of the same name differs.
+        (
+            {"jemalloc-2.tar.bz2": "a" * 64},
+            r"the driver has jemalloc.tar.bz2, and this host has not",
+        ),
+        ({}, r"the driver has jemalloc.tar.bz2, and this host has not"),
+        (FILES | {"more.deb": "c" * 64}, r"this host has more.deb, and the driver has not"),
+    ],
+)
+def test_other_files_than_the_drivers_are_refused(
+    store: Path, is_there: bool, files: dict[str, str], words: str
+) -> None:
     if is_there:
-        put(store, JEMALLOC, other)
-    with pytest.raises(UsageError, match=r"jemalloc.tar.bz2 is another file than on the driver"):
-        fetch_like_driver({JEMALLOC: FILES}, [].append, Fetcher(store, other))
+        put(store, JEMALLOC, files)
+    with pytest.raises(UsageError, match=f"{words}; remove .*dballoc fetch {JEMALLOC}$"):
+        fetch_like_driver({JEMALLOC: FILES}, [].append, Fetcher(store, files))
+
+
+# What each client puts into a manifest, which is the same on every host that fetches the same: a
+# package's file has its version in its name, a crate has no file, a wheel's name is the index's.
+MANIFESTS = {
+    "debian": {
+        "libjemalloc2_5.3.0-1_amd64.deb": "a" * 64,
+        "libc6_2.36-9+deb12u1_amd64.deb": "b" * 64,
+    },
+    "crate": {"crate tikv-jemalloc-sys 0.7.1": "c" * 64},
+    "maven": {"mysql-9.7.jar": "d" * 64, "libaio1_0.3.113-4_amd64.deb": "e" * 64},
+    "pypi": {"cmeel_mimalloc-3.4.3-py3-none-manylinux_2_17_x86_64.whl": "f" * 64},
+    "archive": {"jemalloc.tar.gz": "a" * 64},
+}
+
+
+@pytest.mark.parametrize("client", MANIFESTS)
+def test_equal_fetches_are_equal_in_whatever_order(store: Path, client: str) -> None:
+    put(store, JEMALLOC, MANIFESTS[client], client)
+    [entry] = private_store.list_fetched("jemalloc")
+    of_driver = dict(reversed(list_files(entry).items()))
+    fetch_like_driver({JEMALLOC: of_driver}, [].append, Fetcher(store, {}))
+    assert find_difference(of_driver, dict.fromkeys(of_driver, "0" * 64)) is not None
+
+
+def test_an_archive_may_have_another_name_on_another_host(store: Path) -> None:
+    put(store, JEMALLOC, {"downloaded (1).tar.gz": "a" * 64}, "archive")
+    [entry] = private_store.list_fetched("jemalloc")
+    assert list_files(entry) == {"its archive": "a" * 64}
+    with pytest.raises(UsageError, match=r"its archive is another file .* --from FILE"):
+        fetch_like_driver({JEMALLOC: {"its archive": "b" * 64}}, [].append, Fetcher(store, {}))
 
 
 def test_an_archive_of_ones_own_cannot_be_fetched_elsewhere(store: Path) -> None:

@@ -12,6 +12,7 @@ from dballoc.fetch.private_store import FetchedEntry
 
 # The SHA-256 of each downloaded file, by the file's name, by ``NAME@VERSION``.
 FetchedFiles = Mapping[str, Mapping[str, str]]
+_ARCHIVE = "its archive"
 
 
 def list_fetched_files(variants: Iterable[PreparedVariant]) -> dict[str, dict[str, str]]:
@@ -26,8 +27,14 @@ def list_fetched_files(variants: Iterable[PreparedVariant]) -> dict[str, dict[st
 
 
 def list_files(entry: FetchedEntry) -> dict[str, str]:
-    """Return the hashes of an entry's downloads."""
-    return {file["name"]: file["sha256"] for file in entry.manifest.get("files", [])}
+    """Return the hashes of an entry's downloads, by names that do not depend on the host: how an
+    archive of the user's own is called is his.
+    """
+    is_archive = entry.manifest.get("from") == "archive"
+    return {
+        _ARCHIVE if is_archive else row["name"]: row["sha256"]
+        for row in entry.manifest.get("files", [])
+    }
 
 
 def fetch_like_driver(
@@ -35,8 +42,8 @@ def fetch_like_driver(
     notice: Callable[[str], None],
     fetch: Callable[..., tuple[FetchedEntry, bool]] = fetch_one.fetch,
 ) -> None:
-    """Fetch what is not in this host's store yet. UsageError for what cannot be fetched, and for
-    what came out as another file than the driver's; Failure if a fetch fails.
+    """Fetch what is not in this host's store yet. UsageError for what cannot be fetched, and unless
+    all files are the driver's, neither more nor fewer; Failure if a fetch fails.
     """
     for reference, files in fetched.items():
         name, version = name_and_version.split_reference(reference)
@@ -45,11 +52,11 @@ def fetch_like_driver(
             source = _find_source(name, reference)
             notice(f"fetching {reference}, as the driver has it")
             entry, _ = fetch(source, lambda step, share: None)
-        if differing := _list_differing(list_files(entry), files):
+        if difference := find_difference(list_files(entry), files):
+            flags = " --from FILE" if entry.manifest.get("from") == "archive" else ""
             raise UsageError(
-                f"{reference}: {differing[0]} is another file than on the driver; remove "
-                f"{entry.place} on the older of the two, and fetch it again: dballoc fetch "
-                f"{reference}"
+                f"{reference}: {difference}; remove {entry.place} on the one whose fetch is older, "
+                f"and fetch it again: dballoc fetch {reference}{flags}"
             )
 
 
@@ -63,6 +70,13 @@ def _find_source(name: str, reference: str) -> Source:
     )
 
 
-def _list_differing(of_host: Mapping[str, str], of_driver: Mapping[str, str]) -> list[str]:
-    """Return the files of the same name that are not the same."""
-    return [name for name, digest in of_host.items() if of_driver.get(name, digest) != digest]
+def find_difference(of_host: Mapping[str, str], of_driver: Mapping[str, str]) -> str | None:
+    """Return in words the first file that is not the same on both; None if all are. Pure."""
+    for name, digest in of_driver.items():
+        if name not in of_host:
+            return f"the driver has {name}, and this host has not"
+        if of_host[name] != digest:
+            return f"{name} is another file than on the driver"
+    for name in sorted(of_host.keys() - of_driver.keys()):
+        return f"this host has {name}, and the driver has not"
+    return None
