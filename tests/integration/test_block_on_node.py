@@ -32,6 +32,7 @@ from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
 from dballoc.hosts.store_answers import read_columns
+from dballoc.load import sysbench_command
 from dballoc.store.results import Results
 
 
@@ -127,6 +128,7 @@ def make_request(experiment: Model, **changes: Any) -> BlockRequest:
         "block": 3,
         "attempt": 1,
         "variants": {},
+        "sysbench": sysbench_command.find().version,
         "lease": 120.0,
     }
     return BlockRequest(**(words | changes))

@@ -74,6 +74,7 @@ class FakeSetting:
     experiment: Experiment
     variants: Mapping[str, Any]
     user: Any = field(default_factory=FakeUser)
+    sysbench: Any = field(default_factory=lambda: SimpleNamespace(version="1.0"))
     duet: None = None
     no_duet: None = None
     thp: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +150,9 @@ class SimulatedHosts:
         assert host.name not in self.running
         self.running.add(host.name)
         assert ClientRequest.parse(request.model_dump_json().encode()) == request
-        self._answer(self.now, host.name, encode_message(ClientReady(key=host.name)))
+        self._answer(
+            self.now, host.name, encode_message(ClientReady(key=host.name, sysbench="1.0"))
+        )
 
     def hand_line(self, host: str, line: bytes) -> None:
         assert host in self.running

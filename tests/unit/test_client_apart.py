@@ -164,7 +164,7 @@ def test_what_is_asked_is_read_as_it_was_written(message: Any) -> None:
 
 @given(
     message=st.one_of(
-        st.builds(ClientReady, key=TEXTS),
+        st.builds(ClientReady, key=TEXTS, sysbench=TEXTS),
         st.builds(
             LoadFinished,
             number=st.integers(1, 10**6),
@@ -280,8 +280,8 @@ def host(pipe: tuple[PipeLines, int]) -> ClientHost:
 
 
 def test_a_load_on_another_host(host: ClientHost, tmp_path: Path) -> None:
-    host.answer(ClientReady(key=password_seal.format_public_key(host.key)))
-    host.loads.wait_until_ready()
+    host.answer(ClientReady(key=password_seal.format_public_key(host.key), sysbench="1.0.20"))
+    assert host.loads.wait_until_ready() == "1.0.20"
     client = host.loads.start_client(LEVEL, "innodb", ADDRESS, tmp_path)
     (load,) = host.asked
     assert (load.workload, load.threads, load.seconds, load.port) == (
@@ -379,7 +379,7 @@ def test_a_load_is_stopped_and_waited_for(host: ClientHost, tmp_path: Path) -> N
     ("line", "words"),
     [
         (b'{"kind": "trial"}\n', "the client host far: not a message"),
-        (encode_message(ClientReady(key="no key")), "the client host's key"),
+        (encode_message(ClientReady(key="no key", sysbench="1.0")), "the client host's key"),
         (encode_message(LoadFinished(number=1, status=0, printed="")), "did not begin"),
     ],
 )
@@ -479,7 +479,7 @@ def test_the_server_is_asked_over_tls_where_the_load_is_encrypted(
 def make_setting(experiment: Experiment, **work: Any) -> Any:
     words = {"driver": "sysbench", "replica": False, "program": (), "backup": False}
     setting = simulated_hosts.make_setting(experiment)
-    setting.sysbench = SimpleNamespace(workload=lambda name: SimpleNamespace(**(words | work)))  # type: ignore[attr-defined]
+    setting.sysbench = SimpleNamespace(workload=lambda name: SimpleNamespace(**(words | work)))
     return setting
 
 

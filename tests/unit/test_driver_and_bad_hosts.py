@@ -311,7 +311,7 @@ FINISHED = LoadFinished(number=1, status=0, printed="")
         ("a", [BEGUN, LoadStopped(number=7)], "stopped a load"),
         ("a", [BEGUN, LOAD, *[LoadStopped(number=1)] * 99], "stopped a load"),
         ("x", [FINISHED], "answered of a load"),
-        ("x", [ClientReady(key="another")], "began twice"),
+        ("x", [ClientReady(key="another", sysbench="1.0")], "began twice"),
     ],
 )
 def test_hosts_hand_each_other_no_more_than_was_asked(
@@ -324,7 +324,9 @@ def test_hosts_hand_each_other_no_more_than_was_asked(
     def start_and_lie(server: Any, request: Any) -> None:
         start(server, request)
         if host in (server.name, request.client.host) and next(lies, False):
-            ready = Line(host=request.client.host, line=encode_message(ClientReady(key="k")))
+            ready = Line(
+                host=request.client.host, line=encode_message(ClientReady(key="k", sysbench="1.0"))
+            )
             both = server.name, request.client.host
             hosts.events = [e for e in hosts.events if e[2].host not in both]
             hosts._push(hosts.now, ready)

@@ -588,7 +588,7 @@ def test_without_a_client_host_a_campaign_with_clients_apart_does_not_go_on(
     ("host", "message", "reason"),
     [
         ("x", TrialStarted(position=1), "answered as if it ran the block"),
-        ("a", ClientReady(key="k"), "answered as if it were a client"),
+        ("a", ClientReady(key="k", sysbench="1.0"), "answered as if it were a client"),
         ("x", BlockFinished(row=BLOCK_ROW), "answered as if it ran the block"),
     ],
 )

@@ -1,6 +1,8 @@
 """A host fetches what the driver has fetched, and takes no other file for it."""
 
 import json
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +10,11 @@ from typing import Any
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.fetch import private_store
+from dballoc.fetch import fetch_one, private_store
+from dballoc.fetch.fetch_job import FetchedTree, Job
+from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import FORMAT, MANIFEST, FetchedEntry
+from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
 from dballoc.hosts.fetch_like_driver import (
     fetch_like_driver,
     find_difference,
@@ -18,6 +23,7 @@ from dballoc.hosts.fetch_like_driver import (
 )
 
 JEMALLOC = "jemalloc@5.3.1"
+LEASE = Lease(0, 30.0)
 FILES = {"jemalloc.tar.bz2": "a" * 64}
 
 
@@ -53,7 +59,7 @@ class Fetcher:
         self.files = files
         self.fetched: list[str] = []
 
-    def __call__(self, source: Any, progress: Any) -> tuple[FetchedEntry, bool]:
+    def __call__(self, source: Any, progress: Any, lease: Lease) -> tuple[FetchedEntry, bool]:
         self.fetched.append(source.reference)
         put(self.store, source.reference, self.files)
         [entry] = private_store.list_fetched(source.name)
@@ -63,7 +69,7 @@ class Fetcher:
 def test_what_is_missing_is_fetched_once(store: Path) -> None:
     fetcher, notices = Fetcher(store, FILES), list[str]()
     for _ in range(2):
-        fetch_like_driver({JEMALLOC: FILES}, notices.append, fetcher)
+        fetch_like_driver({JEMALLOC: FILES}, notices.append, LEASE, fetcher)
     assert fetcher.fetched == [JEMALLOC]
     assert notices == [f"fetching {JEMALLOC}, as the driver has it"]
 
@@ -88,7 +94,7 @@ def test_other_files_than_the_drivers_are_refused(
     if is_there:
         put(store, JEMALLOC, files)
     with pytest.raises(UsageError, match=f"{words}; remove .*dballoc fetch {JEMALLOC}$"):
-        fetch_like_driver({JEMALLOC: FILES}, [].append, Fetcher(store, files))
+        fetch_like_driver({JEMALLOC: FILES}, [].append, LEASE, Fetcher(store, files))
 
 
 # What each client puts into a manifest, which is the same on every host that fetches the same: a
@@ -110,7 +116,7 @@ def test_equal_fetches_are_equal_in_whatever_order(store: Path, client: str) -> 
     put(store, JEMALLOC, MANIFESTS[client], client)
     [entry] = private_store.list_fetched("jemalloc")
     of_driver = dict(reversed(list_files(entry).items()))
-    fetch_like_driver({JEMALLOC: of_driver}, [].append, Fetcher(store, {}))
+    fetch_like_driver({JEMALLOC: of_driver}, [].append, LEASE, Fetcher(store, {}))
     assert find_difference(of_driver, dict.fromkeys(of_driver, "0" * 64)) is not None
 
 
@@ -119,12 +125,35 @@ def test_an_archive_may_have_another_name_on_another_host(store: Path) -> None:
     [entry] = private_store.list_fetched("jemalloc")
     assert list_files(entry) == {"its archive": "a" * 64}
     with pytest.raises(UsageError, match=r"its archive is another file .* --from FILE"):
-        fetch_like_driver({JEMALLOC: {"its archive": "b" * 64}}, [].append, Fetcher(store, {}))
+        fetch_like_driver(
+            {JEMALLOC: {"its archive": "b" * 64}}, [].append, LEASE, Fetcher(store, {})
+        )
 
 
 def test_an_archive_of_ones_own_cannot_be_fetched_elsewhere(store: Path) -> None:
     with pytest.raises(UsageError, match=r"jemalloc@0.1-mine.*--sha256"):
-        fetch_like_driver({"jemalloc@0.1-mine": FILES}, [].append, Fetcher(store, FILES))
+        fetch_like_driver({"jemalloc@0.1-mine": FILES}, [].append, LEASE, Fetcher(store, FILES))
+
+
+def test_what_a_fetch_has_started_ends_with_the_lease(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that has lost its driver must not build on for hours."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+
+    def build(job: Job) -> FetchedTree:
+        os.close(writer)
+        job.run(["sleep", "60"], "its build")
+        raise AssertionError("it ran to its end")
+
+    monkeypatch.setitem(fetch_one.CLIENTS, "debian", build)
+    began = time.monotonic()
+    source = Source("jemalloc", "5.3.0", {"from": "debian", "megabytes": [1, 1]})
+    with pytest.raises(GuardianEnded):
+        fetch_one.fetch(source, lambda step, share: None, Lease(reader, 30.0))
+    os.close(reader)
+    assert time.monotonic() - began < 20
+    assert not list((store / ".partial").iterdir())
 
 
 def test_the_driver_says_what_it_has_from_its_store(store: Path) -> None:

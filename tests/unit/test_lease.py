@@ -21,7 +21,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 def test_the_newest_of_many_stamps_counts(pipe: Pipe) -> None:
-    """As where a block fetched a server for hours before its guardian began to read."""
+    """As where a block prepared for long before its guardian began to read."""
     reader, writer = pipe
     lease = Lease(reader, 30.0)
     os.write(writer, STAMP.pack(time.monotonic() - 3600) * 5000)

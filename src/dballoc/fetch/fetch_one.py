@@ -19,7 +19,7 @@ from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import MANIFEST, FetchedEntry
 from dballoc.fetch.unpack import safe_extraction
 from dballoc.host import directories
-from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.unprivileged.server_user import server_user
 
 CLIENTS = {
@@ -34,9 +34,12 @@ CLIENTS = {
 _SLACK = 1.3
 
 
-def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
+def fetch(
+    source: Source, progress: Progress, lease: Lease | None = None
+) -> tuple[FetchedEntry, bool]:
     """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
     start, Failure if it fails; then only downloads are left, from which the next try resumes.
+    ``lease``: that on which it runs.
     """
     if entry := private_store.find_requested(source.name, source.version):
         return entry, False
@@ -52,7 +55,7 @@ def fetch(source: Source, progress: Progress) -> tuple[FetchedEntry, bool]:
         place = store / ".partial" / source.reference
         downloads = store / "downloads" / source.reference
         try:
-            with Custody(adopt=True) as custody:
+            with Custody(adopt=True, lease=lease) as custody:
                 custody.scratch(place)
                 shutil.rmtree(place, ignore_errors=True)
                 place.mkdir(parents=True)

@@ -39,7 +39,8 @@ class ChosenSlices(BaseModel):
 
 class BlockRequest(BaseModel):
     """One attempt at one block. ``dballoc``: the version that asks; ``experiment``: TOML;
-    ``variants``: those columns of each variant that must be the same on the host;
+    ``variants``: those columns of each variant that must be the same on the host; ``sysbench``: the
+    version of the driver's, which must be that of all hosts;
     ``earlier_probes``: seconds of the fixed probe in the blocks that ran there before;
     ``lease``: seconds after the last word of the driver in which the host ends everything;
     ``client``: where the load comes from, None for the same host; ``workload_files``: those of own
@@ -56,6 +57,7 @@ class BlockRequest(BaseModel):
     attempt: _Count
     slices: ChosenSlices | None = None
     variants: dict[_Text, dict[_Text, _Text | None]]
+    sysbench: _Text
     earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []
     lease: Annotated[float, Field(gt=0, le=3600)]
     client: ClientPlace | None = None
@@ -92,6 +94,15 @@ def find_difference(
                     f"driver {value or 'none'}"
                 )
     return None
+
+
+def describe_other_sysbench(version: str, of_driver: str) -> str | None:
+    """Return in words that a host's sysbench has another version than the driver's, which the
+    report names; None if it has not. Pure.
+    """
+    if version == of_driver:
+        return None
+    return f"sysbench {version}, on the driver {of_driver}; hosts of a campaign must have the same"
 
 
 def find_secret(experiment: Experiment) -> str | None:

@@ -9,6 +9,7 @@ from dballoc.errors import UsageError
 from dballoc.fetch import fetch_one, fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import FetchedEntry
+from dballoc.host.guardian.guardian_client import Lease
 
 # The SHA-256 of each downloaded file, by the file's name, by ``NAME@VERSION``.
 FetchedFiles = Mapping[str, Mapping[str, str]]
@@ -40,10 +41,12 @@ def list_files(entry: FetchedEntry) -> dict[str, str]:
 def fetch_like_driver(
     fetched: FetchedFiles,
     notice: Callable[[str], None],
+    lease: Lease,
     fetch: Callable[..., tuple[FetchedEntry, bool]] = fetch_one.fetch,
 ) -> None:
     """Fetch what is not in this host's store yet. UsageError for what cannot be fetched, and unless
-    all files are the driver's, neither more nor fewer; Failure if a fetch fails.
+    all files are the driver's, neither more nor fewer; Failure if a fetch fails. ``lease``: with it
+    ends what a fetch has started, such as a build.
     """
     for reference, files in fetched.items():
         name, version = name_and_version.split_reference(reference)
@@ -51,7 +54,7 @@ def fetch_like_driver(
         if entry is None:
             source = _find_source(name, reference)
             notice(f"fetching {reference}, as the driver has it")
-            entry, _ = fetch(source, lambda step, share: None)
+            entry, _ = fetch(source, lambda step, share: None, lease)
         if difference := find_difference(list_files(entry), files):
             flags = " --from FILE" if entry.manifest.get("from") == "archive" else ""
             raise UsageError(

@@ -53,6 +53,7 @@ from dballoc.hosts.block_messages import (
 from dballoc.hosts.block_request import (
     LARGEST_REQUEST,
     BlockRequest,
+    describe_other_sysbench,
     find_difference,
     select_common_columns,
 )
@@ -147,15 +148,29 @@ def run_block(request: BlockRequest, stream: MessageStream, lines: PipeLines) ->
     """Run the block that is asked for. UsageError or Failure if this host cannot."""
     if request.dballoc != dballoc.__version__:
         raise UsageError(f"dballoc {dballoc.__version__} here, {request.dballoc} on the driver")
-    fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)))
-    # A kill may come before the session, whose guardian has the lease and everything else.
-    with Custody() as custody:
+    # Another number: standard input of a guardian is something else.
+    lease = Lease(os.dup(_LEASE), request.lease)
+    fetch_like_driver(request.fetched, lambda text: stream.send(Notice(text=text)), lease)
+    # A kill, or a loss of contact, may come before the session, whose guardian takes over.
+    with Custody(lease=lease) as custody:
         place = Path(tempfile.gettempdir())
         scripts = directories.make_fresh_directory(place, "dballoc-own-", custody.scratch)
         out = directories.make_fresh_directory(place, "dballoc-block-", custody.scratch)
         server_user().show(scripts)
         setting = _prepare(request, scripts)
-        _run_prepared(setting, request, stream, lines, out=out, custody=custody)
+        _check_prepared(setting, request)
+        loads = RemoteLoads(request.client, stream.send, lines) if request.client else None
+
+        def run_trials(session: Session[PreparedCampaign]) -> None:
+            # Servers write into them: they go when these have ended, and so by their guardian. Two
+            # of them with one lease would take its stamps from each other.
+            for directory in (scripts, out):
+                session.custody.take_over(directory, custody)
+            custody.close()
+            _run_trials(session, request, stream, loads)
+
+        custody.check()
+        run_in_session(setting, out, _SentNotices(stream), run_trials, lease=lease)
 
 
 def _prepare(request: BlockRequest, scripts: Path) -> PreparedCampaign:
@@ -165,38 +180,16 @@ def _prepare(request: BlockRequest, scripts: Path) -> PreparedCampaign:
     return prepare_campaign(experiment_file.build_experiment(table, "the experiment"))
 
 
-def _run_prepared(
-    setting: PreparedCampaign,
-    request: BlockRequest,
-    stream: MessageStream,
-    lines: PipeLines,
-    *,
-    out: Path,
-    custody: Custody,
-) -> None:
-    """Run it, with its results in ``out``, which the guardian of ``custody`` has until then."""
+def _check_prepared(setting: PreparedCampaign, request: BlockRequest) -> None:
+    """Raise UsageError unless what is prepared here is what the driver has."""
     rows = {
         name: select_common_columns(variant.make_row())
         for name, variant in setting.variants.items()
     }
     if difference := find_difference(request.variants, rows):
         raise UsageError(f"{difference}; hosts of a campaign must have the same")
-    loads = RemoteLoads(request.client, stream.send, lines) if request.client else None
-    # Another number: standard input of the guardian is something else.
-    lease = os.dup(_LEASE)
-
-    def run_trials(session: Session[PreparedCampaign]) -> None:
-        # Its servers write into it: it goes when they have ended, and so by their guardian.
-        session.custody.take_over(out, custody)
-        _run_trials(session, request, stream, loads)
-
-    run_in_session(
-        setting,
-        out,
-        _SentNotices(stream),
-        run_trials,
-        lease=Lease(lease, request.lease),
-    )
+    if other := describe_other_sysbench(setting.sysbench.version, request.sysbench):
+        raise UsageError(other)
 
 
 def _run_trials(
@@ -211,7 +204,7 @@ def _run_trials(
         setting, session.custody, session.observer, out / "template.log"
     )
     if loads:
-        loads.wait_until_ready()
+        _wait_for_client_host(loads, request.sysbench)
         session = replace(session, client_host=loads)
     sent = _SentTrials(stream, out / TRIALS)
     blocks: SoloBlocks | DuetBlocks
@@ -230,6 +223,14 @@ def _run_trials(
         meter.cpu_seconds += loads.cpu_seconds
     row = meter.make_row(setting.experiment.noise, request.earlier_probes)
     stream.send(BlockFinished(row=dict(row)))
+
+
+def _wait_for_client_host(loads: RemoteLoads, sysbench: str) -> None:
+    """Wait until the client host is ready. ClientHostFailed if it is not in time, or has another
+    sysbench than the driver.
+    """
+    if other := describe_other_sysbench(loads.wait_until_ready(), sysbench):
+        raise ClientHostFailed(f"the client host {loads.place.host}: {other}")
 
 
 def make_refusal(error: Exception) -> Refused:

@@ -357,6 +357,7 @@ class DriverLoop:
                 name: select_common_columns(variant.make_row())
                 for name, variant in setting.variants.items()
             },
+            sysbench=setting.sysbench.version,
             earlier_probes=self._results.probes_of_host(pair.server.name),
             lease=LEASE,
             client=make_client_place(pair),

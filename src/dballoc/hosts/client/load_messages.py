@@ -95,10 +95,13 @@ class LoadStopped(_Message):
 
 
 class ClientReady(_Message):
-    """The client host can begin. ``key``: with which passwords are encrypted for it, PEM."""
+    """The client host can begin. ``key``: with which passwords are encrypted for it, PEM;
+    ``sysbench``: the version of its own.
+    """
 
     kind: Literal["client ready"] = "client ready"
     key: Annotated[str, Field(max_length=4000)]
+    sysbench: _Text
 
 
 class ClientFigures(_Message):

@@ -104,7 +104,8 @@ def serve_loads(request: ClientRequest, stream: MessageStream, lines: PipeLines)
             work=work,
             raw=raw,
         )
-        stream.send(ClientReady(key=password_seal.format_public_key(setting.key)))
+        key = password_seal.format_public_key(setting.key)
+        stream.send(ClientReady(key=key, sysbench=setting.bench.version))
         while True:
             custody.check()
             line = lines.read(_IDLE)

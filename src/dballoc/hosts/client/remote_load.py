@@ -83,8 +83,10 @@ class RemoteLoads:
         """The address on which the block's servers listen."""
         return self.place.listen
 
-    def wait_until_ready(self) -> None:
-        """Wait until the client host is ready. ClientHostFailed if it is not in time."""
+    def wait_until_ready(self) -> str:
+        """Wait until the client host is ready, and return the version of its sysbench.
+        ClientHostFailed if it is not in time.
+        """
         message = self.read(_READY)
         if not isinstance(message, ClientReady):
             raise ClientHostFailed(
@@ -95,6 +97,7 @@ class RemoteLoads:
         except readers.Unfit as error:
             raise ClientHostFailed(str(error)) from None
         self._link = network_link.read_speed(network_link.find_interface(self.listen))
+        return message.sysbench
 
     def read(self, timeout: float) -> FromClient | None:
         """Return the next message of the client host; None if none comes in so many seconds.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pymysql
 
@@ -69,7 +70,7 @@ def ask_server_clock(
         connection.close()
 
 
-def _list_tls_files(directory: Path | None) -> dict[str, str]:
+def _list_tls_files(directory: Path | None) -> dict[str, Any]:
     """Return PyMySQL's arguments for the certificates in a directory. Without any, its newer
     versions encrypt if the server can, and its older ones do not.
     """
