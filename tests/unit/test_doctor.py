@@ -6,11 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.doctor import examine, host_settings, installation, kernel, leftovers, software
+from dballoc.doctor import (
+    cpus_memory_disk,
+    examine,
+    guardian_lease,
+    host_settings,
+    installation,
+    kernel,
+    leftovers,
+    software,
+)
 from dballoc.doctor.finding import Finding
 from dballoc.doctor.installation import Installation
 from dballoc.errors import UsageError
+from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.package_names import parse_policy
+from dballoc.host.resources.process_limits import Limits
 from dballoc.host.unprivileged import server_user
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.measure import perf_events
@@ -120,7 +131,61 @@ def test_a_client_host_is_asked_for_no_server(monkeypatch: pytest.MonkeyPatch) -
     whole = Installation(working=("bench", "doctor"), lacking=(), remedy="")
     names = {finding.name for finding in examine.examine(whole, is_client_host=True)}
     assert {"installation", "Python", "sysbench", "server user", "socket path"} <= names
-    assert not names & {"the demo", "cache", "memory", "native parts", "host settings"}
+    assert {"guardian", "CPUs", "CPU governor", "memory", "temporary files"} <= names
+    assert not names & {"the demo", "cache", "swap", "native parts", "host settings"}
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_guardian_must_end_what_it_holds_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_closed: bool
+) -> None:
+    """One that does not notice the loss of contact is no guardian."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(guardian_lease, "_PATIENCE", 5.0 if is_closed else 0.2)
+    if not is_closed:
+        monkeypatch.setattr(guardian_lease, "Custody", lambda lease: Custody())
+    finding = guardian_lease.check_guardian()
+    assert finding.state == ("ok" if is_closed else "missing")
+    assert "of a loss of contact" in finding.text
+    assert bool(finding.remedy) is not is_closed
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_guardian_that_may_hold_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    finding = guardian_lease.check_guardian()
+    assert finding.state == "missing"
+    assert "cannot hold a process: cannot spawn sleep" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_client_host", "state", "words"),
+    [
+        (Limits(64, None, None), False, "ok", "64 (0-63)"),
+        (Limits(64, 2.5, None), False, "ok", "64 (0-63), of which a quota allows 2.5"),
+        (Limits(64, 0.5, None), False, "warn", "allows 0.5: client and server share it"),
+        (Limits(1, None, None), True, "warn", "the client is soon the limit"),
+    ],
+)
+def test_cpus_are_those_that_the_quota_leaves(
+    limits: Limits, is_client_host: bool, state: str, words: str
+) -> None:
+    finding = cpus_memory_disk.judge_cpu_count(limits, "0-63", is_client_host=is_client_host)
+    assert finding.state == state
+    assert words in finding.text
+
+
+@pytest.mark.parametrize(("free", "state"), [(2**28, "warn"), (2**33, "ok")])
+def test_a_block_needs_room_for_its_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, free: int, state: str
+) -> None:
+    monkeypatch.setattr(cpus_memory_disk.directories, "free_bytes", lambda path: free)
+    finding = cpus_memory_disk.check_temporary_files()
+    assert finding.state == state
+    assert f"{free / 2**30:.1f} GiB free" in finding.text
 
 
 def test_to_look_for_leftovers_makes_nothing(
