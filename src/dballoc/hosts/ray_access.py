@@ -9,7 +9,12 @@ from pathlib import Path
 from dballoc import readers
 from dballoc.errors import UsageError
 
-MODE, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
+# Ray takes its token from the first of these that is there (authentication_token_loader.cc, Ray
+# 2.60): a variable, the file that a variable names, a file in the home directory.
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_DEFAULT_PATH = ".ray/auth_token"
+# Others of 127.0.0.0/8 may be addresses that something forwards from elsewhere.
+_LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
 
 
 def check_access(address: str, environment: Mapping[str, str]) -> None:
@@ -21,26 +26,42 @@ def check_access(address: str, environment: Mapping[str, str]) -> None:
         if is_loopback(host):
             return
         raise UsageError(
-            f"--ray {address}: Ray lets everybody in who reaches its ports; set {MODE}=token and "
-            f"{TOKEN_PATH}=FILE here and on every node (docs/how-to/many-hosts.md)"
+            f"--ray {address}: without a token Ray lets everybody in who reaches its ports; set "
+            f"{MODE}=token and {TOKEN_PATH}=FILE here and on every node "
+            "(docs/how-to/many-hosts.md)"
         )
-    path = Path(environment[TOKEN_PATH])
+    if environment.get(TOKEN):
+        return  # only this user, and root, can read the environment of a process
+    if path := environment.get(TOKEN_PATH):
+        _check_token_file(TOKEN_PATH, Path(path))
+        return
+    default = Path(environment.get("HOME") or "/") / _DEFAULT_PATH
+    if not default.exists():
+        raise UsageError(
+            f"--ray {address}: {MODE}=token, and there is no token: set {TOKEN_PATH}=FILE here and "
+            "on every node (docs/how-to/many-hosts.md)"
+        )
+    _check_token_file("Ray's token", default)
+
+
+def _check_token_file(name: str, path: Path) -> None:
+    """Raise UsageError unless a file has a token, and nobody else can read it."""
     try:
         status = path.stat()
     except OSError as error:
-        raise UsageError(f"{TOKEN_PATH}: {path}: {error.strerror}") from None
+        raise UsageError(f"{name}: {path}: {error.strerror}") from None
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
-        raise UsageError(f"{TOKEN_PATH}: {path}: not a file with a token in it")
+        raise UsageError(f"{name}: {path}: not a file with a token in it")
     if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
         raise UsageError(
-            f"{TOKEN_PATH}: {path}: others can read it, and who has the token can run code on "
-            f"every host; chmod 600 {path}"
+            f"{name}: {path}: others can read it, and who has the token can run code on every "
+            f"host; chmod 600 {path}"
         )
 
 
 def has_token(environment: Mapping[str, str]) -> bool:
-    """Whether Ray asks for a token."""
-    return environment.get(MODE, "").lower() == "token" and bool(environment.get(TOKEN_PATH))
+    """Whether Ray is told to ask for a token; it joins no cluster then without one of its own."""
+    return environment.get(MODE, "").lower() == "token"
 
 
 def check_nodes(address: str, nodes: Iterable[str], environment: Mapping[str, str]) -> None:
@@ -108,6 +129,6 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host) in _LOOPBACK
     except ValueError:
         return False
