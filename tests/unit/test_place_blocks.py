@@ -261,6 +261,22 @@ def test_a_dashboard_that_others_reach_is_refused(url: str) -> None:
         ray_access.check_dashboard(url)
 
 
+@pytest.mark.parametrize(
+    ("metadata", "is_told"),
+    [
+        (b'{"ray_version": "2.60.0", "session_start_timestamp_ms": 1}', True),
+        (b'{"ray_version": "2.60.0", "ray_init_cluster": false}', False),
+        (b"[]", False),
+        (b"nonsense", False),
+        (None, False),
+    ],
+)
+def test_a_cluster_that_reports_its_use_is_told(metadata: bytes | None, is_told: bool) -> None:
+    told = ray_access.describe_usage_reports(metadata)
+    assert told is None or "--disable-usage-stats" in told
+    assert bool(told) is is_told
+
+
 def test_servers_get_nothing_of_rays_settings() -> None:
     environment = {"PATH": "/bin", "RAY_AUTH_TOKEN_PATH": "/root/token", "RAY_JOB_ID": "1"}
     environment["RAY_AUTH_TOKEN"] = "secret"

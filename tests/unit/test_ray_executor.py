@@ -2,6 +2,8 @@
 tests/integration/test_hosts_on_ray.py.
 """
 
+import importlib
+import inspect
 import json
 import os
 import time
@@ -398,6 +400,32 @@ def test_a_cluster_without_a_head_is_refused_and_the_loopback_needs_none(
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/root/ray-token")
     with pytest.raises(UsageError, match="was started without a token"):
         ray_executor.check_head("10.0.0.1:6379")
+
+
+@pytest.mark.parametrize(
+    ("answer", "metadata"),
+    [(b"{}", b"{}"), (None, None), (RuntimeError("no head"), None), (AttributeError(), None)],
+)
+def test_what_the_head_noted_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, metadata: bytes | None
+) -> None:
+    def get(key: bytes, *, namespace: bytes) -> Any:
+        assert (key, namespace) == (b"CLUSTER_METADATA", b"cluster")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ray_executor.internal_kv, "_internal_kv_get", get)
+    assert ray_executor._read_cluster_metadata() == metadata
+
+
+def test_rays_names_for_what_a_head_notes_are_those_of_this_version() -> None:
+    usage_lib = importlib.import_module("ray._common.usage.usage_lib")
+    ray_constants = importlib.import_module("ray._private.ray_constants")
+    assert usage_lib.usage_constant.CLUSTER_METADATA_KEY == b"CLUSTER_METADATA"
+    assert ray_constants.KV_NAMESPACE_CLUSTER == b"cluster"
+    source = inspect.getsource(usage_lib._generate_cluster_metadata)
+    assert source.index("usage_stats_enabled()") < source.index('"session_start_timestamp_ms"')
 
 
 def test_a_long_name_is_cut() -> None:

@@ -113,6 +113,23 @@ def check_dashboard(url: str) -> None:
         )
 
 
+def describe_usage_reports(metadata: bytes | None) -> str | None:
+    """Return in words that a cluster tells Ray's makers of its use; None if it does not, or nothing
+    is known. ``metadata``: what its head has noted of itself when it was started. Pure.
+    """
+    try:
+        noted = readers.document(metadata or b"{}")
+    except readers.Unfit:
+        return None
+    # Noted for such reports alone (usage_lib.py, Ray 2.60).
+    if not isinstance(noted, dict) or "session_start_timestamp_ms" not in noted:
+        return None
+    return (
+        "Ray's head reports the use of this cluster to Ray's makers; start it with "
+        "--disable-usage-stats to turn that off"
+    )
+
+
 def find_host(address: str) -> str:
     """Return the host of ``HOST:PORT``. UsageError if it is not such an address."""
     host, colon, port = address.rpartition(":")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import ray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ray.exceptions import RayError
+from ray.experimental import internal_kv
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import dballoc
@@ -144,9 +145,22 @@ def connect(address: str, notice: Any) -> Iterator["RayExecutor"]:
         ray_access.check_nodes(address, addresses, os.environ)
         ray_access.check_dashboard(str(context.dashboard_url or ""))
         check_head(address)
+        if reports := ray_access.describe_usage_reports(_read_cluster_metadata()):
+            notice(reports)
         yield RayExecutor(notice)
     finally:
         ray.shutdown()
+
+
+def _read_cluster_metadata() -> bytes | None:
+    """Return what the head has noted of the cluster at its start; None if that cannot be read, as
+    in another version of Ray.
+    """
+    try:
+        metadata = internal_kv._internal_kv_get(b"CLUSTER_METADATA", namespace=b"cluster")
+    except (RayError, RuntimeError, OSError, AttributeError, TypeError):
+        return None
+    return metadata if isinstance(metadata, bytes) else None
 
 
 def check_head(address: str) -> None:
