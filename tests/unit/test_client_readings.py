@@ -2,12 +2,16 @@
 
 import itertools
 import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import dballoc
+from dballoc.doctor import leftovers
+from dballoc.errors import Failure
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.resources.cpu_throttling import (
     QuotaPeriods,
@@ -17,8 +21,9 @@ from dballoc.host.resources.cpu_throttling import (
 from dballoc.hosts.client import client_readings, network_link, node_client
 from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.client_readings import ClientReading, LoadReadings, compute_figures
-from dballoc.hosts.client.load_messages import LoadRequested
+from dballoc.hosts.client.load_messages import ClientRequest, LoadRequested
 from dballoc.hosts.client.network_link import LinkBytes
+from dballoc.load.sysbench_command import Sysbench
 from dballoc.measure.host_sampler import HostSample
 
 STAT = "usage_usec 5000000\nnr_periods {}\nnr_throttled {}\nthrottled_usec 900000\n"
@@ -183,3 +188,54 @@ def test_the_speed_of_an_interface_without_a_device_is_made_up(
     told = [name for name in names if network_link.read_speed(name, tmp_path)]
     assert told == ["eth0", "eth1", "bond0", "vlan7"]
     assert network_link.read_speed("eth0", tmp_path) == 10**10
+
+
+# -- the process ------------------------------------------------------------------------------------
+
+
+def test_a_client_hosts_directories_are_its_guardians_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A kill between the two would leave one; the doctor knows their names."""
+    registered: list[Path] = []
+
+    class FakeCustody:
+        def __init__(self, **_: Any) -> None: ...
+
+        def __enter__(self) -> "FakeCustody":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def scratch(self, path: Path) -> None:
+            assert not path.exists()
+            registered.append(path)
+
+        def check(self) -> None:
+            raise Failure("enough")
+
+    user = SimpleNamespace(
+        share=lambda path: None, show=lambda path: None, check_alone=lambda: None
+    )
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(node_client, "Custody", FakeCustody)
+    monkeypatch.setattr(node_client, "server_user", lambda: user)
+    monkeypatch.setattr(node_client, "write_workload_files", lambda table, *_: table)
+    for module, name in (("experiment_file", "parse_table"), ("experiment_file", "build_experiment"), ("workload", "settle")):  # fmt: skip
+        monkeypatch.setattr(getattr(node_client, module), name, lambda *_: {})
+    sysbench = Sysbench(Path("/usr/bin/sysbench"), "1.0.20", Path("/usr/share/sysbench"))
+    monkeypatch.setattr(node_client.sysbench_command, "find", lambda: sysbench)
+    request = ClientRequest(
+        dballoc=dballoc.__version__,
+        experiment="",
+        server="10.0.0.1",
+        shares_kernel=False,
+        lease=30.0,
+    )
+    sent: list[Any] = []
+    stream: Any = SimpleNamespace(send=sent.append)
+    with pytest.raises(Failure, match="enough"):
+        node_client.serve_loads(request, stream, None)  # type: ignore[arg-type]
+    assert set(tmp_path.iterdir()) == set(registered)
+    assert all(leftovers._RUN_DIRECTORY.fullmatch(path.name) for path in registered)
+    assert [ready.sysbench for ready in sent] == ["1.0.20"]
