@@ -197,8 +197,6 @@ class DriverLoop:
         self._fetched = list_fetched_files(campaign.setting.variants.values())
         self._load = HostLoad()
         self._running: dict[str, BlockUnderWay] = {}
-        # Blocks that are not repeated, whether the budget or the number of repeats forbids it.
-        self._kept: dict[str, set[int]] = {design: set() for design in planned}
         self._hosts: list[Host] = []
         self._hosts_read = -_HOSTS_EVERY
         self._host_seen = clock()
@@ -282,13 +280,11 @@ class DriverLoop:
 
     def _choose_block(self) -> tuple[str, int] | None:
         designs = self._campaign.designs
-        finished = {d: self._list_complete(d) | self._held[d].keys() for d in designs}
+        complete = self._campaign.history.list_complete_blocks
+        finished = {d: complete(d) | self._held[d].keys() for d in designs}
         limits = {d: self._planned[d] for d in designs if self._campaign.is_open(d)}
         running = {(b.key.design, b.key.number) for b in self._running.values()}
         return place_blocks.choose_block(self._order, limits, finished, running)
-
-    def _list_complete(self, design: str) -> set[int]:
-        return self._campaign.history.list_complete_blocks(design) | self._kept[design]
 
     def _check_patience(self, now: float) -> None:
         """Raise Failure when nothing runs and no host has been usable for too long."""
@@ -497,19 +493,16 @@ class DriverLoop:
 
     def _count_block(self, row: Row) -> bool:
         """Take a stored block into account; returns whether it is repeated."""
-        campaign, design, number = self._campaign, row["design"], row["block"]
-        campaign.history.add(row)
-        again = campaign.is_repeated(design, number, row["attempt"], self._planned)
-        if not again:
-            self._kept[design].add(number)
-        self._observer.block_finished(design, number, row["disturbed"], again)
+        again = self._campaign.add_to_history(row, self._planned)
+        self._observer.block_finished(row["design"], row["block"], row["disturbed"], again)
         return again
 
     # -- looks ------------------------------------------------------------------------------------
 
     def _find_limit(self, design: str) -> int:
         """Return the last block that the next look of a design judges."""
-        complete_prefix = place_blocks.count_complete_prefix(self._list_complete(design))
+        complete = self._campaign.history.list_complete_blocks(design)
+        complete_prefix = place_blocks.count_complete_prefix(complete)
         return place_blocks.find_limit(complete_prefix, self._looks[design], self._planned[design])
 
     def _hold(self, row: Row) -> None:
@@ -559,7 +552,7 @@ class DriverLoop:
     def _judge(self, design: str) -> None:
         """End a design that is decided at the look that its complete blocks have reached."""
         campaign = self._campaign
-        number = place_blocks.count_complete_prefix(self._list_complete(design))
+        number = place_blocks.count_complete_prefix(campaign.history.list_complete_blocks(design))
         attempted = len(campaign.history.list_attempted_blocks(design))
         if attempted == 1:
             number = 1  # whichever block it was: can a duet compare these servers at all?
