@@ -21,7 +21,6 @@ from dballoc.campaign.run_blocks import CampaignKind, Ending
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
-from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
@@ -36,6 +35,7 @@ from dballoc.hosts.client.load_messages import (
     LoadFinished,
     LoadRequested,
 )
+from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
@@ -92,7 +92,8 @@ def make_example_record(experiment: Experiment, slot: Slot, host: str) -> TrialR
 @dataclass(kw_only=True)
 class SimulatedHosts:
     """An executor. ``lose``: whether a host is lost in a trial, by its variant; ``record``: what a
-    trial measures; ``kernels``: how many kernels the hosts have, or one each;
+    trial measures; ``kernels``: how many kernels the hosts have, or one each; ``boot``: how often
+    the hosts were started;
     ``disturb``: why an attempt at a block was disturbed, by their numbers; ``clients``: those of the names that are for clients;
     ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts;
     ``cleaning``: seconds that a block's process takes to clean up, ``cleaned``: how many have;
@@ -105,6 +106,7 @@ class SimulatedHosts:
     lose: Callable[[random.Random, str], bool] = lambda draw, variant: False
     record: MakeRecord = make_example_record
     kernels: int | None = None
+    boot: int = 1
     disturb: Callable[[int, int], str | None] = lambda block, attempt: None
     clients: list[str] = field(default_factory=list)
     lose_client: Callable[[random.Random], bool] = lambda draw: False
@@ -136,7 +138,7 @@ class SimulatedHosts:
         return [
             Host(
                 name=name,
-                kernel=f"kernel {number % kernels}",
+                kernel=f"kernel {number % kernels}, boot {self.boot}",
                 environment=json.dumps(ENVIRONMENT | {"host": name.partition(" (")[0]}),
                 address=f"10.0.0.{number + 1}",
                 roles=frozenset({"client"} if name in self.clients else {"server"}),

@@ -19,6 +19,7 @@ import simulated_hosts
 from simulated_hosts import SimulatedHosts
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.tables.baseline_comparison import (
     compare_with_baseline,
     declare_procedures,
@@ -30,7 +31,6 @@ from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
-from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
@@ -39,6 +39,7 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
 )
 from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
+from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.store.results import SETTLED_OTHERWISE, TrialRecord
@@ -592,6 +593,9 @@ def test_a_client_apart_gets_what_the_block_asks_and_answers_it(
     assert sorted(ready) == sorted(server for server, _ in hosts.pairs)
     assert not hosts.running
     assert query(path, "SELECT value FROM campaign WHERE key = 'clients'") == [("apart",)]
+    assert set(query(path, "SELECT host, client FROM placement")) == set(hosts.pairs)
+    assert [name for (name,) in query(path, "SELECT host FROM host")] == ["a", "b", "x", "y"]
+    assert len(split_by_host(load_campaign(path))) == 2
 
 
 def test_a_lost_client_host_ends_its_block_which_is_drawn_again(

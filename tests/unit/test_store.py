@@ -141,17 +141,46 @@ def test_a_slice_has_its_steal(tmp_path: Path) -> None:
     results.close()
 
 
+def remove_column(directory: Path, table: str, column: str) -> None:
+    """Make a table what it was before it had a column."""
+    with closing(sqlite3.connect(directory / FILE)) as db:
+        sql = "SELECT sql FROM sqlite_schema WHERE name = ?"
+        [text] = db.execute(sql, (table,)).fetchone()
+        db.execute(f"DROP TABLE {table}")
+        lines = text.splitlines(True)
+        db.execute("".join(line for line in lines if line.split()[:1] != [column]))
+        db.commit()
+
+
 def test_results_from_before_steal_was_stored_are_resumed_without_it(tmp_path: Path) -> None:
     create(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as db:
-        [text] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'slice'").fetchone()
-        db.execute("DROP TABLE slice")
-        db.execute("".join(line for line in text.splitlines(True) if " steal " not in line))
-        db.commit()
+    remove_column(tmp_path, "slice", "steal")
     results = Results.open(tmp_path)
     results.add_trial(SLOT, record(slices=[SLICE]))
     assert "steal" not in results.columns("slice")
     assert results.table("slice")[0][-1] == SLICE["idle"]
+    results.close()
+
+
+PLACEMENT = {"design": "solo", "block": 1, "attempt": 0, "host": "a", "client": "c"}
+
+
+def test_results_from_before_client_hosts_were_stored_are_resumed_without_them(
+    tmp_path: Path,
+) -> None:
+    create(tmp_path).close()
+    remove_column(tmp_path, "placement", "client")
+    results = Results.open(tmp_path)
+    results.add_placement(PLACEMENT)
+    assert results.table("placement") == [("solo", 1, 0, "a")]
+    results.close()
+
+
+def test_a_host_is_stored_as_it_is_now(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    for kernel in ("boot 1", "boot 2", "boot 2"):
+        results.add_host({"host": "a", "kernel": kernel, "environment": "{}"})
+    assert results.table("host") == [("a", "boot 2", "{}")]
     results.close()
 
 

@@ -24,9 +24,9 @@ from dballoc.hosts import ray_access, ray_node
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.server_clock import ClockReading, choose_reading
+from dballoc.hosts.driver.run_on_hosts import LEASE
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.place_blocks import Host, Role
-from dballoc.hosts.run_on_hosts import LEASE
 from dballoc.store import campaign_facts
 
 # The resource of each role. A process of a block takes all of both that its node has: no other

@@ -36,6 +36,7 @@ ADDED = (
     "block_ahead",
     "host",
     "placement",
+    "trial_under_way",
     "client_step",
     "client_connection",
 )
@@ -262,5 +263,7 @@ def _restore_older_text(name: str, sql: str) -> str:
             return sql.replace("latency REAL,", "latency REAL NOT NULL,")
         case "slice":
             return sql.replace(" steal REAL,", "")
+        case "placement":
+            return sql.replace(" client TEXT,", "")
         case _:
             return sql

@@ -36,8 +36,9 @@ def join_cluster(
     or not run the experiment.
     """
     # Ray takes a second to import, and is not there without the extra.
-    from dballoc.hosts import ray_executor, run_on_hosts
+    from dballoc.hosts import ray_executor
     from dballoc.hosts.client import pair_hosts
+    from dballoc.hosts.driver import run_on_hosts
 
     run_on_hosts.refuse_unsuitable(setting.experiment)
     with ray_executor.connect(address, say) as executor:

@@ -2,6 +2,7 @@
 the one store as they end, and looks are judged here.
 """
 
+import contextlib
 import json
 import time
 from collections import Counter
@@ -48,7 +49,6 @@ from dballoc.hosts.block_request import (
     find_secret,
     select_common_columns,
 )
-from dballoc.hosts.block_under_way import BlockUnderWay
 from dballoc.hosts.client.load_messages import (
     ClientReady,
     LoadFinished,
@@ -60,11 +60,18 @@ from dballoc.hosts.client.pair_hosts import (
     make_client_place,
     make_client_request,
 )
+from dballoc.hosts.driver.block_under_way import BlockUnderWay
+from dballoc.hosts.driver.cut_trials import CutTrials
+from dballoc.hosts.driver.store_answers import (
+    AnswerStore,
+    make_begun_trial_row,
+    make_placement_row,
+    read_columns,
+)
 from dballoc.hosts.executor import Event, Executor, HostLost, Line
 from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
-from dballoc.hosts.store_answers import AnswerStore, make_placement_row, read_columns
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import Results, Row
@@ -192,6 +199,9 @@ class DriverLoop:
         self._observer = campaign.observer
         self._order = interleave_blocks(planned)
         self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
+        self._cut_trials = CutTrials(
+            self._results, self._store, campaign.blocks, self._observer.notice
+        )
         self._columns = read_columns(self._results)
         self._workload_files = read_workload_files(campaign.experiment)
         self._fetched = list_fetched_files(campaign.setting.variants.values())
@@ -232,6 +242,7 @@ class DriverLoop:
             while True:
                 self._give_out_blocks()
                 if not self._running and not self._cleaning and self._choose_block() is None:
+                    self._cut_trials.settle(self._hosts, is_over=True)
                     self._enter_blocks_of_budget()
                     return
                 for event in self._executor.poll(_POLL):
@@ -239,6 +250,11 @@ class DriverLoop:
                 self._end_late()
                 if stop.requested:
                     raise Interrupted
+        except (Interrupted, Failure):
+            with contextlib.suppress(Failure):
+                for block in self._running.values():
+                    self._forget_trial(block)
+            raise
         finally:
             stop.in_trial = False
             self._executor.close()
@@ -269,6 +285,8 @@ class DriverLoop:
             return
         self._hosts_read = now
         self._hosts = self._executor.list_hosts()
+        for lost in self._cut_trials.settle(self._hosts):
+            self._load.lost.setdefault(lost.host, set()).add((lost.design, lost.number))
         self._campaign.hosts_at_once = place_blocks.count_pairs(self._list_usable(), self._apart)
         if self._apart and not self._has_told:
             self._has_told = True
@@ -316,10 +334,11 @@ class DriverLoop:
         attempt = max([attempt, *(number_placed + 1 for number_placed in placed)])
         key = BlockKey(design=design, number=number, attempt=attempt)
         trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
-        self._results.add_host(
-            {"host": host.name, "kernel": host.kernel, "environment": host.environment}
-        )
-        self._results.add_placement(make_placement_row(key, host))
+        for each in pair.hosts:
+            self._results.add_host(
+                {"host": each.name, "kernel": each.kernel, "environment": each.environment}
+            )
+        self._results.add_placement(make_placement_row(key, pair))
         seconds = _MAKING_DATA + _MOST_TIMES * campaign.estimate_block_seconds(design)
         now = self._clock()
         self._running[host.name] = BlockUnderWay(
@@ -415,6 +434,7 @@ class DriverLoop:
                 self._observer.notice(f"{block.host.name}: {readers.printable(message.text)}")
             case TrialStarted():
                 trial = block.begin_trial(message.position)
+                self._results.begin_trial(make_begun_trial_row(block, message.position))
                 if isinstance(trial, Slot):
                     self._observer.trial_started(trial)
                 else:
@@ -666,7 +686,14 @@ class DriverLoop:
         if not is_alive:
             self._hosts = [each for each in self._hosts if each.name != host.name]
 
+    def _forget_trial(self, block: BlockUnderWay) -> None:
+        """Forget that a trial of a block was begun, which is given up on purpose."""
+        if block.trial_under_way:
+            key = block.key
+            self._results.forget_begun_trials(key.design, key.number, key.attempt)
+
     def _let_go(self, block: BlockUnderWay) -> None:
+        self._forget_trial(block)
         del self._running[block.host.name]
         for host in block.pair.hosts:
             self._executor.end_block(host.name)
