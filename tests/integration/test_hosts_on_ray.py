@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -351,6 +352,42 @@ def test_the_driver_is_killed_and_the_same_command_resumes(
     assert len(document["hosts"]) == 3, doctor.text
     assert not document["no answer"]
     assert any("share a kernel" in sentence for sentence in document["differences"])
+
+
+def test_rays_head_is_lost_and_the_same_command_resumes(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, home: Path, tmp_path: Path
+) -> None:
+    file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
+    process = start_bench(run_cli, cluster, file, out)
+    wait_until(
+        lambda: (
+            (out / "results.sqlite").exists()
+            and rows(out, "SELECT 1 FROM trial LIMIT 1")
+            and any(read_thp(tmp_path, number) != THP_BEFORE for number in range(3))
+        ),
+        240,
+    )
+    lost_at = time.monotonic()
+    cluster.kill_node(0, "gcs_server")
+    check_host_state(tmp_path)
+    wait_until(lambda: not any("mariadbd" in list_commands(cluster, n) for n in range(3)), 60)
+    assert time.monotonic() - lost_at < 60
+    done = run_cli.end(process, 120)
+    assert done.status == 1, done.text
+    assert "Ray's head does not answer" in done.text
+    check_nothing_is_doubled_or_left(cluster, out, home)
+    # Ray does not outlive its head: it is started again on every host.
+    for number in range(3):
+        for pid in cluster.list_pids(number):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for number in range(3):
+        wait_until(lambda n=number: not cluster.list_pids(n), 60)
+    for number in range(3):
+        cluster.start_node(number, cluster.resources[number])
+    done = run_cli.end(start_bench(run_cli, cluster, file, out), 400)
+    assert done.status == 0, done.text
+    check_campaign(out, 3, 3)
 
 
 def list_loads(cluster: Any) -> set[tuple[int, int]]:

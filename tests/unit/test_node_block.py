@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dballoc
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.hosts import node_block
 from dballoc.hosts.block_request import BlockRequest
@@ -87,8 +87,9 @@ def test_each_directory_of_a_block_has_one_guardian_while_it_runs(
         (HeldByRun("another dballoc has it"), True, False),
         (HeldByGuardian("still locked by the guardian"), True, False),
         (UsageError("another version"), False, False),
-        (Failure("a full disk"), False, False),
-        (ClientHostFailed("no answer"), False, True),
+        (NotNow("about 12 GiB of memory needed"), True, False),
+        (Failure("a full disk"), True, False),
+        (ClientHostFailed("no answer"), True, True),
     ],
 )
 def test_a_refusal_says_whether_another_try_may_end_otherwise(

@@ -56,6 +56,7 @@ from dballoc.hosts.client.load_messages import (
     LoadStopped,
 )
 from dballoc.hosts.client.pair_hosts import (
+    describe_lack,
     describe_pairs,
     make_client_place,
     make_client_request,
@@ -85,8 +86,8 @@ _POLL = 1.0
 _HOSTS_EVERY = 10.0
 # Seconds in which a host must have removed the data of a finished block.
 _CLEANING = 600.0
-# Seconds for which a host is left alone that has not, or on which the guardian of an earlier block
-# still has the machine's lock.
+# Seconds for which a host is left alone that has not, or that is in a trouble that may pass:
+# another run has its lock or its memory, a download failed.
 _REST = 300.0
 # A block must have ended after so many times its estimate; its data are extra, in seconds.
 _MOST_TIMES, _MAKING_DATA = 10, 6 * 3600.0
@@ -314,10 +315,12 @@ class DriverLoop:
         if self._running or self._cleaning or is_possible:
             self._host_seen = now
         elif (self._load.refused and not awaited) or now - self._host_seen > _PATIENCE:
-            reasons = "; ".join(f"{name}: {why}" for name, why in self._load.refused.items())
+            reasons = [f"{name}: {why}" for name, why in self._load.refused.items()]
+            if self._apart and (lack := describe_lack(self._list_usable())):
+                reasons.append(lack)
             raise Failure(
                 f"no {'pair of hosts' if self._apart else 'host'} is left that can run a block "
-                f"({reasons or 'none answers'}); finished "
+                f"({'; '.join(reasons) or 'none answers'}); finished "
                 "trials are kept; run the same command to resume"
             )
 
@@ -454,7 +457,7 @@ class DriverLoop:
 
     def _refuse(self, block: BlockUnderWay, host: Host, message: Refused) -> None:
         """Let a host go that cannot run the block. If it gives up a trial that it had begun, blames
-        its client host, or is locked by an earlier run, another try may end otherwise.
+        its client host, or is in a trouble that may pass, another try may end otherwise.
         """
         text = readers.printable(message.text)
         if block.pair.client and message.blames_client:
