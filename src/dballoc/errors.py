@@ -16,6 +16,12 @@ class UsageError(_Ending):
     exit_status = 2
 
 
+class NotNow(UsageError):
+    """It cannot be started as asked now, and may be in a few minutes: others have the memory, the
+    disk, or a lock.
+    """
+
+
 class Failure(_Ending):
     """Something went wrong on the way: exit status 1; what was finished is kept."""
 

@@ -31,7 +31,7 @@ from dballoc.hosts.block_messages import (
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
-from dballoc.hosts.store_answers import read_columns
+from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.load import sysbench_command
 from dballoc.store.results import Results
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -96,7 +97,8 @@ def cluster(
     needs_root: None, run_cli: Cli, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Any]:
     """The nodes; a test's parameter names their resources, else all are server hosts. With
-    ``SLOW_TO_NOTICE`` Ray looks after its nodes as seldom as it does by itself.
+    ``SLOW_TO_NOTICE`` Ray looks after its nodes as seldom as it does by itself; ``WITH_TLS`` as the
+    docs turn it on.
     """
     if not shutil.which("ip"):
         pytest.skip("needs ip (iproute2) for network namespaces")
@@ -108,6 +110,8 @@ def cluster(
     os.environ.update(run_cli.env)
     try:
         kind = getattr(request, "param", "SERVERS")
+        if kind == "WITH_TLS":
+            os.environ.update(make_tls(tmp_path, [f"10.87.77.{n}" for n in (1, 2, 3)]))
         resources = getattr(demo, kind, demo.SERVERS)
         health = {} if kind == "SLOW_TO_NOTICE" else demo.HEALTH
         with (
@@ -118,6 +122,27 @@ def cluster(
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def make_tls(place: Path, addresses: list[str]) -> dict[str, str]:
+    """Make an authority and one certificate for all nodes; returns Ray's variables for them."""
+    key, csr, authority = place / "server.key", place / "server.csr", place / "ca.crt"
+    names = ",".join(f"IP:{address}" for address in [*addresses, "127.0.0.1"])
+    (place / "server.ext").write_text(f"subjectAltName={names},DNS:localhost\n")
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for command in (
+        ["req", "-x509", *new, "-subj", "/CN=ray", "-keyout", place / "ca.key", "-out", authority],
+        ["req", *new, "-subj", "/CN=node", "-keyout", key, "-out", csr],
+        ["x509", "-req", "-in", csr, "-CA", authority, "-CAkey", place / "ca.key",
+         "-CAcreateserial", "-extfile", place / "server.ext", "-out", place / "server.crt"],
+    ):  # fmt: skip
+        subprocess.run(["openssl", *map(str, command)], check=True, capture_output=True)
+    return {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_CA_CERT": str(authority),
+        "RAY_TLS_SERVER_CERT": str(place / "server.crt"),
+        "RAY_TLS_SERVER_KEY": str(key),
+    }
 
 
 def start_bench(run_cli: Cli, cluster: Any, file: Path, out: Path) -> "subprocess.Popen[str]":
@@ -353,6 +378,65 @@ def test_the_driver_is_killed_and_the_same_command_resumes(
     assert any("share a kernel" in sentence for sentence in document["differences"])
 
 
+def test_rays_head_is_lost_and_the_same_command_resumes(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, home: Path, tmp_path: Path
+) -> None:
+    file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
+    process = start_bench(run_cli, cluster, file, out)
+    wait_until(
+        lambda: (
+            (out / "results.sqlite").exists()
+            and rows(out, "SELECT 1 FROM trial LIMIT 1")
+            and any(read_thp(tmp_path, number) != THP_BEFORE for number in range(3))
+        ),
+        240,
+    )
+    lost_at = time.monotonic()
+    cluster.kill_node(0, "gcs_server")
+    check_host_state(tmp_path)
+    wait_until(lambda: not any("mariadbd" in list_commands(cluster, n) for n in range(3)), 60)
+    assert time.monotonic() - lost_at < 60
+    done = run_cli.end(process, 120)
+    assert done.status == 1, done.text
+    assert "Ray's head does not answer" in done.text
+    check_nothing_is_doubled_or_left(cluster, out, home)
+    # Ray does not outlive its head: it is started again on every host.
+    for number in range(3):
+        for pid in cluster.list_pids(number):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for number in range(3):
+        wait_until(lambda n=number: not cluster.list_pids(n), 60)
+    for number in range(3):
+        cluster.start_node(number, cluster.resources[number])
+    done = run_cli.end(start_bench(run_cli, cluster, file, out), 400)
+    assert done.status == 0, done.text
+    check_campaign(out, 3, 3)
+
+
+@pytest.mark.parametrize("cluster", ["WITH_TLS"], indirect=True)
+def test_a_campaign_runs_where_rays_traffic_is_encrypted(
+    run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, home: Path
+) -> None:
+    file = tiny_experiment(blocks=2, time={"level": "3s", "idle": "0s"})
+    done = run_cli.end(start_bench(run_cli, cluster, file, out), 400)
+    assert done.status == 0, done.text
+    check_campaign(out, 2, 3)
+    check_nothing_is_doubled_or_left(cluster, out, home)
+    # What answers at its port speaks TLS.
+    head = cluster.inside(1, "openssl", "s_client", "-brief", "-connect", cluster.address)
+    answer = subprocess.run(head, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert b"TLSv1" in answer.stderr
+
+
+def list_listening(cluster: Any, number: int, program: str) -> set[str]:
+    """The addresses, without ports, at which a program listens on a node."""
+    listed = subprocess.run(
+        cluster.inside(number, "ss", "-Hltnp"), capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return {line.split()[3].rpartition(":")[0] for line in listed if f'"{program}"' in line}
+
+
 def list_loads(cluster: Any) -> set[tuple[int, int]]:
     """The numbers of the nodes on which a server and a client of it run now, if both do."""
     nodes: dict[str, set[int]] = {"mariadbd": set(), "sysbench": set()}
@@ -377,6 +461,7 @@ def test_the_load_comes_from_a_host_of_its_own_and_a_lost_one_is_replaced(
     wait_until(lambda: (0, 1) in list_loads(cluster) or process.poll() is not None, 240)
     assert process.poll() is None, run_cli.end(process).text
     assert list_loads(cluster) <= {(0, 1)}
+    assert list_listening(cluster, 0, "mariadbd") == {cluster.node_address(0)}
     cluster.kill_node(1)
     done = run_cli.end(process, 400)
     assert done.status == 0, done.text

@@ -21,7 +21,6 @@ from dballoc.campaign.run_blocks import CampaignKind, Ending
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
-from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
@@ -36,6 +35,7 @@ from dballoc.hosts.client.load_messages import (
     LoadFinished,
     LoadRequested,
 )
+from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
@@ -93,11 +93,13 @@ def make_example_record(experiment: Experiment, slot: Slot, host: str) -> TrialR
 @dataclass(kw_only=True)
 class SimulatedHosts:
     """An executor. ``lose``: whether a host is lost in a trial, by its variant; ``record``: what a
-    trial measures; ``kernels``: how many kernels the hosts have, or one each;
-    ``disturbed``: why every block is; ``clients``: those of the names that are for clients;
+    trial measures; ``kernels``: how many kernels the hosts have, or one each; ``boot``: how often
+    the hosts were started;
+    ``disturb``: why an attempt at a block was disturbed, by their numbers; ``clients``: those of the names that are for clients;
     ``lose_client``: whether a client host is lost in a trial; ``handed``: lines to hosts;
     ``cleaning``: seconds that a block's process takes to clean up, ``cleaned``: how many have;
-    ``slow``: by what a trial takes longer on a host than usual.
+    ``slow``: by what a trial takes longer on a host than usual, and ``slow_attempts`` in an attempt
+    at a block.
     """
 
     names: list[str]
@@ -105,7 +107,8 @@ class SimulatedHosts:
     lose: Callable[[random.Random, str], bool] = lambda draw, variant: False
     record: MakeRecord = make_example_record
     kernels: int | None = None
-    disturbed: str | None = None
+    boot: int = 1
+    disturb: Callable[[int, int], str | None] = lambda block, attempt: None
     clients: list[str] = field(default_factory=list)
     lose_client: Callable[[random.Random], bool] = lambda draw: False
     handed: list[tuple[str, bytes]] = field(default_factory=list)
@@ -121,6 +124,7 @@ class SimulatedHosts:
     cleaning: float = 1.0
     cleaned: int = 0
     slow: Mapping[str, float] = field(default_factory=dict)
+    slow_attempts: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.alive = set(self.names)
@@ -135,7 +139,7 @@ class SimulatedHosts:
         return [
             Host(
                 name=name,
-                kernel=f"kernel {number % kernels}",
+                kernel=f"kernel {number % kernels}, boot {self.boot}",
                 environment=json.dumps(ENVIRONMENT | {"host": name.partition(" (")[0]}),
                 address=f"10.0.0.{number + 1}",
                 roles=frozenset({"client"} if name in self.clients else {"server"}),
@@ -171,6 +175,8 @@ class SimulatedHosts:
             experiment_file.parse_table(parsed.experiment, "asked"), "asked"
         )
         at = self.now
+        slowness = self.slow.get(host.name, 1.0)
+        slowness *= self.slow_attempts.get((request.block, request.attempt), 1.0)
         for slot in schedule.order_block(experiment, request.block, request.attempt):
             self._answer(at, host.name, encode_message(TrialStarted(position=slot.position)))
             if self.lose(self.draw, slot.variant):
@@ -183,7 +189,7 @@ class SimulatedHosts:
                     self._push(at + self.draw.uniform(0, TRIAL_SECONDS), lost)
                     return
                 self._load(at, host.name, parsed.client.host, slot.position)
-            seconds = self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS * self.slow.get(host.name, 1.0)
+            seconds = self.draw.uniform(0.9, 1.1) * TRIAL_SECONDS * slowness
             at += seconds
             self.busy += seconds
             record = self.record(experiment, slot, host.name)
@@ -193,7 +199,8 @@ class SimulatedHosts:
                 settled_otherwise=record.settled_otherwise,
             )
             self._answer(at, host.name, encode_message(message))
-        row = example_results.block_row(request.block) | {"disturbed": self.disturbed}
+        row = example_results.block_row(request.block)
+        row |= {"disturbed": self.disturb(request.block, request.attempt)}
         del row["block"], row["attempt"]
         self._answer(at, host.name, encode_message(BlockFinished(row=row)))
         ended = encode_message(Ended(status=0, log=""))

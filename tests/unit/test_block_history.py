@@ -13,26 +13,44 @@ def history(*rows: dict[str, object], most_repeats: int = 1) -> BlockHistory:
 
 def test_a_quiet_block_is_not_repeated() -> None:
     quiet = history(row(1, 0))
-    assert not quiet.needs_repeat("solo", 1, 0)
     assert quiet.list_complete_blocks("solo") == {1}
 
 
 def test_a_disturbed_block_is_repeated() -> None:
     disturbed = history(row(1, 0, "steal"))
-    assert disturbed.needs_repeat("solo", 1, 0)
     assert disturbed.list_complete_blocks("solo") == set()
     assert disturbed.list_attempted_blocks("solo") == {1}
 
 
-def test_an_attempt_that_was_repeated_needs_no_other() -> None:
+def test_a_repeat_that_was_disturbed_is_repeated() -> None:
     repeated = history(row(1, 0, "steal"), row(1, 1, "steal"), most_repeats=9)
-    assert not repeated.needs_repeat("solo", 1, 0)
-    assert repeated.needs_repeat("solo", 1, 1)
+    assert repeated.choose_attempt("solo", 1, begun=[]) == 2
+    repeated.add(row(1, 2))
+    assert repeated.is_complete("solo", 1)
 
 
 def test_repeats_are_limited_over_all_blocks() -> None:
     used_up = history(row(1, 0, "steal"), row(1, 1), row(2, 0, "steal"), most_repeats=1)
-    assert not used_up.needs_repeat("solo", 2, 0)
+    assert used_up.list_complete_blocks("solo") == {1, 2}
+
+
+def test_a_repeat_that_is_not_finished_is_nobody_elses() -> None:
+    """Whether it waits, runs, or was lost: block 1 has the only one."""
+    waiting = history(row(1, 0, "steal"), most_repeats=1)
+    waiting.add(row(2, 0, "steal"))
+    assert waiting.list_complete_blocks("solo") == {2}
+    # The attempt 1 was lost.
+    waiting.add(row(1, 2, "steal"))
+    waiting.add(row(3, 0, "steal"))
+    assert waiting.list_complete_blocks("solo") == {1, 2, 3}
+
+
+def test_a_disturbed_block_is_kept_where_the_budget_has_no_room() -> None:
+    kept = history(row(1, 0, "steal"), most_repeats=1)
+    kept.keep("solo", 1)
+    assert kept.is_complete("solo", 1)
+    kept.add(row(2, 0, "steal"))
+    assert not kept.is_complete("solo", 2)
 
 
 def test_the_last_attempt() -> None:
@@ -47,8 +65,7 @@ def test_the_last_attempt() -> None:
 def test_a_block_that_a_look_has_judged_is_not_repeated() -> None:
     rows = [row(1, 0, "steal"), row(2, 0, "steal")]
     judged = BlockHistory({"solo": rows}, 9, {"solo": 1})
-    assert not judged.needs_repeat("solo", 1, 0)
-    assert judged.needs_repeat("solo", 2, 0)
+    assert judged.list_complete_blocks("solo") == {1}
 
 
 def test_a_block_that_was_cut_is_repeated_whole() -> None:
@@ -61,4 +78,4 @@ def test_a_block_that_was_cut_is_repeated_whole() -> None:
 
 def test_the_attempt_after_a_cut_one_is_no_repeat_of_a_disturbed_block() -> None:
     resumed = history(row(1, 1), row(2, 0, "steal"), most_repeats=1)
-    assert resumed.needs_repeat("solo", 2, 0)
+    assert resumed.list_complete_blocks("solo") == {1}

@@ -24,8 +24,8 @@ from dballoc.hosts.block_messages import (
     make_record_rows,
     parse_message,
 )
+from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.hosts.message_stream import encode_message
-from dballoc.hosts.store_answers import read_columns
 from dballoc.store.results import Results
 
 Columns = dict[str, dict[str, str]]

@@ -13,6 +13,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.hosts.block_request import find_secret
+from dballoc.hosts.place_blocks import Host, Role
 from dballoc.load.workload_files import (
     MOST_BYTES,
     read_workload_files,
@@ -151,3 +152,31 @@ def test_own_workloads_that_are_too_large_are_not_sent(
     script.unlink()
     with pytest.raises(UsageError, match=r"workload 'mine': .*No such file"):
         read_workload_files(chosen)
+
+
+BOTH = frozenset({"server", "client"})
+
+
+@pytest.mark.parametrize(
+    ("roles", "unusable", "words"),
+    [
+        ([{"server"}], [], None),
+        ([{"server"}, {"client"}], ["10.0.0.3: it has dballoc 0.0"], None),
+        ([BOTH, BOTH], [], None),
+        ([{"server"}, {"server"}], ["10.0.0.3: it has dballoc 0.0"], "no client host can be used"),
+        ([BOTH], [], "beside h0 there is not another client host"),
+        ([{"client"}, {"client"}], [], "beside h0, h1 there is not a server host"),
+    ],
+)
+def test_a_campaign_with_clients_apart_begins_where_a_block_can_have_both(
+    roles: list[set[Role]], unusable: list[str], words: str | None
+) -> None:
+    hosts = [
+        Host(name=f"h{n}", kernel=f"k{n}", environment="{}", roles=frozenset(each))
+        for n, each in enumerate(roles)
+    ]
+    if words is None:
+        campaign_on_hosts.check_client_hosts("10.0.0.1:6379", hosts, unusable)
+        return
+    with pytest.raises(UsageError, match=f"--ray 10.0.0.1:6379: .*{words}"):
+        campaign_on_hosts.check_client_hosts("10.0.0.1:6379", hosts, unusable)

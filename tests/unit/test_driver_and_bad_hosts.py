@@ -13,7 +13,6 @@ from test_driver_of_hosts import BLOCK_ROW, Notices, check_complete, measure_noi
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
-from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     MOST_NOTICES,
     BlockFinished,
@@ -28,6 +27,7 @@ from dballoc.hosts.client.load_messages import (
     LoadRequested,
     LoadStopped,
 )
+from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import HostLost, Line
 from dballoc.hosts.message_stream import encode_message
 

@@ -19,17 +19,18 @@ import simulated_hosts
 from simulated_hosts import SimulatedHosts
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.tables.baseline_comparison import (
     compare_with_baseline,
     declare_procedures,
     select_judged_blocks,
 )
 from dballoc.campaign.observer import Observer
+from dballoc.campaign.run_blocks import CampaignRun
 from dballoc.errors import Failure
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
-from dballoc.hosts import run_on_hosts
 from dballoc.hosts.block_messages import (
     BlockFinished,
     Ended,
@@ -38,6 +39,7 @@ from dballoc.hosts.block_messages import (
     TrialStarted,
 )
 from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
+from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.store.results import SETTLED_OTHERWISE, TrialRecord
@@ -522,15 +524,54 @@ def test_a_host_whose_blocks_always_end_early_runs_nothing_more(
     assert [name for name, *_ in hosts.started].count("a") == 3
 
 
+@pytest.mark.parametrize("hosts_at_once", [2, 10])
 def test_a_disturbed_block_is_repeated_whole_and_only_so_often(
-    experiment: MakeExperiment, tmp_path: Path
+    experiment: MakeExperiment, tmp_path: Path, hosts_at_once: int
 ) -> None:
-    chosen = experiment(design="solo", blocks=4, noise={"repeats": 2})
-    hosts = SimulatedHosts(names=["a", "b"], disturbed="others")
+    chosen = experiment(design="solo", blocks=10, noise={"repeats": 2})
+    names = [f"h{n}" for n in range(hosts_at_once)]
+    hosts = SimulatedHosts(
+        names=names, record=measure_noise, disturb=lambda block, attempt: "others"
+    )
     simulated_hosts.run(chosen, hosts, tmp_path / "r")
     attempts = query(tmp_path / "r", "SELECT block, attempt FROM block")
-    assert len(attempts) == 6
-    assert {block for block, _ in attempts} == {1, 2, 3, 4}
+    assert len(attempts) == 12
+    assert {block for block, _ in attempts} == set(range(1, 11))
+
+
+@pytest.mark.parametrize("losses", [0.0, 0.05])
+def test_a_look_waits_for_the_repeats_of_its_blocks_and_is_judged_once(
+    experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: float
+) -> None:
+    """Block 2 has the last repeat but one; while that of block 3 goes on, no other may make block 3
+    complete.
+    """
+    judge, judged = CampaignRun.end_if_decided, []
+
+    def end_if_decided(run: CampaignRun, design: str, number: int, planned: int) -> None:
+        judged.append((number, query(tmp_path / "r", "SELECT block, max(attempt) FROM block "
+                                     f"WHERE block <= {number} GROUP BY block")))  # fmt: skip
+        judge(run, design, number, planned)
+
+    monkeypatch.setattr(CampaignRun, "end_if_decided", end_if_decided)
+    chosen = experiment(design="solo", blocks=10, noise={"repeats": 1})
+    hosts = SimulatedHosts(
+        names=[f"h{n}" for n in range(7)],
+        record=measure_noise,
+        disturb=lambda block, attempt: "others" if block in (2, 3) else None,
+        slow_attempts={(2, 0): 1.2, (3, 1): 3.0, (2, 1): 3.0},
+        lose=lambda own, variant: own.random() < losses,
+    )
+    simulated_hosts.run(chosen, hosts, tmp_path / "r")
+    attempts = dict(query(tmp_path / "r", "SELECT block, max(attempt) FROM block GROUP BY block"))
+    numbers = [number for number, _ in judged if number > 1]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == 10
+    for number, seen in judged:
+        if number > 1:
+            assert dict(seen) == {n: attempts[n] for n in range(1, number + 1)}
+    rows = query(tmp_path / "r", "SELECT count(*) FROM block")
+    assert rows == [(11,)]
 
 
 def test_a_client_apart_gets_what_the_block_asks_and_answers_it(
@@ -552,6 +593,9 @@ def test_a_client_apart_gets_what_the_block_asks_and_answers_it(
     assert sorted(ready) == sorted(server for server, _ in hosts.pairs)
     assert not hosts.running
     assert query(path, "SELECT value FROM campaign WHERE key = 'clients'") == [("apart",)]
+    assert set(query(path, "SELECT host, client FROM placement")) == set(hosts.pairs)
+    assert [name for (name,) in query(path, "SELECT host FROM host")] == ["a", "b", "x", "y"]
+    assert len(split_by_host(load_campaign(path))) == 2
 
 
 def test_a_lost_client_host_ends_its_block_which_is_drawn_again(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dballoc
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.host.guardian.guardian_client import Lease
 from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.hosts import node_block
@@ -133,8 +133,9 @@ def test_a_client_host_has_the_drivers_sysbench() -> None:
         (HeldByRun("another dballoc has it"), True, False),
         (HeldByGuardian("still locked by the guardian"), True, False),
         (UsageError("another version"), False, False),
-        (Failure("a full disk"), False, False),
-        (ClientHostFailed("no answer"), False, True),
+        (NotNow("about 12 GiB of memory needed"), True, False),
+        (Failure("a full disk"), True, False),
+        (ClientHostFailed("no answer"), True, True),
     ],
 )
 def test_a_refusal_says_whether_another_try_may_end_otherwise(

@@ -309,7 +309,7 @@ def test_the_machine_is_that_of_the_hosts_and_not_the_drivers(make: Make) -> Non
         blocks=2,
         sql=(
             f"INSERT INTO host VALUES ('a', 'kernel', '{environment}')",
-            f"INSERT INTO placement {place}",
+            f"INSERT INTO placement (design, block, attempt, host) {place}",
         ),
     )
     setup = read_campaign_setup(load_campaign(path))
@@ -330,7 +330,7 @@ def test_hosts_of_several_kinds_are_told_apart_and_those_of_one_kind_are_not(mak
             for sql in (
                 f"INSERT INTO host VALUES ('{name}', 'kernel {name}', "
                 f"""'{json.dumps({"host": name, "cpus": cpus, "memory": memory})}')""",
-                "INSERT INTO placement SELECT design, block, attempt, "
+                "INSERT INTO placement (design, block, attempt, host) SELECT design, block, attempt, "
                 f"'{name}' FROM block WHERE block = {number}",
             )
         ),
@@ -355,7 +355,7 @@ def test_of_hosts_without_a_finished_block_nothing_is_known(make: Make) -> None:
         blocks=2,
         sql=(
             f"INSERT INTO host VALUES ('a', 'kernel', '{environment}')",
-            "INSERT INTO placement VALUES ('solo', 9, 0, 'a')",
+            "INSERT INTO placement (design, block, attempt, host) VALUES ('solo', 9, 0, 'a')",
         ),
     )
     assert read_campaign_setup(load_campaign(path)).host_cpus is None

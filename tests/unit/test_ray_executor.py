@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import os
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 
 import dballoc
 from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.host.machine_description import describe_machine
 from dballoc.hosts import ray_node
@@ -330,6 +331,43 @@ def test_a_node_that_describes_itself_wrongly_is_left_out(
     assert notices
     (sentence,) = executor.list_unusable()
     assert sentence.startswith("10.0.0.1: ")
+
+
+def test_a_node_that_ray_knows_by_a_name_is_left_out(fake: FakeRay) -> None:
+    fake.alive = [NODE | {"NodeManagerAddress": "db1"}]
+    fake.answers["describe_host"] = describe()
+    executor = ray_executor.RayExecutor(print)
+    assert executor.list_hosts() == []
+    (sentence,) = executor.list_unusable()
+    assert "start Ray there with --node-ip-address=ADDRESS" in sentence
+
+
+def test_one_address_is_one_host(fake: FakeRay) -> None:
+    """A node that was lost and came back may be there twice; two that live have different
+    resources.
+    """
+    fake.answers["describe_host"] = describe()
+    executor = ray_executor.RayExecutor(print)
+    fake.alive = [make_node("a", 1, SERVER), make_node("b", 1, SERVER)]
+    (host,) = executor.list_hosts()
+    assert executor._nodes[host.name].node_id == "b" * 56
+    assert executor.list_unusable() == []
+    fake.alive = [make_node("a", 1, SERVER), make_node("c", 1, CLIENT)]
+    (host,) = executor.list_hosts()
+    assert host.roles == {"server"}
+    assert "Ray runs twice at its address" in executor.list_unusable("client")[0]
+    assert executor.list_unusable("server") == []
+
+
+def test_a_head_that_does_not_answer_is_a_failure(
+    fake: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(ray_executor, "_HEAD_SILENCE", 0.05)
+    monkeypatch.setattr(fake, "nodes", lambda: is_over.wait(60))
+    with pytest.raises(Failure, match=r"Ray's head does not answer: nothing for .* resume"):
+        ray_executor.RayExecutor(print).list_hosts()
+    is_over.set()
 
 
 @pytest.mark.parametrize("asks_token", [True, False])

@@ -160,7 +160,7 @@ def test_cpus_are_those_of_the_hosts_that_ran_the_trials_and_not_the_drivers(mak
         sql=(
             """INSERT INTO host VALUES ('a', 'kernel a', '{"host": "a", "cpus": 64}')""",
             """INSERT INTO host VALUES ('b', 'kernel b', '{"host": "b", "cpus": 96}')""",
-            "INSERT INTO placement SELECT design, block, attempt, char(96 + block) FROM block",
+            "INSERT INTO placement (design, block, attempt, host) SELECT design, block, attempt, char(96 + block) FROM block",
             f"INSERT INTO campaign VALUES ('{CLIENTS}', '{APART}')",
         ),
     )

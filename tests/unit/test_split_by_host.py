@@ -272,7 +272,7 @@ def test_combine_takes_one_directory_of_several_hosts(
 
 
 def test_a_placement_on_no_host_is_damage(make: Callable[..., Path]) -> None:
-    sql = "INSERT INTO placement VALUES ('solo', 1, 0, 'nowhere')"
+    sql = "INSERT INTO placement (design, block, attempt, host) VALUES ('solo', 1, 0, 'nowhere')"
     with pytest.raises(Failure, match=r"placement\.host: no such host"):
         load_campaign(make("a", sql=(sql,), threads=[1]))
 

@@ -13,7 +13,7 @@ import pytest
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
-from dballoc.hosts.store_answers import read_columns
+from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.store.open_database import ADDED
 from dballoc.store.results import FILE, FORMAT, SETTLED_OTHERWISE, Results, TrialRecord
 
@@ -143,11 +143,13 @@ def test_a_slice_has_its_steal(tmp_path: Path) -> None:
 
 
 def remove_column(directory: Path, table: str, column: str) -> None:
-    """Make the file what an earlier version of this format wrote, without that column."""
+    """Make a table what it was before it had a column."""
     with closing(sqlite3.connect(directory / FILE)) as db:
-        [text] = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [table]).fetchone()
+        sql = "SELECT sql FROM sqlite_schema WHERE name = ?"
+        [text] = db.execute(sql, (table,)).fetchone()
         db.execute(f"DROP TABLE {table}")
-        db.execute("".join(line for line in text.splitlines(True) if f" {column} " not in line))
+        lines = text.splitlines(True)
+        db.execute("".join(line for line in lines if line.split()[:1] != [column]))
         db.commit()
 
 
@@ -176,6 +178,28 @@ def test_a_campaign_from_before_throttling_was_stored_goes_on_without_it(tmp_pat
     results.add_trial(SLOT, record(client_steps=[CLIENT_STEP]))
     assert "throttled" not in results.columns("client_step")
     assert results.table("client_step")[0][-1] == CLIENT_STEP["round_trip"]
+    results.close()
+
+
+PLACEMENT = {"design": "solo", "block": 1, "attempt": 0, "host": "a", "client": "c"}
+
+
+def test_results_from_before_client_hosts_were_stored_are_resumed_without_them(
+    tmp_path: Path,
+) -> None:
+    create(tmp_path).close()
+    remove_column(tmp_path, "placement", "client")
+    results = Results.open(tmp_path)
+    results.add_placement(PLACEMENT)
+    assert results.table("placement") == [("solo", 1, 0, "a")]
+    results.close()
+
+
+def test_a_host_is_stored_as_it_is_now(tmp_path: Path) -> None:
+    results = create(tmp_path)
+    for kernel in ("boot 1", "boot 2", "boot 2"):
+        results.add_host({"host": "a", "kernel": kernel, "environment": "{}"})
+    assert results.table("host") == [("a", "boot 2", "{}")]
     results.close()
 
 

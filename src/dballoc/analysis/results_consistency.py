@@ -121,7 +121,11 @@ def _check_hosts(tables: Tables) -> None:
     for text in tables["host"]["environment"]:
         forms.check_environment(text, "host.environment")
     names = set(tables["host"]["host"])
-    _check_values(tables["placement"]["host"], names.__contains__, "placement.host: no such host")
+    placement = tables["placement"]
+    _check_values(placement["host"], names.__contains__, "placement.host: no such host")
+    if "client" in placement.columns:  # results of before client hosts were stored have none
+        clients = placement["client"].drop_nulls()
+        _check_values(clients, names.__contains__, "placement.client: no such host")
 
 
 def _check_machines(imported: Any, trials: pl.DataFrame) -> None:

@@ -9,6 +9,9 @@ class BlockHistory:
     """The finished attempts at blocks of each design: rows of table ``block``. ``most_repeats``: of
     a design's disturbed blocks. ``judged``: the number of blocks of each design that a look has
     judged already; these are not repeated, as its verdicts would change.
+
+    Whether an attempt is repeated is decided when it is added, and stands: a block whose repeat is
+    under way, or was lost with its host, is not complete, and no other gets that repeat.
     """
 
     def __init__(
@@ -17,58 +20,71 @@ class BlockHistory:
         most_repeats: int,
         judged: Mapping[str, int] | None = None,
     ) -> None:
-        self._rows = {
-            design: {(row["block"], row["attempt"]): row for row in design_rows}
-            for design, design_rows in rows.items()
-        }
         self._most_repeats = most_repeats
         self._judged = judged or {}
+        # By design, block and attempt: those that were repeated, or are to be.
+        self._repeated: dict[str, set[tuple[int, int]]] = {design: set() for design in rows}
+        self._attempts: dict[str, dict[int, list[int]]] = {design: {} for design in rows}
+        for design, design_rows in rows.items():
+            by_place = {(row["block"], row["attempt"]): row for row in design_rows}
+            for block, attempt in sorted(by_place):
+                if earlier := self._attempts[design].setdefault(block, []):
+                    self._repeated[design].add((block, earlier[-1]))
+                earlier.append(attempt)
+            for block, attempts in sorted(self._attempts[design].items()):
+                self._decide(design, by_place[block, attempts[-1]])
 
     def add(self, row: Row) -> None:
         """Add a finished attempt."""
-        self._rows[row["design"]][row["block"], row["attempt"]] = row
+        attempts = self._attempts[row["design"]].setdefault(row["block"], [])
+        attempts.append(row["attempt"])
+        attempts.sort()
+        self._decide(row["design"], row)
+
+    def _decide(self, design: str, row: Row) -> None:
+        """Decide whether a block's last attempt is repeated: it was disturbed, no look has judged
+        it, and the design has repeats left.
+        """
+        if (
+            row["disturbed"] is not None
+            and row["block"] > self._judged.get(design, 0)
+            and len(self._repeated[design]) < self._most_repeats
+        ):
+            self._repeated[design].add((row["block"], row["attempt"]))
+
+    def keep(self, design: str, block: int) -> None:
+        """Take a block's last attempt as it is, disturbed or not: the budget has no room."""
+        self._repeated[design].discard((block, self._attempts[design][block][-1]))
 
     def has_attempt(self, design: str, block: int, attempt: int) -> bool:
         """Whether this attempt is finished."""
-        return (block, attempt) in self._rows[design]
+        return attempt in self._attempts[design].get(block, ())
 
     def find_last_attempt(self, design: str, block: int) -> int | None:
         """Return the last finished attempt at a block; None before the first."""
-        return max((a for b, a in self._rows[design] if b == block), default=None)
+        return max(self._attempts[design].get(block, ()), default=None)
 
     def choose_attempt(self, design: str, block: int, begun: Iterable[int]) -> int | None:
         """Return the attempt at a block that is to be run next; None if the block is complete.
         ``begun``: the attempts that have trials. One that was cut, whose trials are from before and
         after the break, is repeated whole.
         """
-        last_finished = self.find_last_attempt(design, block)
-        if last_finished is not None and not self.needs_repeat(design, block, last_finished):
+        if self.is_complete(design, block):
             return None
+        last_finished = self.find_last_attempt(design, block)
         begun_attempts = [a for a in begun if not self.has_attempt(design, block, a)]
         last = -1 if last_finished is None else last_finished
         return max([last, *begun_attempts]) + 1
 
-    def needs_repeat(self, design: str, block: int, attempt: int) -> bool:
-        """Whether a finished attempt was disturbed and the whole block must be repeated, which a
-        design does only so many times.
-        """
-        rows = self._rows[design]
-        if rows[block, attempt]["disturbed"] is None or (block, attempt + 1) in rows:
-            return False
-        if block <= self._judged.get(design, 0):
-            return False
-        # An attempt that was cut has no row: the one after it is no repeat of a disturbed block.
-        repeats = len(rows) - len({b for b, _ in rows})
-        return repeats < self._most_repeats
+    def is_complete(self, design: str, block: int) -> bool:
+        """Whether a block has a finished attempt, and that is not repeated."""
+        last = self.find_last_attempt(design, block)
+        return last is not None and (block, last) not in self._repeated[design]
 
     def list_attempted_blocks(self, design: str) -> set[int]:
         """Return the blocks with a finished attempt, disturbed or not."""
-        return {block for block, _ in self._rows[design]}
+        return set(self._attempts[design])
 
     def list_complete_blocks(self, design: str) -> set[int]:
         """Return the blocks that are not repeated again."""
-        return {
-            block
-            for block, attempt in self._rows[design]
-            if not self.needs_repeat(design, block, attempt)
-        }
+        return {block for block in self._attempts[design] if self.is_complete(design, block)}

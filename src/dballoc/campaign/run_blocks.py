@@ -313,22 +313,25 @@ class CampaignRun:
             seconds_left = self.estimate_seconds_left(planned)
             self.observer.block_started(design, number, attempt, planned[design], seconds_left)
             row = self._run_block(design, number, attempt)
-            self.history.add(row)
-            again = self.is_repeated(design, number, attempt, planned)
+            again = self.add_to_history(row, planned)
             self.observer.block_finished(design, number, row["disturbed"], again)
             if not again:
                 return True
             attempt += 1
 
-    def is_repeated(self, design: str, number: int, attempt: int, planned: dict[str, int]) -> bool:
-        """Whether a finished attempt at a block is repeated: it was disturbed, and the budget has
-        room for a repeat beside all that is planned.
+    def add_to_history(self, row: Row, planned: dict[str, int]) -> bool:
+        """Take a stored block into account; returns whether it is repeated: it was disturbed, the
+        design has repeats left, and the budget has room for one beside all that is planned.
         """
+        design, number = row["design"], row["block"]
+        self.history.add(row)
+        if self.history.is_complete(design, number):
+            return False
         rest = self._estimate_rest_seconds(planned) + self.estimate_block_seconds(design)
-        return (
-            self.history.needs_repeat(design, number, attempt)
-            and rest * _MARGIN <= self.find_budget_left()
-        )
+        if rest * _MARGIN > self.find_budget_left():
+            self.history.keep(design, number)
+            return False
+        return True
 
     def list_cut(self, design: str, number: int) -> set[int]:
         """Return the attempts at a block that were cut: some of their trials were run, not all, or

@@ -17,7 +17,7 @@ from dballoc.campaign.results_directory import ROOM, Directory
 from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Lease
@@ -227,7 +227,7 @@ def _hold_host_settings(
     )
     try:
         if switched := thp.find_switched(setting.thp):
-            raise UsageError(
+            raise NotNow(
                 f"{switched.path}: somebody switched it from {switched.expected} to "
                 f"{switched.value} just now; run the same command again"
             )

@@ -117,7 +117,7 @@ class BlockFinished(_Message):
 
 class Refused(_Message):
     """The host cannot run the block, or not finish it; the last message. ``blames_client``: because
-    of its client host; ``is_passing``: because of another run there, which will end.
+    of its client host; ``is_passing``: because of something that may be otherwise in some minutes.
     """
 
     kind: Literal["refused"] = "refused"

@@ -29,12 +29,11 @@ from dballoc.campaign.results_directory import TRIALS
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
-from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.hosts.block_messages import (
@@ -238,7 +237,7 @@ def make_refusal(error: Exception) -> Refused:
     return Refused(
         text=str(error),
         blames_client=isinstance(error, ClientHostFailed),
-        is_passing=isinstance(error, HeldByRun | HeldByGuardian),
+        is_passing=isinstance(error, NotNow | Failure),
     )
 
 

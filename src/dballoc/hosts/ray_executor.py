@@ -4,9 +4,12 @@ block is the campaign's decision.
 """
 
 import contextlib
+import ipaddress
 import json
 import os
+import queue
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,9 +28,9 @@ from dballoc.hosts import ray_access, ray_node
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.server_clock import ClockReading, choose_reading
+from dballoc.hosts.driver.run_on_hosts import LEASE
 from dballoc.hosts.executor import Event, HostLost, Line
 from dballoc.hosts.place_blocks import Host, Role
-from dballoc.hosts.run_on_hosts import LEASE
 from dballoc.store import campaign_facts
 
 # The resource of each role. A process of a block takes all of both that its node has: no other
@@ -42,6 +45,9 @@ _MODULES: Mapping[Role, str] = {
 _RENEW_EVERY = 5.0
 _SILENCE = LEASE + 15.0
 _DESCRIBE = 60.0
+# Without an answer of Ray's head, which is gone then: Ray's own library ends the process after a
+# minute without a word of ours.
+_HEAD_SILENCE = 20.0
 # When a node that did not say what it is is asked again.
 _ASK_AGAIN = 120.0
 _EXAMINE = 180.0
@@ -208,17 +214,31 @@ class RayExecutor:
         # Nobody's lease is renewed meanwhile, and known hosts have nothing to do.
         is_waited_for = not self._tasks and not any(self._described.values())
         self._take_descriptions(_DESCRIBE if is_waited_for else 0.0)
-        hosts = []
+        hosts: dict[str, Host] = {}
         for node in alive:
-            if description := self._described.get(str(node["NodeID"])):
-                host = make_host(node, description)
-                self._nodes[host.name] = _Node(str(node["NodeID"]), count_resources(node))
-                hosts.append(host)
-        return hosts
+            node_id = str(node["NodeID"])
+            if not (description := self._described.get(node_id)):
+                continue
+            host = make_host(node, description)
+            if why := find_obstacle(host, hosts):
+                self._note_unusable(node_id, why)
+                continue
+            # A node that was just lost and came back may be there twice for some seconds. A block
+            # that gets the dead one is lost at once, and drawn again.
+            self._nodes[host.name] = _Node(node_id, count_resources(node))
+            hosts[host.name] = host
+        return list(hosts.values())
 
-    def list_unusable(self) -> list[str]:
-        """Return the address of each node that has a resource of ours and was left out, and why."""
-        return [f"{_find_address(node)}: {reason}" for node, reason in self._unusable.items()]
+    def list_unusable(self, role: Role | None = None) -> list[str]:
+        """Return the address of each node that has a resource of ours and was left out, and why;
+        ``role``: those alone that have that of a role, and live.
+        """
+        of_role = {str(n["NodeID"]) for n in _list_nodes() if n["Alive"] and role in _list_roles(n)}
+        return [
+            f"{_find_address(node)}: {reason}"
+            for node, reason in self._unusable.items()
+            if role is None or node in of_role
+        ]
 
     def _ask_descriptions(self, nodes: list[str]) -> None:
         """Ask nodes what they are that were not asked yet, or were silent a while ago."""
@@ -306,6 +326,7 @@ class RayExecutor:
             task.handed += 1
 
     def _start(self, host: Host, role: Role, request: bytes) -> None:
+        _list_nodes()  # Failure where the head is gone, which Ray would wait for here
         node = self._nodes[host.name]
         actor = self._actor.options(
             num_cpus=0,
@@ -416,6 +437,21 @@ def make_host(node: Mapping[str, Any], description: HostDescription) -> Host:
     )
 
 
+def find_obstacle(host: Host, others: Mapping[str, Host]) -> str | None:
+    """Return why a host cannot be used beside others, by name; None if it can. Pure."""
+    try:
+        ipaddress.ip_address(host.address)
+    except ValueError:
+        return (
+            f"Ray knows it as {readers.shown(host.address)}, and servers listen at addresses; "
+            "start Ray there with --node-ip-address=ADDRESS"
+        )
+    other = others.get(host.name)
+    if other and other.roles != host.roles:
+        return "Ray runs twice at its address; start it once there, with both resources"
+    return None
+
+
 def read_description(text: object) -> HostDescription:
     """Read what a node says of itself. Unfit if it cannot be used. Pure."""
     if not isinstance(text, bytes) or len(text) > _LONGEST_DESCRIPTION:
@@ -467,14 +503,26 @@ def _list_roles(node: Mapping[str, Any]) -> frozenset[Role]:
 
 def _list_nodes() -> list[dict[str, Any]]:
     """Return what Ray knows of every node. Failure if its head does not answer."""
+    answers: queue.SimpleQueue[list[dict[str, Any]] | Exception] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(ray.nodes())  # type: ignore[no-untyped-call]
+        except (RayError, RuntimeError, OSError) as error:
+            answers.put(error)
+
+    # Ray waits for its head longer than we do, and cannot be told not to.
+    threading.Thread(target=ask, daemon=True).start()
     try:
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    except (RayError, RuntimeError, OSError) as error:
+        answer = answers.get(timeout=_HEAD_SILENCE)
+    except queue.Empty:
+        answer = TimeoutError(f"nothing for {_HEAD_SILENCE:.0f} s")
+    if isinstance(answer, Exception):
         raise Failure(
-            f"--ray: Ray's head does not answer: {readers.reason(error)}; finished trials are "
-            "kept; start Ray again, and run the same command to resume"
-        ) from None
-    return nodes
+            f"--ray: Ray's head does not answer: {readers.reason(answer)}; finished trials are "
+            "kept; start Ray again, on all hosts, and run the same command to resume"
+        )
+    return answer
 
 
 def _find_address(node: str) -> str:

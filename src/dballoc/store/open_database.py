@@ -36,6 +36,7 @@ ADDED = (
     "block_ahead",
     "host",
     "placement",
+    "trial_under_way",
     "client_step",
     "client_connection",
 )
@@ -264,5 +265,7 @@ def _restore_older_text(name: str, sql: str) -> str:
             return sql.replace(" steal REAL,", "")
         case "client_step":
             return sql.replace(" throttled REAL,", "")
+        case "placement":
+            return sql.replace(" client TEXT,", "")
         case _:
             return sql

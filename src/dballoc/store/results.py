@@ -26,7 +26,11 @@ _MOST_ROWS = 5_000_000
 
 # Columns, with their types, that a results directory of an earlier version lacks, which is resumed
 # without them.
-LATER_COLUMNS = {"slice": {"steal": "REAL"}, "client_step": {"throttled": "REAL"}}
+LATER_COLUMNS = {
+    "slice": {"steal": "REAL"},
+    "placement": {"client": "TEXT"},
+    "client_step": {"throttled": "REAL"},
+}
 
 Row = Mapping[str, Any]
 
@@ -301,6 +305,11 @@ class Results:
 
     def _write_trial(self, place: Row, record: TrialRecord) -> None:
         _insert(self._db, "trial", [{**place, **record.trial}])
+        self._db.execute(
+            "DELETE FROM trial_under_way WHERE design = :design AND block = :block AND "
+            "attempt = :attempt AND position = :position",
+            place,
+        )
         number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
         for table, rows in (
             ("step", record.steps),
@@ -366,16 +375,35 @@ class Results:
         self._run_transaction(write)
 
     def add_host(self, row: Row) -> None:
-        """Write a host, unless it is there."""
-        if not self._query("SELECT 1 FROM host WHERE host = ?", (row["host"],)):
-            self._run_transaction(lambda: _insert(self._db, "host", [row]))
+        """Write a host, as it is now: it may have started anew since."""
+        values = (row["host"], row["kernel"], row["environment"])
+        if values not in self.table("host"):
+            sql = "INSERT OR REPLACE INTO host VALUES (?, ?, ?)"
+            self._run_transaction(lambda: self._db.execute(sql, values))
 
     def add_placement(self, row: Row) -> None:
         """Write which host an attempt at a block is on, when the block is given to it."""
         place = (row["design"], row["block"], row["attempt"])
         sql = "SELECT 1 FROM placement WHERE design = ? AND block = ? AND attempt = ?"
         if not self._query(sql, place):
-            self._run_transaction(lambda: _insert(self._db, "placement", [row]))
+            rows = self._fit("placement", [row])
+            self._run_transaction(lambda: _insert(self._db, "placement", rows))
+
+    def begin_trial(self, row: Row) -> None:
+        """Write that a host begins a trial, until that is stored."""
+        self._run_transaction(lambda: _insert(self._db, "trial_under_way", [row]))
+
+    def list_begun_trials(self) -> list[Row]:
+        """Return the trials that were begun and neither stored nor given up. Failure if a value
+        does not have its column's type.
+        """
+        names = self.columns("trial_under_way")
+        return [dict(zip(names, row, strict=True)) for row in self.table("trial_under_way")]
+
+    def forget_begun_trials(self, design: str, block: int, attempt: int) -> None:
+        """Remove what is left of an attempt's trials that were begun."""
+        sql = "DELETE FROM trial_under_way WHERE design = ? AND block = ? AND attempt = ?"
+        self._run_transaction(lambda: self._db.execute(sql, (design, block, attempt)))
 
     def list_placed_attempts(self, design: str, block: int) -> set[int]:
         """Return the attempts at a block that were given to a host."""

@@ -66,7 +66,21 @@ CREATE TABLE placement (
   block   INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
   host    TEXT NOT NULL,
+  client  TEXT,                     -- the host of its clients; NULL: the same
   PRIMARY KEY (design, block, attempt)
+) WITHOUT ROWID;
+
+-- The trials that hosts have under way (bench --ray). A row goes when its trial is stored, or given up; one that is left is of a
+-- driver that went without a word.
+CREATE TABLE trial_under_way (
+  design   TEXT NOT NULL CHECK (design IN ('solo', 'duet')),
+  block    INTEGER NOT NULL,
+  attempt  INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  host     TEXT NOT NULL,
+  kernel   TEXT NOT NULL,           -- as the host had it then
+  started  REAL NOT NULL,
+  PRIMARY KEY (design, block, attempt, position)
 ) WITHOUT ROWID;
 
 -- One server start of one variant. The two of a duet have the same place; the baseline's is A1. The pilot, which sizes

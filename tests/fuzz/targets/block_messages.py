@@ -17,8 +17,8 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.client.load_messages import LoadFinished, LoadRequested
+from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.hosts.message_stream import encode_message
-from dballoc.hosts.store_answers import read_columns
 from dballoc.store.results import Results
 
 OF = (

@@ -18,7 +18,9 @@ def split_by_host(campaign: Campaign) -> list[Campaign]:
     if campaign.placement.is_empty():
         return [campaign]
     parts = []
-    for _, hosts in campaign.host.sort("host").group_by("kernel", maintain_order=True):
+    # Without hosts that had clients alone.
+    of_servers = campaign.host.filter(pl.col("host").is_in(campaign.placement["host"].to_list()))
+    for _, hosts in of_servers.sort("host").group_by("kernel", maintain_order=True):
         names = hosts["host"].to_list()
         placed = campaign.placement.filter(pl.col("host").is_in(names))
         environment = json.loads(hosts["environment"][0]) | {"host": names[0]}

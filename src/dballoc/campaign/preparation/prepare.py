@@ -22,7 +22,7 @@ from dballoc.campaign.preparation.prepare_variant import (
     prepare_variant,
     suggest_small_scale,
 )
-from dballoc.errors import UsageError
+from dballoc.errors import NotNow, UsageError
 from dballoc.experiment.model import LOAD, SCAN, Design, Experiment
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
@@ -307,7 +307,7 @@ def _check_memory(setting: PreparedCampaign) -> None:
         remedy = "lower the buffer pool or the threads" + (
             ", or use --design solo" if setting.duet else ""
         )
-        raise UsageError(
+        raise NotNow(
             f"server.options: about {need / 2**30:.1f} GiB {purpose}, {available / 2**30:.1f} GiB "
             f"available; {remedy}"
             f"{suggest_small_scale(setting.experiment)}"
@@ -325,7 +325,7 @@ def _check_memory_and_disk(setting: PreparedCampaign) -> None:
     _check_memory(setting)
     place = user_directories.make_cache()
     if (need := setting.disk_needed) > (free := directories.free_bytes(place)):
-        raise UsageError(
+        raise NotNow(
             f"{place}: about {need / 2**30:.1f} GiB of disk needed for data and logs, "
             f"{free / 2**30:.1f} GiB free; make room, lower data.rows"
             f"{_suggest_less_log(setting)}, or set DBALLOC_CACHE"

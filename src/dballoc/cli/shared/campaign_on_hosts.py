@@ -1,7 +1,7 @@
 """``bench --ray``: join a Ray cluster for a campaign."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from dballoc.store.results import Results
 if TYPE_CHECKING:
     from dballoc.campaign.preparation.prepare import PreparedCampaign
     from dballoc.campaign.run_blocks import CampaignKind
+    from dballoc.hosts.place_blocks import Host
 
 
 def check_flags(extend: Any) -> None:
@@ -36,16 +37,40 @@ def join_cluster(
     or not run the experiment.
     """
     # Ray takes a second to import, and is not there without the extra.
-    from dballoc.hosts import ray_executor, run_on_hosts
+    from dballoc.hosts import ray_executor
     from dballoc.hosts.client import pair_hosts
+    from dballoc.hosts.driver import run_on_hosts
 
     run_on_hosts.refuse_unsuitable(setting.experiment)
     with ray_executor.connect(address, say) as executor:
         apart = find_clients_apart(directory)
         if apart is None:
-            apart = pair_hosts.has_client_hosts(executor.list_hosts())
+            hosts = executor.list_hosts()
+            apart = pair_hosts.has_client_hosts(hosts)
+            check_client_hosts(address, hosts, executor.list_unusable("client"))
         fitting = pair_hosts.fit_setting(setting) if apart else setting
         yield run_on_hosts.make_kind(executor, apart=apart), fitting
+
+
+def check_client_hosts(address: str, hosts: "Sequence[Host]", unusable: Sequence[str]) -> None:
+    """Raise UsageError if a campaign that begins would not have its clients where they are meant to
+    be: there are hosts for them that cannot be used, or no host is left for its servers.
+    ``unusable``: sentences on nodes for clients.
+    """
+    from dballoc.hosts.client import pair_hosts
+
+    if not pair_hosts.has_client_hosts(hosts):
+        if unusable:
+            raise UsageError(
+                f"--ray {address}: no client host can be used ({'; '.join(unusable)}), and without "
+                "one servers and clients would share hosts; mend it, or start Ray there without "
+                "the resource dballoc_client"
+            )
+    elif lack := pair_hosts.describe_lack(hosts):
+        raise UsageError(
+            f"--ray {address}: {lack}; start Ray on one more, or without the resource "
+            "dballoc_client, so that clients run on their servers' hosts"
+        )
 
 
 def find_clients_apart(directory: Path) -> bool | None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.host.settings import settings_journal
 from dballoc.host.settings.settings_journal import BadJournal, PutBack
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting
@@ -32,7 +32,7 @@ _NOTE = "holder-"
 _PATIENCE = 60.0
 
 
-class HeldByRun(UsageError):
+class HeldByRun(NotNow):
     """Another dballoc has the lock."""
 
 

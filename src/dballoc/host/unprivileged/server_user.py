@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.errors import UsageError
+from dballoc.errors import NotNow, UsageError
 
 # Not handed out to anybody (systemd, "Users, Groups, UIDs and GIDs on systemd Systems": 60706-61183
 # are unused): they are above ordinary accounts and below systemd's dynamic users, and exist in a
@@ -105,7 +105,7 @@ class ServerUser:
             strangers &= _find_strangers(self.uid)
         pid = min(strangers, default=None)
         if pid is not None:
-            raise UsageError(
+            raise NotNow(
                 f"servers run as {self.name}, and process {pid}, which is none of dballoc's, runs "
                 f"as that user too; see what it is, and end it: ps -fp {pid}"
             )

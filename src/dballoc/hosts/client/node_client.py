@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 import dballoc
 from dballoc import readers
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.host import directories
@@ -240,7 +240,7 @@ def main() -> int:
         return 1
     except (UsageError, Failure, readers.Unfit) as error:
         with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
-            stream.send(Refused(text=str(error)))
+            stream.send(Refused(text=str(error), is_passing=isinstance(error, NotNow | Failure)))
         return 1
     except BrokenPipeError:
         return 1

@@ -20,6 +20,21 @@ def has_client_hosts(hosts: Sequence[Host]) -> bool:
     return any("client" in host.roles for host in hosts)
 
 
+def describe_lack(hosts: Sequence[Host]) -> str | None:
+    """Return why no block can have a server host and a client host of its own among these; None if
+    one can.
+    """
+    servers = {host.name for host in hosts if "server" in host.roles}
+    clients = {host.name for host in hosts if "client" in host.roles}
+    if any(client != server for server in servers for client in clients):
+        return None
+    if not hosts:
+        return "none answers"
+    names = ", ".join(sorted(servers | clients))
+    lacking = "another client host" if servers else "a server host"
+    return f"a block needs two hosts, and beside {names} there is not {lacking}"
+
+
 def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
     """Return the setting for clients on hosts of their own: without a duet. UsageError if the
     experiment asks for what can only be loaded from the server's host.

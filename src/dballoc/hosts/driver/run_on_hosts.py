@@ -2,6 +2,7 @@
 the one store as they end, and looks are judged here.
 """
 
+import contextlib
 import json
 import time
 from collections import Counter
@@ -48,7 +49,6 @@ from dballoc.hosts.block_request import (
     find_secret,
     select_common_columns,
 )
-from dballoc.hosts.block_under_way import BlockUnderWay
 from dballoc.hosts.client.load_messages import (
     ClientReady,
     LoadFinished,
@@ -56,15 +56,23 @@ from dballoc.hosts.client.load_messages import (
     LoadStopped,
 )
 from dballoc.hosts.client.pair_hosts import (
+    describe_lack,
     describe_pairs,
     make_client_place,
     make_client_request,
+)
+from dballoc.hosts.driver.block_under_way import BlockUnderWay
+from dballoc.hosts.driver.cut_trials import CutTrials
+from dballoc.hosts.driver.store_answers import (
+    AnswerStore,
+    make_begun_trial_row,
+    make_placement_row,
+    read_columns,
 )
 from dballoc.hosts.executor import Event, Executor, HostLost, Line
 from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
-from dballoc.hosts.store_answers import AnswerStore, make_placement_row, read_columns
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
 from dballoc.store.results import Results, Row
@@ -78,8 +86,8 @@ _POLL = 1.0
 _HOSTS_EVERY = 10.0
 # Seconds in which a host must have removed the data of a finished block.
 _CLEANING = 600.0
-# Seconds for which a host is left alone that has not, or on which the guardian of an earlier block
-# still has the machine's lock.
+# Seconds for which a host is left alone that has not, or that is in a trouble that may pass:
+# another run has its lock or its memory, a download failed.
 _REST = 300.0
 # A block must have ended after so many times its estimate; its data are extra, in seconds.
 _MOST_TIMES, _MAKING_DATA = 10, 6 * 3600.0
@@ -192,13 +200,14 @@ class DriverLoop:
         self._observer = campaign.observer
         self._order = interleave_blocks(planned)
         self._store = AnswerStore(self._results, campaign.session.directory, campaign.experiment)
+        self._cut_trials = CutTrials(
+            self._results, self._store, campaign.blocks, self._observer.notice
+        )
         self._columns = read_columns(self._results)
         self._workload_files = read_workload_files(campaign.experiment)
         self._fetched = list_fetched_files(campaign.setting.variants.values())
         self._load = HostLoad()
         self._running: dict[str, BlockUnderWay] = {}
-        # Blocks that are not repeated, whether the budget or the number of repeats forbids it.
-        self._kept: dict[str, set[int]] = {design: set() for design in planned}
         self._hosts: list[Host] = []
         self._hosts_read = -_HOSTS_EVERY
         self._host_seen = clock()
@@ -234,6 +243,7 @@ class DriverLoop:
             while True:
                 self._give_out_blocks()
                 if not self._running and not self._cleaning and self._choose_block() is None:
+                    self._cut_trials.settle(self._hosts, is_over=True)
                     self._enter_blocks_of_budget()
                     return
                 for event in self._executor.poll(_POLL):
@@ -241,6 +251,11 @@ class DriverLoop:
                 self._end_late()
                 if stop.requested:
                     raise Interrupted
+        except (Interrupted, Failure):
+            with contextlib.suppress(Failure):
+                for block in self._running.values():
+                    self._forget_trial(block)
+            raise
         finally:
             stop.in_trial = False
             self._executor.close()
@@ -271,6 +286,8 @@ class DriverLoop:
             return
         self._hosts_read = now
         self._hosts = self._executor.list_hosts()
+        for lost in self._cut_trials.settle(self._hosts):
+            self._load.lost.setdefault(lost.host, set()).add((lost.design, lost.number))
         self._campaign.hosts_at_once = place_blocks.count_pairs(self._list_usable(), self._apart)
         if self._apart and not self._has_told:
             self._has_told = True
@@ -282,13 +299,11 @@ class DriverLoop:
 
     def _choose_block(self) -> tuple[str, int] | None:
         designs = self._campaign.designs
-        finished = {d: self._list_complete(d) | self._held[d].keys() for d in designs}
+        complete = self._campaign.history.list_complete_blocks
+        finished = {d: complete(d) | self._held[d].keys() for d in designs}
         limits = {d: self._planned[d] for d in designs if self._campaign.is_open(d)}
         running = {(b.key.design, b.key.number) for b in self._running.values()}
         return place_blocks.choose_block(self._order, limits, finished, running)
-
-    def _list_complete(self, design: str) -> set[int]:
-        return self._campaign.history.list_complete_blocks(design) | self._kept[design]
 
     def _check_patience(self, now: float) -> None:
         """Raise Failure when nothing runs and no host has been usable for too long."""
@@ -300,10 +315,12 @@ class DriverLoop:
         if self._running or self._cleaning or is_possible:
             self._host_seen = now
         elif (self._load.refused and not awaited) or now - self._host_seen > _PATIENCE:
-            reasons = "; ".join(f"{name}: {why}" for name, why in self._load.refused.items())
+            reasons = [f"{name}: {why}" for name, why in self._load.refused.items()]
+            if self._apart and (lack := describe_lack(self._list_usable())):
+                reasons.append(lack)
             raise Failure(
                 f"no {'pair of hosts' if self._apart else 'host'} is left that can run a block "
-                f"({reasons or 'none answers'}); finished "
+                f"({'; '.join(reasons) or 'none answers'}); finished "
                 "trials are kept; run the same command to resume"
             )
 
@@ -320,10 +337,11 @@ class DriverLoop:
         attempt = max([attempt, *(number_placed + 1 for number_placed in placed)])
         key = BlockKey(design=design, number=number, attempt=attempt)
         trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
-        self._results.add_host(
-            {"host": host.name, "kernel": host.kernel, "environment": host.environment}
-        )
-        self._results.add_placement(make_placement_row(key, host))
+        for each in pair.hosts:
+            self._results.add_host(
+                {"host": each.name, "kernel": each.kernel, "environment": each.environment}
+            )
+        self._results.add_placement(make_placement_row(key, pair))
         seconds = _MAKING_DATA + _MOST_TIMES * campaign.estimate_block_seconds(design)
         now = self._clock()
         self._running[host.name] = BlockUnderWay(
@@ -420,6 +438,7 @@ class DriverLoop:
                 self._observer.notice(f"{block.host.name}: {readers.printable(message.text)}")
             case TrialStarted():
                 trial = block.begin_trial(message.position)
+                self._results.begin_trial(make_begun_trial_row(block, message.position))
                 if isinstance(trial, Slot):
                     self._observer.trial_started(trial)
                 else:
@@ -439,7 +458,7 @@ class DriverLoop:
 
     def _refuse(self, block: BlockUnderWay, host: Host, message: Refused) -> None:
         """Let a host go that cannot run the block. If it gives up a trial that it had begun, blames
-        its client host, or is locked by an earlier run, another try may end otherwise.
+        its client host, or is in a trouble that may pass, another try may end otherwise.
         """
         text = readers.printable(message.text)
         if block.pair.client and message.blames_client:
@@ -498,19 +517,16 @@ class DriverLoop:
 
     def _count_block(self, row: Row) -> bool:
         """Take a stored block into account; returns whether it is repeated."""
-        campaign, design, number = self._campaign, row["design"], row["block"]
-        campaign.history.add(row)
-        again = campaign.is_repeated(design, number, row["attempt"], self._planned)
-        if not again:
-            self._kept[design].add(number)
-        self._observer.block_finished(design, number, row["disturbed"], again)
+        again = self._campaign.add_to_history(row, self._planned)
+        self._observer.block_finished(row["design"], row["block"], row["disturbed"], again)
         return again
 
     # -- looks ------------------------------------------------------------------------------------
 
     def _find_limit(self, design: str) -> int:
         """Return the last block that the next look of a design judges."""
-        complete_prefix = place_blocks.count_complete_prefix(self._list_complete(design))
+        complete = self._campaign.history.list_complete_blocks(design)
+        complete_prefix = place_blocks.count_complete_prefix(complete)
         return place_blocks.find_limit(complete_prefix, self._looks[design], self._planned[design])
 
     def _hold(self, row: Row) -> None:
@@ -560,7 +576,7 @@ class DriverLoop:
     def _judge(self, design: str) -> None:
         """End a design that is decided at the look that its complete blocks have reached."""
         campaign = self._campaign
-        number = place_blocks.count_complete_prefix(self._list_complete(design))
+        number = place_blocks.count_complete_prefix(campaign.history.list_complete_blocks(design))
         attempted = len(campaign.history.list_attempted_blocks(design))
         if attempted == 1:
             number = 1  # whichever block it was: can a duet compare these servers at all?
@@ -674,7 +690,14 @@ class DriverLoop:
         if not is_alive:
             self._hosts = [each for each in self._hosts if each.name != host.name]
 
+    def _forget_trial(self, block: BlockUnderWay) -> None:
+        """Forget that a trial of a block was begun, which is given up on purpose."""
+        if block.trial_under_way:
+            key = block.key
+            self._results.forget_begun_trials(key.design, key.number, key.attempt)
+
     def _let_go(self, block: BlockUnderWay) -> None:
+        self._forget_trial(block)
         del self._running[block.host.name]
         for host in block.pair.hosts:
             self._executor.end_block(host.name)

@@ -13,8 +13,8 @@ from dballoc.campaign.trials.server_in_trial import make_blank_trial_row
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.hosts.block_messages import RECORD_TABLES, FilePiece, TrialFinished
-from dballoc.hosts.block_under_way import BlockUnderWay
-from dballoc.hosts.place_blocks import BlockKey, Host
+from dballoc.hosts.driver.block_under_way import BlockUnderWay
+from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
 from dballoc.store import campaign_facts
 from dballoc.store.results import HOST_LOST, LATER_COLUMNS, Results, Row, TrialRecord
 
@@ -78,20 +78,25 @@ class AnswerStore:
         trial = block.trial_under_way
         if trial is None:
             return None
-        self._directory.make_trial_directory(trial.label)
         role = "client host" if host is block.pair.client else "host"
-        row = make_blank_trial_row() | {
-            "started": block.started,
-            "ended": max(time.time(), block.started),
-            "outcome": "fault",
-            "fault": HOST_LOST,
-            "fault_text": f"its {role} {host.name} was lost: {reason}",
-        }
-        count = 2 if isinstance(trial, Pairing) else 1
-        self._write(trial, [TrialRecord(trial=dict(row)) for _ in range(count)])
+        text = f"its {role} {host.name} was lost: {reason}"
+        self.add_host_lost(trial, block.started, max(time.time(), block.started), text)
         block.finished.add(trial.position)
         block.position = None
         return trial
+
+    def add_host_lost(self, trial: Slot | Pairing, started: float, ended: float, text: str) -> None:
+        """Store a trial as the fault *host lost*; ``started``, ``ended``: Unix time."""
+        self._directory.make_trial_directory(trial.label)
+        row = make_blank_trial_row() | {
+            "started": started,
+            "ended": ended,
+            "outcome": "fault",
+            "fault": HOST_LOST,
+            "fault_text": text,
+        }
+        count = 2 if isinstance(trial, Pairing) else 1
+        self._write(trial, [TrialRecord(trial=dict(row)) for _ in range(count)])
 
     def add_block(self, row: Row, *, is_ahead: bool) -> None:
         """Store a finished block; ``is_ahead``: of its look. Unfit if its row is none."""
@@ -139,11 +144,25 @@ def read_columns(results: Results) -> dict[str, dict[str, str]]:
     }
 
 
-def make_placement_row(key: BlockKey, host: Host) -> dict[str, Any]:
+def make_placement_row(key: BlockKey, pair: HostPair) -> dict[str, Any]:
     """Return the row of table ``placement``."""
     return {
         "design": key.design,
         "block": key.number,
         "attempt": key.attempt,
-        "host": host.name,
+        "host": pair.server.name,
+        "client": pair.client.name if pair.client else None,
+    }
+
+
+def make_begun_trial_row(block: BlockUnderWay, position: int) -> dict[str, Any]:
+    """Return the row of table ``trial_under_way`` for a trial that begins."""
+    return {
+        "design": block.key.design,
+        "block": block.key.number,
+        "attempt": block.key.attempt,
+        "position": position,
+        "host": block.host.name,
+        "kernel": block.host.kernel,
+        "started": block.started,
     }
