@@ -62,8 +62,8 @@ def redact_pool(pool: HostPool) -> HostPool:
 
 
 def _list_campaigns(pool: HostPool) -> list[Campaign]:
-    """Return all campaigns; once a directory with the tables of hosts, which each part of a campaign
-    on several has whole.
+    """Return all campaigns; once a directory with the tables of hosts, which every part of one
+    campaign has whole.
     """
     campaigns = []
     directories = set()
