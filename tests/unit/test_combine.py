@@ -417,6 +417,11 @@ def test_another_variant_of_that_name_is_left_out(make_host: MakeHost) -> None:
         (("UPDATE variant SET server = 'MySQL 8.0.40'",), {}, "the baseline is another: server: "),
         (("UPDATE variant SET allocator = 'x' WHERE name = 'glibc'",), {}, "the baseline is anoth"),
         ((), {"baseline": "jemalloc"}, "baseline: glibc against jemalloc"),
+        (
+            (),
+            {"server": {"glibc": "2.39"}},
+            "the baseline is another: C library: none against 2.39",
+        ),
     ],
 )
 def test_another_question_is_refused(
