@@ -53,10 +53,12 @@ def simulate_hosts(
     return mean, variance
 
 
-def weigh_equally(mean: Floats, _: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the means over hosts and the half-widths of their intervals."""
+def weigh_equally(mean: Floats, variance: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the means over hosts and the half-widths of their intervals; the mean's variance is at
+    least what the blocks' scatter alone gives it.
+    """
     hosts = mean.shape[1]
-    error = mean.std(1, ddof=1) / np.sqrt(hosts)
+    error = np.sqrt(np.maximum(mean.var(1, ddof=1), variance.mean(1)) / hosts)
     return mean.mean(1), stdtrit(hosts - 1, (1 + level) / 2) * error
 
 

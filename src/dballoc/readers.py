@@ -171,6 +171,13 @@ def printable(written: str) -> str:
     return _SURROGATE.sub("\ufffd", written)
 
 
+def one_line(written: str) -> str:
+    """Return the text with ``?`` for whatever cannot be printed within a line: controls, ends of
+    lines, halves of characters.
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in written)
+
+
 def of_process(path: str | Path, most: int = 8 * MIB) -> bytes:
     """Return the content of a file below /proc. OSError as open raises it, and EFBIG if it has more
     than ``most`` bytes: a process decides how long its environment, its arguments and its list of

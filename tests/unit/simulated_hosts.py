@@ -139,7 +139,7 @@ class SimulatedHosts:
         return [
             Host(
                 name=name,
-                kernel=f"kernel {number % kernels}, boot {self.boot}",
+                kernel=f"kernel of {self.names[number % kernels]}, boot {self.boot}",
                 environment=json.dumps(ENVIRONMENT | {"host": name.partition(" (")[0]}),
                 address=f"10.0.0.{number + 1}",
                 roles=frozenset({"client"} if name in self.clients else {"server"}),

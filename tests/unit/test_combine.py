@@ -9,6 +9,7 @@ import math
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts, shorten_version
+from dballoc.analysis.decisions.verdict import Verdict, judge_interval
+from dballoc.analysis.hosts.group_by_host import choose_free_name, group_by_shared_key
+from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts
+from dballoc.analysis.hosts.variant_identity import shorten_version
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, judge_over_hosts
 from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.report.hosts.hosts_answer import list_notes
+from dballoc.report.hosts.hosts_answer import format_between
+from dballoc.report.hosts.hosts_headline import compose_headline
+from dballoc.report.hosts.hosts_notes import list_notes
+from dballoc.report.hosts.redact_hosts import redact_pool
+from dballoc.report.wording.ratios_as_text import format_ratio
+from dballoc.store.results import Results
 
 MakeHost = Callable[..., Path]
 
@@ -95,6 +103,11 @@ def pooled(*directories: Path, each_is_a_host: bool = False) -> HostPool:
     return pool_hosts(directories, campaigns, each_is_a_host=each_is_a_host)
 
 
+def read_csv(report: Path) -> list[dict[str, str]]:
+    with (report / "csv" / "hosts.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def peak_rss(pool: HostPool, variant: str = "jemalloc") -> FigureOverHosts:
     [figure] = [
         f for f in judge_over_hosts(pool) if (f.variant, f.metric.key) == (variant, "rss_peak")
@@ -126,7 +139,7 @@ def test_the_order_of_hosts_is_nothing(of_hosts: list[list[float]], chance: Any)
     chance.shuffle(shuffled)
     one, other = (compute_mean_over_hosts(x, 0.95) for x in (of_hosts, shuffled))
     assert one.estimate == pytest.approx(other.estimate)
-    assert one.between == pytest.approx(other.between)
+    assert one.between == pytest.approx(other.between, abs=1e-9)
 
 
 @given(hosts)
@@ -139,7 +152,28 @@ def test_a_host_is_further_away_than_the_mean(of_hosts: list[list[float]]) -> No
 def test_a_host_counts_once_whatever_it_measured(of_hosts: list[list[float]], times: int) -> None:
     longer = [of_hosts[0] * times, *of_hosts[1:]]
     one, other = (compute_mean_over_hosts(x, 0.95) for x in (of_hosts, longer))
-    assert (one.low, one.high) == pytest.approx((other.low, other.high))
+    assert one.estimate == pytest.approx(other.estimate)
+
+
+def test_hosts_that_agree_by_luck_have_their_blocks_scatter_at_least() -> None:
+    # s² of a block is 0.02, of a host's mean of two 0.01, of the mean of four hosts 0.0025.
+    mean = compute_mean_over_hosts([[-0.1, 0.1]] * 4, 0.95)
+    assert math.log(mean.high) == pytest.approx(3.18245 * 0.05, abs=1e-5)
+    assert judge_interval(mean) is Verdict.UNDECIDED
+    assert mean.between == 0
+
+
+def test_a_host_with_one_block_has_the_scatter_of_the_others() -> None:
+    # Within: 0.02 ÷ 2, 0.02 ÷ 2 and 0.02 ÷ 1; of the means 0, 0 and 0.3 the variance is 0.03.
+    mean = compute_mean_over_hosts([[-0.1, 0.1], [-0.1, 0.1], [0.3]], 0.95)
+    assert mean.between == pytest.approx(math.sqrt(0.03 - 0.04 / 3))
+
+
+def test_one_block_everywhere_does_not_tell_hosts_from_blocks() -> None:
+    mean = compute_mean_over_hosts([[0.1], [0.2], [0.3], [0.4]], 0.95)
+    assert mean.between is None
+    assert format_between(mean) == "–"
+    assert math.log(mean.next_high) == pytest.approx(0.25 + 3.18245 * math.sqrt(5 / 240), abs=1e-5)
 
 
 def test_one_host_has_no_mean() -> None:
@@ -186,16 +220,117 @@ def test_a_fault_leaves_no_verdict(make_host: MakeHost) -> None:
     assert " on d" in figure.no_verdict
 
 
+def test_the_baselines_faults_and_what_lacks_for_them_are_named(make_host: MakeHost) -> None:
+    directories = [make_host(n, rss=0.6) for n in "abcd"]
+    directories.append(make_host("e", of={"faulty": ("glibc",)}))
+    pool = pooled(*directories)
+    figures = judge_over_hosts(pool)
+    figure = peak_rss(pool)
+    assert figure.verdict is Verdict.LOWER
+    assert figure.lacking == {"e": "6 of 6 trials of glibc ended in a fault"}
+    assert figure.baseline_faults == {"e": (6, 6)}
+    notes = list_notes(pool, figures)
+    assert "e has no figure in 6 comparisons: 6 of 6 trials of glibc ended in a fault." in notes
+    assert any(
+        n.startswith("Trials of glibc, the baseline, ended in a fault: 6 of 6") for n in notes
+    )
+    assert compose_headline(pool, figures).startswith("Over 4 of 5 hosts, against glibc: ")
+
+
+def test_the_headline_claims_nothing_of_what_has_no_verdict(make_host: MakeHost) -> None:
+    directories = [make_host(n) for n in "abc"]
+    directories.append(make_host("d", of={"faulty": ("jemalloc", "tuned")}))
+    pool = pooled(*directories)
+    headline = compose_headline(pool, judge_over_hosts(pool))
+    assert "differ" not in headline
+    assert headline.startswith(
+        "No verdict on jemalloc, oltp_read_only, transactions per second at 4 clients and peak "
+        "RSS: trials ended in a fault: 3 of 3 on d; tuned, "
+    )
+    directories[3] = make_host("e", of={"faulty": ("tuned",)})
+    pool = pooled(*directories)
+    noisy = [figure for figure in judge_over_hosts(pool) if figure.metric.measure == "tps"]
+    headline = compose_headline(pool, noisy)
+    assert headline.startswith(
+        "Over 4 hosts no variant is shown to differ from glibc in what was judged. No verdict on "
+        "tuned, oltp_read_only, "
+    )
+
+
+def test_a_headline_of_nothing_that_is_judged(make_host: MakeHost) -> None:
+    assert compose_headline(pooled(*map(make_host, "abcd")), []) == (
+        "4 hosts: nothing that is judged is on all."
+    )
+
+
+def test_a_sign_is_a_hosts_only_if_it_is_shown_among_all(make_host: MakeHost) -> None:
+    figure = peak_rss(pooled(*(make_host(n, rss=0.6 + i / 100) for i, n in enumerate("abcd"))))
+    for of_host in figure.figures:
+        assert of_host.ratio.confidence == 0.95
+        assert of_host.among_all.confidence == pytest.approx(1 - 0.05 / 4)
+        assert of_host.among_all.low < of_host.ratio.low
+    edge = replace(figure.figures[0], ratio=replace(figure.figures[0].ratio, low=1.1))
+    assert replace(figure, figures=(edge,)).higher_on == ()
+
+
+def test_finalists_elsewhere_share_the_error(make_host: MakeHost) -> None:
+    elsewhere = ("INSERT INTO campaign VALUES ('finalists_elsewhere', '3')",)
+    figure = peak_rss(pooled(*(make_host(n, sql=elsewhere) for n in "abcd")))
+    assert figure.mean
+    assert figure.mean.confidence == pytest.approx(1 - 0.025 / 5)
+
+
 def test_kinds_of_hosts_have_means_of_their_own(make_host: MakeHost) -> None:
     small = [make_host(n, rss=0.5) for n in "ab"]
     large = [make_host(n, rss=0.9, cpus=64) for n in "cd"]
     figure = peak_rss(pooled(*small, *large))
-    assert {kind: mean.hosts for kind, mean in figure.kinds.items()} == {
-        "a CPU, 2 CPUs, 16 GiB": 2,
-        "a CPU, 64 CPUs, 16 GiB": 2,
-    }
-    low, high = figure.kinds.values()
+    low, high = figure.kinds
+    assert (low.kind, low.hosts) == ("a CPU, 2 CPUs, 16 GiB", 2)
+    assert (high.kind, high.hosts) == ("a CPU, 64 CPUs, 16 GiB", 2)
     assert low.estimate < high.estimate
+    assert low.low
+    assert low.high
+    assert low.low < low.estimate < low.high
+
+
+def test_a_kind_is_shown_in_every_output(
+    make_host: MakeHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one of a single host."""
+    directories = [*(make_host(n, rss=0.5) for n in "abc"), make_host("d", rss=0.9, cpus=64)]
+    verb.combine(directories, out=tmp_path / "report")
+    printed = " ".join(capsys.readouterr().out.split())
+    [few, one] = peak_rss(pooled(*directories)).kinds
+    report = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    for kind, label in ((few, "3 hosts: a CPU, 2 CPUs, "), (one, "1 host: a CPU, 64 CPUs, ")):
+        text = format_ratio(kind.estimate, kind.low, kind.high)
+        assert "[" in text
+        for output in (printed, report.replace("\\", "")):
+            assert label in output
+            assert text in output
+    rows = [
+        (row["kind"], row["hosts"], float(row["low"]))
+        for row in read_csv(tmp_path / "report")
+        if (row["metric"], row["variant"], row["host"]) == ("rss_peak", "jemalloc", "")
+    ]
+    assert rows[:2] == [(kind.kind, str(kind.hosts), kind.low) for kind in (few, one)]
+    answer = json.loads((tmp_path / "report" / "combined.json").read_text(encoding="utf-8"))
+    [peak] = [
+        f for f in answer["figures"] if (f["variant"], f["metric"]) == ("jemalloc", "rss_peak")
+    ]
+    assert peak["kinds"][one.kind]["high"] == one.high
+
+
+def test_under_four_hosts_nothing_has_an_interval_over_all(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    """What is descriptive neither."""
+    verb.combine([make_host(n, kernel=n) for n in "ab"], out=tmp_path / "report")
+    rows = read_csv(tmp_path / "report")
+    assert "rss_idle" in {row["metric"] for row in rows}
+    assert all(bool(row["low"]) == bool(row["host"]) for row in rows)
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert '"over hosts"' not in page
 
 
 def test_two_campaigns_of_a_machine_are_one_host(make_host: MakeHost) -> None:
@@ -207,15 +342,60 @@ def test_two_campaigns_of_a_machine_are_one_host(make_host: MakeHost) -> None:
     assert [h.name for h in apart.hosts] == ["a", "a (2)", "c"]
 
 
+def test_containers_of_a_machine_are_one_host(make_host: MakeHost) -> None:
+    directories = [make_host(name, boot_id="b") for name in "ab"] + [make_host("c", boot_id="c")]
+    assert [(h.name, len(h.campaigns)) for h in pooled(*directories).hosts] == [("a", 2), ("c", 1)]
+    apart = pooled(*directories, each_is_a_host=True)
+    assert [h.name for h in apart.hosts] == ["a", "b", "c"]
+    assert apart.alike == ()
+
+
+def test_hosts_that_may_be_one_machine_are_named(make_host: MakeHost) -> None:
+    alike = [make_host(name) for name in "ab"]
+    pool = pooled(*alike, make_host("c", kernel="6.8"))
+    assert pool.alike == (("a", "b"),)
+    assert any(note.startswith("a and b differ in nothing but") for note in list_notes(pool, []))
+    assert pooled(*(make_host(name, boot_id=name) for name in "de")).alike == ()
+
+
+def test_sets_with_a_key_in_common_are_one_group() -> None:
+    keys = [{"x"}, {"y"}, {"z"}, {"y", "x"}, {"z"}]
+    assert group_by_shared_key([set(key) for key in keys]) == [[0, 1, 3], [2, 4]]
+    assert group_by_shared_key([]) == []
+
+
+def test_a_name_that_is_used_gets_the_first_free_number(make_host: MakeHost) -> None:
+    assert choose_free_name("a", {"a", "a (2)"}) == "a (3)"
+    directories = [make_host("a"), make_host("a (2)"), make_host("a", started=2 * 10**9)]
+    hosts = pooled(*directories, each_is_a_host=True).hosts
+    assert [host.name for host in hosts] == ["a", "a (2)", "a (3)"]
+
+
+def test_a_host_without_a_name_goes_by_its_directory(make_host: MakeHost) -> None:
+    nameless = "UPDATE campaign SET value = json_remove(value, '$.host') WHERE key = 'environment'"
+    directory = make_host("db2", sql=(nameless,))
+    pool = pooled(make_host("db1"), directory)
+    assert [host.name for host in pool.hosts] == ["db1", directory.name]
+    assert [host.name for host in redact_pool(pool).hosts] == ["HOST", "DIR 2"]
+
+
 def test_what_differs_is_listed_and_versions_are_pooled(make_host: MakeHost) -> None:
     newer = (
         "UPDATE variant SET server = 'MariaDB 10.11.9', server_version = '10.11.9'",
         "UPDATE variant SET allocator_version = '2' WHERE name = 'jemalloc'",
+        "UPDATE variant SET libraries = '[]' WHERE name = 'tuned'",
+        "UPDATE campaign SET value = '1.1' WHERE key = 'sysbench'",
     )
     pool = pooled(make_host("a", kernel="6.1"), make_host("b", kernel="6.8", sql=newer))
     differences = dict(pool.differences)
     assert differences["kernel"] == {"a": "6.1", "b": "6.8"}
     assert differences["allocator of jemalloc"] == {"a": "jemalloc 1", "b": "jemalloc 2"}
+    assert differences["sysbench"] == {"a": "1.0.20", "b": "1.1"}
+    assert differences["preloaded for tuned"] == {"a": "lib.so", "b": "nothing"}
+    [note] = [n for n in list_notes(pool, judge_over_hosts(pool)) if n.startswith("Versions")]
+    assert note == (
+        "Versions of the allocator of jemalloc differ: jemalloc 1 on a; jemalloc 2 on b."
+    )
     assert differences["server of glibc"]["b"] == "MariaDB 10.11.9 (10.11.9)"
     assert pool.variants == ("glibc", "jemalloc", "tuned")
     assert pool.left_out == ()
@@ -225,9 +405,9 @@ def test_another_variant_of_that_name_is_left_out(make_host: MakeHost) -> None:
     other = ("UPDATE variant SET thp = 'always' WHERE name = 'tuned'",)
     pool = pooled(make_host("a"), make_host("b", sql=other))
     assert pool.variants == ("glibc", "jemalloc")
-    [sentence] = pool.left_out
-    assert sentence.startswith("variant tuned: ")
-    assert sentence.endswith("THP: none against always")
+    [exclusion] = pool.left_out
+    assert exclusion.part == "variant tuned"
+    assert str(exclusion).endswith(": THP: none against always")
 
 
 @pytest.mark.parametrize(
@@ -237,6 +417,11 @@ def test_another_variant_of_that_name_is_left_out(make_host: MakeHost) -> None:
         (("UPDATE variant SET server = 'MySQL 8.0.40'",), {}, "the baseline is another: server: "),
         (("UPDATE variant SET allocator = 'x' WHERE name = 'glibc'",), {}, "the baseline is anoth"),
         ((), {"baseline": "jemalloc"}, "baseline: glibc against jemalloc"),
+        (
+            (),
+            {"server": {"glibc": "2.39"}},
+            "the baseline is another: C library: none against 2.39",
+        ),
     ],
 )
 def test_another_question_is_refused(
@@ -246,6 +431,66 @@ def test_another_question_is_refused(
     with pytest.raises(UsageError, match=reason) as refusal:
         pooled(first, second)
     assert str(refusal.value).startswith(f"{second} cannot be pooled with {first}: ")
+
+
+OTHER_LOADS: list[tuple[dict[str, Any], str]] = [
+    ({"workloads": ["oltp_write_only"]}, "it has no workload oltp_read_only"),
+    ({"threads": [8]}, "clients at the highest level: 4 against 8"),
+]
+
+
+@pytest.mark.parametrize(("load", "reason"), OTHER_LOADS)
+def test_a_campaign_of_another_load_is_refused(
+    make_host: MakeHost, load: dict[str, Any], reason: str
+) -> None:
+    usual, other = [make_host(n) for n in "abcd"], make_host("e", of=load)
+    with pytest.raises(UsageError, match=reason) as refusal:
+        pooled(*usual, other)
+    assert str(refusal.value).startswith(f"{other} cannot be pooled with {usual[0]}: ")
+    assert str(refusal.value).endswith("; leave it out")
+    with pytest.raises(UsageError) as refusal:
+        pooled(other, *usual)
+    assert f"; nor can any of the others; leave {other} out" in str(refusal.value)
+    further = make_host("f", of=load)
+    with pytest.raises(UsageError, match=f"; nor can {further}; leave them out"):
+        pooled(*usual, other, further)
+
+
+def test_metrics_that_others_have_not_are_named(make_host: MakeHost) -> None:
+    both = {"workloads": ["oltp_read_only", "oltp_write_only"]}
+    one, others = make_host("a"), [make_host(n, of=both) for n in "bcd"]
+    title = "oltp_write_only, transactions per second at 4 clients"
+    exclusions = {(x.part, x.directory): x.reason for x in pooled(*others, one).left_out}
+    assert exclusions[title, one].endswith("it has no workload oltp_write_only")
+    exclusions = {(x.part, x.directory): x.reason for x in pooled(one, *others).left_out}
+    assert {exclusions[title, other] for other in others} == {
+        "not in the first results, which say what is compared"
+    }
+
+
+def test_other_cpus_are_another_variant_and_others_of_as_many_are_listed(
+    make_host: MakeHost,
+) -> None:
+    on = [
+        make_host(name, of={"cpu": {"server": server, "client": "9"}})
+        for name, server in (("a", "0-3"), ("b", "4-7"), ("c", "0-1"))
+    ]
+    assert dict(pooled(*on[:2]).differences)["CPUs of glibc"] == {
+        "a": "client=9 server=0-3",
+        "b": "client=9 server=4-7",
+    }
+    reason = "numbers of CPUs: client=1 server=4 against client=1 server=2"
+    with pytest.raises(UsageError, match=reason):
+        pooled(on[0], on[2])
+
+
+def test_a_duet_with_another_estimate_is_not_pooled(make_host: MakeHost) -> None:
+    usual = {"design": "both"}
+    paired = usual | {"duet": {"estimate": "paired"}}
+    pool = pooled(*(make_host(n, of=usual) for n in "abcd"), make_host("e", of=paired))
+    [exclusion] = pool.left_out
+    assert exclusion.part == "oltp_read_only, server CPU per transaction at half width"
+    assert exclusion.reason == "the duet's estimate: middle against paired"
 
 
 def test_the_same_campaign_twice_is_refused(make_host: MakeHost) -> None:
@@ -263,7 +508,9 @@ def test_memory_of_other_durations_is_left_out(make_host: MakeHost) -> None:
     longer = {"time": {"warmup": "2s", "level": "9s", "idle": "2s"}}
     pool = pooled(*(make_host(n) for n in "abcd"), make_host("e", of=longer))
     assert len(peak_rss(pool).figures) == 4
-    assert any(text.startswith("memory of ") for text in pool.left_out)
+    [exclusion] = pool.left_out
+    assert exclusion.part == "peak RSS; idle RSS after the load"
+    assert exclusion.reason == "level, s: 3.0 against 9.0"
     [tps] = [
         f for f in judge_over_hosts(pool) if f.metric.measure == "tps" and f.variant == "jemalloc"
     ]
@@ -314,8 +561,7 @@ def test_the_report(make_host: MakeHost, tmp_path: Path) -> None:
         assert f"<h2>{heading}</h2>" in page
         assert f"## {heading}" in text
     assert (tmp_path / "report" / "charts" / "hosts-rss_peak-jemalloc.svg").exists()
-    with (tmp_path / "report" / "csv" / "hosts.csv").open(newline="", encoding="utf-8") as file:
-        hosts = [r["host"] for r in csv.DictReader(file) if r["metric"] == "rss_peak"]
+    hosts = [r["host"] for r in read_csv(tmp_path / "report") if r["metric"] == "rss_peak"]
     assert hosts == ["a", "b", "c", "d", ""] * 2
     answer = json.loads((tmp_path / "report" / "combined.json").read_text(encoding="utf-8"))
     assert answer["headline"].startswith("Over 4 hosts")
@@ -329,6 +575,40 @@ def test_the_verb_with_two_hosts_shows_each(
     assert printed.startswith("2 hosts: no verdict for all hosts, which takes 4.")
     assert "no verdict: 2 hosts have it" in printed
     assert "lower" in printed  # each host's own
+
+
+def test_no_host_and_no_directory_is_named_in_what_is_redacted(
+    make_host: MakeHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ("UPDATE variant SET thp = 'always' WHERE name = 'tuned'",)
+    directories = [make_host("dbhost1", sql=other), make_host("dbhost2")]
+    verb.combine(directories, redact=True, as_json=True, out=tmp_path / "report")
+    texts = [capsys.readouterr().out] + [
+        path.read_text(encoding="utf-8")
+        for path in (tmp_path / "report").rglob("*")
+        if path.suffix in (".html", ".md", ".csv", ".svg", ".json")
+    ]
+    assert len(texts) > 5
+    assert not any("dbhost" in text for text in texts)
+    answer = json.loads(texts[0])
+    assert [host["directories"] for host in answer["hosts"]] == [["DIR 1"], ["DIR 2"]]
+    assert answer["left_out"] == ["variant tuned of DIR 2: THP: always against none"]
+
+
+def test_rows_of_every_second_are_not_read(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    table = Results.table
+
+    def note(results: Results, name: str, most: int | None = None) -> list[tuple]:
+        read.append(name)
+        return table(results, name, most)
+
+    monkeypatch.setattr(Results, "table", note)
+    verb.combine([make_host("a"), make_host("b")], as_json=True)
+    assert "trial" in read
+    assert not {"sample", "interval", "histogram", "host_sample"} & set(read)
 
 
 def test_nonsense_is_one_line(make_host: MakeHost) -> None:

@@ -97,14 +97,13 @@ def test_a_host_that_comes_back_late_is_judged_then(
 ) -> None:
     path, chosen = tmp_path / "r", experiment(design="solo", blocks=3)
     run_until_trial(chosen, path, SimulatedHosts(names=["a"]), "jemalloc")
-    hosts = SimulatedHosts(names=["b", "a"], boot=1)
+    hosts = SimulatedHosts(names=["b", "a"], boot=2)
     list_hosts = hosts.list_hosts
 
     def list_hosts_as_they_come() -> list[Host]:
         return [host for host in list_hosts() if host.name == "b" or hosts.now > 300]
 
     hosts.list_hosts = list_hosts_as_they_come  # type: ignore[method-assign]
-    # Names are numbered, and so are kernels: it has that of the second now.
     simulated_hosts.run(chosen, hosts, path)
     check_complete(path, chosen, 3)
     [(_, variant, text)] = query(path, LOST)

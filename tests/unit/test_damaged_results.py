@@ -57,6 +57,9 @@ def verbs(directory: Path, other: Path) -> Iterator[list[object]]:
     yield ["compare", directory, other, "--json"]
     yield ["compare", other, directory]
     yield ["deploy", directory, "jemalloc"]
+    yield ["combine", directory, other, "--json"]
+    out = directory.parent / "combined"
+    yield ["combine", other, directory, "--redact", "--out", out]
 
 
 def copied(directory: Path, name: str) -> Path:
@@ -118,6 +121,20 @@ CELLS = [
     (
         "UPDATE campaign SET value = '{\"host\": 7}' WHERE key = 'environment'",
         "campaign: environment: host: ",
+    ),
+    *(
+        (
+            f"UPDATE campaign SET value = '{{\"host\": \"a{letter}\"}}' WHERE key = 'environment'",
+            "campaign: environment: host: ",
+        )
+        for letter in ("\\u0001", "\\u001b", "\ufffe", "\u202e")
+    ),
+    ("INSERT INTO host VALUES ('a' || char(27), 'k', '{}')", "host.host: "),
+    ("INSERT INTO host VALUES ('a', 'k', '{\"os\": \"\\u0001\"}')", "host.environment: os: "),
+    (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 10001) "
+        "INSERT INTO host SELECT i, 'k', '{}' FROM n",
+        "host: more than 10,000 rows",
     ),
     (
         f"UPDATE campaign SET value = '{{\"memory\": {BIG}}}' WHERE key = 'environment'",

@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 import sqlite3
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,14 @@ import polars as pl
 import pytest
 from simulated_hosts import SimulatedHosts, run
 
-from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.comparability import pair_campaigns
+from dballoc.analysis.campaign_tables import Campaign, load_campaign
+from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
 from dballoc.analysis.decisions.settling_time import measure_paces
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts
+from dballoc.analysis.hosts import shared_metrics
+from dballoc.analysis.hosts.host_pool import Exclusion, HostPool, pool_hosts
 from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
-from dballoc.analysis.hosts.split_by_host import split_by_host
+from dballoc.analysis.hosts.split_by_host import find_own_name, split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.cli.results_verbs import combine as verb
@@ -26,7 +28,8 @@ from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
 from dballoc.report import write_report_outputs
-from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
+from dballoc.report.hosts.hosts_answer import describe_verdicts
+from dballoc.report.hosts.hosts_headline import compose_headline
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections import tables
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
@@ -160,6 +163,48 @@ def test_a_machine_is_one_host_in_a_campaign_of_its_own_and_in_one_on_several(
         ("db2 (10.0.0.2)", 1),
         ("db3 (10.0.0.3)", 1),
     ]
+
+
+def test_campaigns_are_compared_once_however_many_hosts_they_have(
+    results: Path, experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = run(
+        experiment(design="solo", blocks=6), SimulatedHosts(names=list("vwxyz")), tmp_path / "r"
+    )[1]
+    pairs = []
+
+    def note(*campaigns: Campaign) -> Pairing:
+        pairs.append(campaigns)
+        return pair_campaigns(*campaigns)
+
+    monkeypatch.setattr(shared_metrics, "pair_campaigns", note)
+    pool = pool_parts(results, again)
+    assert len(pool.hosts) > 8
+    assert judge_over_hosts(pool)
+    assert len(pairs) == 1
+
+
+def test_a_container_of_a_node_is_no_further_host(
+    experiment: MakeExperiment, make: Callable[..., Path], tmp_path: Path
+) -> None:
+    several = run_on(experiment, tmp_path / "r", ["db1", "db2"])
+    environment = "$.host', 'pod-7', '$.boot_id', 'kernel of db2"
+    sql = (
+        f"UPDATE campaign SET value = json_set(value, '{environment}') WHERE key = 'environment'",
+        "UPDATE campaign SET value = '5' WHERE key = 'started'",
+    )
+    usual = experiment().time.model_dump(mode="json")
+    alone = make("alone", threads=[4], design="solo", time=usual, sql=sql)
+    pool = pool_parts(several, alone)
+    assert [(h.name, len(h.campaigns)) for h in pool.hosts] == [("db1", 1), ("db2", 2)]
+
+
+def test_a_host_without_a_name_has_none_of_its_own(make: Callable[..., Path]) -> None:
+    nameless = "UPDATE campaign SET value = json_remove(value, '$.host') WHERE key = 'environment'"
+    campaign = load_campaign(make("a", threads=[1], sql=(nameless,)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find_own_name(campaign) is None
 
 
 def test_hosts_of_one_name_in_a_campaign_are_several(
@@ -316,26 +361,30 @@ def test_a_host_without_a_block_and_the_driver_are_not_named_either(
     parts = [part for part in split_by_host(campaign) if part.environment["host"] != names[1]]
     pool = pool_hosts([path] * len(parts), parts)
     texts = (f"{campaign.environment['host']} drives 10.0.0.2", f"{names[2]} has 10.0.0.3")
-    redacted = redact_pool(replace(pool, left_out=texts))
+    exclusions = tuple(Exclusion("x", path, text) for text in texts)
+    redacted = redact_pool(replace(pool, left_out=exclusions))
     assert [host.name for host in redacted.hosts] == ["HOST 1", "HOST 3"]
-    assert redacted.left_out == ("HOST 4 drives HOST 2", "HOST 3 has HOST 3")
+    reasons = [exclusion.reason for exclusion in redacted.left_out]
+    assert reasons == ["HOST 4 drives HOST 2", "HOST 3 has HOST 3"]
 
 
 def test_a_redacted_pool_names_none_of_its_hosts(
     experiment: MakeExperiment, tmp_path: Path
 ) -> None:
     hosts = SimulatedHosts(names=["db1", "db2"])
-    _, path = run(experiment(design="solo", blocks=4), hosts, tmp_path / "acme" / "r")
+    place = tmp_path / "acme" / "results-of-db1"
+    _, path = run(experiment(design="solo", blocks=4), hosts, place)
     parts = split_by_host(load_campaign(path))
     pool = pool_hosts([path] * len(parts), parts)
     named = replace(
         pool,
-        left_out=(f"variant tuned: not in {path}",),
+        left_out=(Exclusion("variant tuned", path, "server: db1 against x"),),
         differences=(("kernel", {"db1": "6.1 of db1", "db2": "6.6"}),),
     )
     redacted = redact_pool(named)
     assert [host.name for host in redacted.hosts] == ["HOST 1", "HOST 2"]
-    assert redacted.left_out == ("variant tuned: not in …/r",)
+    [exclusion] = redacted.left_out
+    assert str(exclusion) == "variant tuned of DIR 1: server: HOST 1 against x"
     assert redacted.differences == (("kernel", {"HOST 1": "6.1 of HOST 1", "HOST 2": "6.6"}),)
     texts = json.dumps(describe_verdicts(redacted, judge_over_hosts(redacted)))
     assert "db1" not in texts

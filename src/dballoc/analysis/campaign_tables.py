@@ -275,11 +275,11 @@ def load_server_campaign(directory: Path) -> Campaign:
     return campaign
 
 
-def load_unimported_campaign(directory: Path) -> Campaign:
-    """Read the results of a campaign that dballoc ran. UsageError as for :func:`load`, and for
-    imported results.
+def load_unimported_campaign(directory: Path, *, series: bool = True) -> Campaign:
+    """Read the results of a campaign that dballoc ran; ``series``: as for :func:`load_campaign`.
+    UsageError as there, and for imported results.
     """
-    campaign = load_campaign(directory)
+    campaign = load_campaign(directory, series=series)
     if campaign.imported:
         raise UsageError(
             f"{directory}: its results were measured elsewhere and imported; dballoc can only "

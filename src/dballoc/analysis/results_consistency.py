@@ -121,6 +121,8 @@ def _check_hosts(tables: Tables) -> None:
     for text in tables["host"]["environment"]:
         forms.check_environment(text, "host.environment")
     names = set(tables["host"]["host"])
+    for name in names:
+        forms.check_host_name(name, "host.host")
     placement = tables["placement"]
     _check_values(placement["host"], names.__contains__, "placement.host: no such host")
     if "client" in placement.columns:  # results of before client hosts were stored have none

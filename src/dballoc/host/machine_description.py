@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from dballoc import readers
 from dballoc.host.resources import cpus
 from dballoc.host.settings import thp
 
@@ -23,6 +24,7 @@ def describe_machine() -> dict[str, Any]:
         "user": psutil.Process().username(),
         "os": _read_os_release(),
         "kernel": uname.release,
+        "boot_id": _read_text("/proc/sys/kernel/random/boot_id"),
         "machine": uname.machine,
         "cpu": _read_cpu_model(),
         "cpus": len(available),
@@ -45,7 +47,7 @@ def describe_machine() -> dict[str, Any]:
 
 def _read_os_release() -> str:
     try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
+        return readers.one_line(platform.freedesktop_os_release()["PRETTY_NAME"])
     except (OSError, KeyError):
         return platform.system()
 
@@ -53,7 +55,7 @@ def _read_os_release() -> str:
 def _read_cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
-            return line.partition(":")[2].strip()
+            return readers.one_line(line.partition(":")[2].strip())
     return os.uname().machine
 
 

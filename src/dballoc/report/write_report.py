@@ -19,7 +19,7 @@ from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.errors import Failure, UsageError
 from dballoc.report import fit_report
 from dballoc.report.charts import export
-from dballoc.report.hosts import hosts_answer, hosts_report
+from dballoc.report.hosts import hosts_answer, hosts_csv, hosts_report
 from dballoc.report.outputs import csv, html, markdown, recommendation_json
 from dballoc.report.outputs.page import Page
 from dballoc.report.report_content import gather_report
@@ -69,7 +69,7 @@ def write_hosts_report(
     """
 
     def tables() -> None:
-        hosts_report.write_hosts_csv(figures, out / "csv" / "hosts.csv")
+        hosts_csv.write_hosts_csv(figures, out / "csv" / "hosts.csv")
         document = json.dumps(hosts_answer.describe_verdicts(pool, figures), indent=1)
         (out / "combined.json").write_text(document + "\n", encoding="utf-8")
 

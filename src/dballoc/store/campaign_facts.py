@@ -20,10 +20,18 @@ def _check_cpus(text: str) -> str:
     return text
 
 
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("has a character in it that cannot be printed")
+    return text
+
+
 _Count = Annotated[int, Field(ge=0, le=10**9)]
 _Size = Annotated[int, Field(ge=0, lt=2**63)]
 # Shares, seconds and standard deviations; infinite where there was too little data.
 _Amount = Annotated[float, Field(ge=0)]
+# What tables and charts show as it is.
+_Word = Annotated[str, AfterValidator(_check_printable)]
 
 
 class _Form(BaseModel):
@@ -76,27 +84,28 @@ _Core = Annotated[list[Annotated[int, Field(ge=0, lt=100_000)]], Field(max_lengt
 
 
 class _Environment(_Form):
-    host: str | None = None
-    user: str | None = None
-    os: str | None = None
-    kernel: str | None = None
-    machine: str | None = None
-    cpu: str | None = None
+    host: _Word | None = None
+    user: _Word | None = None
+    os: _Word | None = None
+    kernel: _Word | None = None
+    boot_id: _Word | None = None
+    machine: _Word | None = None
+    cpu: _Word | None = None
     cpus: _Count = 0
     cores: _Count = 0
     numa_nodes: _Count = 1
     memory: _Size | None = None
     swap: _Size | None = None
     hypervisor: bool | None = None
-    governor: str | None = None
-    thp: str | None = None
-    thp_defrag: str | None = None
-    thp_sizes: str | None = None
+    governor: _Word | None = None
+    thp: _Word | None = None
+    thp_defrag: _Word | None = None
+    thp_sizes: _Word | None = None
     cpus_of_cores: Annotated[list[_Core], Field(max_length=8192)] = []
-    aslr: str | None = None
-    overcommit: str | None = None
-    libc: str | None = None
-    python: str | None = None
+    aslr: _Word | None = None
+    overcommit: _Word | None = None
+    libc: _Word | None = None
+    python: _Word | None = None
 
 
 class _Workload(_Form):
@@ -244,6 +253,7 @@ LIBRARIES, ENVIRONMENT, COMMAND = (
     TypeAdapter(list[str]),
 )
 PROOF = TypeAdapter(Any)
+_HOST_NAME = TypeAdapter(_Word)
 # The files of an imported campaign's profiles, below its directory, by their number from 1.
 IMPORTED_PROFILES = "profiles/{}.profile.json.gz"
 # The fact that only results of another command than bench have.
@@ -313,6 +323,14 @@ def _check_fact(key: str, value: str) -> str:
 def check_environment(text: str, place: str) -> str:
     """Return a host's environment, as :func:`check_json`."""
     return check_json(text, _FORMS["environment"], place)
+
+
+def check_host_name(text: str, place: str) -> None:
+    """Raise Unfit, which begins with ``place``, for a name that cannot be printed."""
+    try:
+        _HOST_NAME.validate_python(text)
+    except ValidationError as error:
+        raise readers.Unfit(f"{place}: {readers.first_complaint(error)}") from None
 
 
 def check_json(text: str, adapter: TypeAdapter[Any], place: str) -> str:

@@ -20,10 +20,11 @@ def split_by_host(campaign: Campaign) -> list[Campaign]:
     parts = []
     # Without hosts that had clients alone.
     of_servers = campaign.host.filter(pl.col("host").is_in(campaign.placement["host"].to_list()))
-    for _, hosts in of_servers.sort("host").group_by("kernel", maintain_order=True):
+    for (kernel,), hosts in of_servers.sort("host").group_by("kernel", maintain_order=True):
         names = hosts["host"].to_list()
         placed = campaign.placement.filter(pl.col("host").is_in(names))
-        environment = json.loads(hosts["environment"][0]) | {"host": names[0]}
+        noted = json.loads(hosts["environment"][0])
+        environment = noted | {"host": names[0], "boot_id": kernel}
         part = _select_blocks(campaign, placed, environment)
         if any(part.blocks(design) for design in part.designs):
             parts.append(_plan_part(campaign, part))
@@ -49,7 +50,7 @@ def find_own_name(campaign: Campaign) -> str | None:
     has the name that tells it from that campaign's other hosts, with its address.
     """
     name: str | None = campaign.environment.get("host")
-    rows = campaign.host.filter(pl.col("host") == name)
+    rows = campaign.host.filter(pl.col("host").eq_missing(name))
     if rows.is_empty():
         return name
     own_name: str | None = json.loads(rows["environment"][0]).get("host")

@@ -6,14 +6,14 @@ all spent at once, for there is one look. All completed blocks of each host are 
 after the look at which its own campaign is judged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.comparability import pair_campaigns
 from dballoc.analysis.decisions.sequential_test import declare_replay_shares, declare_shares
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
-from dballoc.analysis.hosts.host_pool import Host, HostPool
+from dballoc.analysis.hosts.group_by_host import Host
+from dballoc.analysis.hosts.host_pool import HostPool
+from dballoc.analysis.hosts.kinds_of_hosts import KindFigure, compute_kinds
 from dballoc.analysis.statistics.mean_over_hosts import (
     FEWEST_HOSTS,
     MeanOverHosts,
@@ -26,27 +26,33 @@ from dballoc.analysis.tables.baseline_comparison import (
     Metric,
     collect_logs,
     compare_with_baseline,
-    count_faults,
+    count_finalists_elsewhere,
     list_metrics,
 )
+from dballoc.numbers import count
+
+# (trials with a fault, trials) by the host's name.
+Faults = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostFigure:
-    """A variant ÷ baseline on one host, with that host's plain 95 % interval. ``verdicts``: those
-    of its own campaigns.
+    """A variant ÷ baseline on one host, with that host's plain 95 % interval. ``among_all``: with
+    one that shares the 5 % with those of the other hosts (Bonferroni). ``verdicts``: those of its
+    own campaigns.
     """
 
     host: Host
     ratio: Ratio
+    among_all: Ratio
     verdicts: tuple[Verdict, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FigureOverHosts:
     """A variant in one metric over hosts. ``mean`` is None below two hosts; ``is_judged``: whether
-    the metric has a verdict at all; ``faults``: (trials with a fault, trials) by the host's name;
-    ``kinds``: the mean of each kind of hosts, where there are several and that one has two hosts.
+    the metric has a verdict at all; ``faults``: the variant's; ``lacking``: why a host has no
+    figure, by its name; ``kinds``: each kind of hosts, where there are several.
     """
 
     variant: str
@@ -54,8 +60,10 @@ class FigureOverHosts:
     figures: tuple[HostFigure, ...]
     mean: MeanOverHosts | None
     is_judged: bool
-    faults: dict[str, tuple[int, int]]
-    kinds: dict[str, MeanOverHosts]
+    faults: Faults
+    baseline_faults: Faults
+    lacking: Mapping[str, str]
+    kinds: tuple[KindFigure, ...]
 
     @property
     def no_verdict(self) -> str:
@@ -64,7 +72,8 @@ class FigureOverHosts:
             names = ", ".join(f"{k} of {n} on {host}" for host, (k, n) in self.faults.items())
             return f"trials ended in a fault: {names}"
         if len(self.figures) < FEWEST_HOSTS:
-            return f"{len(self.figures)} hosts have it, and a verdict for all takes {FEWEST_HOSTS}"
+            hosts = count(len(self.figures), "host has", "hosts have")
+            return f"{hosts} it, and a verdict for all takes {FEWEST_HOSTS}"
         return "" if self.is_judged else "descriptive"
 
     @property
@@ -76,62 +85,74 @@ class FigureOverHosts:
 
     @property
     def higher_on(self) -> tuple[str, ...]:
-        """The hosts whose own interval lies wholly above 1."""
-        return tuple(f.host.name for f in self.figures if f.ratio.low > 1)
+        """The hosts that are shown to be above 1; for all hosts together this errs in 5 %."""
+        return tuple(f.host.name for f in self.figures if f.among_all.low > 1)
 
     @property
     def lower_on(self) -> tuple[str, ...]:
-        """The hosts whose own interval lies wholly below 1."""
-        return tuple(f.host.name for f in self.figures if f.ratio.high < 1)
+        """The hosts that are shown to be below 1, likewise."""
+        return tuple(f.host.name for f in self.figures if f.among_all.high < 1)
 
 
 def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
     """Return the figures of all variants but the baseline, metric by metric."""
     errors = _declare_errors(pool)
-    host_comparisons = {
-        host: [compare_with_baseline(c) for c in host.campaigns] for host in pool.hosts
+    comparisons = {
+        host: [compare_with_baseline(campaign) for campaign in host.campaigns]
+        for host in pool.hosts
     }
+    faults = {variant: _count_faults(variant, comparisons) for variant in pool.variants}
     judged: list[FigureOverHosts] = []
-    others = [name for name in pool.variants if name != pool.baseline]
     for metric in list_metrics(pool.first):
-        by_host = {host: _collect_host_logs(pool, host, metric) for host in pool.hosts}
-        for variant in others:
-            logs = {host: of[variant] for host, of in by_host.items() if of.get(variant)}
+        by_host = {host: _collect_host_logs(host, metric) for host in pool.hosts}
+        for variant in pool.variants:
+            if variant == pool.baseline:
+                continue
+            logs = {host: of_host.get(variant, []) for host, of_host in by_host.items()}
+            present = {host: of_host for host, of_host in logs.items() if of_host}
             error = errors.get(metric.measure)
-            judged.append(_judge_variant(variant, metric, logs, error, host_comparisons))
+            confidence = DESCRIPTIVE_CONFIDENCE if error is None else 1 - error
+            judged.append(
+                FigureOverHosts(
+                    variant=variant,
+                    metric=metric,
+                    figures=_describe_hosts(variant, metric, present, comparisons),
+                    mean=_average(present, confidence),
+                    is_judged=error is not None,
+                    faults=faults[variant],
+                    baseline_faults=faults[pool.baseline],
+                    lacking={
+                        host.name: _explain_absence(
+                            host, metric, {name: faults[name] for name in (pool.baseline, variant)}
+                        )
+                        for host, of_host in logs.items()
+                        if not of_host
+                    },
+                    kinds=compute_kinds(present),
+                )
+            )
     return judged
 
 
-def _judge_variant(
+def _average(logs: Mapping[Host, Sequence[float]], confidence: float) -> MeanOverHosts | None:
+    return compute_mean_over_hosts(list(logs.values()), confidence) if len(logs) > 1 else None
+
+
+def _describe_hosts(
     variant: str,
     metric: Metric,
-    logs: dict[Host, list[float]],
-    error: float | None,
-    host_comparisons: dict[Host, list[Comparisons]],
-) -> FigureOverHosts:
-    confidence = DESCRIPTIVE_CONFIDENCE if error is None else 1 - error
-    kinds: dict[str, list[Sequence[float]]] = {}
-    for host, of_host in logs.items():
-        kinds.setdefault(host.kind, []).append(of_host)
-    return FigureOverHosts(
-        variant=variant,
-        metric=metric,
-        figures=tuple(
-            HostFigure(
-                host=host,
-                ratio=compute_ratio(of_host, DESCRIPTIVE_CONFIDENCE),
-                verdicts=tuple(_find_verdict(c, variant, metric) for c in host_comparisons[host]),
-            )
-            for host, of_host in logs.items()
-        ),
-        mean=compute_mean_over_hosts(list(logs.values()), confidence) if len(logs) > 1 else None,
-        is_judged=error is not None,
-        faults=_count_faults(variant, host_comparisons),
-        kinds={
-            kind: compute_mean_over_hosts(of_kind, DESCRIPTIVE_CONFIDENCE)
-            for kind, of_kind in kinds.items()
-            if len(kinds) > 1 and len(of_kind) > 1
-        },
+    logs: Mapping[Host, Sequence[float]],
+    comparisons: Mapping[Host, Sequence[Comparisons]],
+) -> tuple[HostFigure, ...]:
+    shared = 1 - (1 - DESCRIPTIVE_CONFIDENCE) / max(1, len(logs))
+    return tuple(
+        HostFigure(
+            host=host,
+            ratio=compute_ratio(of_host, DESCRIPTIVE_CONFIDENCE),
+            among_all=compute_ratio(of_host, shared),
+            verdicts=tuple(_find_verdict(c, variant, metric) for c in comparisons[host]),
+        )
+        for host, of_host in logs.items()
     )
 
 
@@ -145,7 +166,8 @@ def _find_verdict(comparisons: Comparisons, variant: str, metric: Metric) -> Ver
 def _declare_errors(pool: HostPool) -> dict[str, float]:
     """Return what one comparison may err, by measure; one that is not there has no verdict."""
     first = pool.first
-    variants, workloads = len(pool.variants), len(first.experiment.workloads)
+    variants = len(pool.variants) + count_finalists_elsewhere(first)
+    workloads = len(first.experiment.workloads)
     shares = (
         declare_replay_shares(variants, workloads, judges_memory=first.has_whole_heap)
         if first.is_replay
@@ -154,34 +176,35 @@ def _declare_errors(pool: HostPool) -> dict[str, float]:
     return {measure: share.of_each for measure, share in shares.items()}
 
 
-def _collect_host_logs(pool: HostPool, host: Host, metric: Metric) -> dict[str, list[float]]:
-    """Return the blocks' ln ratios of all campaigns of a host that can be compared in a metric."""
+def _collect_host_logs(host: Host, metric: Metric) -> dict[str, list[float]]:
+    """Return the blocks' ln ratios of all campaigns of a host that can be pooled in a metric."""
     logs: dict[str, list[float]] = {}
-    for campaign in host.campaigns:
-        if not _is_comparable(pool.first, campaign, metric):
-            continue
-        for variant, values in collect_logs(campaign, metric).items():
-            logs.setdefault(variant, []).extend(values)
+    for results in host.results:
+        if not results.obstacles.get(metric):
+            for variant, values in collect_logs(results.campaign, metric).items():
+                logs.setdefault(variant, []).extend(values)
     return logs
 
 
-def _is_comparable(first: Campaign, other: Campaign, metric: Metric) -> bool:
-    if other is first:
-        return True
-    if metric not in list_metrics(other):
-        return False
-    pairing = pair_campaigns(first, other)
-    if metric.design == "duet":
-        return not pairing.no_duet
-    if metric.workload is not None:
-        return not pairing.no_speed
-    return not (pairing.no_memory if metric.question == "memory" else pairing.no_idle)
-
-
-def _count_faults(variant: str, hosts: Iterable[Host]) -> dict[str, tuple[int, int]]:
+def _count_faults(variant: str, comparisons: Mapping[Host, Sequence[Comparisons]]) -> Faults:
+    """Return a variant's faults on the hosts where it has any."""
     faults = {}
-    for host in hosts:
-        counts = [count_faults(campaign).get(variant, (0, 0)) for campaign in host.campaigns]
+    for host, of_host in comparisons.items():
+        counts = [c.faulty.get(variant, (0, 0)) for c in of_host]
         if failed := sum(k for k, _ in counts):
             faults[host.name] = failed, sum(n for _, n in counts)
     return faults
+
+
+def _explain_absence(host: Host, metric: Metric, faults: Mapping[str, Faults]) -> str:
+    """Return why a host has no figure. ``faults``: of the baseline and the variant, by name."""
+    obstacles = [results.obstacles.get(metric, ()) for results in host.results]
+    if all(obstacles):
+        return "; ".join(dict.fromkeys(text for reasons in obstacles for text in reasons))
+    failed = [
+        f"{k} of {n} trials of {name} ended in a fault"
+        for name, of_name in faults.items()
+        for k, n in [of_name.get(host.name, (0, 0))]
+        if k
+    ]
+    return "; ".join(failed) or "no block has it and the baseline's"

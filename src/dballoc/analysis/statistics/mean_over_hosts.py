@@ -6,6 +6,11 @@ interval of the hosts' own means. Weights of 1 ÷ estimated variance look better
 campaign has few blocks, so the host whose blocks agree by luck gets most of the weight, and at the
 levels of a family such verdicts err up to fourteen times as often as they may
 (``benchmarks/combined_hosts.py``; docs/method.md has the table).
+
+Hosts that agree by luck would give an interval next to nothing. So the mean's variance is never
+less than what the scatter of the hosts' blocks alone gives it: Knapp and Hartung's modification
+(Statistics in Medicine 22, 2003: 2693; Röver, Knapp and Friede, BMC Medical Research Methodology
+15, 2015: 99).
 """
 
 import math
@@ -24,8 +29,9 @@ FEWEST_HOSTS = 4
 @dataclass(frozen=True, kw_only=True)
 class MeanOverHosts:
     """variant ÷ baseline over hosts. ``between``: the standard deviation of ln ratio from host to
-    host, blocks' scatter taken out; ``next_low`` and ``next_high``: where one further host of these
-    kinds would lie, at the same ``confidence``.
+    host, blocks' scatter taken out; None if no host has two blocks, for then nothing tells the one
+    from the other. ``next_low`` and ``next_high``: where one further host of these kinds would lie,
+    at the same ``confidence``.
     """
 
     estimate: float
@@ -34,9 +40,14 @@ class MeanOverHosts:
     hosts: int
     confidence: float
     error: float
-    between: float
+    between: float | None
     next_low: float
     next_high: float
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are enough hosts for an interval that is about further ones."""
+        return self.hosts >= FEWEST_HOSTS
 
     @property
     def detectable(self) -> float:
@@ -53,7 +64,8 @@ def compute_mean_over_hosts(
     The scatter between hosts is that of their means less what their blocks' scatter puts into them
     (Hedges and Olkin's estimate, 0 where that is more). A further host lies within
     t √(between² + error²) of the mean (Higgins, Thompson and Spiegelhalter, Journal of the Royal
-    Statistical Society A 172, 2009: 137; here with hosts − 1 degrees of freedom).
+    Statistical Society A 172, 2009: 137; here with hosts − 1 degrees of freedom); with one block on
+    every host, between² is all of the scatter.
 
     ValueError below two hosts, or for a host without a block.
     """
@@ -63,10 +75,9 @@ def compute_mean_over_hosts(
     hosts = len(means)
     mean = math.fsum(means) / hosts
     variance = compute_variance(means).value
-    # A host with one block shows no scatter; it is taken to have that of the others.
-    within = [compute_variance(logs).value / len(logs) for logs in logs_by_host if len(logs) > 1]
-    between = max(0.0, variance - (math.fsum(within) / len(within) if within else 0.0))
-    error = math.sqrt(variance / hosts)
+    within = estimate_variance_within(logs_by_host)
+    between = max(0.0, variance - (within or 0.0))
+    error = math.sqrt(max(variance, within or 0.0) / hosts)
     quantile = compute_t_quantile(hosts - 1, (1 + confidence) / 2)
     reach = quantile * math.sqrt(between + error**2)
     return MeanOverHosts(
@@ -76,7 +87,23 @@ def compute_mean_over_hosts(
         hosts=hosts,
         confidence=confidence,
         error=error,
-        between=math.sqrt(between),
+        between=None if within is None else math.sqrt(between),
         next_low=exp_clamped(mean - reach),
         next_high=exp_clamped(mean + reach),
     )
+
+
+def estimate_variance_within(logs_by_host: Sequence[Sequence[float]]) -> float | None:
+    """Return what blocks' scatter puts into the variance of the hosts' means: of each host s² ÷
+    blocks, on average. A host with one block shows no scatter; it is taken to have that of the
+    others' blocks together. None if every host has one block.
+    """
+    variances = [compute_variance(logs) if len(logs) > 1 else None for logs in logs_by_host]
+    several = [v for v in variances if v]
+    if not several:
+        return None
+    pooled = math.fsum(v.value * v.freedom for v in several) / sum(v.freedom for v in several)
+    return math.fsum(
+        (variance.value if variance else pooled) / len(logs)
+        for variance, logs in zip(variances, logs_by_host, strict=True)
+    ) / len(logs_by_host)

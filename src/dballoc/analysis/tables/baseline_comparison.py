@@ -207,8 +207,7 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     """
     planned = json.loads(campaign.facts["planned_blocks"])
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
-    # The finalists of a search share the error, whichever confirmation they are in.
-    variants += int(campaign.facts.get(FINALISTS_ELSEWHERE, "0"))
+    variants += count_finalists_elsewhere(campaign)
     if campaign.procedure_version > 1:
         left_out = json.loads(campaign.facts["duet"]).get("left_out", {})
         shares = (
@@ -227,6 +226,13 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
             family = max(1, variants - 1) * len(_list_solo_metrics(campaign))
         declared = {d: declare_procedure(planned[d], family) for d in campaign.designs}
     return {d: procedure.after(campaign.blocks(d)) for d, procedure in declared.items()}
+
+
+def count_finalists_elsewhere(campaign: Campaign) -> int:
+    """Return how many finalists of a search are in other confirmations than this: all of them share
+    one error.
+    """
+    return int(campaign.facts.get(FINALISTS_ELSEWHERE, "0"))
 
 
 def compare_with_baseline(campaign: Campaign) -> Comparisons:

@@ -95,5 +95,4 @@ def describe_replay(
 
 
 def _show(text: str) -> str:
-    shortened = readers.printable(text[:_LONGEST_NAME])
-    return "".join(letter if letter.isprintable() else "?" for letter in shortened)
+    return readers.one_line(readers.printable(text[:_LONGEST_NAME]))

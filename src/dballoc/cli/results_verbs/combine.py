@@ -55,7 +55,7 @@ def combine(
     parts = [
         (directory, part)
         for directory in directories
-        for part in split_by_host(load_unimported_campaign(directory))
+        for part in split_by_host(load_unimported_campaign(directory, series=False))
     ]
     if len(parts) < 2:
         raise UsageError(

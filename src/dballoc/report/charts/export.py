@@ -2,6 +2,7 @@
 needed.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from dballoc.webpage.vega_code import VEGA_LITE
 
 # Of a PNG, relative to the SVG.
 _SCALE = 2
+# Characters that no XML may have (XML 1.0, production 2); to draw one aborts the process.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def make_specification(figure: Figure) -> dict[str, Any]:
@@ -31,7 +34,19 @@ def write_chart(figure: Figure, origin: str, directory: Path) -> None:
     title = {"text": figure.title, "subtitle": origin, "offset": 10}
     spec = make_specification(figure) | {"width": WIDTH, "padding": 12, "title": title}
     svg = vl_convert.vegalite_to_svg(
-        spec, vl_version=VEGA_LITE, config=make_vega_config(dark=False)
+        make_drawable(spec), vl_version=VEGA_LITE, config=make_vega_config(dark=False)
     )
     (directory / f"{figure.key}.svg").write_text(svg, encoding="utf-8")
     (directory / f"{figure.key}.png").write_bytes(vl_convert.svg_to_png(svg, scale=_SCALE))
+
+
+def make_drawable(value: Any) -> Any:
+    """Return JSON with U+FFFD for every character that would abort the process."""
+    match value:
+        case str():
+            return _NO_XML.sub("\ufffd", value)
+        case list():
+            return [make_drawable(item) for item in value]
+        case dict():
+            return {make_drawable(key): make_drawable(item) for key, item in value.items()}
+    return value

@@ -9,69 +9,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.host_pool import HostPool
+from dballoc.analysis.hosts.kinds_of_hosts import KindFigure
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, HostFigure
-from dballoc.analysis.statistics.mean_over_hosts import FEWEST_HOSTS, MeanOverHosts
+from dballoc.analysis.statistics.mean_over_hosts import MeanOverHosts
 from dballoc.analysis.tables.baseline_comparison import Metric
-from dballoc.numbers import NOTHING, count, listing, percent
+from dballoc.numbers import NOTHING, count, percent
+from dballoc.report.hosts.hosts_headline import compose_headline
+from dballoc.report.hosts.hosts_notes import list_notes
 from dballoc.report.wording.ratios_as_text import format_ratio
-
-_NO_OWN_VERDICT = (
-    "Each host's own figures are below, without a verdict: no campaign has reached its first "
-    "interim analysis."
-)
-
-
-def compose_headline(pool: HostPool, figures: Sequence[FigureOverHosts]) -> str:
-    """Return the answer in a sentence: what is shown over the hosts, and no more."""
-    hosts = len(pool.hosts)
-    if hosts < FEWEST_HOSTS:
-        verdicts = {v for figure in figures for f in figure.figures for v in f.verdicts}
-        has_own = not verdicts <= {Verdict.NOT_JUDGED}
-        return f"{count(hosts, 'host')}: no verdict for all hosts, which takes {FEWEST_HOSTS}. " + (
-            "Each host's own verdicts are below." if has_own else _NO_OWN_VERDICT
-        )
-    shown: dict[str, list[str]] = {}
-    for figure in figures:
-        if figure.mean and figure.verdict in (Verdict.HIGHER, Verdict.LOWER):
-            title = figure.metric.title
-            shown.setdefault(figure.variant, []).append(
-                f"{title} {figure.verdict.value} ({format_ratio(figure.mean.estimate)})"
-            )
-    if not shown:
-        return f"Over {hosts} hosts no variant is shown to differ from {pool.baseline}."
-    parts = [f"{variant}: {listing(words)}" for variant, words in shown.items()]
-    return f"Over {hosts} hosts, against {pool.baseline}: {'; '.join(parts)}."
-
-
-def list_notes(pool: HostPool, figures: Sequence[FigureOverHosts]) -> list[str]:
-    """Return what a reader must know beside the figures."""
-    notes = []
-    for figure in figures:
-        if figure.is_judged and figure.higher_on and figure.lower_on:
-            higher, lower = listing(list(figure.higher_on)), listing(list(figure.lower_on))
-            notes.append(
-                f"Hosts differ in sign: {figure.variant}, {figure.metric.title}: higher on "
-                f"{higher}; lower on {lower}."
-            )
-    several = [host for host in pool.hosts if len(host.campaigns) > 1]
-    for host in several:
-        notes.append(f"{count(len(host.campaigns), 'campaign')} of {host.name} are one host.")
-    judged = [f for f in figures if f.is_judged and f.mean]
-    if len(pool.hosts) >= FEWEST_HOSTS and judged:
-        notes.append(
-            f"Intervals with a verdict: Student's t on {len(pool.hosts) - 1} degrees of freedom "
-            "(fewer where a host lacks the figure), every host with the same weight; "
-            f"all {count(len(judged), 'comparison')} together err in {percent(ERROR, 0)}."
-        )
-        notes.append(
-            "Between hosts: the standard deviation of the ratio from host to host, without the "
-            "scatter of the blocks where a host has several. Next host: where one further host "
-            "like these would lie."
-        )
-    return notes
 
 
 def describe_verdict(figure: FigureOverHosts) -> str:
@@ -114,9 +61,8 @@ def _make_grid(headings: Sequence[str]) -> Table:
 def _tabulate_hosts(pool: HostPool) -> Table:
     table = _make_grid(["  host", "kind", "blocks", "results"])
     for host in pool.hosts:
-        blocks = sum(c.blocks(design) for c in host.campaigns for design in c.designs)
         where = ", ".join(map(str, host.directories))
-        table.add_row(*map(Text, (f"  {host.name}", host.kind, str(blocks), where)))
+        table.add_row(*map(Text, (f"  {host.name}", host.kind, str(host.blocks), where)))
     return table
 
 
@@ -127,18 +73,18 @@ def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
             Text(f"  {figure.variant}"),
             Text(format_mean(figure.mean)),
             Text(describe_verdict(figure)),
-            Text(f"±{percent(figure.mean.between)}" if figure.mean else NOTHING),
+            Text(format_between(figure.mean)),
             Text(format_next_host(figure)),
         )
-        for kind, mean in figure.kinds.items():
-            label = f"    {count(mean.hosts, 'host')}: {kind}"
-            table.add_row(Text(label, style="dim"), Text(format_mean(mean), style="dim"))
+        for kind in figure.kinds:
+            cells = (f"    {describe_kind(kind)}", format_kind(kind), "", format_between(kind))
+            table.add_row(*(Text(cell, style="dim") for cell in cells))
     return table
 
 
 def format_next_host(figure: FigureOverHosts) -> str:
     """Return where one further host would lie: ``0.916 to 1.097``."""
-    if figure.mean is None or len(figure.figures) < FEWEST_HOSTS:
+    if figure.mean is None or not figure.mean.has_interval:
         return NOTHING
     return f"{figure.mean.next_low:.3f} to {figure.mean.next_high:.3f}"
 
@@ -147,9 +93,26 @@ def format_mean(mean: MeanOverHosts | None) -> str:
     """Return the mean and, from enough hosts, its interval."""
     if mean is None:
         return NOTHING
-    if mean.hosts < FEWEST_HOSTS:
+    if not mean.has_interval:
         return format_ratio(mean.estimate)
     return format_ratio(mean.estimate, mean.low, mean.high)
+
+
+def format_between(figure: MeanOverHosts | KindFigure | None) -> str:
+    """Return how much the ratio differs from host to host: ``±3.1 %``."""
+    if figure is None or figure.between is None:
+        return NOTHING
+    return f"±{percent(figure.between)}"
+
+
+def describe_kind(kind: KindFigure) -> str:
+    """Return ``2 hosts: Xeon, 8 CPUs, 32 GiB``."""
+    return f"{count(kind.hosts, 'host')}: {kind.kind}"
+
+
+def format_kind(kind: KindFigure) -> str:
+    """Return the mean of a kind of hosts with its 95 % interval."""
+    return format_ratio(kind.estimate, kind.low, kind.high)
 
 
 def _tabulate_host_figures(figures: Sequence[FigureOverHosts]) -> Table:
@@ -193,7 +156,7 @@ def describe_verdicts(pool: HostPool, figures: Sequence[FigureOverHosts]) -> dic
             }
             for host in pool.hosts
         ],
-        "left_out": list(pool.left_out),
+        "left_out": list(map(str, pool.left_out)),
         "differences": dict(pool.differences),
         "figures": [_describe_figure(figure) for figure in figures],
         "notes": list_notes(pool, figures),
@@ -202,25 +165,32 @@ def describe_verdicts(pool: HostPool, figures: Sequence[FigureOverHosts]) -> dic
 
 def _describe_figure(figure: FigureOverHosts) -> dict[str, Any]:
     mean = figure.mean
-    has_verdict = not figure.no_verdict
+    has_interval = mean is not None and mean.has_interval
     return {
         "variant": figure.variant,
         "metric": figure.metric.key,
         "title": figure.metric.title,
         "better": figure.metric.better,
         "ratio": mean.estimate if mean else None,
-        "low": mean.low if mean and has_verdict else None,
-        "high": mean.high if mean and has_verdict else None,
-        "confidence": mean.confidence if mean and has_verdict else None,
-        "verdict": figure.verdict.value if has_verdict else None,
+        "low": mean.low if mean and has_interval else None,
+        "high": mean.high if mean and has_interval else None,
+        "confidence": mean.confidence if mean and has_interval else None,
+        "verdict": None if figure.no_verdict else figure.verdict.value,
         "no_verdict": figure.no_verdict or None,
         "between_hosts": mean.between if mean else None,
-        "next_host": [mean.next_low, mean.next_high] if mean and has_verdict else None,
+        "next_host": [mean.next_low, mean.next_high] if mean and has_interval else None,
         "higher_on": list(figure.higher_on),
         "lower_on": list(figure.lower_on),
+        "lacking": dict(figure.lacking),
         "kinds": {
-            kind: {"ratio": of_kind.estimate, "hosts": of_kind.hosts}
-            for kind, of_kind in figure.kinds.items()
+            kind.kind: {
+                "ratio": kind.estimate,
+                "low": kind.low,
+                "high": kind.high,
+                "between_hosts": kind.between,
+                "hosts": kind.hosts,
+            }
+            for kind in figure.kinds
         },
         "hosts": [
             {

@@ -1,35 +1,35 @@
 """The report of ``dballoc combine``: the answer, each metric over the hosts, who they are."""
 
-import csv
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.hosts.host_pool import HostPool
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
 from dballoc.analysis.tables.baseline_comparison import Metric
-from dballoc.numbers import count, percent
+from dballoc.numbers import NOTHING, count, percent
 from dballoc.report.charts.ratios import capitalize_title, draw_intervals
 from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.hosts.hosts_answer import (
-    compose_headline,
+    describe_kind,
     describe_verdict,
+    format_between,
     format_host_figure,
+    format_kind,
     format_mean,
     format_next_host,
-    list_notes,
 )
-from dballoc.report.outputs.csv_cells import escape_formula
+from dballoc.report.hosts.hosts_headline import compose_headline
+from dballoc.report.hosts.hosts_notes import list_notes
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import Answer, Line
-from dballoc.report.wording.ratios_as_text import format_ratio
 
 _METHOD = (
     "Each host gives one number, the mean of its blocks' ln ratio to the baseline. The interval is "
     "Student's t of these numbers on hosts − 1 degrees of freedom (Hartung and Knapp's, with the "
-    "same weight for every host), so it is about hosts of which these are a sample."
+    "same weight for every host; no narrower than the scatter of the blocks alone makes it), so it "
+    "is about hosts of which these are a sample."
 )
 
 
@@ -59,25 +59,6 @@ def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> P
     )
 
 
-def write_hosts_csv(figures: Sequence[FigureOverHosts], path: Path) -> None:
-    """Write every host's figures, and those over all hosts, a row each. OSError if that fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["metric", "variant", "host", "ratio", "low", "high", "confidence"])
-        for figure in figures:
-            rows: list[list[Any]] = [
-                [f.host.name, f.ratio.estimate, f.ratio.low, f.ratio.high, f.ratio.confidence]
-                for f in figure.figures
-            ]
-            # Over fewer than four hosts there is none for all.
-            if (mean := figure.mean) and not (figure.is_judged and figure.no_verdict):
-                rows.append(["", mean.estimate, mean.low, mean.high, mean.confidence])
-            for row in rows:
-                cells = [figure.metric.key, figure.variant, *row]
-                writer.writerow([escape_formula(cell) for cell in cells])
-
-
 def _make_answer(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Answer:
     others = [name for name in pool.variants if name != pool.baseline]
     lines = [
@@ -92,7 +73,7 @@ def _make_answer(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Answer:
         for name in others
     ]
     return Answer(
-        headline=compose_headline(pool, figures),
+        headline=compose_headline(pool, figures).removesuffix("."),
         reason="",
         against=f"Against {pool.baseline}, over the hosts",
         variants=lines,
@@ -127,7 +108,9 @@ def _draw_hosts(key: str, figure: FigureOverHosts, variants: Variants, baseline:
         }
         for f in figure.figures
     ]
-    if (mean := figure.mean) is not None and not (figure.is_judged and figure.no_verdict):
+    level = ""
+    if (mean := figure.mean) is not None and mean.has_interval:
+        level = f", over hosts at {percent(mean.confidence, 2)}"
         over_all = {
             "row": "over hosts",
             "variant": figure.variant,
@@ -138,7 +121,6 @@ def _draw_hosts(key: str, figure: FigureOverHosts, variants: Variants, baseline:
             "verdict": describe_verdict(figure),
         }
         rows = [over_all, *rows]
-    level = f", over hosts at {percent(mean.confidence, 2)}" if mean else ""
     caption = (
         f"Better is {figure.metric.better}. Point and interval of each host at 95 %{level}; the "
         "band is ±1 %."
@@ -152,20 +134,26 @@ def _draw_hosts(key: str, figure: FigureOverHosts, variants: Variants, baseline:
 def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
     rows = []
     for figure in figures:
-        between = f"±{percent(figure.mean.between)}" if figure.mean else ""
         rows.append(
             [
                 figure.variant,
                 "all",
                 format_mean(figure.mean),
                 describe_verdict(figure),
-                between,
+                format_between(figure.mean),
                 format_next_host(figure),
             ]
         )
         rows += [
-            [figure.variant, kind, format_ratio(mean.estimate), "", f"±{percent(mean.between)}", ""]
-            for kind, mean in figure.kinds.items()
+            [
+                figure.variant,
+                describe_kind(kind),
+                format_kind(kind),
+                NOTHING,
+                format_between(kind),
+                NOTHING,
+            ]
+            for kind in figure.kinds
         ]
     return Table(
         title="Over the hosts",
@@ -186,7 +174,9 @@ def _tabulate_host_figures(figures: Sequence[FigureOverHosts]) -> Table:
     return Table(
         title="Each host, 95 %, with its own campaign's verdict",
         columns=["host", *(figure.variant for figure in figures)],
-        rows=[[name, *(by_place.get((name, f.variant), "–") for f in figures)] for name in hosts],
+        rows=[
+            [name, *(by_place.get((name, f.variant), NOTHING) for f in figures)] for name in hosts
+        ],
     )
 
 
@@ -194,14 +184,7 @@ def _tabulate_hosts(pool: HostPool) -> list[Table]:
     hosts = Table(
         title="Which",
         columns=["host", "kind", "blocks"],
-        rows=[
-            [
-                host.name,
-                host.kind,
-                str(sum(c.blocks(design) for c in host.campaigns for design in c.designs)),
-            ]
-            for host in pool.hosts
-        ],
+        rows=[[host.name, host.kind, str(host.blocks)] for host in pool.hosts],
         words=("kind",),
     )
     names = [host.name for host in pool.hosts]

@@ -238,7 +238,7 @@ def _add_thread(threads: dict[int, RecordedThread], fields: tuple[Any, ...]) -> 
 def _decode_text(payload: memoryview | bytes) -> str:
     """Decode text of the recorded process, without what a terminal would obey."""
     text = bytes(payload).decode(errors="replace")
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return readers.one_line(text)
 
 
 def _parse_lines(payload: memoryview) -> dict[str, str]:

@@ -1,0 +1,77 @@
+"""The figures of several hosts as CSV: of every host, of every kind of them, and over all."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
+from dballoc.analysis.tables.baseline_comparison import DESCRIPTIVE_CONFIDENCE
+from dballoc.report.outputs.csv_cells import escape_formula
+
+_COLUMNS = (
+    "metric",
+    "variant",
+    "host",
+    "ratio",
+    "low",
+    "high",
+    "confidence",
+    "kind",
+    "hosts",
+    "verdict",
+)
+
+
+def write_hosts_csv(figures: Sequence[FigureOverHosts], path: Path) -> None:
+    """Write a row for each figure; ``host`` is empty in one over several, ``kind`` in one over all.
+    OSError if that fails.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, _COLUMNS)
+        writer.writeheader()
+        for figure in figures:
+            place = {"metric": figure.metric.key, "variant": figure.variant}
+            for row in _list_rows(figure):
+                cells = place | row
+                writer.writerow({key: escape_formula(cell) for key, cell in cells.items()})
+
+
+def _list_rows(figure: FigureOverHosts) -> Iterator[dict[str, Any]]:
+    for f in figure.figures:
+        yield {
+            "host": f.host.name,
+            "ratio": f.ratio.estimate,
+            **_make_interval(f.ratio.low, f.ratio.high, has_interval=f.ratio.has_interval),
+            "kind": f.host.kind,
+            "hosts": 1,
+        }
+    for kind in figure.kinds:
+        yield {
+            "ratio": kind.estimate,
+            **_make_interval(kind.low, kind.high, has_interval=kind.low is not None),
+            "kind": kind.kind,
+            "hosts": kind.hosts,
+        }
+    if mean := figure.mean:
+        yield {
+            "ratio": mean.estimate,
+            **_make_interval(
+                mean.low, mean.high, has_interval=mean.has_interval, confidence=mean.confidence
+            ),
+            "hosts": mean.hosts,
+            "verdict": "" if figure.no_verdict else figure.verdict.value,
+        }
+
+
+def _make_interval(
+    low: float | None,
+    high: float | None,
+    *,
+    has_interval: bool,
+    confidence: float = DESCRIPTIVE_CONFIDENCE,
+) -> dict[str, float]:
+    if not has_interval or low is None or high is None:
+        return {}
+    return {"low": low, "high": high, "confidence": confidence}
