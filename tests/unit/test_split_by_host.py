@@ -188,7 +188,7 @@ def test_a_container_of_a_node_is_no_further_host(
     experiment: MakeExperiment, make: Callable[..., Path], tmp_path: Path
 ) -> None:
     several = run_on(experiment, tmp_path / "r", ["db1", "db2"])
-    environment = "$.host', 'pod-7', '$.boot_id', 'kernel of db2"
+    environment = "$.host', 'pod-7', '$.boot_id', 'kernel of db2, boot 1"
     sql = (
         f"UPDATE campaign SET value = json_set(value, '{environment}') WHERE key = 'environment'",
         "UPDATE campaign SET value = '5' WHERE key = 'started'",
