@@ -24,7 +24,7 @@ from dballoc.analysis.hosts.split_by_host import find_own_name, split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.cli.results_verbs import combine as verb
-from dballoc.errors import Failure
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
 from dballoc.report import write_report_outputs
@@ -404,3 +404,17 @@ def test_a_report_names_the_hosts_that_were_lost(
     assert "host lost (1)" in report
     assert "A lost host takes no variant's verdict" in report
     assert "A variant with faults gets no verdict" not in report
+
+
+def test_a_campaign_on_hosts_without_a_block_is_not_left_out_without_a_word(
+    make: Callable[..., Path], experiment: MakeExperiment, tmp_path: Path
+) -> None:
+    several = run_on(experiment, tmp_path / "r", ["db1", "db2"])
+    sql = ("DELETE FROM block",)
+    empty = make("empty", threads=[4], sql=sql)
+    with contextlib.closing(sqlite3.connect(empty / "results.sqlite")) as db:
+        db.execute("INSERT INTO host VALUES ('db3', 'k3', '{}')")
+        db.execute("INSERT INTO placement VALUES ('solo', 1, 0, 'db3', NULL)")
+        db.commit()
+    with pytest.raises(UsageError, match=f"{empty}: no block is finished yet"):
+        verb.combine([several, empty])

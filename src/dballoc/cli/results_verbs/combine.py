@@ -52,10 +52,12 @@ def combine(
     from dballoc.report.hosts.redact_hosts import redact_pool
     from dballoc.report.write_report import write_hosts_report
 
+    campaigns = [(each, load_unimported_campaign(each, series=False)) for each in directories]
+    # One of several hosts without a block has no parts; it is refused like any other without one.
     parts = [
         (directory, part)
-        for directory in directories
-        for part in split_by_host(load_unimported_campaign(directory, series=False))
+        for directory, campaign in campaigns
+        for part in split_by_host(campaign) or [campaign]
     ]
     if len(parts) < 2:
         raise UsageError(
