@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +303,78 @@ def test_the_load_comes_from_a_client_apart(
     client.lines = os.open(os.devnull, os.O_WRONLY)
     wait_until(client.has_ended, 60)
     assert not processes_of(home)
+
+
+@dataclass(frozen=True)
+class CpuCgroup:
+    """A cgroup, and the file and text that give it a twentieth of a CPU."""
+
+    path: Path
+    quota: str
+    text: str
+
+    def add(self, pid: int) -> None:
+        """Move a process into it; those that it starts are in it, too."""
+        (self.path / "cgroup.procs").write_text(str(pid))
+
+    def limit(self) -> None:
+        """Set the quota."""
+        (self.path / self.quota).write_text(self.text)
+
+
+@pytest.fixture
+def cpu_cgroup(needs_root: None) -> Iterator[CpuCgroup]:
+    """A cgroup without a quota."""
+    v1 = Path("/sys/fs/cgroup/cpu")
+    quota = ("cpu.cfs_quota_us", "5000") if v1.is_dir() else ("cpu.max", "5000 100000")
+    path = (v1 if v1.is_dir() else v1.parent) / f"dballoc-test-{uuid.uuid4().hex[:8]}"
+    try:
+        path.mkdir()
+    except OSError as error:
+        pytest.skip(f"needs a CPU cgroup: {error}")
+    group = CpuCgroup(path, *quota)
+    try:
+        if not (path / group.quota).exists():
+            pytest.skip("needs a CPU cgroup: there is no quota")
+        yield group
+    finally:
+
+        def remove() -> bool:
+            try:
+                path.rmdir()
+            except OSError:
+                return False  # its processes are about to end
+            return True
+
+        wait_until(remove)
+
+
+def test_a_load_that_the_clients_quota_stopped_is_no_result(
+    cpu_cgroup: CpuCgroup,
+    run_node: Any,
+    tiny_experiment: Experiment,
+    columns: dict[str, dict[str, str]],
+) -> None:
+    experiment = experiment_file.load_experiment(
+        tiny_experiment(time={"level": "3s", "idle": "0s"}, variant=[{"name": "glibc"}])
+    )
+    client = run_node(make_client_request(experiment))
+    cpu_cgroup.add(client.process.pid)
+    block = run_node(make_request(experiment, client=PLACE))
+
+    def hand_on() -> bool:
+        client.renew()
+        client.hand_on_to(block, "client ready", "load finished")
+        block.hand_on_to(client, "load", "stop load")
+        return bool(block.has_ended())
+
+    wait_until(lambda: hand_on() or client.handed_on, 120)
+    # Once: the kernel grants the whole of a quota when it is set.
+    cpu_cgroup.limit()
+    wait_until(hand_on, 200)
+    trials = [m for m in block.list_messages(columns) if isinstance(m, TrialFinished)]
+    assert trials
+    for trial in trials:
+        (row,) = trial.records[0]["trial"]
+        assert row["fault"] == "client", row["fault_text"]
+        assert "its CPU quota stopped it in" in str(row["fault_text"])
