@@ -356,7 +356,10 @@ def test_a_load_that_the_clients_quota_stopped_is_no_result(
     columns: dict[str, dict[str, str]],
 ) -> None:
     experiment = experiment_file.load_experiment(
-        tiny_experiment(time={"level": "3s", "idle": "0s"}, variant=[{"name": "glibc"}])
+        # As many threads as want several times the quota.
+        tiny_experiment(
+            time={"level": "3s", "idle": "0s"}, threads=[16], variant=[{"name": "glibc"}]
+        )
     )
     client = run_node(make_client_request(experiment))
     cpu_cgroup.add(client.process.pid)
