@@ -98,7 +98,12 @@ def opened(
 
 
 def rows(page: "Page", name: str) -> list[float]:
-    """Widths in pixels of the frames with a label."""
+    """Widths in pixels of the frames with a label, once D3 has drawn them: also without motion, it
+    sets them a moment after a click.
+    """
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('.flame-chart *')].some((node) => node.__transition)"
+    )
     return page.evaluate(
         "(name) => [...document.querySelectorAll('g.frame')].filter((g) => g.getAttribute('name') === name)"
         ".map((g) => g.querySelector('rect').getBoundingClientRect().width)",
@@ -169,12 +174,10 @@ def test_a_click_zooms_and_a_button_shows_the_whole_again(
         button = page.get_by_role("button", name="Whole graph")
         assert button.is_disabled()
         page.locator("g.frame[name=plugin_init]").click()
-        page.wait_for_timeout(100)
         assert rows(page, "plugin_init") == [pytest.approx(whole, abs=2)]
         # Shares stay those of the whole.
         assert "22 MiB · 19.6 % of all" in details(page)
         button.click()
-        page.wait_for_timeout(100)
         assert rows(page, "plugin_init")[0] < whole / 4
         assert button.is_disabled()
 
@@ -230,12 +233,10 @@ def test_by_keyboard_alone(chromium: "Browser", pages: dict[str, Path]) -> None:
         page.keyboard.press("ArrowRight")
         assert details(page).startswith("open_tables(THD*)")
         page.keyboard.press("Enter")
-        page.wait_for_timeout(100)
         assert rows(page, "open_tables") == [pytest.approx(whole, abs=2)]
         page.keyboard.press("ArrowUp")
         assert details(page).startswith("do_command(THD*)")
         page.keyboard.press("Escape")
-        page.wait_for_timeout(100)
         assert rows(page, "open_tables")[0] < whole / 2
         page.keyboard.press("/")
         assert page.evaluate("document.activeElement.className") == "flame-search"
@@ -265,7 +266,7 @@ def test_a_difference_is_told_by_colour_and_words(
 def test_it_follows_the_windows_width(chromium: "Browser", pages: dict[str, Path]) -> None:
     with opened(chromium, pages["page"]) as page:
         page.set_viewport_size({"width": 700, "height": 800})
-        page.wait_for_timeout(300)
+        page.wait_for_function("() => document.querySelector('.flame-chart svg').clientWidth < 700")
         assert 600 < rows(page, "all")[0] < 700
 
 
