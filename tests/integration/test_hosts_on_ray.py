@@ -347,19 +347,24 @@ def test_a_network_that_is_cut_for_30_s_heals(
     check_host_state(tmp_path)
 
 
+def wait_for_a_trial_that_switches(out: Path, place: Path) -> None:
+    """Wait until a trial is stored, and a node has another THP than before."""
+    wait_until(
+        lambda: (
+            (out / "results.sqlite").exists()
+            and rows(out, "SELECT 1 FROM trial LIMIT 1")
+            and any(read_thp(place, number) != THP_BEFORE for number in range(3))
+        ),
+        240,
+    )
+
+
 def test_the_driver_is_killed_and_the_same_command_resumes(
     run_cli: Cli, tiny_experiment: Experiment, cluster: Any, out: Path, tmp_path: Path
 ) -> None:
     file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
-    wait_until(
-        lambda: (
-            (out / "results.sqlite").exists()
-            and rows(out, "SELECT 1 FROM trial LIMIT 1")
-            and any(read_thp(tmp_path, number) != THP_BEFORE for number in range(3))
-        ),
-        240,
-    )
+    wait_for_a_trial_that_switches(out, tmp_path)
     process.kill()
     run_cli.end(process)
     check_host_state(tmp_path)
@@ -383,14 +388,7 @@ def test_rays_head_is_lost_and_the_same_command_resumes(
 ) -> None:
     file = tiny_experiment(blocks=3, time={"level": "6s", "idle": "0s"}, variant=SWITCHING)
     process = start_bench(run_cli, cluster, file, out)
-    wait_until(
-        lambda: (
-            (out / "results.sqlite").exists()
-            and rows(out, "SELECT 1 FROM trial LIMIT 1")
-            and any(read_thp(tmp_path, number) != THP_BEFORE for number in range(3))
-        ),
-        240,
-    )
+    wait_for_a_trial_that_switches(out, tmp_path)
     lost_at = time.monotonic()
     cluster.kill_node(0, "gcs_server")
     check_host_state(tmp_path)

@@ -1,7 +1,5 @@
 """tools/demo-hosts leaves nothing, also when it is ended early; `ip` is a stand-in here."""
 
-import importlib.machinery
-import importlib.util
 import os
 import signal
 import subprocess
@@ -11,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "integration"))
+
+from demo_cluster import load_demo_hosts
 
 DEMO = Path(__file__).resolve().parents[2] / "tools" / "demo-hosts"
 
@@ -54,16 +56,6 @@ def test_a_demo_that_is_ended_removes_its_namespaces(tmp_path: Path, number: int
     assert not list(home.iterdir())
 
 
-def load_demo() -> Any:
-    loader = importlib.machinery.SourceFileLoader("demo_hosts", str(DEMO))
-    spec = importlib.util.spec_from_loader("demo_hosts", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["demo_hosts"] = module
-    loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -78,7 +70,7 @@ def test_a_node_that_does_not_start_is_said_in_a_line_and_is_status_2(
     error: Exception,
     words: str,
 ) -> None:
-    demo = load_demo()
+    demo = load_demo_hosts()
 
     def run(*_: Any, stdout: Any, **__: Any) -> None:
         stdout.write(b"no room")
@@ -104,7 +96,7 @@ def test_what_a_killed_demo_left_is_removed_by_the_next(
     ip.write_text(f'#!/bin/sh\necho "$*" >> {log}\n[ "$2" = list ] && printf "{listed}"\nexit 0\n')
     ip.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    demo = load_demo()
+    demo = load_demo_hosts()
     assert demo.list_abandoned() == [f"dballoc{gone}-0", f"dballoc{gone}-1"]
     demo.remove_namespaces(demo.list_abandoned())
     removed = [line for line in log.read_text().splitlines() if " del " in line]

@@ -380,7 +380,8 @@ class Results:
     def add_host(self, row: Row) -> None:
         """Write a host, as it is now: it may have started anew since."""
         values = (row["host"], row["kernel"], row["environment"])
-        if values not in self.table("host"):
+        is_stored = "SELECT 1 FROM host WHERE host = ? AND kernel = ? AND environment = ?"
+        if not self._query(is_stored, values):
             sql = "INSERT OR REPLACE INTO host VALUES (?, ?, ?)"
             self._run_transaction(lambda: self._db.execute(sql, values))
 

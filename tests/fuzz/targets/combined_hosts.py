@@ -2,22 +2,19 @@
 
 import sqlite3
 import tempfile
-from functools import cache
 from pathlib import Path
-
-from example_results import build
 
 from dballoc.analysis.campaign_tables import load_unimported_campaign
 from dballoc.analysis.hosts.host_pool import pool_hosts
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment.model import Experiment
 from dballoc.report.charts import export
 from dballoc.report.hosts.hosts_answer import describe_verdicts
 from dballoc.report.hosts.hosts_report import gather_hosts_report
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.store.open_database import FILE
+from targets.results_database import make_results
 
 OF = (
     "dballoc.store.campaign_facts",
@@ -35,24 +32,6 @@ OF = (
     "dballoc.report.hosts.redact_hosts",
 )
 PRIVILEGED = False
-
-
-@cache
-def _make_results() -> bytes:
-    """Return the results of two blocks, of both designs."""
-    chosen = Experiment.model_validate(
-        {
-            "name": "small",
-            "baseline": "glibc",
-            "workloads": ["oltp_read_only"],
-            "threads": [1],
-            "design": "both",
-            "time": {"warmup": "0s", "level": "2s", "idle": "1s"},
-            "variant": [{"name": "glibc"}, {"name": "tuned"}],
-        }
-    )
-    with tempfile.TemporaryDirectory() as home:
-        return (build(Path(home) / "r", chosen, 2, (), ()) / FILE).read_bytes()
 
 
 def seeds() -> list[bytes]:
@@ -93,10 +72,10 @@ def fuzz(data: bytes) -> None:
         usual, changed = Path(home) / "usual", Path(home) / "changed"
         for place in (usual, changed):
             place.mkdir()
-            (place / FILE).write_bytes(_make_results())
+            (place / FILE).write_bytes(make_results())
         try:
             _change_results(changed / FILE, lines)
-        except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+        except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError):
             return  # what the database itself does not take
         try:
             _combine(usual, changed)
@@ -135,8 +114,8 @@ def _change_results(path: Path, lines: list[str]) -> None:
                 if name:
                     database.execute("INSERT INTO host VALUES (?, ?, ?)", (name, kernel, described))
                     database.execute(
-                        "INSERT INTO placement SELECT DISTINCT design, block, attempt, ? FROM trial "
-                        "WHERE block = ?",
+                        "INSERT INTO placement (design, block, attempt, host) "
+                        "SELECT DISTINCT design, block, attempt, ? FROM trial WHERE block = ?",
                         (name, number + 1),
                     )
             columns = {
