@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 import dballoc
+from hostile_files import HostileFiles, serve_files
 
 # No deadline: how long an example takes says more of the machine's other work than of the code.
 hypothesis.settings.register_profile("dballoc", deadline=None)
@@ -35,6 +36,13 @@ CompileLibrary = Callable[..., Path]
 def package_path() -> Path:
     """The directory to put on PYTHONPATH, so that a child runs the same dballoc as the tests."""
     return Path(dballoc.__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def hostile_files(tmp_path: Path) -> Iterator[HostileFiles]:
+    """A file system whose files block, delay, grow, shrink or lie about their size."""
+    with serve_files(tmp_path) as served:
+        yield served
 
 
 @pytest.fixture
