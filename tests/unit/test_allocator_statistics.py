@@ -405,7 +405,7 @@ def walked(blocks: list[Block], small: int = 0) -> ProcessSnapshot:
     ]
     return replace(
         look(60 * MIB, name="mimalloc"),
-        heap=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks),
+        heap=mimalloc_heap.MimallocHeap(make_statistics("mimalloc", holdings), blocks, []),
     )
 
 

@@ -37,7 +37,7 @@ def test_sound_chunks_are_what_they_were_made_of(
 ) -> None:
     words = make_words(chunks, before, behind)
     stop = before + sum(length for length, _ in chunks)
-    run = follow_chunks(words, before, stop, most=most, lengths=SIZED, fence=False)
+    run = follow_chunks(words, before, stop, most=most, lengths=SIZED, large=8, fence=False)
     expected = chunks[:most]
     edges = [before]
     for length, _ in expected:
@@ -54,6 +54,11 @@ def test_sound_chunks_are_what_they_were_made_of(
         for edge, (length, used), last in zip(edges, expected, is_last, strict=False)
         if length in SIZED and (used or last)
     ]
+    assert run.large == [
+        edge
+        for edge, (length, used), last in zip(edges, expected, is_last, strict=False)
+        if length >= 8 and (used or last)
+    ]
     if expected:
         assert run.last == edges[-2]
 
@@ -69,7 +74,7 @@ def test_any_words_end_somewhere_within_bounds(
 ) -> None:
     broken: BrokenChunk | None = None
     try:
-        run = follow_chunks(words, first, stop, most=30, lengths=SIZED, fence=fence)
+        run = follow_chunks(words, first, stop, most=30, lengths=SIZED, large=8, fence=fence)
     except BrokenChunk as error:
         broken = error
     if broken:
@@ -85,10 +90,10 @@ def test_any_words_end_somewhere_within_bounds(
 
 def test_a_fence_post_ends_a_heap_and_breaks_the_top_arena() -> None:
     words = [0, 4 << 3 | 1, 0, 0, 0, 2 << 3 | 1, 0, 0]
-    run = follow_chunks(words, 0, 8, most=9, lengths=SIZED, fence=True)
+    run = follow_chunks(words, 0, 8, most=9, lengths=SIZED, large=8, fence=True)
     assert (run.end, run.count, run.fenced) == (4, 1, True)
     with pytest.raises(BrokenChunk) as broken:
-        follow_chunks(words, 0, 8, most=9, lengths=SIZED, fence=False)
+        follow_chunks(words, 0, 8, most=9, lengths=SIZED, large=8, fence=False)
     assert (broken.value.at, broken.value.size) == (4, 16)
 
 

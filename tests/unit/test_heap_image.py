@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.process_memory.heaps import glibc_heap
+from dballoc.process_memory.heaps.allocator_statistics import LIVE_LARGE, LIVE_SMALL
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
 from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, Layout
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
@@ -165,6 +166,34 @@ def _chunks(image: Image, layout: Layout, at: int, caches: bool) -> int:
 def read(image: Image) -> GlibcHeap:
     parts = glibc_heap.split_off_heaps(image, mappings(image))
     return glibc_heap.walk_heap(image, parts, LIBC, {DATA})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
+def test_large_blocks_in_an_arena_are_counted_by_size_and_are_not_small(layout: Layout) -> None:
+    """Three blocks of 136 KiB and one of 8 KiB in one arena, a free one of 136 KiB behind them."""
+    BIG, MIDDLE, pages = 136 << 10, 8 << 10, 200
+    image = Image()
+    image.parts[BRK] = bytearray(pages * PAGE)
+    main = DATA + 0x80
+    at, before = BRK, 1
+    for size, used in ((BIG, 1), (MIDDLE, 1), (BIG, 1), (BIG, 1), (BIG, 0), (64, 1)):
+        image.put(at + 8, size | before)
+        at, before = at + size, used
+    image.put(at + 8, (BRK + pages * PAGE - at) | 1)
+    image.put(main + layout.top, at)
+    image.put(main + layout.next, main)
+    image.put(main + layout.system, pages * PAGE)
+    heap = replace(mappings(image)[0], end=BRK + pages * PAGE, rss=pages * PAGE)
+    walk = glibc_heap.walk_heap(image, [heap, mappings(image)[1]], LIBC, {DATA})
+    assert [(g.size, g.count, g.bytes) for g in walk.groups] == [
+        (BIG, 3, 3 * BIG),
+        (MIDDLE, 1, MIDDLE),
+    ]
+    assert [(block.size, block.resident) for block in walk.blocks] == [(BIG, BIG)] * 3
+    live = {h.owner: h.resident for h in walk.statistics.holdings}
+    assert live[LIVE_LARGE] == 3 * BIG
+    assert live[LIVE_SMALL] == MIDDLE + 64 - 2 * 8
+    assert walk.statistics.live == 3 * BIG + MIDDLE + 64
 
 
 FREE = sum(64 + 16 * (i % 8) for i in range(3, 100, 4))

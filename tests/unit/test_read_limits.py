@@ -68,7 +68,7 @@ def test_what_is_cut_is_said_once() -> None:
     assert not one.spend(Work.BLOCKS)
     assert one.remaining(Work.BLOCKS) == 0
     [note] = one.notes
-    assert "it has more than 65,536 blocks with pages of their own" in note
+    assert "it has more than 65,536 large blocks of its heap" in note
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60), st.data())

@@ -28,7 +28,7 @@ class Work(StrEnum):
     CACHES = "blocks that may be a thread's cache"
     LINKS = "links of malloc's lists of free chunks"
     PAGES = "pages that may begin a block of malloc's"
-    BLOCKS = "blocks with pages of their own"
+    BLOCKS = "large blocks of its heap"
     SLICES = "slices of mimalloc's segments"
 
 

@@ -61,7 +61,7 @@ def split_live_heap(
     lines: list[Line], labels: list[OwnerMemory], tables: Sequence[int], blocks: list[Block]
 ) -> list[Line]:
     """Return the lines with one for each label, taken from live heap; the rest of it stays where it
-    is. ``tables``: bytes of performance_schema's tables; ``blocks``: those with pages of their own.
+    is. ``tables``: bytes of performance_schema's tables; ``blocks``: the large ones.
     """
     matches = [m for m in _match_blocks(labels, tables, blocks) if m.plausible]
     donors = {line.owner: line for line in lines if line.owner in _DONORS}

@@ -17,7 +17,13 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.heap_walk import Block
+from dballoc.process_memory.heaps.heap_walk import (
+    MOST_SIZES,
+    Block,
+    BlockGroup,
+    count_blocks,
+    group_blocks,
+)
 from dballoc.process_memory.smaps import Mapping
 
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c,
@@ -32,7 +38,9 @@ class ArenaUsage:
     ``live``: chunks in use, with their headers, without those that the caches hold; ``tcache`` and
     ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
     ``metadata``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be
-    read as chunks; ``live_chunks``: how many chunks ``live`` is.
+    read as chunks; ``live_chunks``: how many chunks ``live`` is; ``blocks``: the large ones of
+    those, with ``blocks_resident`` bytes; ``sizes``: how many there are of each size, small ones
+    left out.
     """
 
     address: int
@@ -49,6 +57,14 @@ class ArenaUsage:
     heaps: list[Mapping] = field(default_factory=list)
     unread: int = 0
     live_chunks: int = 0
+    blocks: list[Block] = field(default_factory=list)
+    blocks_resident: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def small_resident(self) -> int:
+        """The resident bytes of live chunks that are not large."""
+        return self.live_resident - self.blocks_resident
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,23 @@ class GlibcHeap:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """The blocks with a mapping of their own."""
+        """The blocks with a mapping of their own, and those in arenas that are as large. Where a
+        large block was freed once, malloc puts blocks up to its size, and 32 MiB, into arenas.
+        """
+        return [*self._mapped_blocks, *(block for arena in self.arenas for block in arena.blocks)]
+
+    @cached_property
+    def groups(self) -> list[BlockGroup]:
+        """Live blocks by size."""
+        counts = count_blocks(self._mapped_blocks)
+        for arena in self.arenas:
+            for size, count in arena.sizes.items():
+                if size in counts or len(counts) < MOST_SIZES:
+                    counts[size] = counts.get(size, 0) + count
+        return group_blocks(counts)
+
+    @cached_property
+    def _mapped_blocks(self) -> list[Block]:
         return [block for blocks in self.mapped.values() for block in blocks]
 
     @property
@@ -80,14 +112,16 @@ class GlibcHeap:
         return replace(
             make_statistics("glibc", self._list_holdings()),
             live=self._sum(lambda arena: arena.live + arena.tcache)
-            + sum(block.size for block in self.blocks),
+            + sum(block.size for block in self._mapped_blocks),
             notes=self.trouble,
             exact=True,
         )
 
     def _list_holdings(self) -> list[Holding]:
-        live, resident = self._sum(lambda a: a.live), self._sum(lambda a: a.live_resident)
-        chunks = self._sum(lambda a: a.live_chunks)
+        large = [block for arena in self.arenas for block in arena.blocks]
+        live = self._sum(lambda a: a.live) - sum(block.size for block in large)
+        resident = self._sum(lambda a: a.small_resident)
+        chunks = self._sum(lambda a: a.live_chunks) - len(large)
         headers = min(_HEADER * chunks, resident)
         in_arenas = f"{len(self.arenas)} arenas, {chunks} chunks"
         tcache, fast = self._sum(lambda a: a.tcache), self._sum(lambda a: a.fast)
@@ -99,7 +133,8 @@ class GlibcHeap:
             Holding(
                 LIVE_LARGE,
                 sum(block.size for block in self.blocks),
-                f"{len(self.blocks)} blocks",
+                f"{len(self.blocks)} blocks"
+                + (f", {len(large)} of them in arenas" if large else ""),
                 sum(block.resident for block in self.blocks),
             ),
             Holding(TCACHE, tcache, resident=tcache),

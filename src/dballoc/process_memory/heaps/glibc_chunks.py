@@ -27,7 +27,8 @@ class ChunkRun:
 
     ``count``: how many; ``last``: where the last one begins; ``free_starts``, ``free_ends``: those
     that are free, but for the last, of which only the size behind it says so; ``sized``: those in
-    use (or the last) of the lengths that were looked for; ``fenced``: a fence post stands behind.
+    use (or the last) of the lengths that were looked for; ``large``: those that are at least as
+    long as was asked; ``fenced``: a fence post stands behind.
     """
 
     first: int
@@ -37,21 +38,31 @@ class ChunkRun:
     free_starts: list[int]
     free_ends: list[int]
     sized: list[int]
+    large: list[int]
     fenced: bool
 
 
 def follow_chunks(
-    words: Sequence[int], first: int, stop: int, *, most: int, lengths: Container[int], fence: bool
+    words: Sequence[int],
+    first: int,
+    stop: int,
+    *,
+    most: int,
+    lengths: Container[int],
+    large: int,
+    fence: bool,
 ) -> ChunkRun:
     """Follow the chunks from word ``first`` to ``stop``, as far as their sizes are within
     ``words``, and no more than ``most``. BrokenChunk where one does not follow another.
 
-    ``lengths``: of the chunks to look for; ``fence``: whether a fence post may stand before
+    ``lengths``: of the chunks to look for; ``large``: the length from which on chunks are listed,
+    free ones left out as in ``lengths``; ``fence``: whether a fence post may stand before
     ``stop``.
     """
     free_starts: list[int] = []
     free_ends: list[int] = []
     sized: list[int] = []
+    long: list[int] = []
     at = last = first
     behind = min(stop, len(words) - 1)
     count, fenced = 0, False
@@ -68,8 +79,12 @@ def follow_chunks(
             free_ends.append(at)
             if sized and sized[-1] == last:
                 sized.pop()
+            if long and long[-1] == last:
+                long.pop()
         if length in lengths:
             sized.append(at)
+        if length >= large:
+            long.append(at)
         last = at
         at += length
         count += 1
@@ -81,6 +96,7 @@ def follow_chunks(
         free_starts=free_starts,
         free_ends=free_ends,
         sized=sized,
+        large=long,
         fenced=fenced,
     )
 

@@ -33,7 +33,7 @@ from dballoc.process_memory.heaps.glibc_chunks import (
     may_be_links,
     sum_overlaps,
 )
-from dballoc.process_memory.heaps.heap_walk import Block
+from dballoc.process_memory.heaps.heap_walk import LEAST_COUNTED, MOST_SIZES, Block
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import Work
 from dballoc.process_memory.smaps import Mapping
@@ -278,7 +278,8 @@ def _measure_heap_header(layout: Layout, mapping: Mapping, address: int) -> int:
 @dataclass(kw_only=True)
 class _HeapReading:
     """What was read of one heap: bytes as in :class:`ArenaUsage`; ``caches``: addresses of chunks
-    that may be a thread's cache, for each form; ``incomplete``: there are more chunks.
+    that may be a thread's cache, for each form; ``incomplete``: there are more chunks; ``blocks``
+    and ``sizes`` as in :class:`ArenaUsage`.
     """
 
     chunks: int = 0
@@ -289,6 +290,8 @@ class _HeapReading:
     free_resident: int = 0
     caches: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     incomplete: bool = False
+    blocks: list[Block] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)
 
 
 def _read_heap(
@@ -321,6 +324,7 @@ def _read_heap(
                 stop - base >> 3,
                 most=_BATCH,
                 lengths=_CACHE_LENGTHS,
+                large=LEAST_COUNTED >> 3,
                 fence=not last,
             )
         except BrokenChunk as error:
@@ -368,7 +372,23 @@ def _add_chunks(
     reading.live_resident += span.count_resident(first, end) - free_resident
     if run.sized and run.sized[-1] == run.last and not next_size & _IN_USE:
         run.sized.pop()
+    if run.large and run.large[-1] == run.last and not next_size & _IN_USE:
+        run.large.pop()
     _add_cache_candidates(reading, memory, run.sized, base, words)
+    _add_large_blocks(reading, memory, span, [(base + 8 * at, words[at + 1]) for at in run.large])
+
+
+def _add_large_blocks(
+    reading: _HeapReading, memory: Memory, span: Span, chunks: Iterable[tuple[int, int]]
+) -> None:
+    """Add (address, size word) of chunks in use that are not small."""
+    for address, word in chunks:
+        size = word & ~_FLAGS
+        if size in reading.sizes or len(reading.sizes) < MOST_SIZES:
+            reading.sizes[size] = reading.sizes.get(size, 0) + 1
+        if size >= _THRESHOLD and memory.budget.spend(Work.BLOCKS):
+            resident = span.count_resident(address, address + size)
+            reading.blocks.append(Block(address, size, resident))
 
 
 def _add_cache_candidates(
@@ -391,6 +411,10 @@ def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
     arena.live_resident += reading.live_resident
     arena.free += reading.free
     arena.free_resident += reading.free_resident
+    arena.blocks += reading.blocks
+    arena.blocks_resident += sum(block.resident for block in reading.blocks)
+    for size, number in reading.sizes.items():
+        arena.sizes[size] = arena.sizes.get(size, 0) + number
     for measure_cache, addresses in zip(
         (_measure_tcache, _measure_tcache_with_slots), reading.caches, strict=True
     ):
@@ -398,7 +422,7 @@ def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
             if memory.budget.out_of_time:
                 return
             count, cached = measure_cache(memory, address)
-            if cached > arena.live_resident:
+            if cached > arena.small_resident:
                 continue  # a block that looks like a cache, or one that was read while it changed
             arena.live_chunks -= count
             arena.tcache += cached
@@ -476,7 +500,7 @@ def _move_fast_bins(arena: ArenaUsage, memory: Memory, fast: Sequence[int]) -> N
         # A list with more chunks than the arena has is circular.
         count = sum(1 for _ in _follow_fast_bin(memory, fast[i], arena.chunks))
         held = count * (32 + 16 * i)
-        if held > arena.live_resident:
+        if held > arena.small_resident:
             raise InconsistentRead("a fast bin holds more than there is")
         arena.live_chunks -= count
         arena.fast += held

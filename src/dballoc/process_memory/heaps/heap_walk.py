@@ -1,5 +1,6 @@
 """A malloc's heap as it was walked from outside, whichever malloc it is."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,7 +9,7 @@ from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistic
 
 @dataclass(frozen=True)
 class Block:
-    """A block with pages of its own: their address and bytes, and how many of those are in memory.
+    """A large block: its address and bytes, and how many of those are in memory.
 
     ``rounded``: malloc has rounded up the requested size by less than this; 0 for glibc, which
     rounds up to pages only.
@@ -27,6 +28,52 @@ class Block:
         return max(self.resident, self.size - self.rounded) if self.rounded else self.size
 
 
+@dataclass(frozen=True, kw_only=True)
+class BlockGroup:
+    """Live blocks of nearly one size: ``size``: the largest of them; ``count``: how many;
+    ``bytes``: of all, with malloc's headers, as they were asked for and not as they are resident.
+    """
+
+    size: int
+    count: int
+    bytes: int
+
+
+# Blocks whose sizes differ by less than this share are one group; so many groups are kept, those
+# with most bytes.
+_NEAR, _MOST_GROUPS = 1 / 64, 32
+# Smaller blocks are not counted by size, and no more sizes than this.
+LEAST_COUNTED, MOST_SIZES = 4096, 1 << 16
+
+
+def group_blocks(sizes: Mapping[int, int]) -> list[BlockGroup]:
+    """Group blocks by size, the groups with most bytes first. ``sizes``: how many blocks there are
+    of each size. Pure.
+    """
+    groups: list[BlockGroup] = []
+    members: list[int] = []
+    for size in [*sorted(sizes, reverse=True), 0]:
+        if members and size < members[0] * (1 - _NEAR):
+            groups.append(
+                BlockGroup(
+                    size=members[0],
+                    count=sum(sizes[member] for member in members),
+                    bytes=sum(member * sizes[member] for member in members),
+                )
+            )
+            members = []
+        members.append(size)
+    return sorted(groups, key=lambda group: -group.bytes)[:_MOST_GROUPS]
+
+
+def count_blocks(blocks: Iterable[Block]) -> dict[int, int]:
+    """Return how many blocks there are of each size."""
+    counts: dict[int, int] = {}
+    for block in blocks:
+        counts[block.size] = counts.get(block.size, 0) + 1
+    return counts
+
+
 class HeapWalk(Protocol):
     """What the walk of a heap has found."""
 
@@ -38,7 +85,13 @@ class HeapWalk(Protocol):
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks with pages of their own."""
+        """The large blocks, those with pages of their own and those in an arena."""
+
+    @property
+    def groups(self) -> list[BlockGroup]:
+        """Live blocks of 4 KiB and more by size, those with most bytes first; small ones are not
+        among them.
+        """
 
     @property
     def free_by_arena(self) -> list[int]:

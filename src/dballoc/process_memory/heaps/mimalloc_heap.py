@@ -33,7 +33,13 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     Holding,
     make_statistics,
 )
-from dballoc.process_memory.heaps.heap_walk import Block
+from dballoc.process_memory.heaps.heap_walk import (
+    LEAST_COUNTED,
+    MOST_SIZES,
+    Block,
+    BlockGroup,
+    group_blocks,
+)
 from dballoc.process_memory.memory_reader import PAGE as OF_KERNEL
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.process_memory.read_limits import Work
@@ -104,11 +110,12 @@ class Segment:
 @dataclass(frozen=True)
 class MimallocHeap:
     """mimalloc's heap, a :class:`dballoc.process_memory.heaps.heap_walk.HeapWalk`. ``blocks``:
-    those with a page of their own.
+    those with a page of their own; ``groups``: live blocks by size.
     """
 
     statistics: AllocatorStatistics
     blocks: list[Block]
+    groups: list[BlockGroup]
 
     @property
     def free_by_arena(self) -> list[int]:
@@ -122,6 +129,7 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
     """
     small = small_resident = 0
     blocks: list[Block] = []
+    sizes: dict[int, int] = {}
     held = metadata = count = 0
     for at, segment in _iterate_segments(memory, mappings):
         count += 1
@@ -137,6 +145,9 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
                 else 0
             )
             held += resident - alive
+            counted = page.block in sizes or len(sizes) < MOST_SIZES
+            if page.used and page.block >= LEAST_COUNTED and counted:
+                sizes[page.block] = sizes.get(page.block, 0) + page.used
             if page.block > _LARGE and page.used == page.capacity == 1:
                 blocks.append(Block(start, page.block, alive, find_most_rounding(page.block)))
             else:
@@ -159,7 +170,7 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
             Holding(METADATA, metadata, f"headers of {count} segments", metadata),
         ],
     )
-    return MimallocHeap(statistics, blocks)
+    return MimallocHeap(statistics, blocks, group_blocks(sizes))
 
 
 def find_most_rounding(size: int) -> int:
