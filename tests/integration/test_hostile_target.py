@@ -3,6 +3,7 @@ followed, what they answer is bounded, and our password is not theirs.
 """
 
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from harness import Cli
 
@@ -105,29 +107,42 @@ def test_nothing_of_a_target_is_loaded_or_run(
         assert "jemalloc" in done.stdout
 
 
+# A process of the host's own file, and root; but with files, processes or users of its own.
+NAMED_ROOTS = {
+    "without capabilities": "exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all {0}",
+    "in a container": "exec unshare --mount --pid --fork --kill-child sh -c 'mount --rbind / {1}/root && exec chroot {1}/root {0}'",
+    "with its own mounts": "exec unshare --mount --fork --kill-child sh -c 'mount --bind {1}/root /opt && exec {0}'",
+    "with its own network": "exec unshare --net --fork --kill-child {0}",
+    "with its own users": "exec unshare --user --map-root-user --fork --kill-child {0}",
+}
+
+
 @pytest.fixture
-def listen(place: Path) -> Iterator[Callable[[str], int]]:
+def listen(place: Path) -> Iterator[Callable[..., int]]:
     """``listen("garbage")``: tests/integration/hostile_server.py in that mode, as an ordinary
-    user's ``mysqld``; its PID.
+    user's ``mysqld``; its PID. ``listen("password", "in a container")``: as such a root's.
     """
     processes: list[subprocess.Popen[bytes]] = []
     program = Path(shutil.copy(os.path.realpath("/usr/bin/python3"), place / "mysqld"))
     script = shutil.copy(Path(__file__).with_name("hostile_server.py"), place / "s.py")
     (place / "run").mkdir()
-    os.chown(place / "run", USER, USER)
+    (place / "root").mkdir()
 
-    def start(mode: str) -> int:
-        process = subprocess.Popen(
-            [program, "-S", "-E", script, mode, place / "run/s.sock", place / "record"],
-            user=USER,
-            group=USER,
-            extra_groups=[],
-            stdout=subprocess.PIPE,
-        )
+    def start(mode: str, root: str = "") -> int:
+        words = [program, "-S", "-E", script, mode, place / "run/s.sock", place / "record"]
+        how: dict = {"user": USER, "group": USER, "extra_groups": []}
+        if root:
+            line = NAMED_ROOTS[root].format(" ".join(map(str, words)), place)
+            words, how = ["sh", "-c", line], {}
+        else:
+            os.chown(place / "run", USER, USER)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, **how)
         processes.append(process)
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
-        return process.pid
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(True)]
+        [server] = [p for p in family if Path(p.exe()).name == "mysqld"]
+        return server.pid
 
     yield start
     for process in processes:
@@ -144,10 +159,19 @@ def settings(place: Path) -> dict[str, str]:
     return {"HOME": str(home)}
 
 
+def answers_to_challenge(place: Path) -> list[int]:
+    """How many bytes each login had for the server's challenge ("HandshakeResponse41")."""
+    return [
+        length[0]
+        for length in re.findall(rb"root\0(.)", (place / "record").read_bytes(), re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize("root", ["", *NAMED_ROOTS])
 def test_a_password_goes_to_no_stranger(
-    run_cli: Cli, place: Path, listen: Callable[[str], int], settings: dict[str, str]
+    run_cli: Cli, place: Path, listen: Callable[..., int], settings: dict[str, str], root: str
 ) -> None:
-    pid = listen("password")
+    pid = listen("password", root)
     for words in (
         ["explain", "--pid", str(pid)],
         ["explain", "--procedure", "--pid", str(pid)],
@@ -157,19 +181,38 @@ def test_a_password_goes_to_no_stranger(
         assert "Traceback" not in done.stderr
         assert PASSWORD not in done.text
     received = (place / "record").read_bytes()
-    assert b"root\0" in received, "it was asked"
+    assert {0} == set(answers_to_challenge(place)), "it was asked, without an answer"
     assert PASSWORD.encode() not in received
 
 
-def test_a_password_goes_where_ones_settings_say(
-    run_cli: Cli, place: Path, listen: Callable[[str], int], settings: dict[str, str]
+@pytest.mark.parametrize("root", NAMED_ROOTS)
+def test_a_root_elsewhere_gets_none_even_where_ones_settings_say(
+    run_cli: Cli, place: Path, listen: Callable[..., int], settings: dict[str, str], root: str
 ) -> None:
-    """So that the test above can fail: named by the settings, this same server gets it."""
-    pid = listen("password")
-    run_cli(
-        "explain", "--pid", str(pid), env={**settings, "MYSQL_UNIX_PORT": str(place / "run/s.sock")}
-    )
-    assert PASSWORD.encode() in (place / "record").read_bytes()
+    pid = listen("password", root)
+    named = {**settings, "MYSQL_UNIX_PORT": str(place / "run/s.sock")}
+    done = run_cli("explain", "--pid", str(pid), env=named)
+    assert {0} == set(answers_to_challenge(place))
+    assert PASSWORD.encode() not in (place / "record").read_bytes()
+    assert done.status == 0, done.text
+
+
+@pytest.mark.parametrize("by_flag", [False, True])
+def test_a_server_that_ones_settings_name_gets_an_answer_and_no_password(
+    run_cli: Cli, place: Path, listen: Callable[..., int], settings: dict[str, str], by_flag: bool
+) -> None:
+    """So that the tests above can fail: this same server gets the answer to its challenge, by which
+    a real one knows the password. It is no unit of this host, so it does not get the text.
+    """
+    pid, path = listen("password"), str(place / "run/s.sock")
+    if by_flag:
+        done = run_cli("explain", "--socket", path, env=settings)
+    else:
+        done = run_cli("explain", "--pid", str(pid), env={**settings, "MYSQL_UNIX_PORT": path})
+    # A first connection only asks the kernel who listens there.
+    assert 20 in answers_to_challenge(place)
+    assert PASSWORD.encode() not in (place / "record").read_bytes()
+    assert "it asks for your password itself" in " ".join(done.text.split())
 
 
 @pytest.mark.parametrize("mode", ["garbage", "endless"])

@@ -27,6 +27,7 @@ from example_sql_packets import (
 from dballoc.servers.running import connection
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.password_trust import Decision, Trust
 
 Listen = Callable[..., str]
 
@@ -64,10 +65,19 @@ def listen(tmp_path: Path) -> Iterator[Listen]:
         assert not thread.is_alive()
 
 
-def log_in(path: str, password: str | None = None, trusted: bool = False) -> None:
-    connection.connect(
-        os.getpid(), path, Credentials(user="me", password=password), trusted
-    ).close()
+@pytest.fixture
+def trust(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trust], None]:
+    """``trust(Trust.ANSWER)``: what any server may get of a password."""
+
+    def set_trust(trust: Trust) -> None:
+        decision = Decision(trust=trust, reason="because")
+        monkeypatch.setattr(connection, "_decide", lambda *_: decision)
+
+    return set_trust
+
+
+def log_in(path: str, password: str | None = None) -> None:
+    connection.connect(os.getpid(), path, Credentials(user="me", password=password)).close()
 
 
 def test_tls_is_not_taken_up(listen: Listen) -> None:
@@ -82,33 +92,97 @@ def test_tls_is_not_taken_up(listen: Listen) -> None:
     assert not flags[0] & TLS
 
 
-def test_the_password_is_for_processes_of_who_read_it_not_of_who_this_process_became(
-    monkeypatch: pytest.MonkeyPatch,
+def ask(*questions: bytes, received: list[bytes]) -> Callable[[socket.socket], None]:
+    """Answer a login with questions, one packet each, and keep what comes for each."""
+
+    def answer(talk: socket.socket) -> None:
+        talk.recv(4096)
+        number = 2
+        for question in questions:
+            talk.sendall(packet(number, question))
+            received.append(talk.recv(4096)[4:])
+            number += 2
+        talk.sendall(packet(number, OK))
+        talk.recv(4096)
+
+    return answer
+
+
+def test_the_password_goes_to_a_unit_of_this_host(
+    listen: Listen, trust: Callable[[Trust], None]
 ) -> None:
-    """An exporter reads root's settings, then becomes nobody, as which anybody's program may run."""
-    read_by_us = Credentials(user="me", password="secret", socket="/there/is/none")
-    us = os.geteuid()
-    monkeypatch.setattr(connection, "_read_cgroups", lambda pid: "")
-    assert connection.may_have_password(1, us, False, read_by_us)
-    assert not connection.may_have_password(1, us, True, read_by_us)
-    monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    assert not connection.may_have_password(1, 65534, False, read_by_us)
-    assert connection.may_have_password(1, us, False, read_by_us)
-
-
-def test_the_password_goes_to_the_socket_of_a_trusted_server(listen: Listen) -> None:
+    trust(Trust.CLEAR_TEXT)
     received: list[bytes] = []
-
-    def ask_for_password(talk: socket.socket) -> None:
-        talk.recv(4096)
-        talk.sendall(packet(2, FULL_LOGIN))
-        received.append(talk.recv(4096))
-        talk.sendall(packet(4, OK))
-        talk.recv(4096)
-
     with pytest.raises(connection.NoConnection):  # it hangs up at the first statement
-        log_in(listen(ask_for_password), "secret", trusted=True)
-    assert received == [packet(3, b"secret\x00")]
+        log_in(listen(ask(FULL_LOGIN, received=received)), "secret")
+    assert received == [b"secret\x00"]
+
+
+SALT = b"x" * 20 + b"\0"
+KEY = b"\x01-----BEGIN PUBLIC KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        [FULL_LOGIN],
+        [FULL_LOGIN, KEY],
+        [b"\xfemysql_clear_password\0"],
+        [b"\xfedialog\0\x02Password: "],
+        [b"\xfesha256_password\0" + SALT, KEY],
+        [b"\xfecaching_sha2_password\0" + SALT, FULL_LOGIN, KEY],
+        [b"\xfemysql_old_password\0" + SALT],
+        [b"\xfewhat\nwas that\0" + SALT],
+    ],
+    ids=repr,
+)
+def test_another_gets_neither_the_password_nor_the_way_to_it(
+    listen: Listen, trust: Callable[[Trust], None], questions: list[bytes]
+) -> None:
+    """It may answer a challenge; a key of the other side's is as good as no encryption."""
+    trust(Trust.ANSWER)
+    received: list[bytes] = []
+    with pytest.raises(connection.NoConnection) as refused:
+        log_in(listen(ask(*questions, received=received)), "secret")
+    assert len(str(refused.value).splitlines()) == 1
+    assert "because" in str(refused.value)
+    # Of caching_sha2_password a scramble of 32 bytes, which is no use without its salt.
+    assert all(len(answer) in (0, 32) for answer in received), received
+    assert b"secret" not in b"".join(received)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "size"), [("mysql_native_password", 20), ("caching_sha2_password", 32)]
+)
+def test_another_gets_the_answer_to_a_challenge(
+    listen: Listen, trust: Callable[[Trust], None], plugin: str, size: int
+) -> None:
+    trust(Trust.ANSWER)
+    received: list[bytes] = []
+    with pytest.raises(connection.NoConnection):
+        log_in(listen(ask(b"\xfe" + plugin.encode() + b"\0" + SALT, received=received)), "secret")
+    assert [len(answer) for answer in received] == [size]
+
+
+def test_a_stranger_gets_nothing(listen: Listen, trust: Callable[[Trust], None]) -> None:
+    trust(Trust.NOTHING)
+    received: list[bytes] = []
+    with pytest.raises(connection.NoConnection):
+        log_in(listen(ask(b"\xfemysql_native_password\0" + SALT, received=received)), "secret")
+    assert received == [b""]
+
+
+def test_a_number_that_was_anothers_gets_nothing(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that has ended, and whose number a server got, listened as another user."""
+    monkeypatch.setattr(connection, "_read_peer", lambda talk: (os.getpid(), os.geteuid() + 1))
+    received: list[bytes] = []
+    path = listen(ask(b"\xfemysql_native_password\0" + SALT, received=received))
+    credentials = Credentials(user="me", password="secret", socket=path)
+    with pytest.raises(connection.NoConnection):
+        connection.connect(os.getpid(), path, credentials)
+    assert received == [b""]
 
 
 def test_more_than_is_read(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +226,7 @@ def answer_statements(*answers: bytes) -> Callable[[socket.socket], None]:
 def fetch(path: str) -> tuple[tuple, ...]:
     credentials = Credentials(user="me")
     with (
-        connection.connect(os.getpid(), path, credentials, False) as connected,
+        connection.connect(os.getpid(), path, credentials) as connected,
         connected.cursor() as cursor,
     ):
         cursor.execute("SELECT 1")

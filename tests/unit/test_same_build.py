@@ -15,7 +15,7 @@ from dballoc.allocators import find_library, library_version
 from dballoc.campaign.preparation import like_running_server
 from dballoc.errors import UsageError
 from dballoc.host.elf import elf_parser
-from dballoc.servers.running import connection, running_server, same_build
+from dballoc.servers.running import running_server, same_build
 from dballoc.servers.running.running_server import Process
 
 pytestmark = pytest.mark.unprivileged
@@ -89,25 +89,6 @@ def test_a_library_of_somebody_elses_is_not_preloaded(
         like_running_server._check_library(pid, str(library))
     with pytest.raises(UsageError, match="No such file"):
         like_running_server._check_library(pid, str(tmp_path / "libnone.so"))
-
-
-def test_a_unit_is_known_by_its_cgroup() -> None:
-    assert connection.is_unit("0::/system.slice/mariadb.service\n")
-    assert connection.is_unit("4:memory:/x\n1:name=systemd:/system.slice/mysqld.service/payload\n")
-    assert connection.is_unit("0::/system.slice/system-mariadb.slice/mariadb@one.service\n")
-    assert not connection.is_unit(
-        "0::/user.slice/user-1000.slice/user@1000.service/mariadb.service\n"
-    )
-    assert not connection.is_unit(
-        "0::/system.slice/docker-4711.scope/system.slice/mariadb.service\n"
-    )
-    assert not connection.is_unit("0::/system.slice/evil.service\n")
-    assert not connection.is_unit("0::/x/system.slice/mariadb.service\n")
-    # A user's own groups may be named so.
-    user = "0::/user.slice/user-1000.slice/user@1000.service"
-    assert not connection.is_unit(f"{user}/x:/system.slice/mariadb.service\n")
-    assert not connection.is_unit(f"{user}/x\r0::/system.slice/mariadb.service\n")
-    assert not connection.is_unit(f"{user}/x\u20280::/system.slice/mariadb.service\n")
 
 
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"])

@@ -29,6 +29,7 @@ from dballoc.explain.watch import read_cpu_seconds
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import credentials
+from dballoc.servers.running.credentials import Credentials
 
 if TYPE_CHECKING:
     from dballoc.profile.heap.live_heap import ProbedHeapReader
@@ -46,7 +47,7 @@ def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, ye
         trim_heap: trim,
     }
     if change := choose_change(request, changes):
-        change(_find_pid(request.target), credentials.find(request.target.login_path), yes)
+        change(_find_pid(request.target), _find_login(request.target), yes)
         return
     refuse_conflicts(request)
     if request.outputs.html:
@@ -93,7 +94,7 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     """
     target, watching = request.target, request.watching
     pid = _find_pid(target)
-    login = None if target.without_sql else credentials.find(target.login_path)
+    login = None if target.without_sql else _find_login(target)
     if not watching.watch:
         return [explanation.explain(pid, login, request.procedure, _sample_heap)]
     from dballoc.cli.explain_parts import watch_display
@@ -101,6 +102,10 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     return watch_display.run_watch(
         pid, login, watching.parse_pace(), watching.save_series, Console(), _sample_heap
     )
+
+
+def _find_login(target: Target) -> Credentials:
+    return credentials.find(target.login_path, socket=target.socket)
 
 
 def _sample_heap(snapshot: ProcessSnapshot) -> ProbeEstimate | None:

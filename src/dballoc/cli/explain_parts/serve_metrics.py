@@ -66,7 +66,7 @@ def _find_login(target: Target, run_as: str) -> Credentials | None:
     """
     if target.without_sql:
         return None
-    login = credentials.find(target.login_path)
+    login = credentials.find(target.login_path, socket=target.socket)
     if os.geteuid() == 0 and login.password is None and login.user == "root":
         return dataclasses.replace(login, user=run_as)
     return login

@@ -2,24 +2,25 @@
 without a password that it should not get.
 
 Anybody who calls a program ``mysqld`` can listen on a socket and ask clients for their passwords.
-Ours goes to a process only if our own client settings mean that process, if it is a unit of the
-host's own, or if it runs as the user who read the password (:func:`may_have_password`).
+What of ours a process may get, :mod:`password_trust` decides.
 """
 
 import contextlib
-import re
+import os
 import socket
 import struct
 import time
+from dataclasses import replace
+from typing import Any
 
 import pymysql
 from pymysql.cursors import Cursor
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 from dballoc import readers
-from dballoc.catalogue import servers
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.password_trust import Decision, Trust, decide_trust, read_standing
 from dballoc.servers.running.sql_values import DECODERS, describe_refusal
 
 # Where clients look by default. /tmp/mysql.sock is not listed, because anybody can make it.
@@ -36,9 +37,10 @@ _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30
 
 _ACCESS_DENIED = (1045, 1698)
-# The cgroup of a process that systemd started: /system.slice/NAME.service, maybe with a group of
-# the service's own below it.
-_UNIT = re.compile(r"/system\.slice/(?:system-[\w\\.-]+\.slice/)?([\w\\.@-]+)\.service(?:/|$)")
+# The ways to log in that answer a challenge. (A fifth, mysql_old_password, has a hash that is no
+# protection.)
+_CHALLENGES = (b"mysql_native_password", b"caching_sha2_password", b"client_ed25519")
+_OLD = b"mysql_old_password"
 
 # What the client library raises for a wrong answer.
 BROKEN = (
@@ -59,6 +61,10 @@ class NoConnection(Exception):
     """The server cannot be queried; the text is a short reason."""
 
 
+class _WantsPassword(Exception):
+    """The server asks for the password itself; the text says by which way to log in."""
+
+
 class _Connection(pymysql.Connection):
     """A connection with a limit on the columns of all its answers: each takes fifty times the
     memory that it takes to send.
@@ -74,44 +80,62 @@ class _Connection(pymysql.Connection):
         packet: MysqlPacket = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
         return packet
 
+    def _process_auth(self, plugin_name: bytes, *arguments: Any) -> Any:
+        if plugin_name == _OLD:
+            raise NoConnection("it asks for the password's hash of before MySQL 4.1, which is weak")
+        return super()._process_auth(plugin_name, *arguments)  # type: ignore[misc]  # its stub lacks it
 
-def connect(
-    pid: int, path: str, credentials: Credentials, trusted: bool
-) -> "pymysql.Connection[Cursor]":
-    """Connect to the process behind a socket. NoConnection unless it is ``pid``. ``trusted``: it
-    may get our password; otherwise dballoc connects without one.
+
+class _ChallengedConnection(_Connection):
+    """A connection that sends the answers to challenges, never the password: neither in clear text
+    nor encrypted with a key that the server chose.
+    """
+
+    def _process_auth(self, plugin_name: bytes, *arguments: Any) -> Any:
+        if plugin_name not in _CHALLENGES:
+            raise _WantsPassword(readers.shown(plugin_name.decode(errors="replace")))
+        return super()._process_auth(plugin_name, *arguments)
+
+    @property
+    def server_public_key(self) -> Any:
+        """The client library asks for the key when nothing but the password itself will do: the
+        full login of caching_sha2_password and sha256_password.
+        """
+        raise _WantsPassword("the full login of caching_sha2_password or sha256_password")
+
+    @server_public_key.setter
+    def server_public_key(self, key: object) -> None:
+        pass
+
+
+def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connection[Cursor]":
+    """Connect to the process behind a socket, with as much of our password as it may get.
+    NoConnection unless it is ``pid``.
     """
     talk = BoundedSocket(socket.AF_UNIX)
+    decision = Decision(trust=Trust.NOTHING)
     try:
         talk.deadline = time.monotonic() + _SECONDS
         talk.settimeout(_CONNECT_SECONDS)
         talk.connect(path)
         if (answers := peer(talk)) != pid:
             raise NoConnection(f"its socket is answered by process {answers}")
-        connection = _Connection(
-            unix_socket=path,
-            user=credentials.user,
-            password=(credentials.password or "") if trusted else "",
-            read_timeout=_READ_SECONDS,
-            defer_connect=True,
-            # TLS would take the socket's descriptor, and leave the bounds behind.
-            ssl_disabled=True,
-            conv=DECODERS,
-        )
-        # As PyMySQL has it for a socket that it opens itself: the password may go over it.
-        connection._secure = True  # type: ignore[attr-defined]
-        connection.connect(sock=talk)
-        return connection
+        if credentials.password:
+            decision = _decide(pid, talk, credentials)
+        return _log_in(talk, path, credentials, decision.trust)
     except pymysql.Error as error:
         _hang_up(talk)
         reason = describe_refusal(error)
-        if credentials.password and not trusted and error.args[0] in _ACCESS_DENIED:
-            reason += (
-                f"; your password was not sent, because nothing shows that process {pid} is your "
-                "server: name its socket in "
-                "your client settings (socket = … in ~/.my.cnf, or MYSQL_UNIX_PORT)"
-            )
+        if decision.reason and decision.trust is Trust.NOTHING and error.args[0] in _ACCESS_DENIED:
+            reason += f"; your password was not sent to process {pid}: {decision.reason}"
         raise NoConnection(reason) from None
+    except _WantsPassword as error:
+        _hang_up(talk)
+        raise NoConnection(
+            f"it asks for your password itself ({error}), which was not sent to process {pid}: "
+            f"{decision.reason}; log in once with its own client, so that it knows the password's "
+            "hash, or use an account without a password (unix_socket, auth_socket)"
+        ) from None
     except OSError as error:
         _hang_up(talk)
         raise NoConnection(error.strerror or str(error)) from None
@@ -121,6 +145,26 @@ def connect(
     except NoConnection:
         _hang_up(talk)
         raise
+
+
+def _log_in(
+    talk: BoundedSocket, path: str, credentials: Credentials, trust: Trust
+) -> "pymysql.Connection[Cursor]":
+    kind = _ChallengedConnection if trust is Trust.ANSWER else _Connection
+    connection = kind(
+        unix_socket=path,
+        user=credentials.user,
+        password="" if trust is Trust.NOTHING else credentials.password or "",
+        read_timeout=_READ_SECONDS,
+        defer_connect=True,
+        # TLS would take the socket's descriptor, and leave the bounds behind.
+        ssl_disabled=True,
+        conv=DECODERS,
+    )
+    # As PyMySQL has it for a socket that it opens itself: the password may go over it.
+    connection._secure = trust is not Trust.ANSWER  # type: ignore[attr-defined]
+    connection.connect(sock=talk)
+    return connection
 
 
 def _hang_up(talk: socket.socket) -> None:
@@ -134,44 +178,25 @@ def peer(talk: socket.socket) -> int:
     """Return the process that listens at the other end of a connected socket (unix(7),
     SO_PEERCRED).
     """
-    pid: int = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    return pid
+    return _read_peer(talk)[0]
 
 
-def may_have_password(pid: int, uid: int, elsewhere: bool, credentials: Credentials) -> bool:
-    """Whether our password may go to a process: it could read it anyway, or it is a unit of the
-    host's that is named as servers are, or it listens where our client settings (or clients without
-    settings) connect. ``uid``: its user; ``elsewhere``: it sees other files than we do, so it
-    cannot read ours.
-    """
-    if uid == credentials.reader and not elsewhere:
-        return True
-    if not elsewhere and is_unit(_read_cgroups(pid)):
-        return True
+def _read_peer(talk: socket.socket) -> tuple[int, int]:
+    """Return process and user of the other end, as they were when it began to listen."""
+    pid, user, _ = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, user
+
+
+def _decide(pid: int, talk: socket.socket, credentials: Credentials) -> Decision:
+    """Decide what the process at the other end may get of our password. OSError if it has ended."""
+    server, us = read_standing(pid), read_standing(os.getpid())
+    if _read_peer(talk)[1] != server.user:
+        # Its number was another's when that began to listen.
+        return Decision(trust=Trust.NOTHING, reason="another user listens at its socket")
     sockets = [credentials.socket] if credentials.socket else USUAL_SOCKETS
-    return any(_listener(path) == pid for path in sockets)
-
-
-def is_unit(cgroups: str) -> bool:
-    """Whether a text of /proc/PID/cgroup is that of a systemd unit named as a server, or an
-    instance of one. Pure.
-    """
-    names = {name for entry in servers().values() for name in entry["units"]}
-    # A group's own name may have colons and strange line ends in it; whoever is given a group to
-    # divide (a user's systemd) chooses the names in it.
-    units = {
-        match[1].partition("@")[0]
-        for line in readers.rows(cgroups)
-        if (match := _UNIT.match(line.split(":", 2)[-1]))
-    }
-    return bool(units & names)
-
-
-def _read_cgroups(pid: int) -> str:
-    try:
-        return readers.text_of_process(f"/proc/{pid}/cgroup", 1 << 16)
-    except OSError:
-        return ""
+    named = any(_listener(path) == pid for path in sockets)
+    # An exporter that root started is nobody by now, as which anybody's program may run.
+    return decide_trust(server, replace(us, user=credentials.reader), named)
 
 
 def _listener(path: str) -> int:

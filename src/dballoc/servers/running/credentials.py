@@ -45,11 +45,15 @@ class Credentials:
 
 
 def find(
-    login_path: str | None = None, environ: Mapping[str, str] = os.environ, home: Path | None = None
+    login_path: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+    *,
+    socket: str | None = None,
 ) -> Credentials:
     """Read the environment, then ``~/.my.cnf``, then the login path file, each overriding the one
-    before. UsageError if ``login_path`` is given and does not exist, or if a file has an impossible
-    port.
+    before; ``socket`` of the command line overrides all. UsageError if ``login_path`` is given and
+    does not exist, or if a file has an impossible port.
     """
     values: dict[str, str] = {}
     for variable, key in _ENVIRONMENT.items():
@@ -78,7 +82,7 @@ def find(
         password=values.get("password"),
         host=values.get("host"),
         port=int(port) if port else None,
-        socket=values.get("socket"),
+        socket=socket or values.get("socket"),
     )
 
 

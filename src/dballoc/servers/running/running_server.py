@@ -52,8 +52,6 @@ class Process:
     arguments: tuple[str, ...]
     environ: dict[str, str]
     elsewhere: bool
-    uid: int
-    gid: int
     loader: tuple[str, ...] = ()
 
     @property
@@ -82,9 +80,7 @@ def look(pid: int, flag: str = "--like") -> Process:
             os.fsdecode(a) for a in readers.of_process(home / "cmdline").split(b"\0")[:-1]
         )
         environ = parse_environment(readers.of_process(home / "environ"))
-        elsewhere = not is_same_file(
-            home / "exe", Path(link.removesuffix(_REPLACED))
-        ) and _other_root(pid)
+        elsewhere = _other_root(pid)
     except PermissionError:
         permitted = (
             read_rights.describe_refusal(pid)
@@ -109,8 +105,6 @@ def look(pid: int, flag: str = "--like") -> Process:
         arguments=arguments[before + 1 :],
         environ=environ,
         elsewhere=elsewhere,
-        uid=owner.st_uid,
-        gid=owner.st_gid,
         loader=arguments[:before],
     )
 
@@ -179,9 +173,6 @@ def _connected(
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
     # The kernel tells who answers there; a password is not sent because of the socket's name.
     places = listening(process.pid) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
-    trusted = not credentials.password or connection.may_have_password(
-        process.pid, process.uid, process.elsewhere, credentials
-    )
     reason = ""
     # The socket of MySQL's X protocol does not speak our protocol.
     for place in sorted(places, key=lambda place: "mysqlx" in place):
@@ -192,7 +183,7 @@ def _connected(
             with open_in_process_root.open_socket(
                 open_in_process_root.root_of(process.pid), its
             ) as path:
-                return connection.connect(process.pid, path, credentials, trusted)
+                return connection.connect(process.pid, path, credentials)
         except FileNotFoundError:
             continue
         except (connection.NoConnection, OSError) as error:
