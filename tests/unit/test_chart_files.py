@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.report.charts import export
 from dballoc.report.charts.ratios import draw_intervals
 from dballoc.report.charts.variant_marks import Figure, Variants
@@ -31,7 +32,8 @@ def test_what_no_xml_may_have_is_not_drawn(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(export.vl_convert, "vegalite_to_svg", draw_nothing)
     monkeypatch.setattr(export.vl_convert, "svg_to_png", lambda *_, **__: b"")
-    export.write_chart(draw(LETTERS), LETTERS, tmp_path)
+    with OutputDirectory.open(tmp_path) as directory:
+        export.write_chart(draw(LETTERS), LETTERS, directory)
     [specification] = specifications
     assert specification["title"]["text"] == specification["title"]["subtitle"] == SHOWN
     texts = repr(specification)
@@ -41,7 +43,8 @@ def test_what_no_xml_may_have_is_not_drawn(tmp_path: Path, monkeypatch: pytest.M
 
 def test_what_is_left_is_xml_and_a_picture(tmp_path: Path) -> None:
     text = export.make_drawable(LETTERS)
-    export.write_chart(draw(text), text, tmp_path)
+    with OutputDirectory.open(tmp_path) as directory:
+        export.write_chart(draw(text), text, directory)
     root = ET.parse(tmp_path / "k.svg").getroot()
     assert SHOWN in " ".join(root.itertext())
     assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")

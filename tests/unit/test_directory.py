@@ -63,7 +63,7 @@ def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) 
 
 
 def test_a_half_made_one_is_completed(tmp_path: Path, experiment) -> None:
-    (tmp_path / "experiment.toml.partial").write_text("bas")
+    (tmp_path / ".dballoc-partial-0123456789ab").write_text("bas")
     (tmp_path / "lock").touch()
     Directory.acquire(tmp_path, experiment()).release()
     assert results_directory.load_experiment(tmp_path) == experiment()
@@ -72,7 +72,7 @@ def test_a_half_made_one_is_completed(tmp_path: Path, experiment) -> None:
 def test_a_file_in_its_place(tmp_path: Path, experiment) -> None:
     path = tmp_path / "file"
     path.touch()
-    assert refused(path, experiment()) == f"{path}: File exists"
+    assert refused(path, experiment()) == f"{path}: Not a directory"
 
 
 def test_an_experiment_that_no_longer_reads_names_its_file(tmp_path: Path, experiment) -> None:

@@ -233,18 +233,17 @@ def test_a_trial_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_creation_that_was_killed_leaves_no_database(tmp_path: Path) -> None:
-    (tmp_path / (FILE + ".partial")).write_text("half of something")
+    (tmp_path / ".dballoc-partial-0123456789ab").write_text("half of something")
     with pytest.raises(UsageError, match=f"not a results directory of dballoc: no {FILE}"):
         Results.open(tmp_path)
     create(tmp_path).close()
-    assert [p.name for p in tmp_path.iterdir()] == [FILE]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".dballoc-partial-0123456789ab", FILE]
 
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
-    with pytest.raises(
-        Failure, match=r"results\.sqlite: cannot be written: unable to open database file"
-    ):
-        create(tmp_path / "none")
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(Failure, match=r"results\.sqlite: cannot be written: Is a directory"):
+        create(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ where the last run stopped.
 
 import json
 import random
-import shutil
 import statistics
 import time
 from dataclasses import replace
@@ -268,7 +267,7 @@ class _Fit:
             record.probes.append({"asked": size, "pool_bytes": _read_actual_size(path, sized)})
             self.results.add_trial(slot, record)
         except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
+            self.directory.remove_trial_directory(path)
             raise
         finally:
             self.session.stop.in_trial = False

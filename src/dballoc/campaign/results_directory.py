@@ -1,14 +1,16 @@
 """The results directory: made or reopened, locked, and checked to be this experiment's."""
 
+import contextlib
+import errno
 import fcntl
 import os
-import shutil
 import time
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.store.campaign_facts import FINAL_ENDINGS
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
@@ -25,57 +27,73 @@ ROOM = 16 * 2**20
 
 
 class Directory:
-    """A results directory that this process alone may write."""
+    """A results directory that this process alone may write.
 
-    def __init__(self, path: Path, lock: int) -> None:
+    path: as the user named it
+    outputs: the same, to write into
+    lock: the descriptor of its lock
+    """
+
+    def __init__(
+        self, path: Path, outputs: OutputDirectory, trials: OutputDirectory, lock: int
+    ) -> None:
         self.path = path
+        self.outputs = outputs
         self.lock = lock
+        self._trials = trials
 
     @classmethod
     def acquire(cls, path: Path, experiment: Experiment) -> "Directory":
         """Make or reopen ``path`` and lock it.
 
-        UsageError if it holds other files or another experiment, or if another dballoc uses it.
+        UsageError if it is not ours alone, holds other files, links or another experiment, or if
+        another dballoc uses it.
         """
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            unknown = [p.name for p in path.iterdir()] if not (path / EXPERIMENT).exists() else []
-            if set(unknown) - {_LOCK, EXPERIMENT + ".partial"}:
-                raise UsageError(
-                    f"{path}: not empty and not a results directory of dballoc; choose a new --out"
-                )
-            lock = _lock_directory(path)
+        with contextlib.ExitStack() as on_failure:
             try:
-                _record_experiment(path, experiment)
-                (path / TRIALS).mkdir(exist_ok=True)
-            except BaseException:
-                os.close(lock)
-                raise
-        except OSError as error:
-            raise (Failure if error.errno == 28 else UsageError)(
-                f"{path}: {error.strerror}"
-            ) from None
-        return cls(path, lock)
+                outputs = on_failure.enter_context(OutputDirectory.open(path))
+                if not outputs.has_own_file(EXPERIMENT) and set(outputs.list_names()) - {_LOCK}:
+                    raise UsageError(
+                        f"{path}: not empty and not a results directory of dballoc; choose a new "
+                        "--out"
+                    )
+                lock = _lock_directory(outputs)
+                on_failure.callback(os.close, lock)
+                _record_experiment(outputs, experiment)
+                for name in (FILE, f"{FILE}-journal"):
+                    outputs.has_own_file(name)
+                trials = on_failure.enter_context(outputs.open_subdirectory(TRIALS))
+            except OSError as error:
+                raise (Failure if error.errno == errno.ENOSPC else UsageError)(
+                    f"{error.filename or path}: {error.strerror}"
+                ) from None
+            on_failure.pop_all()
+        return cls(path, outputs, trials, lock)
 
     def make_trial_directory(self, label: str) -> Path:
         """Make an empty directory for a trial's raw files; the leftovers of a killed dballoc are
         removed.
         """
-        path = self.path / TRIALS / label
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir()
-        return path
+        with self._trials.make_fresh_subdirectory(label) as directory:
+            return directory.path
+
+    def remove_trial_directory(self, path: Path) -> None:
+        """Remove a trial's directory, as far as possible."""
+        with contextlib.suppress(OSError):
+            self._trials.remove(path.name)
 
     def remove_unfinished_trials(self, finished: set[str]) -> list[str]:
         """Remove the directories of trials that are not in the database; returns their labels."""
-        unfinished = [p for p in (self.path / TRIALS).iterdir() if p.name not in finished]
-        for path in unfinished:
-            shutil.rmtree(path, ignore_errors=True)
-        return sorted(p.name for p in unfinished)
+        unfinished = [name for name in self._trials.list_names() if name not in finished]
+        for name in unfinished:
+            self.remove_trial_directory(self._trials.path / name)
+        return unfinished
 
     def release(self) -> None:
         """Unlock it; the guardian may hold the lock a little longer."""
         os.close(self.lock)
+        self._trials.close()
+        self.outputs.close()
 
 
 def load_experiment(path: Path) -> Experiment:
@@ -85,8 +103,8 @@ def load_experiment(path: Path) -> Experiment:
     return experiment_file.load_experiment(path / EXPERIMENT)
 
 
-def _lock_directory(path: Path) -> int:
-    fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _lock_directory(outputs: OutputDirectory) -> int:
+    path, fd = outputs.path, outputs.open_lock(_LOCK)
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -112,13 +130,11 @@ def _lock_directory(path: Path) -> int:
         return fd
 
 
-def _record_experiment(path: Path, experiment: Experiment) -> None:
+def _record_experiment(outputs: OutputDirectory, experiment: Experiment) -> None:
     """Write the experiment into the directory. UsageError if another one is there."""
-    target = path / EXPERIMENT
-    if not target.exists():
-        partial = path / (EXPERIMENT + ".partial")
-        partial.write_text(experiment_file.format_experiment(experiment), encoding="utf-8")
-        partial.rename(target)
+    path = outputs.path
+    if not outputs.has_own_file(EXPERIMENT):
+        outputs.write(EXPERIMENT, experiment_file.format_experiment(experiment))
     elif experiment_file.compute_identity(
         load_experiment(path)
     ) != experiment_file.compute_identity(experiment):

@@ -3,7 +3,6 @@ lock, and a user who may stop it.
 """
 
 import contextlib
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -155,7 +154,7 @@ class Session(Generic[SettingT]):
         try:
             yield trial
         except (Interrupted, Failure, UsageError, OSError, KeyboardInterrupt):
-            shutil.rmtree(trial.directory, ignore_errors=True)
+            self.directory.remove_trial_directory(trial.directory)
             raise
         finally:
             self.stop.in_trial = False

@@ -33,3 +33,10 @@ def get_caller_umask() -> int:
 def readable_mode() -> int:
     """Return the mode of a file that the caller asked for."""
     return 0o666 & ~get_caller_umask()
+
+
+def readable_directory_mode() -> int:
+    """Return the mode of a directory that the caller asked for. Only its owner may write in it,
+    whatever the caller's umask: dballoc would refuse it the next time.
+    """
+    return 0o755 & ~get_caller_umask() | 0o700

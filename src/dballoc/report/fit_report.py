@@ -2,9 +2,7 @@
 as JSON.
 """
 
-import csv
 import json
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,10 +10,11 @@ import polars as pl
 from dballoc.analysis.tables.largest_cache import Fits, VariantFit
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.charts import fit as chart
 from dballoc.report.charts.variant_marks import Variants
-from dballoc.report.outputs.csv_cells import escape_formula
+from dballoc.report.outputs.csv_cells import format_csv
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import tables
 from dballoc.report.sections.section import Listing, Section
@@ -303,28 +302,16 @@ def describe_fits(fits: Fits) -> dict[str, Any]:
     }
 
 
-def write_fit_csv(fits: Fits, directory: Path) -> None:
+def write_fit_csv(fits: Fits, directory: OutputDirectory) -> None:
     """Write ``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
-    directory.mkdir(parents=True, exist_ok=True)
     variants = describe_fits(fits)["variants"]
-    _write_csv_file(
-        directory / "fit.csv", list(variants[0]), [list(row.values()) for row in variants]
-    )
+    directory.write("fit.csv", format_csv([list(variants[0]), *(row.values() for row in variants)]))
     columns = ["round", "variant", "asked", "pool", "outcome", "fault", "peak", "tps"]
-    _write_csv_file(
-        directory / "fit_trials.csv",
-        columns,
-        [
-            [getattr(p, "requested" if column == "asked" else column) for column in columns]
-            for p in fits.probes
-        ],
-    )
-
-
-def _write_csv_file(path: Path, columns: list[str], rows: list[list[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as f:
-        writer = csv.writer(f)
-        writer.writerows([[escape_formula(cell) for cell in row] for row in [columns, *rows]])
+    trials = [
+        [getattr(p, "requested" if column == "asked" else column) for column in columns]
+        for p in fits.probes
+    ]
+    directory.write("fit_trials.csv", format_csv([columns, *trials]))
 
 
 def dump_fit(fits: Fits) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
@@ -17,6 +17,7 @@ from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.errors import Failure, UsageError
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.report import fit_report
 from dballoc.report.charts import export
 from dballoc.report.hosts import hosts_answer, hosts_csv, hosts_report
@@ -29,6 +30,18 @@ from dballoc.report.wording.redact import redact_campaign as redacted
 PAGE = "report.html"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Outputs:
+    """Where the outputs of a report go.
+
+    top: ``--out``
+    csv: its ``csv/``
+    """
+
+    top: OutputDirectory
+    csv: OutputDirectory
+
+
 def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
     """Write all outputs of a fit. UsageError if there is no trial, Failure if they cannot be
     written.
@@ -38,9 +51,9 @@ def write_fit_report(directory: Path, out: Path, redact: bool) -> Path:
         fits = replace(fits, campaign=redacted(fits.campaign))
     page = fit_report.gather_fit_report(fits)
 
-    def tables() -> None:
-        fit_report.write_fit_csv(fits, out / "csv")
-        (out / "fit.json").write_text(fit_report.dump_fit(fits), encoding="utf-8")
+    def tables(outputs: _Outputs) -> None:
+        fit_report.write_fit_csv(fits, outputs.csv)
+        outputs.top.write("fit.json", fit_report.dump_fit(fits))
 
     return _write_outputs(page, out, redact, tables)
 
@@ -54,9 +67,9 @@ def write_tune_report(directory: Path, out: Path, redact: bool) -> Path:
         tuned = replace(tuned, campaign=redacted(tuned.campaign), directory=Path("DIR"))
     page = tune_report.gather_tune_report(tuned)
 
-    def tables() -> None:
-        tune_report.write_tune_csv(tuned, out / "csv")
-        (out / "tune.json").write_text(tune_report.dump_tune(tuned), encoding="utf-8")
+    def tables(outputs: _Outputs) -> None:
+        tune_report.write_tune_csv(tuned, outputs.csv)
+        outputs.top.write("tune.json", tune_report.dump_tune(tuned))
 
     return _write_outputs(page, out, redact, tables)
 
@@ -68,10 +81,10 @@ def write_hosts_report(
     replaced. Failure if they cannot be written.
     """
 
-    def tables() -> None:
-        hosts_csv.write_hosts_csv(figures, out / "csv" / "hosts.csv")
+    def tables(outputs: _Outputs) -> None:
+        hosts_csv.write_hosts_csv(figures, outputs.csv)
         document = json.dumps(hosts_answer.describe_verdicts(pool, figures), indent=1)
-        (out / "combined.json").write_text(document + "\n", encoding="utf-8")
+        outputs.top.write("combined.json", document + "\n")
 
     return _write_outputs(hosts_report.gather_hosts_report(pool, figures), out, redact, tables)
 
@@ -106,29 +119,31 @@ def write_campaign_report(
         directory=None if redact else directory,
     )
 
-    def tables() -> None:
-        csv.write_csv(content.campaign, content.comparisons, out / "csv", published, profiles)
-        (out / "recommendation.json").write_text(
-            recommendation_json.dump_recommendation(content), encoding="utf-8"
-        )
+    def tables(outputs: _Outputs) -> None:
+        csv.write_csv(content.campaign, content.comparisons, outputs.csv, published, profiles)
+        outputs.top.write("recommendation.json", recommendation_json.dump_recommendation(content))
 
     return _write_outputs(content, out, redact, tables)
 
 
-def _write_outputs(content: Page, out: Path, redact: bool, tables: Callable[[], None]) -> Path:
+def _write_outputs(
+    content: Page, out: Path, redact: bool, tables: Callable[[_Outputs], None]
+) -> Path:
     try:
-        charts = out / "charts"
-        charts.mkdir(parents=True, exist_ok=True)
-        for figure in content.figures:
-            export.write_chart(figure, content.subtitle, charts)
-        for embed in content.embeds:
-            (charts / f"{embed.key}.html").write_text(embed.page, encoding="utf-8")
-        tables()
-        (out / "report.md").write_text(markdown.render_markdown(content, redact), encoding="utf-8")
-        page = out / PAGE
-        page.write_text(html.render_html(content, redact), encoding="utf-8")
+        with (
+            OutputDirectory.open(out) as top,
+            top.open_subdirectory("charts") as charts,
+            top.open_subdirectory("csv") as csv_files,
+        ):
+            for figure in content.figures:
+                export.write_chart(figure, content.subtitle, charts)
+            for embed in content.embeds:
+                charts.write(f"{embed.key}.html", embed.page)
+            tables(_Outputs(top=top, csv=csv_files))
+            top.write("report.md", markdown.render_markdown(content, redact))
+            top.write(PAGE, html.render_html(content, redact))
     except OSError as error:
         raise Failure(
             f"{error.filename or out}: the report cannot be written: {error.strerror}"
         ) from None
-    return page
+    return out / PAGE

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.files.output_directory import OutputDirectory
 
 FILE = "results.sqlite"
 
@@ -74,7 +75,10 @@ def connect(directory: Path, read_only: bool) -> sqlite3.Connection:
     path = directory / FILE
     try:
         _check_files(path)
-        if read_only and path.with_name(f"{FILE}-journal").exists():
+        has_journal = path.with_name(f"{FILE}-journal").exists()
+        if not read_only or has_journal:
+            _check_own(directory, has_journal)
+        if read_only and has_journal:
             # A writer was killed during a transaction: opening for writing rolls it back, opening
             # for reading cannot.
             _open(path, "rw").close()
@@ -120,6 +124,25 @@ def _check_files(path: Path) -> None:
         raise readers.Unfit("missing")
     if path.stat().st_size > _LARGEST:
         raise readers.Unfit(f"larger than {_LARGEST >> 30} GiB, more than any campaign's")
+
+
+def _check_own(directory: Path, has_journal: bool) -> None:
+    """Check that SQLite, which opens files by path, writes into files of our own alone. UsageError
+    if not.
+    """
+    try:
+        with OutputDirectory.open(directory) as outputs:
+            outputs.has_own_file(FILE)
+            outputs.has_own_file(f"{FILE}-journal")
+    except OSError as error:
+        raise readers.Unfit(f"cannot be written: {readers.reason(error)}") from None
+    except UsageError as error:
+        if not has_journal:
+            raise
+        raise UsageError(
+            f"{error} (an interrupted dballoc has left {FILE}-journal; the database can be read "
+            "only after its owner's dballoc has read it once, or from a copy of your own)"
+        ) from None
 
 
 def _names_another_file(journal: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.store import campaign_facts, column_types, open_database
 from dballoc.store.open_database import FILE, FORMAT
 
@@ -89,11 +90,12 @@ class Results:
 
     @classmethod
     def create(cls, directory: Path, facts: Mapping[str, str], variants: Sequence[Row]) -> Self:
-        """Create a database, completely or not at all. Failure if it cannot be written."""
-        partial = directory / (FILE + ".partial")
-        partial.unlink(missing_ok=True)
+        """Create a database, completely or not at all. UsageError if the directory is not ours
+        alone, Failure if it cannot be written.
+        """
+        # In memory: SQLite opens files by path, and follows links.
+        db = sqlite3.connect(":memory:", isolation_level=None)
         try:
-            db = sqlite3.connect(partial, isolation_level=None)
             db.executescript("BEGIN;\n" + open_database.read_schema())
             _insert(
                 db,
@@ -102,11 +104,14 @@ class Results:
             )
             _insert(db, "variant", variants)
             db.execute("COMMIT")
-            db.close()
-            partial.rename(directory / FILE)
+            with OutputDirectory.open(directory) as outputs:
+                outputs.write(FILE, db.serialize())
         except (sqlite3.Error, OSError) as error:
-            partial.unlink(missing_ok=True)
-            raise Failure(f"{directory / FILE}: cannot be written: {error}") from None
+            raise Failure(
+                f"{directory / FILE}: cannot be written: {readers.reason(error)}"
+            ) from None
+        finally:
+            db.close()
         return cls.open(directory)
 
     @classmethod

@@ -5,7 +5,6 @@ configuration with its default.
 import json
 import math
 import random
-import shutil
 import time
 from dataclasses import replace
 from typing import Any
@@ -82,7 +81,7 @@ class SearchTrials:
             context = replace(context, setting=replace(context.setting, experiment=survey))
             template = self._find_template(prepared)
             record = solo_trial.run_trial(context, slot, template, trial.directory)
-            shutil.rmtree(trial.directory, ignore_errors=True)
+            self._session.directory.remove_trial_directory(trial.directory)
             return record
 
     def run_alone(self, candidate: Candidate, number: int, *, recorded: bool = False) -> None:

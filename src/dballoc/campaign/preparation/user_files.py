@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.load.workload import shown
 
 DIRECTORY = "own"
@@ -45,8 +46,11 @@ def keep_user_files(setting: PreparedCampaign, results: Path, has_trials: bool) 
         )
     if not identities:
         return
-    directory.mkdir(exist_ok=True)
-    for work in works:
-        assert work.file
-        (directory / work.file.name).write_bytes(work.file.read_bytes())
-    (directory / _RECORD).write_text(json.dumps(identities, indent=1, sort_keys=True) + "\n")
+    with (
+        OutputDirectory.open(results) as outputs,
+        outputs.open_subdirectory(DIRECTORY) as copies,
+    ):
+        for work in works:
+            assert work.file
+            copies.write(work.file.name, work.file.read_bytes())
+        copies.write(_RECORD, json.dumps(identities, indent=1, sort_keys=True) + "\n")

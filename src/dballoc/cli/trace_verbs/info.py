@@ -14,6 +14,7 @@ from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.trace_verbs.written_trace import TraceArgument, list_notes
 from dballoc.errors import Failure
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import percent, with_unit
 from dballoc.profile.amounts import format_amount
 from dballoc.trace.figures.live_curve import find_highs, sample_curve
@@ -68,10 +69,10 @@ def _write_chart(trace: Trace, summary: TraceSummary, name: str, directory: Path
         trace.facts.dropped,
     )
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         # The files have no caption.
         origin = "; ".join([name, *describe_trace(trace).flaws])
-        write_chart(figure, safe(origin), directory)
+        with OutputDirectory.open(directory, "--chart") as charts:
+            write_chart(figure, safe(origin), charts)
     except OSError as error:
         raise Failure(f"--chart {directory}: cannot be written: {error.strerror}") from None
 

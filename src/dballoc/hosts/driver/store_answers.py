@@ -2,7 +2,6 @@
 was under way when its host was lost.
 """
 
-import shutil
 import sqlite3
 import time
 from typing import Any
@@ -109,7 +108,7 @@ class AnswerStore:
     def remove_files(self, block: BlockUnderWay) -> None:
         """Remove the raw files of the trial under way, of which no row will tell."""
         if block.directory is not None and block.position is not None:
-            shutil.rmtree(block.directory, ignore_errors=True)
+            self._directory.remove_trial_directory(block.directory)
 
     def _write(self, trial: Slot | Pairing, records: list[TrialRecord]) -> None:
         """Store a trial. Unfit if the database does not take its rows."""

@@ -3,11 +3,11 @@ needed.
 """
 
 import re
-from pathlib import Path
 from typing import Any
 
 import vl_convert
 
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.report.charts.variant_marks import WIDTH, Figure
 from dballoc.webpage.chart_theme import make_vega_config
 from dballoc.webpage.vega_code import VEGA_LITE
@@ -27,7 +27,7 @@ def make_specification(figure: Figure) -> dict[str, Any]:
     }
 
 
-def write_chart(figure: Figure, origin: str, directory: Path) -> None:
+def write_chart(figure: Figure, origin: str, directory: OutputDirectory) -> None:
     """Write ``KEY.svg`` and ``KEY.png`` in the light theme. ``origin`` is written under the title.
     OSError if that fails.
     """
@@ -36,8 +36,8 @@ def write_chart(figure: Figure, origin: str, directory: Path) -> None:
     svg = vl_convert.vegalite_to_svg(
         make_drawable(spec), vl_version=VEGA_LITE, config=make_vega_config(dark=False)
     )
-    (directory / f"{figure.key}.svg").write_text(svg, encoding="utf-8")
-    (directory / f"{figure.key}.png").write_bytes(vl_convert.svg_to_png(svg, scale=_SCALE))
+    directory.write(f"{figure.key}.svg", svg)
+    directory.write(f"{figure.key}.png", vl_convert.svg_to_png(svg, scale=_SCALE))
 
 
 def make_drawable(value: Any) -> Any:

@@ -1,13 +1,12 @@
 """The figures of several hosts as CSV: of every host, of every kind of them, and over all."""
 
-import csv
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
 from dballoc.analysis.tables.baseline_comparison import DESCRIPTIVE_CONFIDENCE
-from dballoc.report.outputs.csv_cells import escape_formula
+from dballoc.files.output_directory import OutputDirectory
+from dballoc.report.outputs.csv_cells import format_csv
 
 _COLUMNS = (
     "metric",
@@ -23,19 +22,17 @@ _COLUMNS = (
 )
 
 
-def write_hosts_csv(figures: Sequence[FigureOverHosts], path: Path) -> None:
-    """Write a row for each figure; ``host`` is empty in one over several, ``kind`` in one over all.
-    OSError if that fails.
+def write_hosts_csv(figures: Sequence[FigureOverHosts], directory: OutputDirectory) -> None:
+    """Write ``hosts.csv``, a row for each figure; ``host`` is empty in one over several, ``kind``
+    in one over all. OSError if that fails.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, _COLUMNS)
-        writer.writeheader()
-        for figure in figures:
-            place = {"metric": figure.metric.key, "variant": figure.variant}
-            for row in _list_rows(figure):
-                cells = place | row
-                writer.writerow({key: escape_formula(cell) for key, cell in cells.items()})
+    rows = [
+        {"metric": figure.metric.key, "variant": figure.variant} | row
+        for figure in figures
+        for row in _list_rows(figure)
+    ]
+    table = [[row.get(column, "") for column in _COLUMNS] for row in rows]
+    directory.write("hosts.csv", format_csv([_COLUMNS, *table]))
 
 
 def _list_rows(figure: FigureOverHosts) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """The numbers as CSV, one file a table: what charts and tables of the report are made of."""
 
-from pathlib import Path
-
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
@@ -27,6 +25,7 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.report.outputs.csv_cells import escape_formulas
 from dballoc.report.sections import contention, heap
 from dballoc.report.sections import published as post
@@ -53,19 +52,17 @@ _FAULT = (
 def write_csv(
     campaign: Campaign,
     comparisons: Comparisons,
-    directory: Path,
+    directory: OutputDirectory,
     published: Published | None = None,
     profiles: Contention | Heaps | ImportedProfiles | None = None,
 ) -> None:
     """Write every table into ``directory``, with those of a post's figures beside ours. OSError if
     that fails.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     beside = _collect_published_tables(campaign, published, profiles) if published else {}
     profiled = _collect_profile_tables(profiles)
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
-        # Opened here, as polars takes no path that is not UTF-8.
-        with (directory / f"{name}.csv").open("wb") as file:
+        with directory.create(f"{name}.csv") as file:
             escape_formulas(frame).write_csv(file)
 
 

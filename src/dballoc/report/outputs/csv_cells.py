@@ -2,7 +2,10 @@
 Pure.
 """
 
+import csv
+import io
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
@@ -30,3 +33,10 @@ def escape_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(changed).rename(
         {name: escape_formula(name) for name in frame.columns}
     )
+
+
+def format_csv(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows, the headings first, as the text of a CSV file."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([escape_formula(cell) for cell in row] for row in rows)
+    return text.getvalue()

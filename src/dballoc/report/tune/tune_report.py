@@ -1,10 +1,8 @@
 """The report of ``dballoc tune``: answer, finalists, front, what each knob is worth, the path."""
 
-import csv
 import json
 import math
 import statistics
-from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.tune.confirmed import Confirmed, Outcome
@@ -17,9 +15,10 @@ from dballoc.analysis.tune.search_history import (
 from dballoc.analysis.tune.tuned import Tuned
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent
 from dballoc.report.charts.variant_marks import Variants
-from dballoc.report.outputs.csv_cells import escape_formula
+from dballoc.report.outputs.csv_cells import format_csv
 from dballoc.report.outputs.page import Page
 from dballoc.report.sections import tables
 from dballoc.report.sections.section import Listing, Section
@@ -295,18 +294,14 @@ def describe_method(tuned: Tuned) -> list[str]:
     ]
 
 
-def write_tune_csv(tuned: Tuned, directory: Path) -> None:
-    """Write the tables as CSV."""
-    directory.mkdir(parents=True, exist_ok=True)
+def write_tune_csv(tuned: Tuned, directory: OutputDirectory) -> None:
+    """Write the tables as CSV. OSError if that fails."""
     for name, table in (
         ("configurations", tabulate_standings(tuned)),
         ("settings", tabulate_knobs(tuned)),
         ("trials", tabulate_trials(tuned)),
     ):
-        with (directory / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(table.columns)
-            writer.writerows([escape_formula(cell) for cell in row] for row in table.rows)
+        directory.write(f"{name}.csv", format_csv([table.columns, *table.rows]))
 
 
 def dump_tune(tuned: Tuned) -> str:

@@ -1,0 +1,209 @@
+"""A results directory in which somebody has put links, pipes and files of others before it became
+ours: what dballoc writes and removes stays in it.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dballoc.campaign.results_directory import Directory
+from dballoc.errors import Failure, UsageError
+from dballoc.experiment.model import Experiment
+from dballoc.report import write_report_outputs
+from dballoc.report.charts import export
+from dballoc.store.results import Results
+
+MakeExperiment = Callable[..., Experiment]
+STRANGER = 54321
+REFUSED = (UsageError, Failure)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of ours that nobody else may read, beside the results."""
+    path = tmp_path / "secret"
+    path.write_text("root's own")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def keep(tmp_path: Path) -> Path:
+    """A directory of ours, beside the results, with a file in it."""
+    path = tmp_path / "keep"
+    (path / "b001").mkdir(parents=True)
+    (path / "b001" / "file").write_text("root's own")
+    return path
+
+
+@pytest.fixture
+def results(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(export, "write_chart", lambda *_: None)
+    return make("results", blocks=1)
+
+
+def list_files(path: Path) -> dict[str, Any]:
+    return {
+        os.fspath(each.relative_to(path)): each.is_file() and each.read_bytes()
+        for each in path.rglob("*")
+    }
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("name", ["report.html", "report.md", "recommendation.json"])
+def test_a_report_overwrites_nothing_behind_a_link(results: Path, secret: Path, name: str) -> None:
+    (results / name).symlink_to(secret)
+    write_report_outputs(results)
+    assert secret.read_text() == "root's own"
+    assert not (results / name).is_symlink()
+    assert (results / name).stat().st_size > 100
+
+
+@pytest.mark.unprivileged
+@pytest.mark.timeout(60)
+def test_a_report_does_not_wait_for_a_pipe(results: Path) -> None:
+    for name in ("report.html", "report.md"):
+        os.mkfifo(results / name)
+    write_report_outputs(results)
+    assert (results / "report.md").is_file()
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("name", ["csv", "charts"])
+def test_a_report_writes_into_no_directory_behind_a_link(
+    results: Path, keep: Path, name: str
+) -> None:
+    before = list_files(keep)
+    (results / name).symlink_to(keep)
+    with pytest.raises(REFUSED, match=f"{results / name}: is a link"):
+        write_report_outputs(results)
+    assert list_files(keep) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_a_report_asks_for_out_where_the_directory_is_not_ours(
+    results: Path, tmp_path: Path
+) -> None:
+    os.chown(results, STRANGER, STRANGER)
+    before = list_files(results)
+    with pytest.raises(UsageError, match=f"belongs to {STRANGER}.* --out, or run: chown root: "):
+        write_report_outputs(results)
+    assert list_files(results) == before
+    page = write_report_outputs(results, tmp_path / "out")
+    assert page == tmp_path / "out" / "report.html"
+    assert list_files(results) == before
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("mode", [0o777, 0o757])
+def test_a_report_asks_for_out_where_others_may_write(results: Path, mode: int) -> None:
+    results.chmod(mode)
+    with pytest.raises(UsageError, match="other users may write in it: run: chmod go-w"):
+        write_report_outputs(results)
+
+
+@pytest.mark.unprivileged
+def test_a_resume_removes_nothing_behind_linked_trials(
+    tmp_path: Path, experiment: MakeExperiment, keep: Path
+) -> None:
+    path = tmp_path / "results"
+    Directory.acquire(path, experiment()).release()
+    (path / "trials").rmdir()
+    (path / "trials").symlink_to(keep)
+    with pytest.raises(UsageError, match=f"{path}/trials: is a link"):
+        Directory.acquire(path, experiment()).remove_unfinished_trials(set())
+    assert (keep / "b001" / "file").exists()
+
+
+@pytest.mark.unprivileged
+def test_a_resume_removes_nothing_behind_a_linked_trial(
+    tmp_path: Path, experiment: MakeExperiment, keep: Path
+) -> None:
+    path = tmp_path / "results"
+    directory = Directory.acquire(path, experiment())
+    for label in ("a", "b"):
+        (path / "trials" / label).symlink_to(keep)
+    assert directory.make_trial_directory("a").is_dir()
+    directory.remove_unfinished_trials(set())
+    directory.release()
+    assert os.listdir(path / "trials") == []
+    assert (keep / "b001" / "file").exists()
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("name", ["lock", "experiment.toml", "results.sqlite"])
+def test_a_resume_truncates_nothing_behind_a_link(
+    tmp_path: Path, experiment: MakeExperiment, secret: Path, name: str
+) -> None:
+    path = tmp_path / "results"
+    Directory.acquire(path, experiment()).release()
+    (path / name).unlink(missing_ok=True)
+    (path / name).symlink_to(secret)
+    with pytest.raises(UsageError, match=f"{path}/{name}: is a link"):
+        Directory.acquire(path, experiment())
+    assert secret.read_text() == "root's own"
+
+
+@pytest.mark.unprivileged
+@pytest.mark.timeout(60)
+def test_a_resume_does_not_wait_for_a_pipe(tmp_path: Path, experiment: MakeExperiment) -> None:
+    for name in ("lock", "experiment.toml"):
+        path = tmp_path / f"r-{name}"
+        path.mkdir()
+        os.mkfifo(path / name)
+        with pytest.raises(UsageError, match=f"{path}/{name}: not a regular file"):
+            Directory.acquire(path, experiment())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_no_results_go_into_another_users_directory(
+    tmp_path: Path, experiment: MakeExperiment
+) -> None:
+    path = tmp_path / "r"
+    path.mkdir()
+    os.chown(path, STRANGER, STRANGER)
+    with pytest.raises(UsageError, match=f"chown root: {path}$"):
+        Directory.acquire(path, experiment())
+    assert os.listdir(path) == []
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("name", ["results.sqlite", "results.sqlite-journal"])
+def test_no_trial_goes_into_a_database_behind_a_link(
+    results: Path, tmp_path: Path, name: str
+) -> None:
+    """The journal, too: SQLite plays it back into the database."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes((results / "results.sqlite").read_bytes() if name.endswith("e") else b"")
+    before = elsewhere.read_bytes()
+    (results / name).unlink(missing_ok=True)
+    (results / name).symlink_to(elsewhere)
+    with pytest.raises(UsageError, match=f"{results}/{name}: is a link"):
+        Results.open(results).set_fact("ending", "planned")
+    assert elsewhere.read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_a_journal_in_another_users_directory_is_not_played_back(results: Path) -> None:
+    """A report only reads, unless a writer was killed: SQLite would then write."""
+    (results / "results.sqlite-journal").write_bytes(bytes(1024))
+    os.chown(results, STRANGER, STRANGER)
+    before = list_files(results)
+    with pytest.raises(UsageError, match="; the database can be read"):
+        Results.open(results, read_only=True)
+    assert list_files(results) == before
+
+
+@pytest.mark.unprivileged
+def test_a_database_is_not_made_through_a_link(tmp_path: Path, secret: Path) -> None:
+    path = tmp_path / "r"
+    path.mkdir()
+    for name in ("results.sqlite", "results.sqlite.partial"):
+        (path / name).symlink_to(secret)
+    Results.create(path, {}, []).close()
+    assert secret.read_text() == "root's own"
+    assert sqlite3.connect(path / "results.sqlite").execute("SELECT 1").fetchone() == (1,)
