@@ -11,6 +11,18 @@ _NAMED = "[anon:"
 
 # A stack's guard is one page or a few, and pages may be large; 8 MiB is the usual limit of a stack.
 _GUARD, _STACK = 1 << 20, 8 << 20
+# Flags of stacks: no huge pages (MAP_STACK, Linux 6.7), guard pages inside (glibc 2.42).
+_NO_HUGE, _GUARD_INSIDE = "nh", "gu"
+# Stacks with guards inside merge with each other; where no flags tell them, no more than so much.
+_MOST_STACKS = 1 << 30
+# No program has more data that begin as zeros.
+_MOST_BSS = 256 << 20
+
+# Left out of core dumps, as InnoDB does with its pool and its log buffers. Libraries do so with
+# secrets: those are small, or wiped or dropped by the kernel (getrandom's state in the vDSO).
+_UNDUMPED, _SECRET = "dd", frozenset(("wf", "dp"))
+# The least innodb_log_buffer_size.
+_LEAST_BUFFER = 256 << 10
 
 
 class Kind(StrEnum):
@@ -38,8 +50,14 @@ def classify_mappings(
     allocator's.
     """
     code = {m.path for m in mappings if m.file and "x" in m.permissions}
-    in_use = {m.start for m in _find_containing(mappings, pointers)}
-    stack_sizes = {_STACK, *(m.size for m in mappings if m.private and m.start in in_use)}
+    stacks = _find_stacks(mappings, pointers)
+    in_use = {m.start for m in stacks}
+    # Where this kernel marks stacks, a size alone makes none.
+    stack_sizes = (
+        set()
+        if any(_NO_HUGE in (m.flags or ()) for m in stacks)
+        else {_STACK, *(m.size for m in stacks)}
+    )
     kinds: list[Kind] = []
     before: Mapping | None = None
     kind: Kind | None = None
@@ -71,6 +89,22 @@ def _find_containing(mappings: Sequence[Mapping], addresses: Sequence[int]) -> I
             yield mappings[at]
 
 
+def _find_stacks(mappings: Sequence[Mapping], pointers: Sequence[int]) -> list[Mapping]:
+    """Return the mappings that contain a stack pointer and look like a stack: a handler of signals
+    or a coroutine may run on a stack in the heap.
+    """
+    ends = {m.end for m in mappings if m.guard and m.size <= _GUARD}
+    return [m for m in _find_containing(mappings, pointers) if m.private and _is_stack(m, ends)]
+
+
+def _is_stack(mapping: Mapping, guard_ends: Collection[int]) -> bool:
+    if mapping.start in guard_ends:
+        return True
+    if mapping.flags is None:
+        return mapping.size <= _MOST_STACKS
+    return bool(mapping.flags & {_NO_HUGE, _GUARD_INSIDE})
+
+
 def _classify_alone(
     mapping: Mapping, in_use: Collection[int], heaps: Collection[int], code: Collection[str]
 ) -> Kind | None:
@@ -89,7 +123,13 @@ def _classify_alone(
         return Kind.STACK if "stack" in mapping.path else Kind.MALLOC
     if mapping.special or mapping.inode or mapping.permissions.endswith("s"):
         return Kind.KERNEL
-    return Kind.POOL if mapping.innodb or "dd" in (mapping.flags or ()) else None
+    return Kind.POOL if mapping.innodb or _is_left_out_of_dumps(mapping) else None
+
+
+def _is_left_out_of_dumps(mapping: Mapping) -> bool:
+    """Whether the server has kept it from core dumps, and it is no library's secret."""
+    flags = mapping.flags or frozenset()
+    return _UNDUMPED in flags and not flags & _SECRET and mapping.size >= _LEAST_BUFFER
 
 
 def _classify_by_neighbour(
@@ -102,14 +142,20 @@ def _classify_by_neighbour(
     """Return the kind of a mapping by the one ``before``, which ends where this one begins.
     ``stack_sizes``: those that this process's stacks have.
     """
+    flags = mapping.flags or frozenset()
+    guarded = before is not None and before.guard and before.size <= _GUARD
+    if (guarded and (_NO_HUGE in flags or mapping.size in stack_sizes)) or flags >= {
+        _NO_HUGE,
+        _GUARD_INSIDE,
+    }:
+        return Kind.OLD_STACK
     if (
         before
-        and before.guard
-        and before.size <= _GUARD
-        and ("nh" in (mapping.flags or ()) or mapping.size in stack_sizes)
+        and before.file
+        and kind_before in (Kind.CODE, Kind.DATA)
+        and not mapping.behind
+        and mapping.size <= _MOST_BSS
     ):
-        return Kind.OLD_STACK
-    if before and before.file and kind_before in (Kind.CODE, Kind.DATA) and not mapping.behind:
         return Kind.DATA  # .bss, and what the loader has made read-only after relocation
     if own_malloc and mapping.private:
         return Kind.MALLOC

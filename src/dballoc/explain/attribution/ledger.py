@@ -12,6 +12,7 @@ from dballoc.explain.attribution.malloc_lines import (
 )
 from dballoc.explain.attribution.mapping_lines import (
     classify_log_buffers,
+    drop_decoys_of_pool,
     make_kind_line,
     make_pool_lines,
     sum_lazy,
@@ -21,7 +22,7 @@ from dballoc.explain.attribution.server_caches import (
     claim_filled_caches,
     make_server_area_lines,
 )
-from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.explain.sources.server_memory import POOL, ServerMemory
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.process_memory.mapping_kind import Kind
@@ -65,7 +66,7 @@ def build_ledger(
     """Build the ledger from a snapshot from outside, the server's own labels, the statistics that
     its malloc ``reported`` by the loadable function, and what a heap probe in it knows.
     """
-    snapshot = classify_log_buffers(snapshot, labels)
+    snapshot = classify_log_buffers(drop_decoys_of_pool(snapshot, labels), labels)
     heap = snapshot.heap
     account = choose_statistics(heap, reported)
     malloc_line, server_lines = _claim_server_memory(snapshot, labels)
@@ -125,9 +126,11 @@ def _claim_server_memory(
     before its own statistics divide it.
     """
     source = f"what no other class claims; malloc is {snapshot.malloc.title}"
+    pool_lines = make_pool_lines(snapshot, labels)
+    has_pool = any(line.owner in (POOL, Kind.POOL) for line in pool_lines)
     lines = [
-        *make_pool_lines(snapshot, labels),
-        *make_server_area_lines(snapshot, labels),
+        *pool_lines,
+        *make_server_area_lines(snapshot, labels, has_pool),
         make_kind_line(snapshot, Kind.MALLOC, "heap", source),
     ]
     if labels:

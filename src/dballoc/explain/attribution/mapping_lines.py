@@ -17,6 +17,8 @@ _WITHOUT_LAZY = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
 # MariaDB has two; they may lie side by side, as one mapping.
 _MOST_LOG_BUFFERS = 2
 
+# Of the configured pool, what its mappings have at least.
+_MOST_OF = 0.9
 # A mapping of a log buffer may be rounded up to so much more.
 _ROUNDED = 64 << 10
 
@@ -33,9 +35,43 @@ def make_kind_line(snapshot: ProcessSnapshot, kind: Kind, group: str, source: st
     return _make_line(snapshot.mappings_of(kind), kind, group, source)
 
 
+def drop_decoys_of_pool(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> ProcessSnapshot:
+    """Return the snapshot with only those mappings classed as pool and log buffers that can be
+    these by their pages, or by their sizes against the configured ones. Other things are left out
+    of core dumps, too: the buffers of an index build, a library's keys.
+    """
+    size = read_variable(labels, "innodb_buffer_pool_size")
+    if not size or Kind.POOL not in snapshot.kinds:
+        return snapshot
+    mappings = snapshot.mappings_of(Kind.POOL)
+    others = [m for m in mappings if not _count_log_buffers(m, labels)]
+    pool = _choose_pool(others, labels, size) or _choose_pool(mappings, labels, size)
+    logs = [m for m in mappings if m not in pool and _count_log_buffers(m, labels)]
+    chosen = {m.start for m in (*pool, *(logs if _can_be_log_buffers(logs, labels) else []))}
+    return replace(
+        snapshot,
+        kinds=[
+            Kind.MALLOC if kind is Kind.POOL and m.start not in chosen else kind
+            for m, kind in snapshot.mappings_with_kinds
+        ],
+    )
+
+
+def _choose_pool(
+    mappings: Sequence[Mapping], labels: ServerMemory | None, size: int
+) -> list[Mapping]:
+    """Return the mappings that are the pool of ``size`` bytes: those with its pages, and those as
+    large as a chunk; none if these are too small together.
+    """
+    piece = read_variable(labels, "innodb_buffer_pool_chunk_size") or _MOST_OF * size
+    pool = [m for m in mappings if m.innodb or m.size >= min(piece, _MOST_OF * size)]
+    fits = any(m.innodb for m in pool) or sum(m.size for m in pool) >= _MOST_OF * size
+    return pool if fits else []
+
+
 def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[Line]:
-    """Return the lines of what the server leaves out of core dumps: one, or the buffer pool and its
-    log buffers where these have the size of innodb_log_buffer_size.
+    """Return the lines of what :func:`drop_decoys_of_pool` has left: one, or the buffer pool and
+    its log buffers where these have the size of innodb_log_buffer_size.
     """
     mappings = snapshot.mappings_of(Kind.POOL)
     source = (
@@ -45,20 +81,23 @@ def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> l
     )
     logs = [m for m in mappings if _count_log_buffers(m, labels)]
     others = [m for m in mappings if not _count_log_buffers(m, labels)]
-    if not _can_be_log_buffers(logs, labels) or not any(
-        m.size >= read_variable(labels, "innodb_buffer_pool_size") for m in others
+    size = read_variable(labels, "innodb_buffer_pool_size")
+    has_pool = any(m.size >= size for m in others) or _choose_pool(others, labels, size)
+    if not _can_be_log_buffers(logs, labels) or (
+        not has_pool and any(m.size >= _MOST_OF * size for m in logs)
     ):
-        return [_make_line(mappings, Kind.POOL, "server", source)]
-    pool_line = _make_line(others, Kind.POOL, "server", source)
-    log_line = _make_line(
-        logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size"
-    )
-    return [
-        replace(pool_line, owner=POOL),
-        replace(
-            log_line, owner=LOGS, note="of the size of innodb_log_buffer_size", confidence="likely"
+        return [_make_line(mappings, Kind.POOL, "server", source)] if mappings else []
+    log_line = replace(
+        _make_line(
+            logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size"
         ),
-    ]
+        owner=LOGS,
+        note="of the size of innodb_log_buffer_size",
+        confidence="likely",
+    )
+    if not others:
+        return [log_line]
+    return [replace(_make_line(others, Kind.POOL, "server", source), owner=POOL), log_line]
 
 
 def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> ProcessSnapshot:

@@ -27,21 +27,15 @@ _SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
 _TOLERANCE = 0.1
 
 
-def make_server_area_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[Line]:
+def make_server_area_lines(
+    snapshot: ProcessSnapshot, labels: ServerMemory | None, has_pool: bool
+) -> list[Line]:
     """Return the lines of what the server has mapped itself: each cache that is known by its size,
-    and all others as one.
-    """
-    caches = _list_caches_to_match(snapshot, labels)
-    return _match_caches(snapshot.server_mappings, caches, read_variable(labels, _CHUNK))
-
-
-def _list_caches_to_match(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> dict[str, int]:
-    """Return the size in bytes of each cache that the server says it has mapped itself, without the
-    pool where its flags or pages have identified it already.
+    and all others as one. ``has_pool``: the pool has a line already.
     """
     sizes = labels.mapped_caches if labels else {}
-    has_pool = any(kind is Kind.POOL for kind in snapshot.kinds)
-    return {owner: size for owner, size in sizes.items() if not (has_pool and owner == POOL)}
+    caches = {owner: size for owner, size in sizes.items() if not (has_pool and owner == POOL)}
+    return _match_caches(snapshot.server_mappings, caches, read_variable(labels, _CHUNK))
 
 
 def _match_caches(
