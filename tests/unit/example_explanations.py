@@ -81,7 +81,8 @@ def look(
             group=_GROUPS.get(owner, "heap"),
             owner=owner,
             resident=int(size * MIB),
-            size=int(size * MIB),
+            # However much of it is filled, the pool has its size.
+            size=int(max(size, HEALTHY[owner]) * MIB if owner == Kind.POOL else size * MIB),
             source="made",
             confidence="exact",
         )

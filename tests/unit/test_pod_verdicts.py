@@ -138,7 +138,7 @@ def test_what_was_met_and_waited_for_is_evidence() -> None:
 
 def estimate(working_set: int, **figures: int) -> SafePool:
     known = replace(EVIDENCE, figures=FIGURES | POOL | figures, cgroup=cgroup(working_set))
-    pool = estimate_safe_pool(known, BOUNDS, 0, limits())
+    pool = estimate_safe_pool(known, BOUNDS, look().ledger, limits())
     assert pool
     return pool
 
@@ -152,6 +152,15 @@ def test_the_safe_pool_is_what_its_parts_leave() -> None:
     left = GIB - pool.beside - pool.sessions - pool.margin
     assert pool.pool == max(0, left) // (8 * MIB) * 8 * MIB
     assert with_parts(pool)
+
+
+def test_pages_that_the_pool_has_freed_are_not_beside_it() -> None:
+    known = replace(EVIDENCE, figures=FIGURES | POOL, cgroup=cgroup(900 * MIB))
+    ledger = look().ledger
+    pool = replace(ledger.lines[0], owner="InnoDB buffer pool")
+    told = estimate_safe_pool(known, BOUNDS, replace(ledger, lines=[pool]), limits())
+    assert told
+    assert told.beside == 900 * MIB - pool.resident
 
 
 def test_a_safe_pool_has_whole_chunks_in_every_instance() -> None:

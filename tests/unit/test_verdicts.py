@@ -52,7 +52,7 @@ def test_a_healthy_server_has_no_problem_and_one_look_tells_no_leak() -> None:
         ({HELD: 400}, {"worst": 90 * MIB}, "fragmentation", "problem", ["400 MiB", "16 arenas; the worst holds 90.0 MiB", "MALLOC_ARENA_MAX=2"]),
         ({HELD: 400}, {"malloc": "jemalloc"}, "fragmentation", "problem", ["dirty_decay_ms"]),
         ({Kind.POOL: 250}, {"figures": {"innodb_page_size": 16384, "innodb_buffer_pool_pages_total": 51200, "innodb_buffer_pool_pages_free": 35840}},
-         "pool", "notice", ["30 % full", "560 MiB more", "innodb_buffer_pool_size"]),
+         "pool", "notice", ["30 % full", "RSS can rise by 550 MiB more", "innodb_buffer_pool_size"]),
         ({"sessions": 260}, {"sessions": [("app", 20, 255 * MIB), ("root", 1, 5 * MIB)]}, "sessions", "problem",
          ["21 connections have 260 MiB", "app 255 MiB in 20", "max_session_mem_used", "20.5 MiB"]),
         ({"sessions": 260}, {"sessions": [("app", 2, 260 * MIB)], "figures": {"prepared_stmt_count": 12000}}, "sessions", "problem",
@@ -134,6 +134,19 @@ def test_a_pool_that_fills_is_why_rss_grows() -> None:
     assert "that is why RSS grows" in text(found, "pool")
     assert "leak" not in levels(found)
     assert "buffer pool and log buffers" in text(found, "growth")
+
+
+def test_pages_that_the_pool_has_freed_stay_resident() -> None:
+    """As after a table was dropped."""
+    figures = {
+        "innodb_page_size": 16384,
+        "innodb_buffer_pool_pages_total": 51200,
+        "innodb_buffer_pool_pages_free": 10000,
+    }
+    said = text(look({Kind.POOL: 720}, figures=figures).verdicts, "pool")
+    assert "80 % full, RSS can rise by 80.0 MiB more" in said
+    assert "in use 644 MiB of 800 MiB; resident 720 MiB of 800 MiB" in said
+    assert "pool" not in levels(look({Kind.POOL: 799}, figures=figures).verdicts)
 
 
 def test_what_does_not_grow_is_steady_or_bounded() -> None:

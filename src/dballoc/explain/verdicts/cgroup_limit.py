@@ -26,7 +26,7 @@ def judge_limit(case: Case) -> Verdict | None:
     if cgroup is None or cgroup.bound is None or not cgroup.bound:
         return None
     hugetlb = case.ledger.hugetlb
-    safe = estimate_safe_pool(case.evidence, case.bounds, hugetlb, case.limits)
+    safe = estimate_safe_pool(case.evidence, case.bounds, case.ledger, case.limits)
     bound, bound_by = find_bound(cgroup, case.evidence.machine_memory)
     level, headline = _judge_level(cgroup, bound, bound_by, case.limits["limit"])
     return Verdict(

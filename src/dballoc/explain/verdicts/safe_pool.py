@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dballoc.explain.attribution.configuration_limits import Bounds
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.sources.server_memory import POOL
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.numbers import count, duration, with_unit
@@ -81,19 +83,21 @@ def find_bound(cgroup: CgroupMemory, machine_memory: int) -> tuple[int, BoundBy]
 
 
 def estimate_safe_pool(
-    evidence: Evidence, bounds: Bounds | None, hugetlb: int, limits: Mapping[str, Any]
+    evidence: Evidence, bounds: Bounds | None, ledger: Ledger, limits: Mapping[str, Any]
 ) -> SafePool | None:
-    """Estimate it; None without a limit, without InnoDB's figures, or if the server has ``hugetlb``
-    bytes of pages that its working set may lack. ``limits``: verdicts.toml.
+    """Estimate it; None without a limit, without InnoDB's figures, or if the server has hugetlb
+    pages that its working set may lack. ``limits``: verdicts.toml.
     """
     cgroup, figures, shares = evidence.cgroup, evidence.figures, limits["safe_pool"]
     configured = figures.get("innodb_buffer_pool_size", 0)
-    if cgroup is None or cgroup.bound is None or not configured or bounds is None or hugetlb:
+    if cgroup is None or cgroup.bound is None or not configured or bounds is None or ledger.hugetlb:
         return None
     page = figures.get("innodb_page_size", 0)
     total, free = (figures.get(f"innodb_buffer_pool_pages_{of}", 0) for of in ("total", "free"))
     filled = page * max(0, total - free)
-    beside = max(0, cgroup.working_set - filled)
+    # Pages that the server has freed stay resident.
+    resident = sum(line.resident for line in ledger.lines if line.owner == POOL)
+    beside = max(0, cgroup.working_set - max(filled, resident))
     peak = max(figures.get("max_used_connections", 0), figures.get("threads_connected", 0))
     in_use = figures.get("threads_connected", 0) * bounds.connection
     sessions = max(0, bounds.compute_working(peak) - in_use)

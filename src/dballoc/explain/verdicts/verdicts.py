@@ -39,7 +39,9 @@ def judge_moments(
 
 
 def _judge_pool(case: Case) -> Verdict | None:
-    """Judge whether the buffer pool is still filling."""
+    """Judge whether the buffer pool is still filling: RSS rises by its pages that are not resident,
+    and a page that the server has freed stays resident.
+    """
     figures, limits = case.evidence.figures, case.limits["pool"]
     page, total = (
         figures.get("innodb_page_size", 0),
@@ -47,12 +49,19 @@ def _judge_pool(case: Case) -> Verdict | None:
     )
     size = page * total
     used = size - page * figures.get("innodb_buffer_pool_pages_free", 0)
+    lines = [line for line in case.ledger.lines if line.owner in (Kind.POOL, POOL)]
+    mapped, resident = sum(x.size for x in lines), sum(x.resident for x in lines)
     if not size:
-        lines = [line for line in case.ledger.lines if line.owner in (Kind.POOL, POOL)]
-        size, used = sum(x.size for x in lines), sum(x.resident for x in lines)
-    if not size or used >= limits["full"] * size:
+        size, used = mapped, resident
+    rise = mapped - resident
+    if not size or rise < (1 - limits["full"]) * size:
         return None
-    evidence = [f"in use {with_unit(used)} of {with_unit(size)}"]
+    # Where the pool's pages cannot be told from others, its line has those in use.
+    most = "at most " if any(line.confidence == "labelled" for line in lines) else ""
+    evidence = [
+        f"in use {with_unit(used)} of {with_unit(size)}; resident {with_unit(resident)} of "
+        f"{with_unit(mapped)}"
+    ]
     rss = case.estimate_growth(lambda m: m.ledger.rss)
     change = sum_owned(case.ledger, Kind.POOL, POOL) - sum_owned(
         case.series[0].ledger, Kind.POOL, POOL
@@ -64,7 +73,7 @@ def _judge_pool(case: Case) -> Verdict | None:
         )
     headline = (
         f"Cache filling: the buffer pool is {percent(used / size, 0)} full, RSS can rise by "
-        f"{with_unit(size - used)} more"
+        f"{most}{with_unit(rise)} more"
     )
     return Verdict(
         key="pool",
