@@ -54,6 +54,11 @@ def settling() -> Entries:
     return _read("settling")
 
 
+def mapped_files() -> Entries:
+    """What large files are that servers map, by patterns of their names; see mapped_files.toml."""
+    return _read("mapped_files")
+
+
 def foreign_options() -> dict[str, Any]:
     """What of another server's options is left out or moved; see options.toml."""
     return _read("options")

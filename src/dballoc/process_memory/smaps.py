@@ -16,6 +16,9 @@ _SIZES = (
     b"AnonHugePages:",
     b"Private_Hugetlb:",
     b"Shared_Hugetlb:",
+    b"Shared_Dirty:",
+    b"Private_Dirty:",
+    b"Anonymous:",
 )
 _FLAGS = b"VmFlags:"
 _KILOBYTES = re.compile(rb"\s*([0-9]{1,15}) kB")
@@ -29,6 +32,7 @@ _TOGETHER = 1 << 20
 class Mapping(MapsLine):
     """One mapping. Sizes in bytes; ``lazy``: lazily freed (MADV_FREE); ``huge``: in transparent
     huge pages; ``flags``: two letters each, as in VmFlags, None where they are not known;
+    ``dirty``: changed since the file was written, its private copies (``anonymous``) included;
     ``behind``: known to be no part of the file that is mapped before it; ``innodb``: it holds
     InnoDB's pages.
     """
@@ -41,6 +45,8 @@ class Mapping(MapsLine):
     flags: frozenset[str] | None
     behind: bool = False
     innodb: bool = False
+    dirty: int = 0
+    anonymous: int = 0
 
     @property
     def file(self) -> bool:
@@ -147,4 +153,6 @@ def _make_mapping(
         huge=sizes.get(b"AnonHugePages", 0),
         hugetlb=sizes.get(b"Private_Hugetlb", 0) + sizes.get(b"Shared_Hugetlb", 0),
         flags=flags,
+        dirty=sizes.get(b"Shared_Dirty", 0) + sizes.get(b"Private_Dirty", 0),
+        anonymous=sizes.get(b"Anonymous", 0),
     )

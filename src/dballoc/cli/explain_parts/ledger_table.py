@@ -124,7 +124,9 @@ def _make_ledger_table(ledger: Ledger, view: View) -> Table:
     folded = fold_small_lines(ledger.lines, ledger.rss, view.all_lines)
     for line in folded.lines:
         table.add_row(
-            line.owner, *_format_cells(line.resident, ledger.rss), *_format_sizes(view, line.size)
+            Text(line.owner),
+            *_format_cells(line.resident, ledger.rss),
+            *_format_sizes(view, line.size),
         )
         if view.all_lines:
             for user, size in line.parts:
@@ -190,7 +192,7 @@ def print_difference(console: Console, difference: "Difference") -> None:
             share = percent(line.change / difference.rss, 0) if difference.rss else ""
             change = signed_mebibytes(line.change)
             table.add_row(
-                line.owner,
+                Text(line.owner),
                 mebibytes(line.before),
                 mebibytes(line.after),
                 change,

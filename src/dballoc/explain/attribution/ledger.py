@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from dballoc import catalogue
+from dballoc.explain.attribution.file_lines import make_file_lines
 from dballoc.explain.attribution.label_blocks import split_live_heap
 from dballoc.explain.attribution.ledger_line import LAZY, UNOWNED, Line
 from dballoc.explain.attribution.malloc_lines import (
@@ -150,7 +152,7 @@ def _make_other_lines(snapshot: ProcessSnapshot) -> list[Line]:
         ),
         make_kind_line(snapshot, Kind.CODE, "files", "mapped, executable in part"),
         make_kind_line(snapshot, Kind.DATA, "files", "their writable pages, and what follows them"),
-        make_kind_line(snapshot, Kind.FILE, "files", "mapped"),
+        *make_file_lines(snapshot.mappings_of(Kind.FILE), catalogue.mapped_files()),
         make_kind_line(snapshot, Kind.KERNEL, "files", "io_uring, vdso, shared memory"),
         Line(
             group="heap",

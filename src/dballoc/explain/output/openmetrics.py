@@ -193,9 +193,7 @@ def _format_arenas(evidence: Evidence) -> list[str]:
 
 def _format_safe_pool(explanation: Explanation) -> list[str]:
     limits = catalogue.verdicts()
-    safe = estimate_safe_pool(
-        explanation.evidence, explanation.bounds, explanation.ledger, limits
-    )
+    safe = estimate_safe_pool(explanation.evidence, explanation.bounds, explanation.ledger, limits)
     if safe is None:
         return []
     sizes = {"safe": safe.pool, "configured": safe.configured, "filled": safe.filled}
