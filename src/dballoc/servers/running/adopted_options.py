@@ -1,5 +1,6 @@
-"""Choose which of another server's options a private server takes over. Pure, except that it checks
-which plugins are installed.
+"""Choose which of another server's options a private server takes over: those that the catalogue
+lists, with values that name no file and no host. Pure, except that it checks which plugins are
+installed.
 """
 
 import re
@@ -18,6 +19,21 @@ _PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")
 _A_PATH = re.compile(r"(/|~/|\.\.?/).*", re.DOTALL)
 _PATHS, _PRIVATE, _PLUGIN = "paths", "network and identity", "plugins"
 _SECRET, _NO_NAME = "secrets", "names that no option has"
+_OTHERS = "not known to matter for memory or speed"
+_VALUES = "values that could name a file or a host"
+_PLUGIN_NAME = re.compile(r"\w{1,80}", re.ASCII)
+# What a value may be, by the lists of [take] in the catalogue; without the quotes around it.
+_NUMBER = r"|[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[kmgtpe]b?)?|on|off|true|false|yes|no"
+_WORD = r"[a-z][a-z0-9_-]{0,79}"
+_FORMS = {
+    kind: re.compile(form, re.ASCII | re.IGNORECASE)
+    for kind, form in {
+        "numbers": _NUMBER,
+        "words": rf"{_NUMBER}|(?:{_WORD}(?:=(?:{_WORD}|[0-9]{{1,20}}))?,?){{1,60}}",
+        "instruments": r"[\w%][\w%/]{0,200}=(?:on|off|true|false|yes|no|counted|timed|[01])",
+        "column_families": r"\w+=[\w=;:{}. ,-]{0,2000}",
+    }.items()
+}
 # Only names of this form are shown: another's text may be anything.
 _SHOWN = re.compile(r"[\w.=+-]{1,80}", re.ASCII)
 
@@ -79,7 +95,7 @@ def take(foreign: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
             engine = value.lower() if value.lower() in get_args(Engine) else engine
         elif inner in _PLUGINS:
             for entry in filter(None, value.split(";")):
-                if _wanted_plugin(entry, plugins, rules["plugins"]["leave"]):
+                if _wanted_plugin(entry, plugins, rules["plugins"]["take"]):
                     libraries.append(entry)
                 else:
                     omitted.setdefault(_PLUGIN, []).append(
@@ -87,6 +103,10 @@ def take(foreign: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
                     )
         elif (group := _left_out(inner, value, rules)) is not None:
             omitted.setdefault(group, []).append(_shown(name))
+        elif not (kinds := _list_kinds(inner, rules["take"])):
+            omitted.setdefault(_OTHERS, []).append(_shown(name))
+        elif not any(_FORMS[kind].fullmatch(_strip_quotes(value)) for kind in kinds):
+            omitted.setdefault(_VALUES, []).append(_shown(name))
         else:
             place = init if _matches(inner, rules["init"]["options"]) else options
             place[name.replace("-", "_")] = value
@@ -110,22 +130,27 @@ def _left_out(name: str, value: str, rules: dict) -> str | None:
             return str(group["what"])
     if any(map(is_reserved, names)):
         return _PRIVATE
-    return _PATHS if _A_PATH.fullmatch(value.strip("'\"")) else None
+    return _PATHS if _A_PATH.fullmatch(_strip_quotes(value)) else None
+
+
+def _list_kinds(name: str, rules: dict[str, list[str]]) -> list[str]:
+    """Return the kinds of value that an option is taken over with; none for one that is not."""
+    return [kind for kind, patterns in rules.items() if _matches(name, patterns)]
+
+
+def _strip_quotes(value: str) -> str:
+    return value.strip("'\"")
 
 
 def _matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _wanted_plugin(entry: str, plugins: Path | None, leave: list[str]) -> bool:
+def _wanted_plugin(entry: str, plugins: Path | None, wanted: list[str]) -> bool:
     """Parse ``name=file`` or ``file``, with or without ``.so``."""
-    file = entry.rpartition("=")[2].removesuffix(".so")
-    if (
-        _matches(entry.lower(), leave)
-        or plugins is None
-        or "/" in file
-        or not _SHOWN.fullmatch(file)
-    ):
+    name, _, file = entry.rpartition("=")
+    file = file.removesuffix(".so")
+    if plugins is None or not _PLUGIN_NAME.fullmatch(f"{name}{file}") or not _matches(file, wanted):
         return False
     return (plugins / f"{file}.so").exists()
 
