@@ -1,5 +1,6 @@
 """Which malloc a process uses: the words around the bindings."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,11 @@ void *malloc(size_t n) { void *p = heap + used; used += (n + 15) & ~(size_t)15; 
         ("/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0", "mimalloc"),
         ("/usr/lib/x86_64-linux-gnu/libtbbmalloc_proxy.so.2.8", "tbbmalloc"),
         ("/opt/libhoard.so", None),
+        ("/lib/ld-musl-x86_64.so.1", "mallocng"),
+        ("/lib/libc.musl-aarch64.so.1", "mallocng"),
+        ("/usr/lib/x86_64-linux-musl/libc.so", "mallocng"),
+        ("/usr/lib/x86_64-linux-musl/libc.so (deleted)", "mallocng"),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6 (deleted)", "glibc"),
     ],
 )
 def test_catalogue_name(library: str, name: str | None) -> None:
@@ -92,17 +98,26 @@ def test_settings_are_those_of_this_malloc() -> None:
 def test_what_an_environment_asks_for_in_vain(
     environ: dict[str, str], mapped: tuple[str, ...], words: dict[str, str]
 ) -> None:
-    found = identify_malloc.list_ineffective_settings(environ, "/usr/lib/libc.so.6", set(mapped))
+    found = identify_malloc.list_ineffective_settings(environ, "glibc", set(mapped))
     assert set(found) == set(words)
     assert all(words[what] in why for what, why in found.items())
 
 
+def test_a_privileged_start_is_the_one_reason() -> None:
+    environ = {"LD_PRELOAD": "/opt/libjemalloc.so.2 libmimalloc.so.2"}
+    reasons = identify_malloc.list_ineffective_settings(environ, "glibc", set(), "it is ignored")
+    assert reasons == {
+        "/opt/libjemalloc.so.2": "it is ignored",
+        "libmimalloc.so.2": "it is ignored",
+    }
+
+
 def test_settings_of_glibcs_other_parts_are_not_idle() -> None:
     assert not identify_malloc.list_ineffective_settings(
-        {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "/x/libjemalloc.so.2", set()
+        {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, "jemalloc", set()
     )
     assert identify_malloc.list_ineffective_settings(
-        {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "/x/libjemalloc.so.2", set()
+        {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, "jemalloc", set()
     )
 
 
@@ -155,7 +170,7 @@ def test_the_first_library_with_a_malloc_is_the_one_that_would_be_called(
     frees = c_library("frees", "#include <stddef.h>\nvoid free(void *p) { (void)p; }\n")
     own, later = (c_library(name, OWN_MALLOC) for name in ("own", "later"))
     pid = running_program("waits", WAITS_FIRST, "-Wl,-z,lazy", preload=f"{frees}:{own}:{later}")
-    assert malloc_bindings.find_library_of_first_call(pid) == str(own)
+    assert malloc_bindings.find_unbound_malloc(pid).library == str(own)
 
 
 def test_half_a_malloc_is_called_mixed(
@@ -174,3 +189,51 @@ def test_behind_the_probe_is_the_malloc_that_it_hands_calls_on_to() -> None:
     assert identify_malloc.find_malloc_behind_probe(probe, [probe, glibc, jemalloc]) == jemalloc
     assert identify_malloc.find_malloc_behind_probe(probe, [glibc, probe]) == glibc
     assert identify_malloc.find_malloc_behind_probe(glibc, [glibc, jemalloc]) == glibc
+
+
+def test_settings_by_the_loaders_list(
+    running_program: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "two")
+    monkeypatch.setenv(
+        "GLIBC_TUNABLES", "glibc.malloc.arena_test=3:glibc.malloc.trim_treshold=4096"
+    )
+    malloc = identify_malloc.identify_malloc_in_use(running_program("plain", USES_MALLOC))
+    effects = {effect.setting: effect.effect for effect in malloc.effects}
+    assert effects == {
+        "MALLOC_ARENA_MAX=two": "none",
+        "glibc.malloc.arena_test=3": "applied",
+        "glibc.malloc.trim_treshold=4096": "none",
+    }
+    assert malloc.effective_settings == {"GLIBC_TUNABLES": "glibc.malloc.arena_test=3"}
+    assert set(malloc.idle) == {"MALLOC_ARENA_MAX=two", "glibc.malloc.trim_treshold=4096"}
+
+
+def test_a_static_program(running_program: Callable[..., int]) -> None:
+    malloc = identify_malloc.identify_malloc_in_use(
+        running_program("static", USES_MALLOC, "-static", preload="/x/libjemalloc.so.2")
+    )
+    assert (malloc.name, malloc.library) == ("glibc", malloc.executable)
+    assert malloc.how.startswith("the executable is static")
+    assert "no loader" in malloc.idle["/x/libjemalloc.so.2"]
+
+
+def test_a_library_that_was_replaced(running_program: Callable[..., int], tmp_path: Path) -> None:
+    try:
+        allocator = find_library.find_allocator("jemalloc")
+    except UsageError as error:
+        pytest.skip(str(error))
+    library = tmp_path / "libjemalloc.so.2"
+    shutil.copy(allocator.libraries[0], library)
+    pid = running_program("preloaded", USES_MALLOC, preload=str(library))
+    (tmp_path / "new").write_bytes(library.read_bytes().replace(b"5.3.0-0-g", b"9.8.7-0-g"))
+    (tmp_path / "new").rename(library)
+    malloc = identify_malloc.identify_malloc_in_use(pid)
+    if malloc.version == "unknown":
+        pytest.skip("this user may not open /proc/PID/map_files")
+    assert (malloc.name, malloc.version) == ("jemalloc", allocator.version)
+    (note,) = malloc.replaced
+    assert note.endswith("a restart loads version 9.8.7")
+    library.unlink()
+    (note,) = identify_malloc.identify_malloc_in_use(pid).replaced
+    assert note.endswith("a restart will not find it there")

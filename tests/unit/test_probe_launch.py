@@ -81,12 +81,19 @@ def test_a_malloc_that_no_preload_can_stand_before(
     (tmp_path / "p").chmod(0o4755)
 
 
-def test_a_set_user_id_program_and_a_script(tmp_path: Path) -> None:
+def test_a_set_user_id_program_and_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tmp_path / "true"
     shutil.copy("/bin/true", copy)
     copy.chmod(0o4755)
-    with pytest.raises(UsageError, match="ignores LD_PRELOAD"):
+    preload_launch.check_executable(copy)  # of its own user, it changes nothing
+    monkeypatch.setattr("os.getuid", lambda: copy.stat().st_uid + 1)
+    with pytest.raises(
+        UsageError, match=r"starts privileged \(the set-user-ID bit .* ignores LD_PRELOAD"
+    ):
         preload_launch.check_executable(copy)
+    monkeypatch.undo()
     (tmp_path / "mysqld_safe").write_text("#!/bin/sh\n")
     preload_launch.check_executable(tmp_path / "mysqld_safe")
     (tmp_path / "broken").write_bytes(b"\x7fELF" + b"\xff" * 60)

@@ -41,10 +41,11 @@ class VariantSetting:
 
 def find_family(allocator: Allocator) -> dict[str, Any] | None:
     """Return the allocator's part of tunables.toml; None if the catalogue does not know it."""
-    return _find_family_of(allocator.name.partition("@")[0])
+    return find_family_of(allocator.name.partition("@")[0])
 
 
-def _find_family_of(name: str) -> dict[str, Any] | None:
+def find_family_of(name: str) -> dict[str, Any] | None:
+    """Return the part of tunables.toml for the catalogue's allocator ``name``; None without one."""
     return next((f for f in catalogue.tunables().values() if name in f["allocators"]), None)
 
 
@@ -83,7 +84,7 @@ def _parse_variable(
             VariantSetting(name, text, f"{place}: {name}")
             for name, text in _unpack(style, value, f"{where}: {place}")
         ]
-    if name := _find_setting_of_variable(family, variable):
+    if name := find_setting_of_variable(family, variable):
         return [VariantSetting(name, value, place)]
     start, _, rest = pattern.partition("{")
     if rest and variable.startswith(start) and variable not in allocator.entry.get("report", {}):
@@ -125,22 +126,22 @@ def find_settings_in_environment(name: str, environment: Mapping[str, str]) -> d
     """
     entry = catalogue.allocators()[name]
     style, report = entry["tunables"], entry.get("report", {})
-    family = _find_family_of(name)
+    family = find_family_of(name)
     added = {*style.get("always", []), *style.get("strict", []), *report.values()}
     start, _, rest = style.get("env", "").partition("{")
     settings = {}
     for variable, value in environment.items():
-        if family and (setting := _find_setting_of_variable(family, variable)):
+        if family and (setting := find_setting_of_variable(family, variable)):
             settings[setting] = value
         elif "join" in style and variable == style["env"]:
             items = (item for item in value.split(style["join"]) if item not in added)
-            settings |= dict(filter(None, (_parse_item(style, item) for item in items)))
+            settings |= dict(filter(None, (parse_item(style, item) for item in items)))
         elif rest and variable.startswith(start) and variable not in report:
             settings[variable.removeprefix(start).lower()] = value
     return settings
 
 
-def _parse_item(style: Mapping[str, Any], item: str) -> tuple[str, str] | None:
+def parse_item(style: Mapping[str, Any], item: str) -> tuple[str, str] | None:
     """Return the name and value in an item of a catalogue's form; None if it has another."""
     prefix, joint = _split_form(style)
     name, equals, value = item.removeprefix(prefix).partition(joint)
@@ -153,7 +154,8 @@ def _split_form(style: Mapping[str, Any]) -> tuple[str, str]:
     return prefix, tail.partition("{value}")[0]
 
 
-def _find_setting_of_variable(family: dict[str, Any], variable: str) -> str | None:
+def find_setting_of_variable(family: Mapping[str, Any], variable: str) -> str | None:
+    """Return the setting that has an environment variable of its own; None if none has this."""
     return next(
         (name for name, s in family["settings"].items() if s.get("variable") == variable), None
     )
@@ -210,39 +212,54 @@ def _check_setting(
     reported_names: Collection[str] | None,
     where: str,
 ) -> None:
-    """Check one setting as :func:`check` does."""
-    row = family["settings"].get(setting.name)
-    is_reported = reported_names is not None and setting.name in reported_names
-    if row is None and (is_reported or (reported_names is None and "." in setting.name)):
-        # The catalogue lacks it, but the allocator has it; or it is a setting of another part of a
-        # glibc that lists none.
-        return
+    """Check one setting as :func:`check_settings` does."""
     label = (
         f"{where}: {setting.place}"
         if setting.place.startswith("env ")
         else f"{where}: {setting.place}: {setting.name}"
     )
+    if fault := find_fault(allocator, family, setting.name, setting.value, reported_names):
+        raise UsageError(f"{label}: {fault}")
+
+
+def find_fault(
+    allocator: Allocator,
+    family: dict[str, Any],
+    name: str,
+    value: str,
+    reported_names: Collection[str] | None,
+) -> str | None:
+    """Return in words why this version of an allocator does not take a setting; None if nothing
+    speaks against it. ``reported_names``: as in :func:`check_settings`.
+    """
+    row = family["settings"].get(name)
+    is_reported = reported_names is not None and name in reported_names
+    if row is None and (is_reported or (reported_names is None and "." in name)):
+        # The catalogue lacks it, but the allocator has it; or it is a setting of another part of a
+        # glibc that lists none.
+        return None
     names = {n for n, r in family["settings"].items() if is_in_version(r, allocator.version)} | set(
         reported_names or ()
     )
     if not family["settings"]:
-        raise UsageError(f"{label}: {allocator.name} has no settings")
+        return f"{allocator.name} has no settings"
     if row is None:
-        raise UsageError(
-            f"{label}: {_spell_version(allocator)} has no such setting; "
-            f"{_suggest_name(setting.name, names, allocator)}"
+        return (
+            f"{_spell_version(allocator)} has no such setting; "
+            f"{_suggest_name(name, names, allocator)}"
         )
     lacking = reported_names is not None and not is_reported and _is_listable(family, row)
     # A list proves a setting, unless it goes on to show one that has no effect any more.
     proved = is_reported and not row.get("lingers", False)
     if lacking or (not proved and not is_in_version(row, allocator.version)):
         versions = f", only versions {_join_versions(row)}" if "versions" in row else ""
-        raise UsageError(
-            f"{label}: {_spell_version(allocator)} has no such setting{versions}; "
+        return (
+            f"{_spell_version(allocator)} has no such setting{versions}; "
             f"{_suggest_name('', names, allocator)}"
         )
-    if expected := describe_expected_value(family, row, setting.value, allocator.version):
-        raise UsageError(f"{label}: {setting.value!r} is not {expected}")
+    if expected := describe_expected_value(family, row, value, allocator.version):
+        return f"{value!r} is not {expected}"
+    return None
 
 
 def _is_listable(family: dict[str, Any], setting: dict[str, Any]) -> bool:
@@ -373,7 +390,7 @@ def find_setting_not_taken(
     for setting in settings:
         row = family["settings"].get(setting.name, {"kind": "text"})
         shown = dump.get(find_dumped_name(family, setting.name) or "")
-        if shown is not None and not _is_same_value(
+        if shown is not None and not is_same_value(
             family, row, setting.value, row.get("shows", {}).get(shown, shown)
         ):
             return f"{setting.words} was not accepted: {allocator.name} reports {shown}"
@@ -390,7 +407,7 @@ def find_dumped_name(family: Mapping[str, Any], name: str) -> str | None:
     return name if "." in name else str(family["dump"].get("item", "{name}")).format(name=name)
 
 
-def _is_same_value(
+def is_same_value(
     family: Mapping[str, Any], setting: Mapping[str, Any], value: str, shown: str
 ) -> bool:
     """Whether the dump shows the value that was set."""

@@ -136,7 +136,7 @@ def explain(
     labels = _add_uncounted(answers.labels, snapshot) if answers.labels else None
     sampled, sample_notes = _ask_probe(snapshot, sample)
     attributed = build_ledger(snapshot, labels, answers.statistics, sampled)
-    attributed.notes.extend([*answers.notes, *sample_notes, *_list_namespace_notes(pid)])
+    attributed.notes.extend([*answers.notes, *sample_notes, *_list_process_notes(snapshot)])
     surroundings = _read_surroundings(pid)
     room = _measure_room(surroundings)
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
@@ -212,13 +212,13 @@ def _ask_probe(
         return None, [str(error)]
 
 
-def _list_namespace_notes(pid: int) -> list[str]:
-    """Return a note if the process is in namespaces of its own."""
+def _list_process_notes(snapshot: ProcessSnapshot) -> list[str]:
+    """Return a note if the process is in namespaces of its own, and what to know of its malloc."""
     try:
-        note = process_root.describe_namespaces(pid)
+        note = process_root.describe_namespaces(snapshot.pid)
     except OSError:
-        return []
-    return [note] if note else []
+        note = None
+    return [*([note] if note else []), *snapshot.malloc.describe_idle_settings()]
 
 
 def _read_process_sections(snapshot: ProcessSnapshot) -> list[Section]:

@@ -18,6 +18,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,23 @@ _MOST_PARTS = 256
 _PATIENCE = 10.0
 
 Result = TypeVar("Result")
+
+# xattr(7), capabilities(7).
+_CAPABILITY = "security.capability"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRights:
+    """What a file gives to the program in it: its ``mode``, owner and group; ``capability``: the
+    bytes of its attribute security.capability, empty without one; ``nosuid``: its mount gives
+    nothing of all that.
+    """
+
+    mode: int
+    uid: int
+    gid: int
+    capability: bytes = b""
+    nosuid: bool = False
 
 
 def root_of(pid: int) -> Path:
@@ -103,6 +121,48 @@ def measure_file(root: Path, path: str) -> os.stat_result:
             return _check_regular(fd, path)
 
     return _answer_in_time(path, measure)
+
+
+def read_file_rights(root: Path, path: str) -> FileRights:
+    """Read what a regular file gives to the program in it. OSError as :func:`open_file`."""
+
+    def read() -> FileRights:
+        with _open_path(root, path) as fd:
+            return _read_rights(fd, path)
+
+    return _answer_in_time(path, read)
+
+
+def read_link_rights(link: str) -> FileRights:
+    """Read the same of the target of a link of the kernel's. OSError as :func:`open_file`."""
+
+    def read() -> FileRights:
+        fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return _read_rights(fd, link)
+        finally:
+            os.close(fd)
+
+    return _answer_in_time(link, read)
+
+
+def _read_rights(fd: int, path: str) -> FileRights:
+    status = _check_regular(fd, path)
+    # Not fgetxattr(2), which takes no O_PATH descriptor: the file itself may be unreadable.
+    place = f"/proc/self/fd/{fd}"
+    try:
+        capability = os.getxattr(place, _CAPABILITY)
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+            raise
+        capability = b""
+    return FileRights(
+        mode=status.st_mode,
+        uid=status.st_uid,
+        gid=status.st_gid,
+        capability=capability,
+        nosuid=bool(os.statvfs(place).f_flag & os.ST_NOSUID),
+    )
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ for Python may be in it.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dballoc import readers
@@ -53,6 +54,11 @@ def list_mapped_files(pid: int) -> set[str]:
     # Most lines of a process with very many are anonymous memory.
     lines = (text for text in read_maps_text(pid).split("\n") if "/" in text)
     return {line.path for line in map(parse_line, lines) if line and line.path.startswith("/")}
+
+
+def list_file_paths(lines: Iterable[MapsLine]) -> set[str]:
+    """List the paths of the files among the mappings."""
+    return {line.path for line in lines if line.path.startswith("/")}
 
 
 def parse_maps(text: str) -> list[MapsLine]:

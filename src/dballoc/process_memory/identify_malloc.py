@@ -1,21 +1,24 @@
 """Which malloc a running process really uses, and with which settings, read from outside."""
 
-import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dballoc import readers
-from dballoc.allocators import library_version, proof_of_use
+from dballoc.allocators import proof_of_use, setting_effects, version_ranges
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.setting_effects import SettingEffect
 from dballoc.catalogue import allocators
-from dballoc.fetch import private_store
-from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host import privileged_start, process_maps
 from dballoc.host.elf import loader
+from dballoc.host.privileged_start import PrivilegedStart
 from dballoc.host.process_environment import parse_environment
+from dballoc.host.process_maps import MapsLine
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
+from dballoc.process_memory.malloc import library_file, read_settings
 
 # Our libraries that pass calls on to the malloc behind them.
 _PROBES = ("libdballoc_probe.so", "libdballoc_trace.so")
@@ -31,6 +34,13 @@ _GLIBC_VARIABLES = (
 )
 
 _NOT_CALLED = "; the program has not called it yet, and this is the first library that has one"
+_UNKNOWN = "a malloc that dballoc does not know"
+_BUILT_IN = "it is built into the executable"
+_STATIC = "the executable is static: its malloc is a part of it, and no preload replaces that"
+_BY_LIBRARIES = "its libraries call it; the executable itself calls none"
+# musl's loader, which is its C library; elsewhere it has the name that no other C library has.
+_MUSL = re.compile(r"(?:ld-musl-\w+\.so\.1|libc\.musl-\w+\.so\.1|libc\.so)(?: \(deleted\))?")
+_MUSL_MALLOC = "mallocng"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +49,10 @@ class MallocInUse:
 
     ``name``: the catalogue's, None for a library that it does not know; ``how``: why the process
     uses it; ``mixed``: the libraries of symbols that another one provides, by symbol; ``settings``:
-    the environment variables that configure it; ``idle``: what in its environment has no effect,
-    with the reason; ``thp``: the mode that the process has.
+    the environment variables that configure it; ``effects``: what became of each setting in them;
+    ``idle``: what in its environment has no effect, with the reason; ``privileged``: why it was
+    started privileged; ``replaced``: what a restart will load instead of files that are not there
+    any more; ``thp``: the mode that the process has.
     """
 
     pid: int
@@ -54,48 +66,176 @@ class MallocInUse:
     settings: dict[str, str]
     idle: dict[str, str]
     thp: str
+    effects: list[SettingEffect] = field(default_factory=list)
+    privileged: PrivilegedStart | None = None
+    replaced: list[str] = field(default_factory=list)
+
+    @property
+    def effective_settings(self) -> dict[str, str]:
+        """The variables of ``settings``, with those parts that have an effect, or may have."""
+        join = allocators()[self.name]["tunables"].get("join", ",") if self.name else ","
+        judged = {effect.variable for effect in self.effects}
+        effective = {k: v for k, v in self.settings.items() if k not in judged}
+        for effect in self.effects:
+            if effect.effect != "none":
+                part = effect.setting.removeprefix(f"{effect.variable}=")
+                before = effective.get(effect.variable)
+                effective[effect.variable] = f"{before}{join}{part}" if before else part
+        return effective
+
+    def describe_idle_settings(self) -> list[str]:
+        """Return a sentence for each setting of this malloc that has no effect, for a start that is
+        to blame, and for files that a restart will load in another version.
+        """
+        notes = [f"{e.setting} {e.words}" for e in self.effects if e.effect == "none"]
+        if self.privileged:
+            notes.append(
+                f"it was started privileged ({self.privileged.cause}), so no setting of "
+                f"{self.title} would have an effect: {self.privileged.remedy}"
+                if self._ignores_settings
+                else f"it was started privileged ({self.privileged.cause}), so LD_PRELOAD has no "
+                f"effect: {self.privileged.remedy}"
+            )
+        return [*notes, *self.replaced]
+
+    @property
+    def _ignores_settings(self) -> bool:
+        """Whether it ignores its settings in a program that is started privileged."""
+        return allocators().get(self.name or "", {}).get("privileged") == "ignores"
 
 
 def identify_malloc_in_use(pid: int) -> MallocInUse:
     """Identify the malloc of a process.
     :class:`dballoc.process_memory.malloc_bindings.UnreadableProcess` if the process cannot be read,
-    or has no malloc of a library.
+    or its malloc cannot be told.
     """
     bindings = malloc_bindings.read_bindings(pid)
     try:
         executable = loader.find_main_program(pid)
         environ = parse_environment(readers.of_process(f"/proc/{pid}/environ"), "replace")
-        thp_mode, mapped = thp.describe_process_mode(pid), process_maps.list_mapped_files(pid)
+        thp_mode, mappings = thp.describe_process_mode(pid), process_maps.read_maps(pid)
+        privileged = privileged_start.read_privileged_start(pid)
     except OSError as error:
         raise malloc_bindings.UnreadableProcess(
             malloc_bindings.describe_read_error(pid, error)
         ) from None
+    mapped = process_maps.list_file_paths(mappings)
     bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
-    bound = bindings.get("malloc") or bindings.get("free")
-    library = bound or find_malloc_behind_probe(
-        malloc_bindings.find_library_of_first_call(pid), mapped
-    )
-    name = find_catalogue_name(library)
+    use = _find_use(pid, bindings, mapped)
+    name = use.name
     mixed = {
         s: lib
         for s, lib in bindings.items()
-        if not _is_same_allocator(lib, library)
+        if not _is_same_allocator(lib, use.library)
         and not proof_of_use.calls_the_family(s, lib, executable)
     }
-    entry = allocators()[name] if name else None
+    version = library_file.read_version(pid, name, use.library, mappings)
+    settings = _list_settings(environ, allocators()[name]) if name else {}
+    effects = _judge_settings(pid, use, version, settings, mappings, privileged)
     return MallocInUse(
         pid=pid,
         executable=executable,
         name=name,
-        title=entry["title"] if entry else Path(library).name,
-        version=_read_version(pid, name, library, mapped),
-        library=library,
-        how=_explain_use(library, executable, environ) + ("" if bound else _NOT_CALLED),
+        title=_make_title(name, use.library, version),
+        version=version,
+        library=use.library,
+        how=use.how
+        or _explain_use(use.library, executable, environ, privileged)
+        + (_NOT_CALLED if use.uncalled else ""),
         mixed=mixed,
-        settings=_list_settings(environ, entry) if entry else {},
-        idle=list_ineffective_settings(environ, library, mapped),
+        settings=settings,
+        effects=effects,
+        idle=list_ineffective_settings(
+            environ, name, mapped, _find_preload_obstacle(use, privileged)
+        )
+        | {effect.setting: effect.words for effect in effects if effect.effect == "none"},
+        privileged=privileged,
+        replaced=_list_replaced(pid, use, version, executable, mappings),
         thp=thp_mode,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Use:
+    """Which library provides malloc; the fields are those of :class:`MallocInUse`. ``how``: empty
+    where the environment has to tell it; ``uncalled``: the program has not called it yet;
+    ``static``: no loader has read the environment.
+    """
+
+    library: str
+    name: str | None
+    how: str = ""
+    uncalled: bool = False
+    static: bool = False
+
+
+def _find_use(pid: int, bindings: dict[str, str], mapped: Collection[str]) -> _Use:
+    """Find it by the bindings of the executable; by what is loaded and built in where it has none.
+    Unreadable if that cannot be told.
+    """
+    if bound := bindings.get("malloc") or bindings.get("free"):
+        return _Use(library=bound, name=find_catalogue_name(bound))
+    first = malloc_bindings.find_unbound_malloc(pid)
+    library = find_malloc_behind_probe(first.library, mapped)
+    if first.imports:
+        name = find_catalogue_name(library)
+        return _Use(library=library, name=name, uncalled=True)
+    built_in = library_file.find_built_in_malloc(pid)
+    if built_in or library == first.executable:
+        how = _STATIC if first.static else _BUILT_IN
+        return _Use(library=first.executable, name=built_in, how=how, static=first.static)
+    return _Use(library=library, name=find_catalogue_name(library), how=_BY_LIBRARIES)
+
+
+def _make_title(name: str | None, library: str, version: str) -> str:
+    if name is None:
+        return _UNKNOWN if ".so" not in library else Path(library).name
+    entry = allocators()[name]
+    libc = entry.get("libc", {})
+    if not libc or not _is_musl(library):
+        return str(entry["title"])
+    numbers = version_ranges.parse_numbers(version)
+    is_older = numbers and numbers < version_ranges.parse_numbers(libc["since"])
+    return str(libc["before"] if is_older else entry["title"])
+
+
+def _judge_settings(
+    pid: int,
+    use: _Use,
+    version: str,
+    settings: dict[str, str],
+    mappings: Sequence[MapsLine],
+    privileged: PrivilegedStart | None,
+) -> list[SettingEffect]:
+    if use.name is None or not settings:
+        return []
+    allocator = Allocator(name=use.name, libraries=(), version=version)
+    evidence = read_settings.read_malloc_settings(
+        pid, allocator, use.library, mappings, settings, privileged.cause if privileged else None
+    )
+    return setting_effects.judge_settings(allocator, settings, evidence)
+
+
+def _find_preload_obstacle(use: _Use, privileged: PrivilegedStart | None) -> str | None:
+    """Return why no LD_PRELOAD at all is obeyed; None if nothing speaks against it."""
+    if use.static:
+        return "the executable is static, so there is no loader that reads LD_PRELOAD"
+    if privileged:
+        return f"LD_PRELOAD is ignored, as the program was started privileged ({privileged.cause})"
+    return None
+
+
+def _list_replaced(
+    pid: int, use: _Use, version: str, executable: str, mappings: Sequence[MapsLine]
+) -> list[str]:
+    notes = []
+    if use.library != executable:
+        note = library_file.describe_replacement(pid, use.name, use.library, version, mappings)
+        notes += [note] if note else []
+    if executable.endswith(library_file.DELETED):
+        path = executable.removesuffix(library_file.DELETED)
+        notes.append(f"{path} was replaced or removed since it was started: a restart runs another")
+    return notes
 
 
 def find_malloc_behind_probe(library: str, mapped: Iterable[str]) -> str:
@@ -121,6 +261,8 @@ def find_catalogue_name(library: str) -> str | None:
     """Return the catalogue's name of the allocator that a file belongs to, by its soname; None if
     the catalogue does not know it.
     """
+    if _is_musl(library):
+        return _MUSL_MALLOC
     stem = _strip_suffixes(library)
     for name, entry in allocators().items():
         for sonames in (*entry.get("preload", []), *entry.get("provider", [])):
@@ -149,18 +291,18 @@ def _list_settings(environ: dict[str, str], entry: dict[str, Any]) -> dict[str, 
 
 
 def list_ineffective_settings(
-    environ: dict[str, str], library: str, mapped: set[str]
+    environ: dict[str, str], used: str | None, mapped: set[str], obstacle: str | None = None
 ) -> dict[str, str]:
     """Return what in an environment has no effect, with the reason: preloads that are not loaded or
-    not used, and settings of another malloc than ``library``.
+    not used, and settings of another malloc than the one ``used``, by the catalogue's name.
+    ``obstacle``: why no preload is obeyed.
     """
     stems = {_strip_suffixes(path) for path in mapped}
     reasons = {}
-    used = find_catalogue_name(library)
     for path in _list_preloads(environ):
         other = find_catalogue_name(path)
         if _strip_suffixes(path) not in stems:
-            reasons[path] = (
+            reasons[path] = obstacle or (
                 "LD_PRELOAD names it, but it is not loaded: missing, unreadable, or built for "
                 "another system"
             )
@@ -179,6 +321,10 @@ def list_ineffective_settings(
     return reasons
 
 
+def _is_musl(library: str) -> bool:
+    return _MUSL.fullmatch(Path(library).name) is not None
+
+
 def _list_preloads(environ: dict[str, str]) -> list[str]:
     return [p for p in re.split("[: ]", environ.get("LD_PRELOAD", "")) if p]
 
@@ -188,10 +334,16 @@ def _strip_suffixes(path: str) -> str:
     return re.sub(r"-\d[\d.]*$", "", Path(path).name.partition(".so")[0])
 
 
-def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:
+def _explain_use(
+    library: str, executable: str, environ: dict[str, str], privileged: PrivilegedStart | None
+) -> str:
     if library == executable:
-        return "it is built into the executable"
-    if any(_strip_suffixes(p) == _strip_suffixes(library) for p in _list_preloads(environ)):
+        return _BUILT_IN
+    if privileged and _list_preloads(environ) and find_catalogue_name(library) == "glibc":
+        return f"LD_PRELOAD is ignored: it was started privileged ({privileged.cause})"
+    if not privileged and any(
+        _strip_suffixes(p) == _strip_suffixes(library) for p in _list_preloads(environ)
+    ):
         return "LD_PRELOAD in its environment"
     if find_catalogue_name(library) == "glibc":
         return (
@@ -199,44 +351,13 @@ def _explain_use(library: str, executable: str, environ: dict[str, str]) -> str:
             if _preloads_other_malloc(environ)
             else "nothing else was preloaded"
         )
+    if _is_musl(library):
+        return "it is in the C library, and nothing else was preloaded"
     return "the executable is linked against it, or /etc/ld.so.preload names it"
 
 
 def _preloads_other_malloc(environ: dict[str, str]) -> bool:
     return any(find_catalogue_name(p) not in (None, "glibc") for p in _list_preloads(environ))
-
-
-def _read_version(pid: int, name: str | None, library: str, mapped: Iterable[str]) -> str:
-    """Read the version of an allocator from the file that is mapped, or from our store's manifest
-    where it is one of the store's files. Nothing is loaded.
-    """
-    if name is None:
-        return ""
-    entry = allocators()[name]
-    soname = entry.get("version", {}).get("library", "")
-    path = library
-    if not Path(library).name.startswith(soname):
-        path = next((other for other in mapped if Path(other).name.startswith(soname)), library)
-    try:
-        fd = open_in_process_root.open_file(
-            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, path)
-        )
-    except OSError:
-        return library_version.UNKNOWN
-    try:
-        if (kept := private_store.find_owner(Path(path))) and _is_file(fd, path):
-            return kept.version
-        return library_version.read_version(entry, fd, path)
-    finally:
-        os.close(fd)
-
-
-def _is_file(fd: int, path: str) -> bool:
-    """Whether an open file is the one that we see at a path."""
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except OSError:
-        return False
 
 
 def _is_same_allocator(library: str, other: str) -> bool:

@@ -24,9 +24,7 @@ from dballoc.host.unprivileged.sandbox import SandboxError
 
 
 class UnreadableProcess(Exception):
-    """The process cannot be read: it is gone, is not ours, or is not a 64-bit dynamically linked
-    ELF executable.
-    """
+    """The process cannot be read: it is gone, is not ours, or is not a 64-bit ELF executable."""
 
 
 def describe_read_error(pid: int, error: OSError) -> str:
@@ -47,7 +45,8 @@ _MOST_LIBRARIES = 64
 @dataclass(frozen=True, kw_only=True)
 class _Image:
     """The main program as it is in memory: what :func:`dballoc.host.elf.elf_parser.list_slots`
-    lists of its file, and what the loader added to virtual addresses (``bias``).
+    lists of its file, and what the loader added to virtual addresses (``bias``); ``static``: it
+    names no loader.
     """
 
     path: str
@@ -55,6 +54,7 @@ class _Image:
     dynamic: tuple[int, int]
     bias: int
     mappings: list[MapsLine]
+    static: bool
 
 
 def read_bindings(pid: int) -> dict[str, str]:
@@ -79,22 +79,38 @@ def read_bindings(pid: int) -> dict[str, str]:
             return providers
 
 
-def find_library_of_first_call(pid: int) -> str:
-    """Find the file that will provide malloc to an executable that imports it and has not called it
-    yet: the first one that exports it, in the order in which the loader looks it up. Unreadable if
-    the executable imports none, or if that file cannot be told.
+@dataclass(frozen=True, kw_only=True)
+class UnboundMalloc:
+    """Where an ``executable`` without a binding to malloc has it from. ``imports``: it imports it,
+    and has not called it yet; ``library``: the first one that exports it, the executable itself if
+    none does; ``static``: the executable has no libraries.
+    """
+
+    executable: str
+    library: str
+    imports: bool
+    static: bool
+
+
+def find_unbound_malloc(pid: int) -> UnboundMalloc:
+    """Find where an executable has malloc from that imports none, or has not called it yet: the
+    first library that exports it, in the order in which the loader looks it up. Unreadable if it
+    imports one, and that library cannot be told.
     """
     with _explain_errors(pid):
         image = _read_image(pid)
-        if not any(symbol in ("malloc", "free") for symbol, _, _ in image.slots):
+        imports = any(symbol in ("malloc", "free") for symbol, _, _ in image.slots)
+        library = _find_first_export(pid, image, "malloc")
+        if imports and library is None:
             raise UnreadableProcess(
-                "its executable imports no malloc from a library; it may have one built in"
+                "it has not called malloc yet, and which library will provide it cannot be told; "
+                "look again when it has worked"
             )
-        if library := _find_first_export(pid, image, "malloc"):
-            return library
-        raise UnreadableProcess(
-            "it has not called malloc yet, and which library will provide it cannot be told; look "
-            "again when it has worked"
+        return UnboundMalloc(
+            executable=image.path,
+            library=library or image.path,
+            imports=imports,
+            static=image.static,
         )
 
 
@@ -157,6 +173,7 @@ def _read_image(pid: int) -> _Image:
         dynamic=(parts["dynamic"][0], parts["dynamic"][1]),
         bias=_find_load_bias(parts["loads"], mappings, executable),
         mappings=mappings,
+        static=not parts["interpreter"],
     )
 
 

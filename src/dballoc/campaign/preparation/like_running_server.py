@@ -153,7 +153,7 @@ def _read_variant(pid: int) -> dict[str, Any]:
     try:
         malloc = identify_malloc.identify_malloc_in_use(pid)
         mapped = sorted(process_maps.list_mapped_files(pid))
-        preloaded = identify_malloc.read_ld_preload(pid)
+        preloaded = [] if malloc.privileged else identify_malloc.read_ld_preload(pid)
     except (UnreadableProcess, OSError) as error:
         raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
     if malloc.library == malloc.executable:
@@ -233,7 +233,8 @@ def make_variant(malloc: MallocInUse, preloaded: list[str]) -> dict[str, Any]:
             result["allocator"] = "glibc"
     if libraries:
         result["preload"] = libraries
-    if settings := {k: v for k, v in malloc.settings.items() if secret_names.hide_value(k, v) == v}:
+    settings = malloc.effective_settings
+    if settings := {k: v for k, v in settings.items() if secret_names.hide_value(k, v) == v}:
         result["env"] = settings
     if set(result) <= {"name", "allocator"} and malloc.name:
         result["name"] = malloc.name

@@ -14,6 +14,8 @@ from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
+from dballoc.host import privileged_start
+from dballoc.host.privileged_start import Starter
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.profile.heap import probe_launch
 from dballoc.servers.build import Build
@@ -40,6 +42,7 @@ def prove_malloc(
     """Choose the variant's malloc, and prove that the program uses it with the variant's settings.
     UsageError if it does not.
     """
+    _check_start(where, user, build)
     try:
         malloc = variant_malloc.choose_malloc(build, experiment.server_of(variant), variant)
     except variant_malloc.GlibcTooOld as error:
@@ -81,6 +84,23 @@ def prove_malloc(
         settings=tuple(settings),
         wrappers=wrappers,
     )
+
+
+def _check_start(where: str, user: ServerUser, build: Build) -> None:
+    """UsageError if the server would start privileged: no preload, no setting of glibc's and none
+    of the loader's lists would have an effect.
+    """
+    starter = Starter(
+        os.getuid() if user.uid is None else user.uid,
+        os.getgid() if user.uid is None else user.uid,
+        no_new_privs=True,
+    )
+    if privileged := privileged_start.read_executable_privilege(build.executable, starter):
+        raise UsageError(
+            f"{where}: {build.executable} starts privileged ({privileged.cause}), so its loader "
+            "ignores LD_PRELOAD and settings, and cannot show which malloc it uses; let "
+            "server.basedir name a copy (cp leaves that behind)"
+        )
 
 
 def _check_settings(

@@ -51,6 +51,7 @@ def verify(
     if as_json:
         document = {
             **dataclasses.asdict(malloc),
+            "remedy": malloc.privileged.remedy if malloc.privileged else None,
             "host_thp": thp.read_host(),
             "host_obstacle": obstacle,
         }
@@ -73,6 +74,9 @@ def _print_malloc(malloc: MallocInUse, obstacle: str | None) -> None:
         "settings: "
         f"{', '.join(f'{k}={v}' for k, v in malloc.settings.items()) or 'none in its environment'}"
     )
+    for effect in malloc.effects:
+        if effect.effect != "none":
+            say(f"setting:  {effect.setting}: {effect.words}")
     say(f"THP:      {malloc.thp}")
     if host := thp.read_host():
         say(f"host THP: {thp.describe_host(host)}")
@@ -80,8 +84,12 @@ def _print_malloc(malloc: MallocInUse, obstacle: str | None) -> None:
         say(f"warning:  {obstacle}")
     for symbol, library in malloc.mixed.items():
         say(f"warning:  {symbol} leads to {library}: blocks of two mallocs are mixed")
-    for variable, why in malloc.idle.items():
-        say(f"warning:  {variable}: {why}")
+    for part, why in malloc.idle.items():
+        say(f"warning:  {part}: {why}")
+    if malloc.privileged:
+        say(f"remedy:   started privileged ({malloc.privileged.cause}): {malloc.privileged.remedy}")
+    for note in malloc.replaced:
+        say(f"note:     {note}")
 
 
 def _check_expectation(expect: str | None, settings: Sequence[str]) -> None:
@@ -116,6 +124,9 @@ def find_difference(malloc: MallocInUse, expect: str, settings: Sequence[str]) -
         if malloc.settings[variable] != value:
             has = malloc.settings[variable]
             return f"{uses} as expected, but {variable} is {has}, not {value}"
+        idle = [e for e in malloc.effects if (e.variable, e.effect) == (variable, "none")]
+        if idle:
+            return f"{uses} as expected, but {idle[0].setting} {idle[0].words}"
     return None
 
 

@@ -41,7 +41,8 @@ _CACHE_KEYS = ("setting", "unused", "most_used", "block", "requests")
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """``malloc``: its name in the catalogue; ``arenas``: how many glibc has; ``worst``: bytes that
-    one of them holds free at most; ``settings``: its own, as (variable, value) of the environment;
+    one of them holds free at most; ``settings``: those of its own that have an
+    effect, or may have, as (variable, value) of the environment;
     ``sessions``: (user, connections, bytes), ``largest_session``: bytes of one; ``figures``: the
     server's variables and status by name; ``counted``: whether its memory instruments are on;
     ``cgroup``: the narrowest one's memory; ``cpus``: what the server may use of the machine's
@@ -118,7 +119,7 @@ def gather_evidence(
         huge=huge,
         thp=snapshot.malloc.thp,
         mariadb=labels.mariadb if labels else False,
-        settings=list(snapshot.malloc.settings.items()),
+        settings=list(snapshot.malloc.effective_settings.items()),
         sessions=labels.sessions if labels else [],
         largest_session=labels.largest_session if labels else 0,
         figures=_select_figures(labels, limits) if labels else {},

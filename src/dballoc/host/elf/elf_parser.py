@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
 _SHT_DYNSYM = 11
 _NT_GNU_BUILD_ID, _NT_GNU_PROPERTY = 3, 5
@@ -72,6 +72,7 @@ class _File:
     notes: list[tuple[int, int, int]]
     dynamic: dict[int, int]
     dynamic_at: tuple[int, int]
+    has_interpreter: bool
 
     def offset_of(self, address: int) -> int:
         """Return the file offset of a virtual address. ParseError if no loaded segment has it."""
@@ -87,15 +88,15 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list]:
 
     ``slots``: [symbol, virtual address of the slot, whether the file defines the symbol itself];
     ``loads``: [virtual address, file offset] of each loaded segment; ``dynamic``: [virtual address,
-    bytes] of the dynamic section.
+    bytes] of the dynamic section, zeros without one; ``interpreter``: [whether it names a loader].
     """
     file = _parse(fd)
-    if not file.dynamic or file.machine not in _SLOTS:
-        raise ParseError(
-            "a static executable, or one of an architecture that dballoc does not know"
-        )
+    if file.machine not in _SLOTS:
+        raise ParseError("an executable of an architecture that dballoc does not know")
     slots: list[list[int | str | bool]] = []
     try:
+        if not file.dynamic:
+            return _describe_slots(file, slots)
         table = file.offset_of(file.dynamic[_DT_SYMTAB])
         strings = file.offset_of(file.dynamic[_DT_STRTAB])
         for address, symbol in _iterate_relocations(file):
@@ -107,10 +108,15 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list]:
                 raise ParseError("an executable with an absurd number of slots for malloc")
     except (KeyError, struct.error):
         raise ParseError("its dynamic section is damaged") from None
+    return _describe_slots(file, slots)
+
+
+def _describe_slots(file: _File, slots: list[list[int | str | bool]]) -> dict[str, list]:
     return {
         "slots": slots,
         "loads": [[start, offset] for start, _, offset in file.loads],
         "dynamic": list(file.dynamic_at),
+        "interpreter": [True] if file.has_interpreter else [],
     }
 
 
@@ -252,6 +258,7 @@ def _parse(fd: int) -> _File:
     machine, (table,) = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
     loads, alignments, notes, dynamic, dynamic_at = [], [], [], {}, (0, 0)
+    has_interpreter = False
     try:
         for i in range(min(count, _MOST_HEADERS)):
             kind, _, offset, address, _, in_file, _, alignment = struct.unpack_from(
@@ -262,6 +269,8 @@ def _parse(fd: int) -> _File:
                 alignments.append(alignment)
             elif kind == _PT_NOTE:
                 notes.append((address, in_file, offset))
+            elif kind == _PT_INTERP:
+                has_interpreter = True
             elif kind == _PT_DYNAMIC:
                 section = data[offset : offset + min(in_file - in_file % 16, 1 << 16)]
                 dynamic = dict(struct.iter_unpack("<QQ", section))
@@ -276,6 +285,7 @@ def _parse(fd: int) -> _File:
         notes=notes,
         dynamic=dynamic,
         dynamic_at=dynamic_at,
+        has_interpreter=has_interpreter,
     )
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from dballoc import readers
 from dballoc.host import process_maps
 
-_LOADER = re.compile(r"ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?")
+_LOADER = re.compile(
+    r"ld-musl-\w+\.so\.1|ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?"
+)
 # Options whose value is the next word.
 _WITH_VALUE = {
     "--library-path",

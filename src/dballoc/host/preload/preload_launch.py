@@ -6,7 +6,6 @@ import os
 import pwd
 import re
 import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,10 +14,11 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
-from dballoc.host import portable
+from dballoc.host import portable, privileged_start
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_exports import find_exported_address
 from dballoc.host.preload.preload_socket import PreloadKind
+from dballoc.host.privileged_start import Starter
 
 # The longest name of a socket in the directory: Linux's largest PID.
 _LONGEST_SOCKET_NAME = "/4194304.sock"
@@ -82,7 +82,6 @@ def check_executable(path: Path) -> None:
     it may start anything.
     """
     try:
-        mode = path.stat().st_mode
         with path.open("rb") as f:
             if f.read(4) != b"\x7fELF":
                 return
@@ -107,8 +106,12 @@ def check_executable(path: Path) -> None:
             f"{path}: it exports a malloc of its own, which LD_PRELOAD cannot replace; use a "
             "build without one"
         )
-    if mode & (stat.S_ISUID | stat.S_ISGID):
-        raise UsageError(f"{path}: a set-user-ID program, for which the loader ignores LD_PRELOAD")
+    starter = Starter(os.getuid(), os.getgid())
+    if privileged := privileged_start.read_executable_privilege(path, starter):
+        raise UsageError(
+            f"{path}: it starts privileged ({privileged.cause}), so the loader ignores LD_PRELOAD; "
+            "run a copy of it (cp leaves that behind)"
+        )
 
 
 def make_directory(out: Path, command: Sequence[str]) -> None:

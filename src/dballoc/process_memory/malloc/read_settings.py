@@ -1,0 +1,92 @@
+"""Read which settings of its malloc a process has in force, from outside: what the loader and the
+library have in their own data. Nothing is executed.
+"""
+
+from collections.abc import Collection, Sequence
+
+from dballoc.allocators import tunables
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.setting_effects import MallocSettings, SettingInForce
+from dballoc.host.elf import loader
+from dballoc.host.process_maps import MapsLine
+from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
+from dballoc.process_memory.malloc.mimalloc_options import Piece, parse_option_table
+from dballoc.process_memory.memory_reader import Memory
+
+# Of one file in a process; that of a malloc or a loader has some hundred KiB.
+_MOST_BYTES = 4 << 20
+
+
+def read_malloc_settings(
+    pid: int,
+    allocator: Allocator,
+    library: str,
+    mappings: Sequence[MapsLine],
+    variables: Collection[str],
+    privileged: str | None,
+) -> MallocSettings:
+    """Read the settings of a malloc that a process shows, none where they cannot be read.
+    ``variables``: those of its environment that it reads; ``privileged``: why it was started so,
+    None if it was not.
+    """
+    try:
+        if allocator.name == "glibc":
+            return _read_glibc(pid, mappings, library, privileged)
+        if allocator.name == "mimalloc":
+            lines = [m for m in mappings if m.path == library]
+            return _read_mimalloc(pid, allocator, lines, variables, privileged)
+    except OSError:
+        pass
+    return MallocSettings(in_force={}, privileged=privileged)
+
+
+def _read_glibc(
+    pid: int, mappings: Sequence[MapsLine], library: str, privileged: str | None
+) -> MallocSettings:
+    # A static program has the list in its own data.
+    lines = [m for m in mappings if loader.is_loader(m.path) or m.path == library]
+    listed: dict[str, SettingInForce] = {}
+    for _, data in _read_pieces(pid, lines):
+        listed = listed or parse_tunable_list(data)
+    in_force = {name.removeprefix("glibc.malloc."): value for name, value in listed.items()}
+    return MallocSettings(
+        in_force=in_force, names=frozenset(in_force) or None, privileged=privileged
+    )
+
+
+def _read_mimalloc(
+    pid: int,
+    allocator: Allocator,
+    lines: Sequence[MapsLine],
+    variables: Collection[str],
+    privileged: str | None,
+) -> MallocSettings:
+    # A version may have more than the catalogue, and have older names for some.
+    start = allocator.entry["tunables"]["env"].partition("{")[0]
+    wanted = {variable.removeprefix(start).lower() for variable in variables}
+    family = tunables.find_family(allocator) or {}
+    in_force = parse_option_table(
+        _read_pieces(pid, lines), wanted | set(family.get("settings", {}))
+    )
+    return MallocSettings(
+        in_force=in_force,
+        names=frozenset(in_force) or None,
+        privileged=privileged,
+        by_malloc=True,
+    )
+
+
+def _read_pieces(pid: int, lines: Sequence[MapsLine]) -> list[Piece]:
+    """Read what is resident of mappings without code; absent pages are zeros. OSError if the
+    process is gone.
+    """
+    pieces: list[Piece] = []
+    remaining = _MOST_BYTES
+    with Memory(pid) as memory:
+        for line in lines:
+            if "x" in line.permissions or "r" not in line.permissions or line.size > remaining:
+                continue
+            remaining -= line.size
+            span = memory.span(line.start, line.end)
+            pieces.append((line.start, bytes(memory.copy_words(span, line.start, line.end))))
+    return pieces

@@ -1,0 +1,182 @@
+"""What became of a malloc's settings: by what the process shows, else by the catalogue."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.setting_effects import (
+    MallocSettings,
+    SettingInForce,
+    judge_settings,
+)
+from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
+from dballoc.process_memory.malloc.mimalloc_options import parse_option_table
+
+
+def judge(
+    name: str,
+    version: str,
+    variables: Mapping[str, str],
+    in_force: Mapping[str, tuple[str | None, bool]] | None = None,
+    **evidence: Any,
+) -> dict[str, str]:
+    shown = {k: SettingInForce(value=v, is_set=s) for k, (v, s) in (in_force or {}).items()}
+    names = frozenset(shown) or None
+    allocator = Allocator(name=name, libraries=(), version=version)
+    effects = judge_settings(
+        allocator, variables, MallocSettings(in_force=shown, names=names, **evidence)
+    )
+    return {effect.setting: effect.words for effect in effects}
+
+
+GLIBC = {
+    "arena_max": ("2", True),
+    "trim_threshold": ("131072", False),
+    "mmap_threshold": ("0", False),
+    "check": ("0", False),
+    "pthread.rseq": ("1", False),
+    "glibc.pthread.rseq": ("0", True),
+}
+
+
+def test_what_the_loader_shows_decides() -> None:
+    text = "glibc.malloc.arena_max=2:glibc.malloc.trim_treshold=4096:glibc.pthread.rseq=0:rubbish"
+    assert judge("glibc", "2.36", {"GLIBC_TUNABLES": text}, GLIBC) == {
+        "glibc.malloc.arena_max=2": "applied",
+        "glibc.malloc.trim_treshold=4096": "has no effect: glibc 2.36 has no such setting; "
+        "did you mean 'trim_threshold'?",
+        "glibc.pthread.rseq=0": "applied",
+        "rubbish": "has no effect: not of the form glibc.malloc.NAME=VALUE",
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "words"),
+    [
+        ("MALLOC_ARENA_MAX", "2", "applied"),
+        ("MALLOC_ARENA_MAX", "4", "has no effect: 2 is in force"),
+        ("MALLOC_TRIM_THRESHOLD_", "4096", "has no effect: glibc malloc did not take it"),
+        ("MALLOC_MMAP_THRESHOLD_", "x", "has no effect: 'x' is not a whole number"),
+        ("MALLOC_ARENA_MAXX", "2", "has no effect: glibc 2.36 has no such setting"),
+    ],
+)
+def test_variables_of_glibc(variable: str, text: str, words: str) -> None:
+    (printed,) = judge("glibc", "2.36", {variable: text}, GLIBC).values()
+    assert printed.startswith(words) or words in printed.replace(
+        "a number of bytes", "a whole number"
+    )
+
+
+def test_without_a_list_the_catalogue_decides() -> None:
+    assert judge("glibc", "2.28", {"MALLOC_ARENA_MAX": "two"}) == {
+        "MALLOC_ARENA_MAX=two": "has no effect: 'two' is not a whole number of 1 or more"
+    }
+    (printed,) = judge("glibc", "2.28", {"MALLOC_ARENA_MAX": "2"}).values()
+    assert printed.startswith("cannot tell: glibc malloc does not show from outside")
+
+
+def test_what_the_loader_takes_and_malloc_does_not() -> None:
+    in_force = {"mxfast": ("64", True)}
+    (printed,) = judge(
+        "glibc", "2.43", {"GLIBC_TUNABLES": "glibc.malloc.mxfast=64"}, in_force
+    ).values()
+    assert printed.startswith("has no effect: glibc 2.43 has no such setting, only versions")
+
+
+def test_pairs_that_jemalloc_calls_invalid() -> None:
+    effects = judge("jemalloc", "5.3.0", {"MALLOC_CONF": "narenas:2,narena:2,dirty_decay_ms:x"})
+    assert effects["narenas:2"].startswith("cannot tell: ")
+    assert "did you mean 'narenas'?" in effects["narena:2"]
+    assert effects["dirty_decay_ms:x"].startswith("has no effect: 'x' is not a whole number")
+
+
+def test_jemalloc_reads_nothing_behind_what_is_no_pair() -> None:
+    effects = judge("jemalloc", "5.3.0", {"MALLOC_CONF": "narenas;2,dirty_decay_ms:5"})
+    assert set(effects) == {"narenas;2", "dirty_decay_ms:5"}
+    assert all(words.startswith("has no effect") for words in effects.values())
+    assert "reads nothing behind" in effects["dirty_decay_ms:5"]
+
+
+def test_what_dballoc_adds_is_no_setting_of_the_users() -> None:
+    assert judge("jemalloc", "5.3.0", {"MALLOC_CONF": "abort_conf:true"}) == {}
+
+
+def test_a_privileged_start() -> None:
+    cause = "file capability cap_sys_nice"
+    for name, variable in (("glibc", "MALLOC_ARENA_MAX"), ("jemalloc", "MALLOC_CONF")):
+        (printed,) = judge(name, "", {variable: "x"}, privileged=cause).values()
+        assert printed == f"has no effect: ignored, as the program was started privileged ({cause})"
+    # These read them all the same (seen in gperftools 2.10, mimalloc 2.0.9 and oneTBB 2021.8).
+    for name, variable, value in (
+        ("tcmalloc", "TCMALLOC_RELEASE_RATE", "5"),
+        ("mimalloc", "MIMALLOC_PURGE_DELAY", "0"),
+        ("tbbmalloc", "TBB_MALLOC_USE_HUGE_PAGES", "1"),
+    ):
+        (printed,) = judge(name, "", {variable: value}, privileged=cause).values()
+        assert printed.startswith("cannot tell: ")
+
+
+def test_an_older_name_that_mimalloc_still_takes() -> None:
+    in_force = {"reset_delay": ("3", True), "purge_delay": ("10", False)}
+    effects = judge("mimalloc", "2.0.9", {"MIMALLOC_RESET_DELAY": "3"}, in_force, by_malloc=True)
+    assert effects == {"MIMALLOC_RESET_DELAY=3": "applied"}
+
+
+def tunable(layout: str, name: str, alias: str, number: int, is_set: bool) -> bytes:
+    """A record as glibc 2.36, 2.39 or 2.41 has it."""
+    kind = struct.pack("<QQQ", 0, 0, 255 if name.endswith("perturb") else 9)
+    match layout:
+        case "2.36":
+            value, bits, size = struct.pack("<Q", number), struct.pack("<?3xI", is_set, 1), 24
+        case "2.39":
+            value, bits, size = struct.pack("<QQ", number, 0), struct.pack("<?", is_set), 31
+        case _:
+            value = struct.pack("<QQQQ", 7, 0, number, 0)
+            bits, size = struct.pack("<?", is_set), 39
+    return name.encode().ljust(40, b"\0") + kind + value + bits + alias.encode().ljust(size, b"\0")
+
+
+@pytest.mark.parametrize("layout", ["2.36", "2.39", "2.41"])
+def test_the_loaders_list(layout: str) -> None:
+    data = b"junk" * 6 + b"".join(
+        tunable(layout, f"glibc.malloc.{name}", alias, number, is_set)
+        for name, alias, number, is_set in (
+            ("arena_max", "MALLOC_ARENA_MAX", 2, True),
+            ("perturb", "MALLOC_PERTURB_", 0, False),
+            ("tcache_max", "", 1 << 40, True),
+        )
+    )
+    assert parse_tunable_list(data) == {
+        "glibc.malloc.arena_max": SettingInForce(value="2", is_set=True),
+        "glibc.malloc.perturb": SettingInForce(value="0", is_set=False),
+        "glibc.malloc.tcache_max": SettingInForce(value=str(1 << 40), is_set=True),
+    }
+    # One that is cut short, and one of a layout that is not known.
+    assert len(parse_tunable_list(data[:-60])) == 2
+    assert parse_tunable_list(data.replace(b"MALLOC_PERTURB_", b"MALLOC_PERTURB?")) == {}
+
+
+def test_mimallocs_table() -> None:
+    texts, at = b"\0show_errors\0segment_decommit_delay\0reset_delay\0", 0x7000
+    address = {
+        n: at + texts.index(n.encode()) for n in ("show_errors", "decommit_delay", "reset_delay")
+    }
+    table = b"".join(
+        struct.pack("<qIIQQ", value, init, option, address[name], older)
+        for value, init, option, name, older in (
+            (0, 1, 0, "show_errors", 0),
+            (-1, 2, 15, "decommit_delay", address["reset_delay"]),
+        )
+    )
+    options = parse_option_table(
+        [(at, texts), (0x9000, b"\0" * 16 + table)],
+        {"show_errors", "decommit_delay", "reset_delay", "other"},
+    )
+    assert options == {
+        "show_errors": SettingInForce(value="0", is_set=False),
+        "decommit_delay": SettingInForce(value="-1", is_set=True),
+        "reset_delay": SettingInForce(value="-1", is_set=True),
+    }
