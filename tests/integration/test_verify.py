@@ -4,11 +4,15 @@ is one line.
 
 import json
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import A_USER, Cli, StartServer
+from harness import A_USER, Cli, StartServer, wait_until
 
 from dballoc.allocators import find_library
 from dballoc.errors import UsageError
@@ -91,7 +95,7 @@ def test_a_setting_without_effect_is_not_as_expected(
     [
         ("jemalloc", "MALLOC_CONF", "narenas:2,background_thread:true"),
         ("tcmalloc", "TCMALLOC_RELEASE_RATE", "5"),
-        ("mimalloc", "MIMALLOC_PURGE_DELAY", "0"),
+        ("mimalloc", "MIMALLOC_EAGER_COMMIT_DELAY", "0"),
     ],
 )
 def test_a_server_under_another_malloc(
@@ -118,6 +122,10 @@ def test_a_server_under_another_malloc(
     )
     assert Path(found["library"]).samefile(path)
     assert (found["settings"], found["mixed"], found["idle"]) == ({variable: value}, {}, {})
+    # jemalloc and gperftools do not show what they applied.
+    assert {e["effect"] for e in found["effects"]} == {
+        "applied" if name == "mimalloc" else "unknown"
+    }
 
 
 def test_a_preload_that_silently_failed(run_cli: Cli, stock_server: StartServer) -> None:
@@ -171,3 +179,69 @@ def test_a_server_of_another_user(run_cli: Cli, stock: int, needs_root: None) ->
     assert done.stderr == (
         f"dballoc: process {stock}: Permission denied; {describe_readers(read_ptrace_scope())}\n"
     )
+
+
+@pytest.fixture
+def privileged_program() -> Iterator[Path]:
+    """A copy of sleep with a file capability, where every user may run it."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / "sleep"
+        shutil.copy("/bin/sleep", copy)
+        setcap = shutil.which("setcap", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        if (
+            setcap is None
+            or subprocess.run([setcap, "cap_sys_nice=+ep", copy], check=False).returncode
+        ):
+            pytest.skip("no file capabilities can be set here")
+        Path(place).chmod(0o755)
+        yield copy
+
+
+def test_a_privileged_start(run_cli: Cli, needs_root: None, privileged_program: Path) -> None:
+    """As EL8's mysqld: whatever its environment says, the loader and glibc ignore it."""
+    user = ("setpriv", f"--reuid={A_USER}", f"--regid={A_USER}", "--clear-groups", "--")
+    settings = {"MALLOC_ARENA_MAX": "2", "GLIBC_TUNABLES": "glibc.malloc.arena_max=2"}
+    environment = {"PATH": os.environ["PATH"], "LD_PRELOAD": library("jemalloc"), **settings}
+    cause = "(file capability cap_sys_nice)"
+    with subprocess.Popen([*user, privileged_program, "120"], env=environment) as process:
+        try:
+            name = Path(f"/proc/{process.pid}/exe")
+            wait_until(lambda: name.samefile(privileged_program))
+            pid = str(process.pid)
+            wait_until(lambda: run_cli("verify", pid).status == 0)
+            lines = run_cli("verify", pid).stdout.splitlines()
+            ignored = f"because:  LD_PRELOAD is ignored: it was started privileged {cause}"
+            assert any(line.startswith(ignored) for line in lines)
+            warnings = [line for line in lines if line.startswith("warning:")]
+            assert len(warnings) == 3
+            assert all(line.endswith(f"was started privileged {cause}") for line in warnings)
+            assert any("AmbientCapabilities=CAP_SYS_NICE" in line for line in lines)
+            for variable, value in settings.items():
+                setting = f"{variable}={value}"
+                done = run_cli("verify", pid, "--expect", "glibc", "--setting", setting)
+                assert done.status == 1
+                assert f"{setting} has no effect: ignored, as the program" in done.stderr
+        finally:
+            process.kill()
+    done = run_cli(
+        *("exec", "--probe", "heap", "--out", "/tmp/nowhere", "--", str(privileged_program)),
+        prefix=user,
+    )
+    assert done.status == 2
+    assert f"it starts privileged {cause}, so the loader ignores LD_PRELOAD" in done.stderr
+
+
+def test_settings_that_have_no_effect(run_cli: Cli, stock_server: StartServer) -> None:
+    """The loader's own list, in the server's memory, tells which of them it took."""
+    text = "glibc.malloc.arena_test=3:glibc.malloc.trim_treshold=4096"
+    pid = str(stock_server(GLIBC_TUNABLES=text, MALLOC_ARENA_MAX="two")[0])
+    done = run_cli("verify", pid)
+    for line in (
+        "warning:  glibc.malloc.trim_treshold=4096: has no effect: glibc",
+        "warning:  MALLOC_ARENA_MAX=two: has no effect: 'two' is not a whole number",
+    ):
+        assert line in done.stdout
+    assert "setting:  glibc.malloc.arena_test=3: applied\n" in done.stdout  # since glibc 2.33
+    done = run_cli("verify", pid, "--expect", "glibc", "--setting", f"GLIBC_TUNABLES={text}")
+    assert done.status == 1
+    assert "did you mean 'trim_threshold'?" in done.stderr

@@ -2,6 +2,7 @@
 counts CPUs which the server may not use.
 """
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -112,6 +113,28 @@ def test_a_peak_since_flush_status_is_said_to_be_that() -> None:
         verdict = judge("limit", cgroup=cgroup(500 * MIB), figures=figures)
         assert verdict
         assert any(words in text for text in verdict.evidence), verdict.evidence
+
+
+@pytest.mark.parametrize(("limit", "used"), [(4 * GIB, 900 * MIB), (400 * MIB, 250 * MIB)])
+def test_the_printed_parts_of_a_safe_pool_add_up(limit: int, used: int) -> None:
+    verdict = judge("limit", cgroup=cgroup(used, limit=limit))
+    assert verdict
+    [text] = [each for each in verdict.evidence if "is safe here" in each]
+    pool, formula = text.split("(estimate: ")
+    sizes = [
+        float(number) * {"KiB": 2**-10, "MiB": 1, "GiB": 1024}[unit]
+        for number, unit in re.findall(r"([\d.]+) ([KMG]iB)", formula.replace("none", "0 MiB"))
+    ]
+    has_overhead = "its own descriptors" in formula
+    assert has_overhead == (limit == 4 * GIB)
+    parts = sizes[: 5 if has_overhead else 4]
+    unit = sizes[-1]
+    total = max(0.0, parts[0] - sum(parts[1:]))
+    match = re.search(r"about (?:([\d.]+) ([MG])iB|none)", pool)
+    assert match, pool
+    printed = float(match[1]) * (1024 if match[2] == "G" else 1) if match[1] else 0.0
+    # Each size in GiB is printed to 10 MiB.
+    assert -unit - 15 <= printed - total <= 15, text
 
 
 def test_without_a_limit_nothing_is_said_of_it() -> None:

@@ -40,6 +40,7 @@ from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.process_memory.process_usage import ProcessUsage
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
+from dballoc.servers.running.running_server import Announce
 from dballoc.servers.running.sql_values import describe_refusal
 
 
@@ -119,17 +120,19 @@ def explain(
     credentials: Credentials | None,
     procedure: Procedure | None = None,
     sample: AskProbe = ask_no_probe,
+    announce: Announce | None = None,
 ) -> Explanation:
     """Take a snapshot of a live server, ask it over SQL if there are ``credentials``, and
     ``sample`` its heap probe if it has one. Failure in one line if its memory cannot be read.
 
     ``procedure``: what is wanted of all that one would look up by hand besides
-    (:mod:`dballoc.explain.checklist.checklist`); None for nothing.
+    (:mod:`dballoc.explain.checklist.checklist`); None for nothing. ``announce``: is told what is
+    waited for, if that takes long.
     """
     snapshot = process_snapshot.take_process_snapshot(pid)
     huge = _sample_huge_pages(snapshot)
     answers = (
-        _ask_server(pid, credentials, procedure)
+        _ask_server(pid, credentials, procedure, announce)
         if credentials
         else _Answers(sections=checklist.explain_missing_sections("--no-sql: not asked"))
     )
@@ -235,7 +238,12 @@ def _sample_huge_pages(snapshot: ProcessSnapshot) -> thp_waste.HugePageSample | 
         raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
 
 
-def _ask_server(pid: int, credentials: Credentials, procedure: Procedure | None) -> _Answers:
+def _ask_server(
+    pid: int,
+    credentials: Credentials,
+    procedure: Procedure | None,
+    announce: Announce | None,
+) -> _Answers:
     """Return the server's own labels, its malloc's statistics if the loadable function is
     installed, and the checklist's sections if they are wanted.
     """
@@ -244,7 +252,7 @@ def _ask_server(pid: int, credentials: Credentials, procedure: Procedure | None)
         server = running_server.look(pid, "process")
         # The socket it listens on is surer than its options are, and needs nothing of it to be run.
         options = [] if running_server.listening(pid) else running_server.given(server)
-        with running_server.talking(server, options, credentials) as cursor:
+        with running_server.talking(server, options, credentials, announce) as cursor:
             labels = server_memory.query_server_memory(cursor)
             notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)

@@ -1,6 +1,7 @@
 """Carry out what a command line of ``dballoc explain`` asks for."""
 
 import json
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -96,12 +97,16 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     pid = _find_pid(target)
     login = None if target.without_sql else _find_login(target)
     if not watching.watch:
-        return [explanation.explain(pid, login, request.procedure, _sample_heap)]
+        return [explanation.explain(pid, login, request.procedure, _sample_heap, _announce)]
     from dballoc.cli.explain_parts import watch_display
 
     return watch_display.run_watch(
         pid, login, watching.parse_pace(), watching.save_series, Console(), _sample_heap
     )
+
+
+def _announce(words: str) -> None:
+    print(f"dballoc: {clean(words)}", file=sys.stderr, flush=True)
 
 
 def _find_login(target: Target) -> Credentials:

@@ -126,7 +126,8 @@ def find_difference(malloc: MallocInUse, expect: str, settings: Sequence[str]) -
             return f"{uses} as expected, but {variable} is {has}, not {value}"
         idle = [e for e in malloc.effects if (e.variable, e.effect) == (variable, "none")]
         if idle:
-            return f"{uses} as expected, but {idle[0].setting} {idle[0].words}"
+            reasons = "; ".join(f"{effect.setting} {effect.words}" for effect in idle)
+            return f"{uses} as expected, but {reasons}"
     return None
 
 

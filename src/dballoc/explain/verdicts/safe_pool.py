@@ -1,13 +1,14 @@
 """The largest InnoDB buffer pool that is safe under a memory limit: an estimate, from what lies
 beside the pool now. Pure; shares: ``[safe_pool]`` of verdicts.toml.
 
-    safe pool = limit − beside − sessions − margin
+    safe pool = limit − beside − sessions − margin − overhead
 
 ``limit``: the cgroup's, its memory.high if that is lower, or the machine's memory if that is;
 ``beside``: the cgroup's working set without the pool's pages; ``sessions``: what connections would
 have more if all that were ever connected at once used one buffer of each kind; ``margin``: a share
-of the limit, for page cache and fragments. What a pool has more than the one that was measured
-brings its own descriptors, latches and hash (``overhead``).
+of the limit, for page cache and fragments; ``overhead``: what a pool that is larger than the one
+that was measured brings with it, descriptors, latches and hash, a share of what it has more. The
+result is rounded down to whole chunks.
 
 Where the server has hugetlb pages (``large_pages``) nothing is estimated: a pool in them lies
 outside the working set, and inside only where the cgroups are mounted with
@@ -23,7 +24,7 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.sources.server_memory import POOL
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.numbers import count, duration, with_unit
+from dballoc.numbers import count, duration, percent, with_unit
 
 # A pool has a whole number of chunks in each instance: the server rounds other sizes up. Where it
 # tells no chunks (MariaDB from 10.11.12 on), the pool is resized by whole mebibytes.
@@ -36,9 +37,11 @@ MACHINE: BoundBy = "the machine's memory"
 @dataclass(frozen=True, kw_only=True)
 class SafePool:
     """Bytes. ``pool``: the estimate, 0 if nothing is left for one; ``configured`` and ``filled``:
-    the pool as it is; ``limit``, ``beside``, ``sessions`` and ``margin``: its parts; ``bound_by``:
-    what the limit is; ``connections``: of how many the sessions are, the most at once in the
-    last ``counted`` seconds, if FLUSH STATUS has begun that count anew, else since the start.
+    the pool as it is; ``limit``, ``beside``, ``sessions``, ``margin`` and ``overhead``: its parts;
+    ``overhead_share``: of what the pool has more; ``unit``: what its size is a multiple of;
+    ``bound_by``: what the limit is; ``connections``: of how many the sessions are, the most at once
+    in the last ``counted`` seconds, if FLUSH STATUS has begun that count anew, else since the
+    start.
     """
 
     pool: int
@@ -48,6 +51,9 @@ class SafePool:
     beside: int
     sessions: int
     margin: int
+    overhead: int
+    overhead_share: float
+    unit: int
     connections: int
     counted: int | None = None
     bound_by: BoundBy = "limit"
@@ -68,7 +74,17 @@ class SafePool:
             f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: "
             f"{self.bound_by} {with_unit(self.limit)} − {with_unit(self.beside)} beside the pool "
             f"now − {with_unit(self.sessions)} more for {peak} at work{since} − "
-            f"margin {with_unit(self.margin)})"
+            f"margin {with_unit(self.margin)}{self._describe_overhead()}, rounded down to a "
+            f"multiple of {with_unit(self.unit)})"
+        )
+
+    def _describe_overhead(self) -> str:
+        if not self.overhead:
+            return ""
+        share = percent(self.overhead_share, 0)
+        return (
+            f" − {with_unit(self.overhead)} for its own descriptors, {share} of what it has more "
+            f"than the {with_unit(self.configured)} of now"
         )
 
 
@@ -104,18 +120,21 @@ def estimate_safe_pool(
     limit, bound_by = find_bound(cgroup, evidence.machine_memory)
     margin = int(shares["margin"] * limit)
     spare = limit - beside - sessions - margin
-    if spare > configured:
-        spare = configured + int((spare - configured) / (1 + shares["overhead"]))
+    share = shares["overhead"]
+    overhead = max(0, spare - configured) - int(max(0, spare - configured) / (1 + share))
     chunk = figures.get("innodb_buffer_pool_chunk_size", 0) or _CHUNK
     unit = chunk * max(1, figures.get("innodb_buffer_pool_instances", 1))
     return SafePool(
-        pool=max(0, spare) // unit * unit,
+        pool=max(0, spare - overhead) // unit * unit,
         configured=configured,
         filled=filled,
         limit=limit,
         beside=beside,
         sessions=sessions,
         margin=margin,
+        overhead=overhead,
+        overhead_share=share,
+        unit=unit,
         connections=peak,
         counted=evidence.counted_seconds if evidence.is_flushed else None,
         bound_by=bound_by,

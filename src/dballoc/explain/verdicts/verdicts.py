@@ -140,7 +140,9 @@ def _judge_unknown_malloc(case: Case) -> Verdict | None:
         remedies=[
             "its own statistics tell them apart: load the function with dballoc explain "
             "--install-function; it costs a library more in the server until --remove-function"
-        ],
+        ]
+        if case.evidence.malloc in case.limits["own_books"]["mallocs"]
+        else [],
     )
 
 

@@ -7,6 +7,7 @@ What of ours a process may get, :mod:`password_trust` decides.
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import time
@@ -35,6 +36,8 @@ _SECONDS = 120.0
 _MOST_COLUMNS = 10_000
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30
+# A server greets who connects at once; one that does not is stopped, or hangs.
+_GREETING_SECONDS = 5.0
 
 _ACCESS_DENIED = (1045, 1698)
 # The ways to log in that answer a challenge. (A fifth, mysql_old_password, has a hash that is no
@@ -120,6 +123,7 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
         talk.connect(path)
         if (answers := peer(talk)) != pid:
             raise NoConnection(f"its socket is answered by process {answers}")
+        _await_greeting(pid, talk)
         if credentials.password:
             decision = _decide(pid, talk, credentials)
         return _log_in(talk, path, credentials, decision.trust)
@@ -145,6 +149,25 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
     except NoConnection:
         _hang_up(talk)
         raise
+
+
+def _await_greeting(pid: int, talk: BoundedSocket) -> None:
+    """Wait until the server has sent something. NoConnection if it does not for
+    :data:`_GREETING_SECONDS`.
+    """
+    readable, _, _ = select.select([talk], [], [], _GREETING_SECONDS)
+    if not readable:
+        stopped = ": it is stopped (SIGSTOP, or a debugger)" if _is_stopped(pid) else ""
+        raise NoConnection(f"it does not answer within {_GREETING_SECONDS:.0f} s{stopped}")
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        # The name in brackets may have brackets and spaces of its own (proc_pid_stat(5)).
+        stat = readers.text_of_process(f"/proc/{pid}/stat")
+    except OSError:
+        return False
+    return stat.rpartition(") ")[2][:1] in ("T", "t")
 
 
 def _log_in(

@@ -7,7 +7,8 @@ executed.
 
 import contextlib
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -28,6 +29,9 @@ from dballoc.servers.running.option_files import OptionFiles
 from dballoc.servers.running.sql_values import describe_refusal
 
 _REPLACED = " (deleted)"
+# A wait that is longer is announced.
+_ANNOUNCE_SECONDS = 2.0
+Announce = Callable[[str], None]
 
 _MARIADB = """SELECT VARIABLE_NAME, GLOBAL_VALUE FROM information_schema.SYSTEM_VARIABLES
  WHERE GLOBAL_VALUE_ORIGIN IN ('CONFIG', 'COMMAND-LINE', 'SQL') AND GLOBAL_VALUE IS NOT NULL"""
@@ -149,11 +153,22 @@ def own_word(
 
 @contextlib.contextmanager
 def talking(
-    process: Process, options: list[tuple[str, str]], credentials: Credentials
+    process: Process,
+    options: list[tuple[str, str]],
+    credentials: Credentials,
+    announce: Announce | None = None,
 ) -> Iterator[Cursor]:
     """Connect to exactly this process, over the socket that its options name or one of the usual
-    ones. NoWord if there is none, and for errors while the connection is used.
+    ones. NoWord if there is none, and for errors while the connection is used. ``announce``: is
+    told what is waited for, in words, if that takes long.
     """
+    waiting = threading.Timer(
+        _ANNOUNCE_SECONDS,
+        announce or (lambda _: None),
+        [f"{process.words}: waiting for its answers over SQL"],
+    )
+    waiting.daemon = True
+    waiting.start()
     try:
         with _connected(process, options, credentials) as connected, connected.cursor() as cursor:
             yield cursor
@@ -165,6 +180,8 @@ def talking(
         ) from None
     except connection.BROKEN as error:
         raise NoWord(f"what it answers cannot be understood ({type(error).__name__})") from None
+    finally:
+        waiting.cancel()
 
 
 def _connected(
