@@ -269,9 +269,9 @@ def test_it_is_the_directory_that_was_opened(tmp_path: Path) -> None:
 def test_half_a_file_is_not_left(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("old")
     with OutputDirectory.open(tmp_path) as directory:
-        with pytest.raises(KeyboardInterrupt), directory.create("x"):
+        with pytest.raises(KeyboardInterrupt), directory.create_file("x"):
             raise KeyboardInterrupt
-        with pytest.raises(OSError, match="No space") as caught, directory.create("x"):
+        with pytest.raises(OSError, match="No space") as caught, directory.create_file("x"):
             raise OSError(28, "No space left on device")
         # As after kill -9.
         (tmp_path / ".dballoc-partial-0").touch()

@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_explanations import look
+from example_profiles import heap
+from example_recordings import simulate
 
 from dballoc.campaign.results_directory import Directory
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.explain.output import saved_snapshots
+from dballoc.profile.contention import contention
+from dballoc.profile.formats.profile_file import load_profile
 from dballoc.report import write_report_outputs
 from dballoc.report.charts import export
 from dballoc.store.results import Results
+from dballoc.trace.compilation.compile_recording import compile_recording
+from dballoc.trace.trace_file.write_trace import write_trace
 
 MakeExperiment = Callable[..., Experiment]
 STRANGER = 54321
@@ -207,3 +215,50 @@ def test_a_database_is_not_made_through_a_link(tmp_path: Path, secret: Path) -> 
     Results.create(path, {}, []).close()
     assert secret.read_text() == "root's own"
     assert sqlite3.connect(path / "results.sqlite").execute("SELECT 1").fetchone() == (1,)
+
+
+def save_look(path: Path) -> None:
+    saved_snapshots.save_snapshot(look(), path)
+
+
+def save_series(path: Path) -> None:
+    for first in (True, False):
+        saved_snapshots.append_snapshot(look(), path, first)
+
+
+def save_trace(path: Path) -> None:
+    write_trace(compile_recording(simulate(calls=0).recording), path)
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("save", [save_look, save_series, save_trace])
+def test_no_file_that_the_user_names_is_written_through_a_link(
+    tmp_path: Path, secret: Path, save: Callable[[Path], None]
+) -> None:
+    (tmp_path / "x").symlink_to(secret)
+    with pytest.raises(REFUSED, match="is a link"):
+        save(tmp_path / "x")
+    assert secret.read_text() == "root's own"
+    (tmp_path / "x").unlink()
+    save(tmp_path / "x")
+    assert (tmp_path / "x").stat().st_size > 100
+
+
+@pytest.mark.unprivileged
+def test_profiles_are_not_written_through_links(tmp_path: Path, secret: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    names = ("contention.profile.json.gz", ".contention.profile.json.gz.partial", "contention.html")
+    for name in names:
+        (out / name).symlink_to(secret)
+    contention.save_profiles(contention.Contention("perf", heap(), None), out)
+    assert secret.read_text() == "root's own"
+    assert load_profile(out / names[0]) == heap()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_profiles_go_into_no_directory_of_another_user(tmp_path: Path) -> None:
+    os.chown(tmp_path, STRANGER, STRANGER)
+    with pytest.raises(UsageError, match=f"belongs to {STRANGER}"):
+        contention.save_profiles(contention.Contention("perf", heap(), None), tmp_path)
+    assert os.listdir(tmp_path) == []

@@ -98,6 +98,28 @@ class OutputDirectory:
         return cls._check(path, fd, option)
 
     @classmethod
+    @contextlib.contextmanager
+    def create(cls, path: Path) -> Iterator[Self]:
+        """Give a new directory that gets its name when the block ends without an exception, and is
+        removed otherwise. OSError, also if anything but an empty directory has the name.
+        """
+        above = path.absolute().parent
+        name = _PARTIAL + secrets.token_hex(6)
+        with naming(path):
+            parent = _open_or_make_parent(above)
+            try:
+                fd = _make_directory(parent, name, _PRIVATE_DIRECTORY, above / name)
+                with cls(above / name, fd, "--out") as directory:
+                    yield directory
+                    os.fchmod(fd, caller_umask.readable_directory_mode())
+                os.rename(name, path.name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                remove(parent, name)
+                raise
+            finally:
+                os.close(parent)
+
+    @classmethod
     def _check(cls, path: Path, fd: int, option: str) -> Self:
         try:
             if fault := find_fault(_read_status(fd), os.geteuid(), path, option):
@@ -136,11 +158,11 @@ class OutputDirectory:
         """Write a file completely or not at all; what had its name is replaced. OSError.
         ``private``: nobody but its owner may read it.
         """
-        with self.create(name, private) as file:
+        with self.create_file(name, private) as file:
             file.write(content.encode() if isinstance(content, str) else content)
 
     @contextlib.contextmanager
-    def create(self, name: str, private: bool = False) -> Iterator[BinaryIO]:
+    def create_file(self, name: str, private: bool = False) -> Iterator[BinaryIO]:
         """Give a new file that gets its name, and replaces what had it, when the block ends without
         an exception. OSError. ``private``: nobody but its owner may read it.
         """
@@ -210,6 +232,14 @@ class OutputDirectory:
             raise OSError(errno.EINVAL, "not the name of a file", os.fspath(path))
         with naming(path):
             yield
+
+
+def write_own(path: Path, content: str | bytes, private: bool = False) -> None:
+    """Write a file into a directory of ours, completely or not at all. UsageError if the directory
+    is not ours alone; OSError.
+    """
+    with OutputDirectory.open(path.parent) as directory:
+        directory.write(path.name, content, private)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import dballoc
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.intake import csv_figures, output_mapping, stack_profiles
 from dballoc.intake import mapping_file as mapping_files
 from dballoc.intake.assemble_campaign import Assembled, assemble_campaign, list_variant_rows
@@ -179,31 +179,37 @@ def _write_directory(
     profiles: Sequence[_StoredProfile],
 ) -> None:
     """Write to a temporary directory beside ``out``, then rename it to ``out``."""
-    partial: Path | None = None
     try:
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
-        partial.chmod(0o755)
-        for path, name in sources:
-            target = partial / KEPT / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
-        (partial / "experiment.toml").write_text(
-            experiment_file.format_experiment(assembled.experiment), encoding="utf-8"
-        )
-        for number, stored in enumerate(profiles, 1):
-            path = partial / IMPORTED_PROFILES.format(number)
-            path.parent.mkdir(exist_ok=True)
-            profile_file.save_profile(stored.profile, path)
-        _write_database(partial, assembled, sources, [stored.row for stored in profiles])
-        if out.exists():
-            out.rmdir()
-        partial.rename(out)
+        with OutputDirectory.create(out) as directory:
+            with directory.open_subdirectory(KEPT) as kept:
+                for path, name in sources:
+                    _copy_source(path, kept, name)
+            directory.write(
+                "experiment.toml", experiment_file.format_experiment(assembled.experiment)
+            )
+            if profiles:
+                _write_profiles(directory, profiles)
+            _write_database(directory.path, assembled, sources, [stored.row for stored in profiles])
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_profiles(directory: OutputDirectory, profiles: Sequence[_StoredProfile]) -> None:
+    above, pattern = os.path.split(IMPORTED_PROFILES)
+    with directory.open_subdirectory(above) as below:
+        for number, stored in enumerate(profiles, 1):
+            below.write(pattern.format(number), profile_file.pack_profile(stored.profile))
+
+
+def _copy_source(path: Path, kept: OutputDirectory, name: str) -> None:
+    """Copy a file; its name may have directories before it."""
+    above, _, rest = name.partition("/")
+    if rest:
+        with kept.open_subdirectory(above) as below:
+            _copy_source(path, below, rest)
+        return
+    with path.open("rb") as source, kept.create_file(name) as copy:
+        shutil.copyfileobj(source, copy)
 
 
 def _compute_hash(path: Path) -> str:

@@ -170,7 +170,4 @@ def _compile(directory: Path, target: Path) -> None:
         raise Failure("the recorder wrote no file")
     # A server that detaches leaves several; what it served from is the largest.
     largest = max(recordings, key=lambda path: path.lstat().st_size)
-    partial = target.with_name(f"{target.name}.partial")
-    partial.unlink(missing_ok=True)
-    write_trace(compile_recording(read_recording(largest)), partial)
-    partial.rename(target)
+    write_trace(compile_recording(read_recording(largest)), target)

@@ -27,6 +27,7 @@ from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.watch import read_cpu_seconds
+from dballoc.files.output_file import write_file
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import credentials
@@ -149,6 +150,6 @@ def _write_page(series: Sequence[Explanation], path: Path) -> None:
     from dballoc.explain.output import page
 
     try:
-        path.write_text(page.render_page(series), encoding="utf-8")
+        write_file(path, page.render_page(series))
     except OSError as error:
         raise Failure(f"--html {path}: {error.strerror or error}") from None

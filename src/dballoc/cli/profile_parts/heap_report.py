@@ -6,9 +6,10 @@ from typing import Any
 
 from dballoc.catalogue import wrappers
 from dballoc.errors import Failure
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.profile import flamegraph
 from dballoc.profile.formats import export
-from dballoc.profile.formats.profile_file import save_profile
+from dballoc.profile.formats.profile_file import pack_profile
 from dballoc.profile.heap import heap_profile, malloc_latency, session_owners
 from dballoc.profile.heap.heap_profile import Estimate, FunctionGrowth, HeapRow
 from dballoc.profile.heap.probe_snapshot import Snapshot
@@ -117,46 +118,39 @@ def _rank_owners(
 
 
 def save_profiles(series: SnapshotSeries, report: HeapReport, out: Path) -> list[Path]:
-    """Write the profiles, flame graphs and massif.out into a directory; return their paths. Failure
-    if one cannot be written.
+    """Write the profiles, flame graphs and massif.out into a directory; return their paths.
+    UsageError if the directory is not ours alone; Failure if one cannot be written.
     """
-    files: list[Path] = []
-
-    def write(name: str, data: bytes) -> None:
-        (out / name).write_bytes(data)
-        files.append(out / name)
-
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for i, profile in enumerate(series.profiles, 1):
-            files.append(out / f"heap-{i}.profile.json.gz")
-            save_profile(profile, files[-1])
-        title = f"live heap of {report.name}"
-        views = [(f"snapshot {i}", p) for i, p in enumerate(series.profiles, 1)][-1:]
-        if series.peak is not None and len(series.profiles) > 1:
-            files.append(out / "peak.profile.json.gz")
-            save_profile(series.peak, files[-1])
-            views.insert(0, ("peak", series.peak))
-        write(
-            "heap.html",
-            flamegraph.render_page(views, heap_profile.LIVE, title).encode(
-                "utf-8", "backslashreplace"
-            ),
-        )
-        if len(series.profiles) > 1:
-            page = flamegraph.render_difference_page(
-                series.profiles[0],
-                series.profiles[-1],
-                heap_profile.LIVE,
-                f"growth of the heap of {report.name}",
-            )
-            write("growth.html", page.encode("utf-8", "backslashreplace"))
-            write(
-                "massif.out",
-                export.export_profiles(series.profiles_with_peak, heap_profile.LIVE, "massif"),
-            )
+        with OutputDirectory.open(out) as directory:
+            for name, content in _render_files(series, report).items():
+                directory.write(name, content)
+                report.files.append(out / name)
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
+    return report.files
+
+
+def _render_files(series: SnapshotSeries, report: HeapReport) -> dict[str, bytes]:
+    profiles = series.profiles
+    files = {
+        f"heap-{i}.profile.json.gz": pack_profile(profile) for i, profile in enumerate(profiles, 1)
+    }
+    title = f"live heap of {report.name}"
+    views = [(f"snapshot {i}", p) for i, p in enumerate(profiles, 1)][-1:]
+    if series.peak is not None and len(profiles) > 1:
+        files["peak.profile.json.gz"] = pack_profile(series.peak)
+        views.insert(0, ("peak", series.peak))
+    page = flamegraph.render_page(views, heap_profile.LIVE, title)
+    files["heap.html"] = page.encode("utf-8", "backslashreplace")
+    if len(profiles) > 1:
+        page = flamegraph.render_difference_page(
+            profiles[0], profiles[-1], heap_profile.LIVE, f"growth of the heap of {report.name}"
+        )
+        files["growth.html"] = page.encode("utf-8", "backslashreplace")
+        files["massif.out"] = export.export_profiles(
+            series.profiles_with_peak, heap_profile.LIVE, "massif"
+        )
     return files
 
 

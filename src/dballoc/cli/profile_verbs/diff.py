@@ -49,7 +49,7 @@ def diff(
             measure.key,
             f"{measure.title[:1].upper()}{measure.title[1:]}: {before.name} → {after.name}",
         )
-        profile_files.write_file(html, page.encode("utf-8", "backslashreplace"))
+        profile_files.write_output(html, page.encode("utf-8", "backslashreplace"))
     stacks = profile_tables.rank_growth(before_profile, after_profile, measure.key)
     functions = profile_tables.rank_growth_by_function(before_profile, after_profile, measure.key)
     if as_json:

@@ -58,7 +58,7 @@ def export(
     path = output or files[-1].with_name(
         _strip_suffixes(files[-1].name) + formats.get_suffix(format_name)
     )
-    profile_files.write_file(path, content)
+    profile_files.write_output(path, content)
     print(path)
 
 

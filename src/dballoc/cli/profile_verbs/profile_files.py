@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dballoc.errors import UsageError
+from dballoc.files.output_file import write_file
 from dballoc.profile import profile_tables
 from dballoc.profile.model import Profile, Value
 
@@ -38,9 +39,9 @@ def read_profiles(paths: Sequence[Path], key: str | None) -> tuple[list[Profile]
     return profiles, measures[0]
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_output(path: Path, content: bytes) -> None:
     """Write a file. UsageError if that cannot be done."""
     try:
-        path.write_bytes(content)
+        write_file(path, content)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

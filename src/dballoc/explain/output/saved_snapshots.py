@@ -3,14 +3,15 @@
 """
 
 import gzip
-import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import dballoc
 from dballoc.errors import Failure
 from dballoc.explain.explanation import Explanation
+from dballoc.files.output_file import append_to_file, write_file
 
 # Raised when a reader of the older form would read the newer one wrongly; keys that are added do
 # not count.
@@ -24,8 +25,10 @@ def make_document(explanation: Explanation) -> dict[str, Any]:
 
 
 def save_snapshot(explanation: Explanation, path: Path) -> None:
-    """Write one snapshot. Failure in one line if it cannot be written."""
-    _write_text(path, json.dumps(make_document(explanation), indent=1) + "\n", "w")
+    """Write one snapshot. Failure in one line if it cannot be written, UsageError if
+    it is a link or another user's.
+    """
+    _write_text(path, json.dumps(make_document(explanation), indent=1) + "\n")
 
 
 def append_snapshot(explanation: Explanation, path: Path, first: bool) -> None:
@@ -33,18 +36,13 @@ def append_snapshot(explanation: Explanation, path: Path, first: bool) -> None:
     Failure in one line if it cannot be written.
     """
     text = json.dumps(make_document(explanation), separators=(",", ":")) + "\n"
-    _write_text(path, text, "w" if first else "a")
+    _write_text(path, text, write_file if first else append_to_file)
 
 
-def _write_text(path: Path, text: str, mode: str) -> None:
+def _write_text(path: Path, text: str, write: Callable[[Path, bytes], None] = write_file) -> None:
+    # Members of gzip may follow each other.
+    content = gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode()
     try:
-        with _open_file(path, mode) as file:
-            file.write(text)
+        write(path, content)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}") from None
-
-
-def _open_file(path: Path, mode: str) -> IO[str]:
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.GzipFile(path, mode), encoding="utf-8")
-    return path.open(mode, encoding="utf-8")

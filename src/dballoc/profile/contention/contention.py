@@ -12,6 +12,7 @@ from typing import Literal
 
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.host import directories, open_in_process_root
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.read_rights import describe_absence
@@ -215,27 +216,26 @@ def save_profiles(
     result: Contention, directory: Path, stem: str = "contention", pages: bool = True
 ) -> list[Path]:
     """Write the profiles, and with ``pages`` a flame graph of each. Return the files' paths.
-    OSError if one cannot be written.
+    UsageError if the directory is not ours alone; OSError if one cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    files = []
+    files = {}
     for suffix, profile in (("", result.switches), ("-wakeups", result.wakeups)):
         if profile is None or not profile.samples:
             continue
-        path = directory / f"{stem}{suffix}.profile.json.gz"
-        profile_file.save_profile(profile, path)
-        files.append(path)
+        files[f"{stem}{suffix}.profile.json.gz"] = profile_file.pack_profile(profile)
         if not pages:
             continue
-        page = directory / f"{stem}{suffix}.html"
         value = profile.values[0].key
         views = [(profile.title, profile)]
         without_client = drop_client_waits(profile)
         if 0 < len(without_client.samples) < len(profile.samples):
             views = [("without those for the client", without_client), ("all", profile)]
-        page.write_text(flamegraph.render_page(views, value, profile.title), encoding="utf-8")
-        files.append(page)
-    return files
+        page = flamegraph.render_page(views, value, profile.title)
+        files[f"{stem}{suffix}.html"] = page.encode()
+    with OutputDirectory.open(directory) as outputs:
+        for name, content in files.items():
+            outputs.write(name, content)
+    return [directory / name for name in files]
 
 
 def name_process(pid: int) -> str:

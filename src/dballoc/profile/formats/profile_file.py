@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.files.output_directory import write_own
 from dballoc.profile.model import Frame, Profile, Sample, Value
 from dballoc.profile.profile_tables import VARIANCE
 
@@ -46,9 +47,14 @@ class _File(BaseModel):
 
 
 def save_profile(profile: Profile, path: Path) -> None:
-    """Write a profile; an existing file is replaced completely or not at all. OSError if it cannot
-    be written.
+    """Write a profile into a directory of ours; an existing file is replaced completely or not at
+    all. UsageError if the directory is not ours alone; OSError.
     """
+    write_own(path, pack_profile(profile))
+
+
+def pack_profile(profile: Profile) -> bytes:
+    """Return a profile as the content of its file."""
     numbers: dict[Frame, int] = {}
     samples = [
         [
@@ -72,10 +78,7 @@ def save_profile(profile: Profile, path: Path) -> None:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # A file system may have names that are not Unicode; they get question marks, because no JSON
     # reader would accept them.
-    packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
-    partial_path = path.with_name(f".{path.name}.partial")
-    partial_path.write_bytes(packed)
-    partial_path.replace(path)
+    return gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
 
 
 def load_profile(path: Path) -> Profile:

@@ -62,7 +62,7 @@ def write_csv(
     beside = _collect_published_tables(campaign, published, profiles) if published else {}
     profiled = _collect_profile_tables(profiles)
     for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
-        with directory.create(f"{name}.csv") as file:
+        with directory.create_file(f"{name}.csv") as file:
             escape_formulas(frame).write_csv(file)
 
 

@@ -1,8 +1,6 @@
 """Write a trace's file: see ``layout.py``."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +9,7 @@ import numpy as np
 import zstandard
 
 from dballoc.errors import UsageError
+from dballoc.files.output_file import create_file
 from dballoc.readers import reason
 from dballoc.trace.model import NONE, Objects, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
@@ -32,26 +31,13 @@ def write_trace(trace: Trace, path: Path) -> int:
     all. Times are rounded down to the trace's resolution. UsageError if it cannot be written.
     """
     size = 0
-    partial = None
     try:
-        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with open(descriptor, "wb") as file:
+        with create_file(path) as file:
             for block in pack_trace(trace):
                 size += file.write(block)
-        os.chmod(partial, 0o644 & ~_read_umask())
-        os.replace(partial, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {reason(error)}") from None
-    finally:
-        if partial is not None and os.path.exists(partial):
-            os.unlink(partial)
     return size
-
-
-def _read_umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def pack_trace(trace: Trace) -> Iterator[bytes]:
