@@ -93,6 +93,11 @@ def verdicts() -> dict[str, Any]:
     return _read("verdicts")
 
 
+def suspects() -> dict[str, Any]:
+    """What may have memory that no owner claims; see suspects.toml."""
+    return _read("suspects")
+
+
 def procedure() -> dict[str, Any]:
     """Which variables and counters of a server are shown; see procedure.toml."""
     return _read("procedure")

@@ -4,6 +4,7 @@ configuration allows.
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.catalogue import bounds as catalogue
+from dballoc.catalogue import suspects as suspects_catalogue
 from dballoc.catalogue import verdicts as limits_of_verdicts
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution import configuration_limits
@@ -26,10 +28,16 @@ from dballoc.explain.sources import (
     loadable_function,
     my_once_alloc,
     server_memory,
+    suspect_counts,
 )
 from dballoc.explain.sources.server_memory import ServerMemory
-from dballoc.explain.verdicts import thp_waste, verdicts
-from dballoc.explain.verdicts.evidence import Evidence, Surroundings, gather_evidence
+from dballoc.explain.verdicts import thp_waste, unowned, verdicts
+from dballoc.explain.verdicts.evidence import (
+    Evidence,
+    Surroundings,
+    count_sessions,
+    gather_evidence,
+)
 from dballoc.explain.verdicts.verdict import Moment, Verdict
 from dballoc.host import process_root
 from dballoc.host.resources import cgroup_memory, process_limits
@@ -143,15 +151,7 @@ def explain(
     surroundings = _read_surroundings(pid)
     room = _measure_room(surroundings)
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
-    sections = (
-        [
-            *_read_process_sections(snapshot),
-            *answers.sections,
-            *(checklist.compare_innodb_with_pool(attributed, labels) if labels else []),
-        ]
-        if procedure
-        else []
-    )
+    sections = _gather_sections(snapshot, answers, attributed, labels) if procedure else []
     return judge_series(
         [
             Explanation(
@@ -166,7 +166,12 @@ def explain(
                 seconds=snapshot.seconds,
                 timestamp=snapshot.taken_at,
                 evidence=gather_evidence(
-                    snapshot, labels, huge, limits_of_verdicts(), surroundings
+                    snapshot,
+                    labels,
+                    huge,
+                    limits_of_verdicts(),
+                    surroundings,
+                    _count_suspects(pid, credentials, labels, attributed),
                 ),
                 sections=sections,
                 reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
@@ -224,6 +229,20 @@ def _list_process_notes(snapshot: ProcessSnapshot) -> list[str]:
     return [*([note] if note else []), *snapshot.malloc.describe_idle_settings()]
 
 
+def _gather_sections(
+    snapshot: ProcessSnapshot,
+    answers: _Answers,
+    attributed: Ledger,
+    labels: ServerMemory | None,
+) -> list[Section]:
+    """Return the checklist: of the process, of the server, and InnoDB against its pool."""
+    return [
+        *_read_process_sections(snapshot),
+        *answers.sections,
+        *(checklist.compare_innodb_with_pool(attributed, labels) if labels else []),
+    ]
+
+
 def _read_process_sections(snapshot: ProcessSnapshot) -> list[Section]:
     try:
         return checklist.describe_host_and_process(snapshot)
@@ -238,6 +257,37 @@ def _sample_huge_pages(snapshot: ProcessSnapshot) -> thp_waste.HugePageSample | 
         raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
 
 
+def _talk(
+    pid: int, credentials: Credentials, announce: Announce | None = None
+) -> AbstractContextManager[Cursor]:
+    """Return a connection to the server. UsageError or NoWord if there is none."""
+    server = running_server.look(pid, "process")
+    # The socket it listens on is surer than its options are, and needs nothing of it to be run.
+    options = [] if running_server.listening(pid) else running_server.given(server)
+    return running_server.talking(server, options, credentials, announce)
+
+
+def _count_suspects(
+    pid: int, credentials: Credentials | None, labels: ServerMemory | None, attributed: Ledger
+) -> dict[str, int]:
+    """Return the counts of what may have memory that nobody claims; none where there is little of
+    it, or the server does not answer any more.
+    """
+    if not (
+        credentials
+        and labels
+        and unowned.is_unexplained(attributed, bool(labels.counted), limits_of_verdicts())
+    ):
+        return {}
+    seconds = suspects_catalogue()["thresholds"]["statement"]
+    try:
+        with _talk(pid, credentials) as cursor:
+            counts = suspect_counts.query_counts(cursor, labels.mariadb, seconds)
+    except (running_server.NoWord, UsageError):
+        return {}
+    return counts | count_sessions(labels)
+
+
 def _ask_server(
     pid: int,
     credentials: Credentials,
@@ -249,10 +299,7 @@ def _ask_server(
     """
     notes: list[str] = []
     try:
-        server = running_server.look(pid, "process")
-        # The socket it listens on is surer than its options are, and needs nothing of it to be run.
-        options = [] if running_server.listening(pid) else running_server.given(server)
-        with running_server.talking(server, options, credentials, announce) as cursor:
+        with _talk(pid, credentials, announce) as cursor:
             labels = server_memory.query_server_memory(cursor)
             notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dballoc.explain.sources.server_memory import ServerMemory, is_number
+from dballoc.catalogue import suspects as suspects_catalogue
+from dballoc.explain.sources.server_memory import ServerMemory, is_number, parse_number
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import Limits
+from dballoc.process_memory.heaps.heap_walk import BlockGroup
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # The variables and status of the server that verdicts need, beside the caches' (verdicts.toml).
@@ -46,7 +48,9 @@ class Evidence:
     ``sessions``: (user, connections, bytes), ``largest_session``: bytes of one; ``figures``: the
     server's variables and status by name; ``counted``: whether its memory instruments are on;
     ``cgroup``: the narrowest one's memory; ``cpus``: what the server may use of the machine's
-    ``online_cpus``; ``machine_memory``: bytes. All may be missing.
+    ``online_cpus``; ``machine_memory``: bytes; ``groups``: live blocks by size, None where the
+    malloc's heap is not walked; ``counts``: what may have memory that nobody claims, empty where
+    the server was not asked. All may be missing.
     """
 
     malloc: str | None = None
@@ -64,6 +68,8 @@ class Evidence:
     cpus: Limits | None = None
     online_cpus: int = 0
     machine_memory: int = 0
+    groups: list[BlockGroup] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def counted_seconds(self) -> int:
@@ -107,9 +113,11 @@ def gather_evidence(
     huge: HugePageSample | None,
     limits: Mapping[str, Any],
     surroundings: Surroundings,
+    counts: Mapping[str, int],
 ) -> Evidence:
-    """Gather it from a snapshot, the server's own labels, a sample of its huge pages and what is
-    around it. ``limits``: :func:`dballoc.catalogue.verdicts`.
+    """Gather it from a snapshot, the server's own labels, a sample of its huge pages, what is
+    around it, and ``counts`` of what may have memory that nobody claims. ``limits``:
+    :func:`dballoc.catalogue.verdicts`.
     """
     free_by_arena = snapshot.heap.free_by_arena if snapshot.heap else []
     return Evidence(
@@ -128,7 +136,23 @@ def gather_evidence(
         cpus=surroundings.cpus,
         online_cpus=surroundings.online_cpus,
         machine_memory=surroundings.machine_memory,
+        groups=_list_groups(snapshot),
+        counts=dict(counts),
     )
+
+
+def _list_groups(snapshot: ProcessSnapshot) -> list[BlockGroup] | None:
+    """Return the live blocks by size; None where nothing of a heap could be read."""
+    return snapshot.heap.groups if snapshot.heap and snapshot.heap.statistics.live else None
+
+
+def count_sessions(labels: ServerMemory) -> dict[str, int]:
+    """Return how many sessions there are and how many statements run, our own left out."""
+    connected, running = (
+        max(0, parse_number(labels.status, name) - 1)
+        for name in ("threads_connected", "threads_running")
+    )
+    return {"sessions": connected, "running": running}
 
 
 def _select_figures(labels: ServerMemory, limits: Mapping[str, Any]) -> dict[str, int]:
@@ -137,5 +161,6 @@ def _select_figures(labels: ServerMemory, limits: Mapping[str, Any]) -> dict[str
     names = [
         *_VARIABLES,
         *(cache[key] for cache in limits["caches"] for key in _CACHE_KEYS if key in cache),
+        *(entry["size"] for entry in suspects_catalogue()["suspects"] if "size" in entry),
     ]
     return {name: int(values[name]) for name in names if is_number(values.get(name, ""))}

@@ -12,14 +12,14 @@ from dballoc.explain.sources.server_memory import POOL, SCHEMA
 from dballoc.explain.verdicts.arenas import judge_arenas
 from dballoc.explain.verdicts.caches import judge_caches
 from dballoc.explain.verdicts.cgroup_limit import judge_limit
-from dballoc.explain.verdicts.leak import FIND_CODE, judge_growth, judge_leak, judge_sessions
+from dballoc.explain.verdicts.leak import judge_growth, judge_leak, judge_sessions
+from dballoc.explain.verdicts.unowned import judge_unowned
 from dballoc.explain.verdicts.verdict import (
     Case,
     Moment,
     Verdict,
     sum_heap,
     sum_owned,
-    sum_unlabelled,
 )
 from dballoc.numbers import count, listing, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
@@ -207,35 +207,6 @@ def _advise_fewer_rows(figures: Mapping[str, int]) -> str:
     )
 
 
-def _judge_unowned(case: Case) -> Verdict | None:
-    """Judge whether much memory has no owner."""
-    size = case.ledger.unowned
-    if not case.exceeds(size, "unowned"):
-        return None
-    remedies = (
-        []
-        if "SQL" in case.ledger.tiers
-        else [
-            "let dballoc log in to the server: ~/.my.cnf or --login-path; it costs one connection "
-            "for the time of a look"
-        ]
-    )
-    return Verdict(
-        key="unowned",
-        level="notice",
-        headline=f"Nobody claims {with_unit(size)}, {percent(size / case.rss, 0)} of RSS",
-        evidence=[f"live heap without a label {with_unit(sum_unlabelled(case.ledger))}"],
-        remedies=[
-            *remedies,
-            FIND_CODE
-            if case.evidence.counted
-            else "instruments from the start: performance_schema=ON, "
-            "performance_schema_instrument='memory/%=ON'; it costs a restart, performance_schema's "
-            "own memory, and some CPU at each allocation",
-        ],
-    )
-
-
 # Each returns a verdict, or None if there is nothing to say.
 _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     judge_limit,
@@ -247,7 +218,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     judge_caches,
     _judge_pool,
     _judge_schema,
-    _judge_unowned,
+    judge_unowned,
     _judge_unknown_malloc,
     judge_growth,
 )
