@@ -64,7 +64,7 @@ class _Match:
 
 
 def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
-    """Return the candidates, the best first. ``catalogue``: :func:`dballoc.catalogue.suspects`."""
+    """Return the candidates, likely ones and the best first. ``catalogue``: :func:`dballoc.catalogue.suspects`."""
     limits = catalogue["thresholds"]
     suspects = []
     for entry in catalogue["suspects"]:
@@ -87,7 +87,8 @@ def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
                 rank=share * (_WORTH[kind] + _WORTH_OF_FIT[kind] * match.fit),
             )
         )
-    return sorted(suspects, key=lambda suspect: -suspect.rank)[: limits["most"]]
+    suspects.sort(key=lambda suspect: (suspect.likelihood != "likely", -suspect.rank))
+    return suspects[: limits["most"]]
 
 
 def describe_groups(groups: Sequence[BlockGroup], most: int) -> str:
