@@ -3,6 +3,7 @@ no longer gives is skipped, and said.
 """
 
 import json
+import re
 import os
 import subprocess
 import sys
@@ -87,6 +88,29 @@ def test_a_server_as_it_was_built(run_cli: Cli, store: dict[str, str]) -> None:
     (row,) = json.loads(done.stdout)
     assert row["proved"], row["proof"]
     assert row["proof"].endswith("/libtcmalloc.so.4")
+
+
+def test_a_servers_own_malloc_is_not_called_glibc(
+    run_cli: Cli, store: dict[str, str], tiny_experiment: Experiment, tmp_path: Path
+) -> None:
+    """What was run as "glibc" on this build was tcmalloc; and its check of options ended before it
+    had looked at them.
+    """
+    if why := fetch(run_cli, store, "mysql@9.7"):
+        pytest.skip(why)
+    dry = ("bench", "--server", "mysql@9.7", "--dry-run")
+    done = run_cli(*dry, "--allocators", "glibc,builtin", env=store)
+    assert done.status == 0, done.text
+    assert re.search(r"variant: glibc: MySQL 9\.7\S* innodb, glibc 2\.", done.stdout)
+    assert re.search(r"variant: builtin: MySQL 9\.7\S* innodb, tcmalloc-full 2\.", done.stdout)
+    file = tiny_experiment(variant=[{"name": "glibc"}], server={"use": "mysql@9.7"})
+    done = run_cli("bench", file, "--dry-run", env=store)
+    assert (done.status, done.stderr.count("\n")) == (2, 1), done.text
+    assert "it is called after glibc, but names no allocator" in done.stderr
+    (tmp_path / "my.cnf").write_text("[mysqld]\nquery_cache_size = 16M\n")
+    done = run_cli(*dry, "--defaults-file", tmp_path / "my.cnf", env=store)
+    assert (done.status, done.stderr.count("\n")) == (2, 1), done.text
+    assert "refuses its options: unknown variable 'query-cache-size=16M'" in done.stderr
 
 
 @pytest.mark.slow

@@ -35,6 +35,14 @@ UPDATE sbtest1 SET k = k + 1, c = '{string:20}' WHERE id = {id};
 SELECT id FROM sbtest1 ORDER BY id {choice:ASC|DESC} LIMIT {int:1:10};
 COMMIT;
 """
+# As many public scripts are: the data in a module beside them, and in the style of sysbench 0.5,
+# where `test` is the script's path.
+REQUIRING = 'require("mine_data")\n' + LUA
+POINTS = """
+dofile((string.match(test, "(.*/)") or "") .. "points_common.lua")
+function event(thread_id) db_query("SELECT c FROM sbtest1 WHERE id = " .. pick()) end
+"""
+POINTS_COMMON = "function pick() return sb_rand(1, 1000) end\n"
 GLIBC = [{"name": "glibc"}]
 
 
@@ -50,19 +58,18 @@ def outcomes(out: Path) -> list[tuple[str, str]]:
 
 def test_lua_and_sql_side_by_side(run_cli: Cli, tiny_experiment: Experiment, out: Path) -> None:
     here = out.parent
-    (here / "mine.lua").write_text(LUA + PREPARE)
+    (here / "mine.lua").write_text(REQUIRING)
+    (here / "mine_data.lua").write_text(PREPARE)
+    (here / "points.lua").write_text(POINTS)
+    (here / "points_common.lua").write_text(POINTS_COMMON)
     (here / "order.sql").write_text(SQL)
     file = tiny_experiment(variant=GLIBC, time={"idle": "0s"})
     shutil.copy(file, here / "x.toml")
-    done = run_cli(
-        "bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out
-    )
+    workloads = ",".join(f"{here}/{name}" for name in ("mine.lua", "points.lua", "order.sql"))
+    done = run_cli("bench", here / "x.toml", "--workloads", workloads, "--out", out)
     assert done.status == 0, done.text
     assert sorted(outcomes(out)) == [
-        ("mine", "ok"),
-        ("mine", "ok"),
-        ("order", "ok"),
-        ("order", "ok"),
+        (name, "ok") for name in ("mine", "order", "points") for _ in range(2)
     ]
     (queries,) = {
         r["queries"] / r["events"]
@@ -72,9 +79,7 @@ def test_lua_and_sql_side_by_side(run_cli: Cli, tiny_experiment: Experiment, out
     assert (out / "own/order.sql").read_text() == SQL
     # The same command resumes with the same files only.
     (here / "order.sql").write_text(SQL + "SELECT 1;\n")
-    done = run_cli(
-        "bench", here / "x.toml", "--workloads", f"{here}/mine.lua,{here}/order.sql", "--out", out
-    )
+    done = run_cli("bench", here / "x.toml", "--workloads", workloads, "--out", out)
     assert (done.status, done.stdout.count("\n")) == (2, 1), done.text
     assert (
         done.stderr
@@ -113,13 +118,19 @@ MISTAKES: list[tuple[str, str, str]] = [
         "local c\nfunction thread_init() c = sysbench.sql.driver():connect() end\nfunction event()\n\n\n\n c:query('SELECT 1 FROM nosuch')\nend",
         "x.lua:7: SQL error, errno = 1146, state = '42S02': Table 'sbtest.nosuch' doesn't exist\n",
     ),
+    (
+        "x.lua",
+        "function thread_init()\n local c = sysbench.sql.driver():connect()\n\n\n\n\n"
+        " s = c:prepare('SELECT nothing FROM sbtest1')\nend\nfunction event() s:execute() end",
+        "x.lua:7: SQL API error, errno = 1054: Unknown column 'nothing' in ",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     MISTAKES,
-    ids=["syntax-ours", "syntax", "table", "twice", "lua", "lua-sql"],
+    ids=["syntax-ours", "syntax", "table", "twice", "lua", "lua-sql", "lua-thread-init"],
 )
 def test_an_error_in_line_seven(
     run_cli: Cli, tiny_experiment: Experiment, out: Path, name: str, text: str, message: str

@@ -3,7 +3,9 @@ those of a campaign. Pure.
 """
 
 import csv
+import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,8 +116,25 @@ def check_published(name: str, variants: set[str], workloads: set[str]) -> None:
 
 
 def make_name(text: str) -> str:
-    """Return the text as a valid name: forbidden characters become dashes."""
-    return _FORBIDDEN.sub("-", text).strip("-._+=@")[:_LONGEST] or "imported"
+    """Return the text as a valid name: letters lose their accents, other forbidden characters
+    become dashes. Where letters of other scripts are lost, a part of the text's SHA-256 keeps it
+    apart from others.
+    """
+    plain = _FORBIDDEN.sub("-", _remove_accents(text)).strip("-._+=@")
+    if not has_other_letters(text):
+        return plain[:_LONGEST] or "imported"
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+    return f"{plain[: _LONGEST - 9] or 'imported'}-{digest}"
+
+
+def has_other_letters(text: str) -> bool:
+    """Whether a text has letters or digits that a name may not have, even without accents."""
+    return any(letter.isalnum() and not letter.isascii() for letter in _remove_accents(text))
+
+
+def _remove_accents(text: str) -> str:
+    letters = unicodedata.normalize("NFKD", text)
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def list_variant_rows(assembled: Assembled) -> list[dict[str, Any]]:

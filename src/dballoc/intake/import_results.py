@@ -17,7 +17,12 @@ from dballoc.experiment import experiment_file
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.intake import csv_figures, output_mapping, stack_profiles
 from dballoc.intake import mapping_file as mapping_files
-from dballoc.intake.assemble_campaign import Assembled, assemble_campaign, list_variant_rows
+from dballoc.intake.assemble_campaign import (
+    Assembled,
+    assemble_campaign,
+    has_other_letters,
+    list_variant_rows,
+)
 from dballoc.intake.attach_memory import attach_memory
 from dballoc.intake.imported_figure import Figure, check_figures, choose_machine
 from dballoc.intake.output_mapping import MemoryFile, StackFile
@@ -36,7 +41,8 @@ _MOST_PROFILES, _MOST_STACK_BYTES = 1000, 512 * readers.MIB
 @dataclass(frozen=True, kw_only=True)
 class Imported:
     """What was imported. ``figures``, ``profiles``, ``series``: how many figures, profiles of call
-    stacks, and series of memory; ``unmatched``: files in directories that do not fit a pattern.
+    stacks, and series of memory; ``unmatched``: files in directories that do not fit a pattern;
+    ``notes``: a line for whatever was left out, or called by another name.
     """
 
     assembled: Assembled
@@ -44,6 +50,7 @@ class Imported:
     profiles: int
     series: int
     unmatched: list[Path]
+    notes: list[str]
 
 
 @dataclass(kw_only=True)
@@ -54,6 +61,7 @@ class _Gathered:
     stacks: list[StackFile] = field(default_factory=list)
     memory: list[MemoryFile] = field(default_factory=list)
     unmatched: list[Path] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     sources: list[tuple[Path, str]] = field(default_factory=list)
 
 
@@ -102,7 +110,19 @@ def import_results(
         profiles=len(profiles),
         series=len(gathered.memory),
         unmatched=gathered.unmatched,
+        notes=[*gathered.unread, *_list_new_names(assembled)],
     )
+
+
+def _list_new_names(assembled: Assembled) -> list[str]:
+    """Return a line for each name that tells nothing of what the files call it."""
+    return [
+        f"the {kind} {readers.shown(word)} is called {name} here; [{kind}s] in import.toml gives "
+        "another name"
+        for kind, names in (("variant", assembled.variants), ("workload", assembled.workloads))
+        for word, name in names.items()
+        if has_other_letters(word)
+    ]
 
 
 def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
@@ -114,6 +134,7 @@ def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
             gathered.stacks += outputs.stacks
             gathered.memory += outputs.memory
             gathered.unmatched += outputs.unmatched
+            gathered.unread += outputs.unread
             mapping = mapping_file or path / mapping_files.FILE
             gathered.sources += [
                 (p, os.path.join(path.name, os.path.relpath(p, path))) for p in outputs.files

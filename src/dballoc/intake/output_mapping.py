@@ -49,7 +49,7 @@ class MemoryFile:
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """What a directory holds. ``files``: all that were read; ``unmatched``: those that fit no
-    pattern.
+    pattern; ``unread``: a line for what is left out of an output of sysbench.
     """
 
     figures: list[Figure]
@@ -57,6 +57,16 @@ class Outputs:
     memory: list[MemoryFile]
     files: list[Path]
     unmatched: list[Path]
+    unread: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """A run of sysbench in a file."""
+
+    file: Path
+    totals: Totals
+    figure: Figure
 
 
 # A file, what its name holds, and the table by whose pattern.
@@ -72,7 +82,7 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
     mapping = mapping_file.read_mapping(path)
     paths = _list_files(directory, path)
     matches = _match_files(mapping, directory, paths, path)
-    figures: list[Figure] = []
+    runs: list[_Run] = []
     stacks: list[StackFile] = []
     memory: list[MemoryFile] = []
     for file, fields, table in matches:
@@ -96,14 +106,16 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
                 )
             )
         else:
-            figures += _read_figures(words, file, path)
+            runs += _read_runs(words, file, path)
+    _check_workloads(runs)
     matched = [file for file, *_ in matches]
     return Outputs(
-        figures=figures,
+        figures=[run.figure for run in runs],
         stacks=stacks,
         memory=memory,
         files=matched,
         unmatched=sorted(set(paths) - set(matched)),
+        unread=[line for run in runs for line in run.totals.unread],
     )
 
 
@@ -167,16 +179,16 @@ def _require(
     return {name: words[name] for name in (*needed, "machine")}
 
 
-def _read_figures(words: dict[str, Any], path: Path, mapping_path: Path) -> list[Figure]:
-    """Return the figure of each run in one file. Runs of the same level are repeats, numbered in
-    their order, unless the file's block is given.
+def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_Run]:
+    """Return each run in one file. Runs of the same level are repeats, numbered in their order,
+    unless the file's block is given.
     """
     try:
         text = powershell_text.read_text(path, _LARGEST_OUTPUT, errors="replace")
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     repeats: Counter[int] = Counter()
-    figures = []
+    runs = []
     for totals in sysbench_totals.parse_runs(text, str(path)):
         threads = words["threads"] or totals.threads
         if totals.threads and totals.threads != threads:
@@ -190,8 +202,28 @@ def _read_figures(words: dict[str, Any], path: Path, mapping_path: Path) -> list
         level: int = names["threads"]
         repeats[level] += 1
         block = words["block"] or repeats[level]
-        figures.append(_make_figure({**names, "block": block}, totals, path))
-    return figures
+        figure = _make_figure({**names, "block": block}, totals, path)
+        runs.append(_Run(file=path, totals=totals, figure=figure))
+    return runs
+
+
+def _check_workloads(runs: list[_Run]) -> None:
+    """Check that all runs of a workload have as many statements in a transaction as its first.
+    UsageError, ``FILE:LINE: …``, if not.
+    """
+    first: dict[str, _Run] = {}
+    for run in runs:
+        other = first.setdefault(run.figure.workload, run)
+        if sysbench_totals.is_another_workload(run.totals, other.totals):
+            place = f"line {other.totals.line}"
+            if run.file != other.file:
+                place = f"{other.file}:{other.totals.line}"
+            raise UsageError(
+                f"{run.figure.place}: {run.totals.statements:.3g} reads and writes in a "
+                f"transaction ({run.totals.writes} writes), {other.totals.statements:.3g} in the "
+                f"run of {place} ({other.totals.writes} writes): not the same workload; give them "
+                "workloads of their own"
+            )
 
 
 def _make_figure(words: dict[str, Any], totals: Totals, path: Path) -> Figure:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from dballoc import readers
+from dballoc.intake import foreign_kinds
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # typeperf redirected by PowerShell ends its lines with two carriage returns.
@@ -15,9 +16,13 @@ _LINE_END = re.compile(r"\r+\n")
 
 def read_text(path: Path, most: int, *, errors: str = "strict") -> str:
     """Return a file's text with newlines alone at the ends of lines. Unfit if it cannot be read,
-    has more than ``most`` bytes, or is no text; ``errors`` as for bytes.decode.
+    has more than ``most`` bytes, is no text, or is of a kind that import does not read; ``errors``
+    as for bytes.decode.
     """
-    return decode_text(readers.content(path, most), errors=errors)
+    content = readers.content(path, most)
+    if kind := foreign_kinds.name_kind(content):
+        raise readers.Unfit(f"is {kind}")
+    return decode_text(content, errors=errors)
 
 
 def decode_text(data: bytes, *, errors: str = "strict") -> str:

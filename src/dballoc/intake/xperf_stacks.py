@@ -40,6 +40,7 @@ _COLUMNS = {
     ),
     "cpu": (("stack",), ("process", "process name")),
 }
+_STACKS = frozenset(name for stacks, _ in _COLUMNS.values() for name in stacks)
 _WAITS = re.compile(r"waits \((s|ms|us|\u00b5s|\u03bcs|ns)\)")
 # What a number in such a column is multiplied with to give microseconds.
 _MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "\u00b5s": 1.0, "\u03bcs": 1.0, "ns": 1e-3}
@@ -68,7 +69,7 @@ def is_table(text: str) -> bool:
     cells = [cell.strip(' "').lower() for cell in re.split("[,;\t]", heading)]
     # A collapsed stack may have a function of that name, and ends in a number.
     is_stack = cells[-1].rpartition(" ")[2][:1].isdigit()
-    return not is_stack and any(cell.endswith("stack") for cell in cells)
+    return not is_stack and any(cell in _STACKS for cell in cells)
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,10 @@ def makes_data(sysbench: Sysbench, work: Workload) -> bool:
     try:
         answer = run_unprivileged(
             [sysbench.executable, lua() / "dballoc_inspect.lua", "help"],
-            environment(sysbench, work, Path(os.devnull)),
+            {
+                **environment(sysbench, work, Path(os.devnull)),
+                "DBALLOC_SHARE": os.fspath(sysbench.share),
+            },
         )
     except Unanswered as error:
         raise UsageError(f"workload {work.name!r}: {shown(work.file)}: {error}") from None
@@ -220,15 +223,22 @@ def script_error(work: Workload, output: str) -> str:
     for a workload without a file as ``workload NAME: …``.
     """
     lines = [
-        line for line in output.splitlines() if line.startswith("FATAL")
+        line.removeprefix("FATAL: ") for line in output.splitlines() if line.startswith("FATAL")
     ] or output.strip().splitlines()[-1:]
-    text = lines[-1].removeprefix("FATAL: ") if lines else "sysbench does not run it"
+    text = lines[-1] if lines else "sysbench does not run it"
     if work.file is None:
         return f"workload {work.name!r}: {text}"
-    where = (
-        re.search(rf"{re.escape(work.file.name)}:(\d+): (.*)", text)
-        if not work.statements
-        else None
-    )
+    if not work.statements:
+        # The last line may say no more than that a thread's begin failed; the reason is before it.
+        place = re.compile(rf"{re.escape(work.file.name)}:(\d+): (.*)")
+        for line in reversed(lines):
+            if where := place.search(line):
+                return f"{shown(work.file)}:{where[1]}: {where[2]}{_find_server_error(lines)}"
     text = re.sub(r"^`\w+' function failed: \S*dballoc_sql\.lua:\d+: ", "", text)
-    return f"{shown(work.file)}:{where[1]}: {where[2]}" if where else f"{shown(work.file)}: {text}"
+    return f"{shown(work.file)}: {text}"
+
+
+def _find_server_error(lines: list[str]) -> str:
+    """Return the server's error as it follows ``SQL API error``, which does not tell it."""
+    errors = [e for line in lines if (e := re.match(r'MySQL error: (\d+) "(.*)"', line))]
+    return f", errno = {errors[-1][1]}: {errors[-1][2]}" if errors else ""

@@ -229,8 +229,7 @@ def make_variant(malloc: MallocInUse, preloaded: list[str]) -> dict[str, Any]:
             )
     else:
         libraries = preloaded
-        if libraries:
-            result["allocator"] = "glibc"
+        result["allocator"] = "glibc"
     if libraries:
         result["preload"] = libraries
     settings = malloc.effective_settings

@@ -11,6 +11,7 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.proof_of_use import NotProved
+from dballoc.catalogue import allocators
 from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN, Server, Variant
 from dballoc.fetch import fetch_sources, name_and_version, private_store
@@ -35,7 +36,7 @@ class VariantMalloc:
 
 def choose_malloc(build: Build, server: Server, variant: Variant) -> VariantMalloc:
     """Choose the executable and the malloc of a variant. UsageError, without the variant's name, if
-    one of them is missing.
+    one of them is missing, or if the variant is called after another malloc than it has.
     """
     preload = tuple(Path(p).expanduser().absolute() for p in variant.preload)
     reference = None if variant.allocator == BUILTIN else variant.allocator
@@ -55,7 +56,13 @@ def choose_malloc(build: Build, server: Server, variant: Variant) -> VariantMall
     started = relink.relinked(build, loader, without)
     if named and named.name != "glibc":
         return VariantMalloc(started, named, before)
-    return VariantMalloc(started, _find_builtin(_find_linked_malloc(started), reference), before)
+    builtin = _find_builtin(_find_linked_malloc(started), reference)
+    if named is None and variant.name in allocators() and variant.name != builtin.name:
+        raise UsageError(
+            f"it is called after {variant.name}, but names no allocator, and {build.title} brings "
+            f'{builtin.name} itself; add allocator = "{variant.name}", or give it another name'
+        )
+    return VariantMalloc(started, builtin, before)
 
 
 def find_wrappers(before: Iterable[Path]) -> tuple[str, ...]:

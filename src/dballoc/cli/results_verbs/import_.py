@@ -9,6 +9,9 @@ from dballoc.cli.shared.safe_output import Console
 from dballoc.intake import import_results as intake
 from dballoc.numbers import count
 
+# Lines on what was left out.
+_MOST_NOTES = 10
+
 
 def import_(
     paths: Annotated[
@@ -63,4 +66,8 @@ def import_(
             f"{imported.unmatched[0]} first",
             markup=False,
         )
+    for note in imported.notes[:_MOST_NOTES]:
+        console.print(note, markup=False)
+    if (more := len(imported.notes) - _MOST_NOTES) > 0:
+        console.print(f"… and {count(more, 'note')} like these", markup=False)
     console.print(f"Report: dballoc report {out}", markup=False)

@@ -123,9 +123,7 @@ def overlay(table: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     result = {k: dict(v) if isinstance(v, dict) else v for k, v in table.items()}
     flags = dict(flags)
     if (names := flags.pop("allocators", None)) is not None:
-        result["variant"] = [
-            {"name": n} if n == "glibc" else {"name": n, "allocator": n} for n in names
-        ]
+        result["variant"] = [{"name": n, "allocator": n} for n in names]
         result["baseline"] = "glibc" if "glibc" in names else names[0]
     for target, name, values in flags.pop("sweep", ()):
         result["variant"] = _with_sweep(result, target or result.get("baseline"), name, values)

@@ -33,7 +33,9 @@ def build_replay_experiment(
     if speed is not None and mode != "timed":
         raise UsageError("--speed: only with --mode timed; fast replays have no pace")
     names = experiment_from_flags.words(arguments["allocators"]) or []
-    variants = [_make_variant(name) for name in names or _default_names(arguments["preload"])]
+    variants: list[dict[str, Any]] = [
+        {"name": name, "allocator": name} for name in names or _default_names(arguments["preload"])
+    ]
     variants += [_make_own_variant(path) for path in arguments["preload"] or []]
     variants = _spread_modes(variants, experiment_from_flags.words(arguments["thp"]) or [])
     baseline = arguments["baseline"] or _choose_baseline(variants)
@@ -83,10 +85,6 @@ def _default_names(preloads: list[Path] | None) -> list[str]:
     raise UsageError("replay: on which mallocs? Give --allocators glibc,jemalloc,… or --preload")
 
 
-def _make_variant(name: str) -> dict[str, Any]:
-    return {"name": name} if name == "glibc" else {"name": name, "allocator": name}
-
-
 def _make_own_variant(path: Path) -> dict[str, Any]:
     stem = path.name.partition(".so")[0].removeprefix("lib") or path.name
     return {"name": stem, "preload": [str(path.expanduser().absolute())]}
@@ -107,7 +105,7 @@ def _spread_modes(variants: list[dict[str, Any]], modes: list[str]) -> list[dict
 
 def _choose_baseline(variants: list[dict[str, Any]]) -> str:
     """Return the name of the first that is glibc without a version, else of the first."""
-    plain = [v["name"] for v in variants if not {"allocator", "preload"} & v.keys()]
+    plain = [v["name"] for v in variants if v.get("allocator") == "glibc"]
     return str([*plain, variants[0]["name"]][0])
 
 

@@ -5,8 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dballoc import readers
 from dballoc.campaign.preparation import like_running_server as likeness
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.process_memory import identify_malloc
 from dballoc.servers import build as find_build
 from dballoc.servers import print_defaults
 from dballoc.servers.running import adopted_options, credentials
@@ -41,10 +43,11 @@ def _lay_defaults(
     server = table.get("server", {})
     use, basedir = build or (server.get("use", "mariadb"), server.get("basedir"))
     server_build = find_build.find(use, basedir)
-    adopted = adopted_options.take(
-        adopted_options.parse(print_defaults.of_file(server_build, path)), server_build.plugins
-    )
-    say(f"--defaults-file {path}", adopted.notes())
+    file = print_defaults.read_option_file(server_build, path)
+    adopted = adopted_options.take(adopted_options.parse(file.arguments), server_build.plugins)
+    allocators = {v.get("allocator") for v in table.get("variant", []) if isinstance(v, dict)}
+    notes = [*adopted.notes(), *describe_wrapper(file.wrapper, allocators)]
+    say(f"--defaults-file {path}", notes)
     kept = (
         server
         if merge
@@ -57,6 +60,29 @@ def _lay_defaults(
     if adopted.engine:
         new["engine"] = adopted.engine
     return {**table, "server": kept | new}
+
+
+def describe_wrapper(settings: dict[str, str], allocators: set[Any]) -> list[str]:
+    """Return a line for each of mysqld_safe's settings, which change the malloc or THP of the
+    server that an option file is of. ``allocators``: those of the experiment. Pure.
+    """
+    notes = []
+    if library := settings.get("malloc-lib"):
+        # mysqld_safe takes a name, too: jemalloc, tcmalloc.
+        name = identify_malloc.find_catalogue_name(
+            library if "/" in library else f"lib{library.removeprefix('lib')}.so"
+        )
+        if name is None or name not in allocators:
+            remedy = f"add {name} to --allocators" if name else f'add preload = ["{library}"]'
+            notes.append(
+                f"[mysqld_safe] malloc-lib: this server is started on {name or library}; it is not "
+                f"taken over: {remedy} to compare it"
+            )
+    if mode := settings.get("thp-setting"):
+        notes.append(
+            f'[mysqld_safe] thp-setting = {mode}: not taken over; give variants thp = "{mode}"'
+        )
+    return [readers.one_line(note) for note in notes]
 
 
 def say(where: str, notes: list[str]) -> None:

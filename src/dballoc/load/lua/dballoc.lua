@@ -15,6 +15,8 @@ local CANCEL_ENABLE, CANCEL_DISABLE = 0, 1
 local intervals = os.getenv("DBALLOC_INTERVALS")
 local script = os.getenv("DBALLOC_SCRIPT")
 if script:find("/") then
+  -- sysbench sets it to the path of the script that it runs: scripts of the 0.5 style load their other files by it.
+  test = script
   dofile(script)
 else
   require(script)

@@ -14,8 +14,8 @@ from dballoc.servers.private.command_line import arguments
 # MySQL before 8.0.16 has no --validate-config. Under --help other things can fail that do not at a
 # real start (a missing data directory).
 _REFUSAL = re.compile(
-    r"unknown (variable|option|suffix)|ambiguous option|(while setting|wrong|invalid) value"
-    r"|requires an argument|doesn't take an argument",
+    r"unknown (variable|option|suffix|locale|collation|character set)|ambiguous option"
+    r"|(while setting|wrong|invalid) value|requires an argument|doesn't take an argument",
     re.IGNORECASE,
 )
 
@@ -35,6 +35,9 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
                 build.executable,
                 "--no-defaults",
                 *places,
+                # Those of every start: MySQL ends before it looks at the options if the directory
+                # of its own secure_file_priv is not there.
+                *arguments(build.entry["options"]),
                 *arguments(options),
                 *build.entry["validate"],
             ],

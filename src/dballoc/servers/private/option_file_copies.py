@@ -22,12 +22,13 @@ _INCLUDE, _INCLUDE_DIRECTORY = "!include", "!includedir"
 @dataclass(frozen=True)
 class Copies:
     """``directory``: our directory, which the server user may read; ``originals``: by the path of
-    the copy.
+    the copy; ``texts``: of all files, those that others include first.
     """
 
     directory: Path
     user: ServerUser
     originals: dict[Path, Path] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
 
     def add(self, path: Path) -> Path:
         """Copy an option file, and return the copy's path. UsageError in one line for a file that
@@ -51,6 +52,7 @@ class Copies:
         copy = self.directory / f"{len(self.originals)}.cnf"
         self.originals[copy] = path
         lines = [self._line(line, owner, depth) for line in text.split("\n")]
+        self.texts.append(text)
         return write_private(copy, "\n".join(lines), self.user)
 
     def _line(self, line: str, owner: int, depth: int) -> str:

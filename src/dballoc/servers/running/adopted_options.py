@@ -18,6 +18,7 @@ _ENGINE = ("default-storage-engine", "storage-engine")
 _PLUGINS = ("plugin-load", "plugin-load-add", "early-plugin-load")
 _A_PATH = re.compile(r"(/|~/|\.\.?/).*", re.DOTALL)
 _PATHS, _PRIVATE, _PLUGIN = "paths", "network and identity", "plugins"
+_OTHER_ENGINE = "no data can be made in this engine; give --engine for another than the default"
 _SECRET, _NO_NAME = "secrets", "names that no option has"
 _OTHERS = "not known to matter for memory or speed"
 _VALUES = "values that could name a file or a host"
@@ -41,7 +42,7 @@ _SHOWN = re.compile(r"[\w.=+-]{1,80}", re.ASCII)
 @dataclass(frozen=True)
 class Taken:
     """The options for ``[server]``, and by group the names of those that were left out, never their
-    values.
+    values, but for an engine's name.
     """
 
     options: dict[str, str]
@@ -92,7 +93,10 @@ def take(foreign: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
         elif is_sensitive(name) or hide_secrets(value) != value:
             omitted.setdefault(_SECRET, []).append(_shown(name))
         elif inner in _ENGINE:
-            engine = value.lower() if value.lower() in get_args(Engine) else engine
+            if value.lower() in get_args(Engine):
+                engine = value.lower()
+            else:
+                omitted.setdefault(_OTHER_ENGINE, []).append(f"{_shown(name)} = {_shown(value)}")
         elif inner in _PLUGINS:
             for entry in filter(None, value.split(";")):
                 if _wanted_plugin(entry, plugins, rules["plugins"]["take"]):
