@@ -3,8 +3,8 @@ no longer gives is skipped, and said.
 """
 
 import json
-import re
 import os
+import re
 import subprocess
 import sys
 import tempfile

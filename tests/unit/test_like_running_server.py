@@ -34,7 +34,8 @@ def in_use(name: str | None, library: str, settings: dict[str, str] | None = Non
 
 def test_plain_glibc_goes_by_its_name() -> None:
     assert like_running_server.make_variant(in_use("glibc", "/lib/libc.so.6"), []) == {
-        "name": "glibc"
+        "name": "glibc",
+        "allocator": "glibc",
     }
 
 
@@ -42,6 +43,7 @@ def test_settings_make_it_current() -> None:
     found = in_use("glibc", "/lib/libc.so.6", {"MALLOC_ARENA_MAX": "2"})
     assert like_running_server.make_variant(found, []) == {
         "name": "current",
+        "allocator": "glibc",
         "env": {"MALLOC_ARENA_MAX": "2"},
     }
 

@@ -260,8 +260,7 @@ def test_threads_and_mappings_are_not_multiplied() -> None:
     """32,000 stack pointers in 65,000 mappings: 2,000 million comparisons took minutes."""
     mappings = smaps.parse_smaps(
         "".join(
-            f"{START + i * 8192:x}-{START + i * 8192 + 4096:x} rw-p 0 00:00 0\n"
-            "VmFlags: rd wr nh\n"
+            f"{START + i * 8192:x}-{START + i * 8192 + 4096:x} rw-p 0 00:00 0\nVmFlags: rd wr nh\n"
             for i in range(65_000)
         )
     )
