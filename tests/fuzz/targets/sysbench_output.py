@@ -1,10 +1,16 @@
-"""What sysbench printed: totals for ``dballoc import``, the histogram, the reason of its end."""
+"""What sysbench printed: totals for ``dballoc import``, the histogram, the reason of its end. And
+the kinds of files that import refuses by how they begin.
+"""
 
 from dballoc.errors import UsageError
-from dballoc.intake import sysbench_totals
+from dballoc.intake import foreign_kinds, sysbench_totals
 from dballoc.load import client_output
 
-OF = ("dballoc.intake.sysbench_totals", "dballoc.load.client_output")
+OF = (
+    "dballoc.intake.sysbench_totals",
+    "dballoc.intake.foreign_kinds",
+    "dballoc.load.client_output",
+)
 PRIVILEGED = False
 
 _GOOD = b"""sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
@@ -29,13 +35,22 @@ Threads fairness:
 
 
 def seeds() -> list[bytes]:
-    return [_GOOD, _GOOD + _GOOD, _GOOD + b"FATAL: mysql_drv_query() returned error 2013\n"]
+    return [
+        _GOOD,
+        _GOOD + _GOOD.replace(b"total:", b"read:  5787\n  write:  11574\n  total:"),
+        b"".join(b"client-1  | " + line + b"\n" for line in _GOOD.splitlines()),
+        b"mysqld 1 [001] 4.000001: cpu-clock:\n\t7f malloc (libc.so.6)\n",
+        _GOOD + b"FATAL: mysql_drv_query() returned error 2013\n",
+    ]
 
 
 def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
+    foreign_kinds.name_kind(data)
     try:
-        sysbench_totals.parse_runs(text, "x")
+        for run in sysbench_totals.parse_runs(text, "x"):
+            assert not any("\n" in line for line in run.unread)
+            sysbench_totals.is_another_workload(run, run)
     except UsageError as error:
         assert "\n" not in str(error), error
     histogram = client_output.parse_histogram(text)
