@@ -12,19 +12,32 @@ from dballoc.numbers import duration, percent, with_unit
 REST = "rest: pages that no class claims"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Change:
-    """A line of either snapshot; resident bytes."""
+    """A line of either snapshot; resident bytes. ``least`` and ``most``: bounds of their change,
+    None where both snapshots count the pages.
+    """
 
     group: str
     owner: str
     before: int
     after: int
+    least: int | None = None
+    most: int | None = None
 
     @property
     def change(self) -> int:
         """After less before."""
         return self.after - self.before
+
+    def describe_bounds(self) -> str:
+        """Return the bounds of the change, in words; empty where it is known."""
+        if self.least is None or self.most is None:
+            return ""
+        low, high = (
+            f"{'−' if size < 0 else '+'}{with_unit(abs(size))}" for size in (self.least, self.most)
+        )
+        return f"between {low} and {high}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +82,16 @@ class Difference:
         largest, opposite = (rise, fall) if change > 0 else (fall, rise)
         sentence = f"RSS {_describe_change(change)}{over}"
         share = largest.change / change
+        bounds = f", {largest.describe_bounds()}" if largest.least is not None else ""
         if share > 1:
             return (
-                f"{sentence}: {largest.owner} {_describe_change(largest.change)}, "
+                f"{sentence}: {largest.owner} {_describe_change(largest.change)}{bounds}, "
                 f"{opposite.owner} {_describe_change(opposite.change)}."
             )
         part = "most of it is" if share > 0.5 else "the largest part of it is"
         return (
             f"{sentence}; {part} {largest.owner}, {with_unit(abs(largest.change))} "
-            f"({percent(share, 0)})."
+            f"({percent(share, 0)}){bounds}."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -117,7 +131,18 @@ def _describe_change(change: int) -> str:
 def compare_explanations(before: Explanation, after: Explanation) -> Difference:
     """Compare two snapshots, of one server or of two."""
     old, new = _sum_by_line(before.ledger), _sum_by_line(after.ledger)
-    changes = [Change(*key, old.get(key, 0), new.get(key, 0)) for key in {**old, **new}]
+    changes = [
+        Change(
+            group=key[0],
+            owner=key[1],
+            before=old.get(key, 0),
+            after=new.get(key, 0),
+            least=least,
+            most=most,
+        )
+        for key in {**old, **new}
+        for least, most in [_bound_change(before.ledger, after.ledger, key)]
+    ]
     changes.sort(key=lambda c: -c.change)
     beside = {
         name: (before.ledger.beside.get(name, 0), after.ledger.beside.get(name, 0))
@@ -130,6 +155,19 @@ def compare_explanations(before: Explanation, after: Explanation) -> Difference:
         beside=beside,
         notes=_list_incomparables(before.ledger, after.ledger),
     )
+
+
+def _bound_change(
+    before: Ledger, after: Ledger, key: tuple[str, str]
+) -> tuple[int, int] | tuple[None, None]:
+    """Return the least and the most change of a line, (None, None) where its pages are known."""
+    old, new = ([x for x in each.lines if (x.group, x.owner) == key] for each in (before, after))
+    if not any(line.is_bounded for line in (*old, *new)):
+        return None, None
+    least, most = (
+        (sum(x.bounds[0] for x in each), sum(x.bounds[1] for x in each)) for each in (old, new)
+    )
+    return most[0] - least[1], most[1] - least[0]
 
 
 def _sum_by_line(ledger: Ledger) -> Mapping[tuple[str, str], int]:

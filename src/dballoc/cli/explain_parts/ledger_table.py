@@ -101,7 +101,13 @@ def print_verdicts(
 def _print_ledger(console: Console, ledger: Ledger, view: View) -> None:
     console.print(_make_ledger_table(ledger, view))
     console.print()
-    unowned, share = _format_cells(ledger.unowned, ledger.rss)
+    least, most = ledger.unowned_bounds
+    unowned, share = _format_cells(least, ledger.rss)
+    if most > least:
+        unowned, share = (
+            f"{a} to {b}"
+            for a, b in zip((unowned, share), _format_cells(most, ledger.rss), strict=True)
+        )
     console.print(
         f"unowned: {unowned} MiB ({share}) that no owner claims, unlabelled heap included"
     )
@@ -128,6 +134,8 @@ def _make_ledger_table(ledger: Ledger, view: View) -> Table:
             *_format_cells(line.resident, ledger.rss),
             *_format_sizes(view, line.size),
         )
+        if bounds := line.describe_bounds():
+            table.add_row(Padding(Text(bounds, style="dim"), (0, 0, 0, 2)))
         if view.all_lines:
             for user, size in line.parts:
                 table.add_row(Text(f"  {user}: {_format_mib(size)}", style="dim"))
@@ -198,6 +206,8 @@ def print_difference(console: Console, difference: "Difference") -> None:
                 change,
                 share.replace("-", "−"),
             )
+            if bounds := line.describe_bounds():
+                table.add_row(Padding(Text(bounds, style="dim"), (0, 0, 0, 2)))
     sums = (
         mebibytes(difference.before.ledger.rss),
         mebibytes(difference.after.ledger.rss),

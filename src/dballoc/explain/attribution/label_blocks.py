@@ -3,9 +3,10 @@ Pure.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dballoc.explain.attribution.donor_shares import Demand, Share, divide_donor
 from dballoc.explain.attribution.ledger_line import (
     LIVE,
     MAPPED,
@@ -57,11 +58,25 @@ class _BlocksOfLabel:
         return 0 if self.blocks and self.label.near else self.label.bytes - self.requested
 
 
+@dataclass(frozen=True, kw_only=True)
+class SplitHeap:
+    """``lines``: those that were given, with one for each label; ``more_unowned``: by how many
+    bytes more than these lines say live heap may have no owner.
+    """
+
+    lines: list[Line]
+    more_unowned: int
+
+
 def split_live_heap(
     lines: list[Line], labels: list[OwnerMemory], tables: Sequence[int], blocks: list[Block]
-) -> list[Line]:
-    """Return the lines with one for each label, taken from live heap; the rest of it stays where it
-    is. ``tables``: bytes of performance_schema's tables; ``blocks``: the large ones.
+) -> SplitHeap:
+    """Divide live heap: a line for each label; the rest of it stays where it is. ``tables``: bytes
+    of performance_schema's tables; ``blocks``: the large ones.
+
+    Blocks that have a label's sizes are counted in pages. What else a label asked for lies
+    somewhere in a donor, a line of live heap, and whose pages were never touched is not known: the
+    label has between its least and its most of them.
     """
     matches = [m for m in _match_blocks(labels, tables, blocks) if m.plausible]
     donors = {line.owner: line for line in lines if line.owner in _DONORS}
@@ -69,62 +84,71 @@ def split_live_heap(
         if match.blocks:
             block_bytes = sum(block.asked for block, _ in match.blocks)
             donors[MAPPED] = subtract(donors[MAPPED], match.resident, block_bytes)
-    undivided = dict(donors)
-    labelled: dict[int, Line] = {}
-    # The owners of untouched pages are unknown, but zeroed memory has none: it comes first and
-    # takes resident bytes; all other labels get resident bytes in proportion.
-    for match in sorted(matches, key=lambda m: not m.label.zeroed):
-        order = _LARGE_FIRST if match.label.zeroed and not blocks else _DONORS
-        resident, donors = _take_remainder(match, donors, undivided, order)
-        labelled[id(match)] = _make_label_line(match, match.resident + resident)
+    shares = {id(match): Share(match.resident, match.resident, match.resident) for match in matches}
+    demands, donors = _assign_to_donors(matches, donors, bool(blocks))
+    more_unowned = 0
+    for owner, demanded in demands.items():
+        donor = donors[owner]
+        divided = divide_donor(donor, demanded)
+        for demand, share in zip(demanded, divided.shares, strict=True):
+            shares[demand.label] += share
+        donors[owner] = subtract(
+            donor,
+            sum(share.resident for share in divided.shares),
+            min(donor.size, sum(demand.size for demand in demanded)),
+        )
+        more_unowned += divided.slack
     others = [line for line in lines if line.owner not in donors]
     first = next((i for i, line in enumerate(others) if line.group == "heap"), len(others))
-    return [
-        *others[:first],
-        *(labelled[id(match)] for match in matches),
-        *donors.values(),
-        *others[first:],
-    ]
+    return SplitHeap(
+        lines=[
+            *others[:first],
+            *(_make_label_line(match, shares[id(match)]) for match in matches),
+            *donors.values(),
+            *others[first:],
+        ],
+        more_unowned=more_unowned,
+    )
 
 
-def _take_remainder(
-    match: _BlocksOfLabel,
-    donors: dict[str, Line],
-    undivided: dict[str, Line],
-    order: Sequence[str],
-) -> tuple[int, dict[str, Line]]:
-    """Return the resident bytes of a label beyond its blocks, and the lines without these.
-    ``undivided``: the lines before any label had its share; ``order``: which line gives first.
+def _assign_to_donors(
+    matches: Sequence[_BlocksOfLabel], donors: Mapping[str, Line], has_blocks: bool
+) -> tuple[dict[str, list[Demand]], dict[str, Line]]:
+    """Return what the labels' bytes beyond their blocks demand of each donor, and the donors as
+    they are. Zeroed memory takes resident bytes, and takes them first.
     """
-    zeroed, remainder = match.label.zeroed, match.remainder
-    donors, resident = dict(donors), 0
-    for owner in order:
-        donor = donors.get(owner)
-        if remainder <= 0 or donor is None or not donor.size:
-            continue
-        part = min(remainder, donor.resident if zeroed else donor.size)
-        # Of a malloc without statistics only the mappings are known. They are larger than the
-        # memory that it has handed out, so no proportion can be derived from their size.
-        in_proportion = not zeroed and owner not in (Kind.MALLOC, UNACCOUNTED)
-        before = undivided[owner]
-        share = part * before.resident // before.size if in_proportion else part
-        touched = min(share, donor.resident)
-        donors[owner] = subtract(donor, touched, part)
-        resident, remainder = resident + touched, remainder - part
-    return resident, donors
+    demands: dict[str, list[Demand]] = {}
+    available = {owner: (line.size, line.resident) for owner, line in donors.items()}
+    for match in sorted(matches, key=lambda m: not m.label.zeroed):
+        label, remainder = match.label, match.remainder
+        for owner in _LARGE_FIRST if label.zeroed and not has_blocks else _DONORS:
+            size, resident = available.get(owner, (0, 0))
+            part = min(remainder, resident if label.zeroed else size)
+            if part <= 0:
+                continue
+            available[owner] = size - part, resident - part if label.zeroed else resident
+            remainder -= part
+            touched = (
+                part if label.zeroed else part * min(label.touched, label.bytes) // label.bytes
+            )
+            grain = label.grain or label.bytes
+            demands.setdefault(owner, []).append(Demand(id(match), part, touched, grain))
+    return demands, dict(donors)
 
 
-def _make_label_line(match: _BlocksOfLabel, resident: int) -> Line:
+def _make_label_line(match: _BlocksOfLabel, share: Share) -> Line:
     label = match.label
     return Line(
         group="heap",
         owner=label.owner,
-        resident=resident,
+        resident=share.resident,
         size=label.bytes,
         source=label.source,
         confidence="labelled",
         note=f"{len(match.blocks)} blocks found by their sizes" if match.blocks else "",
         parts=label.parts,
+        least=share.least,
+        most=share.most,
     )
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from dballoc import catalogue
 from dballoc.explain.attribution.file_lines import make_file_lines
-from dballoc.explain.attribution.label_blocks import split_live_heap
-from dballoc.explain.attribution.ledger_line import LAZY, UNOWNED, Line
+from dballoc.explain.attribution.label_blocks import SplitHeap, split_live_heap
+from dballoc.explain.attribution.ledger_line import LAZY, NEAR_BYTES, UNOWNED, Line
 from dballoc.explain.attribution.malloc_lines import (
     add_functions,
     choose_statistics,
@@ -27,6 +27,7 @@ from dballoc.explain.attribution.server_caches import (
 from dballoc.explain.sources.server_memory import POOL, ServerMemory
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
+from dballoc.process_memory.heaps.heap_walk import HeapWalk
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
@@ -37,8 +38,9 @@ HUGETLB = "hugetlb"
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
     """Lines that add up to ``rss`` with ``rest``, pages that no class claims. ``unowned``: memory
-    that no owner claims, unlabelled live heap included. ``beside``: what RSS does not count;
-    ``within``: what it does, on any line. All in bytes.
+    that no owner claims, unlabelled live heap included: so much at least, and ``unowned_most`` at
+    most, where owners may have touched less than they asked for. ``beside``: what RSS does not
+    count; ``within``: what it does, on any line. All in bytes.
     """
 
     pid: int
@@ -52,6 +54,13 @@ class Ledger:
     tiers: list[str]
     notes: list[str] = field(default_factory=list)
     within: dict[str, int] = field(default_factory=dict)
+    unowned_most: int | None = None
+
+    @property
+    def unowned_bounds(self) -> tuple[int, int]:
+        """What no owner claims at least and at most; the same where these are near each other."""
+        most = self.unowned if self.unowned_most is None else self.unowned_most
+        return self.unowned, most if most - self.unowned >= NEAR_BYTES else self.unowned
 
     @property
     def hugetlb(self) -> int:
@@ -77,18 +86,11 @@ def build_ledger(
         *make_malloc_lines(malloc_line, account, sampled),
         *_make_other_lines(snapshot),
     ]
-    if labels:
-        blocks_known = bool(heap and heap.statistics.live)
-        lines = split_live_heap(
-            lines,
-            add_cache_links(labels, blocks_known),
-            labels.tables,
-            heap.blocks if heap else [],
-        )
-    if sampled:
-        lines = add_functions(lines, sampled)
+    split = _split_by_labels(lines, labels, heap)
+    lines = add_functions(split.lines, sampled) if sampled else split.lines
     lines = [line for line in lines if line.resident]
     rest = snapshot.rss - sum(line.resident for line in lines)
+    unowned = rest + sum(line.resident for line in lines if line.owner in UNOWNED)
     return Ledger(
         pid=snapshot.pid,
         executable=snapshot.malloc.executable,
@@ -96,7 +98,8 @@ def build_ledger(
         rss=snapshot.rss,
         lines=lines,
         rest=rest,
-        unowned=rest + sum(line.resident for line in lines if line.owner in UNOWNED),
+        unowned=unowned,
+        unowned_most=unowned + split.more_unowned,
         beside={
             "swap": snapshot.swap,
             "page tables": snapshot.page_tables,
@@ -117,6 +120,19 @@ def build_ledger(
             *list_statistics_notes(malloc_line.resident, account, reported),
         ],
         within={"huge pages (THP)": sum(m.huge for m in snapshot.mappings)},
+    )
+
+
+def _split_by_labels(
+    lines: list[Line], labels: ServerMemory | None, heap: HeapWalk | None
+) -> SplitHeap:
+    if labels is None:
+        return SplitHeap(lines=lines, more_unowned=0)
+    return split_live_heap(
+        lines,
+        add_cache_links(labels, blocks_known=bool(heap and heap.statistics.live)),
+        labels.tables,
+        heap.blocks if heap else [],
     )
 
 

@@ -16,7 +16,7 @@ OWNER = "InnoDB doublewrite pages, read at its start"
 _FILES = "#ib_*_*.dblwr"
 # Each page is kept in an aligned buffer of its own, for which InnoDB allocates three pages: 49,152
 # bytes for a page of 16 KiB, as the heap probe shows in MySQL 8.0.33 (536 pages) and 9.7.4 (1,024).
-_PAGES = 3
+_PAGES, _PAGE = 3, 16384
 # A data directory has a directory for each database, and two doublewrite files for each instance of
 # the pool.
 _MOST_NAMES, _MOST_FILES = 100_000, 256
@@ -43,7 +43,11 @@ def estimate_doublewrite_pages(pid: int, variables: Mapping[str, str]) -> OwnerM
         return None
     return (
         OwnerMemory(
-            owner=OWNER, bytes=_PAGES * size, source="three times the size of its doublewrite files"
+            owner=OWNER,
+            bytes=_PAGES * size,
+            source="three times the size of its doublewrite files",
+            touched=size,
+            grain=_PAGES * _PAGE,
         )
         if size
         else None

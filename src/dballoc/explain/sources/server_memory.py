@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import pymysql
 from pymysql.cursors import Cursor
@@ -20,6 +21,8 @@ KEYS, ARIA, SESSIONS, DICTIONARY = (
     "sessions",
     "InnoDB dictionary",
 )
+
+MEMORY_TABLES = "MEMORY tables"
 
 POOL_EVENT = "memory/innodb/buf_buf_pool"
 
@@ -54,6 +57,18 @@ _ENABLED = (
     "SELECT SUM(ENABLED = 'YES'), COUNT(*) FROM performance_schema.setup_instruments WHERE NAME "
     "LIKE 'memory/%'"
 )
+_TABLES = (
+    "SUM(DATA_LENGTH + INDEX_LENGTH) FROM information_schema.TABLES WHERE ENGINE = 'MEMORY' AND "
+    "TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys', 'mysql')"
+)
+_BY_TABLES = "DATA_LENGTH + INDEX_LENGTH of information_schema.TABLES"
+# By whether it is MariaDB; each within a second.
+_MEMORY_TABLES = {
+    True: f"SET STATEMENT max_statement_time = 1 FOR SELECT {_TABLES}",
+    False: f"SELECT /*+ MAX_EXECUTION_TIME(1000) */ {_TABLES}",
+}
+# Bytes of the engine MEMORY for which it is asked what has them.
+_MUCH = 16 << 20
 # With a smaller share of them on, the instruments leave out too much of the heap.
 _ENOUGH = 0.9
 
@@ -81,8 +96,9 @@ LARGE = 128 << 10
 # Headers and links beside powers of two are less than a page.
 _PAGE, _FEW = 4096, 4
 _MOST_DIGITS = 20
-# How many of the biggest users, and sessions, are named.
-_NAMED = 5
+# How many of the biggest users, sessions and instruments are named, and with which share of an
+# owner's bytes an instrument is.
+_NAMED, _PART = 5, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +108,8 @@ class OwnerMemory:
     ``source``: the statement or variable that reports them; ``single_block``: one block that is
     recognised by its size alone; ``parts``: the largest shares of it; ``sizes``: of the large
     blocks in it; ``near``: relative error of those sizes; ``zeroed``: the server writes to all of
-    it when it allocates it, so that all of it is resident.
+    it when it allocates it, so that all of it is resident; ``touched``: bytes that were written to
+    at least, ``grain``: about how large the blocks are in which the others lie, 0 if unknown.
     """
 
     owner: str
@@ -103,6 +120,8 @@ class OwnerMemory:
     sizes: tuple[int, ...] = ()
     near: float = 0.0
     zeroed: bool = False
+    touched: int = 0
+    grain: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +163,14 @@ def query_server_memory(cursor: Cursor) -> ServerMemory:
     status = query_values(cursor, "SHOW GLOBAL STATUS")
     has_schema = variables.get("performance_schema") == "ON"
     tables, schema, schema_notes = _query_schema_memory(cursor) if has_schema else ([], None, [])
-    sessions, session_notes = _query_sessions(cursor)
-    from_status = _list_status_labels(version, variables, status, sessions)
     counted, session_bytes, instrument_notes = (
         _query_instruments(cursor) if has_schema else ({}, {}, [_SCHEMA_OFF])
     )
+    sessions, session_notes = _query_sessions(cursor, bool(counted))
+    from_status = [
+        *_list_status_labels(version, variables, status, sessions),
+        *_query_memory_tables(cursor, _is_mariadb(version), counted),
+    ]
     header = 0 if _is_mariadb(version) else _HEADER
     heap = [
         *([schema] if schema else []),
@@ -169,7 +191,7 @@ def query_server_memory(cursor: Cursor) -> ServerMemory:
     return ServerMemory(
         version=version,
         heap=[
-            replace(label, parts=parts) if label.owner == SESSIONS else label
+            replace(label, parts=(*label.parts, *parts)) if label.owner == SESSIONS else label
             for label in heap
             if label.bytes > 0
         ],
@@ -327,10 +349,14 @@ def _query_schema_memory(cursor: Cursor) -> tuple[list[int], OwnerMemory | None,
     return sorted(sizes.values(), reverse=True), label, []
 
 
-def _query_sessions(cursor: Cursor) -> tuple[list[tuple[str, str, int]], list[str]]:
-    """Return ((ID, user, bytes) of each session, notes)."""
+def _query_sessions(
+    cursor: Cursor, is_counted: bool
+) -> tuple[list[tuple[str, str, int]], list[str]]:
+    """Return ((ID, user, bytes) of each session, notes): by the instruments where these count,
+    as MariaDB's process list leaves out what they have, such as copies of stored programs.
+    """
     refused = ""
-    for sql in _EVERY_SESSION:
+    for sql in _EVERY_SESSION[::-1] if is_counted else _EVERY_SESSION:
         try:
             return [
                 (str(number), str(user), parse_count(size))
@@ -390,6 +416,43 @@ def _query_instruments(cursor: Cursor) -> tuple[Counted, dict[str, int], list[st
         return {}, {}, [*notes, f"memory instruments cannot be read: {describe_refusal(error)}"]
 
 
+def _query_memory_tables(cursor: Cursor, mariadb: bool, counted: Counted) -> list[OwnerMemory]:
+    """Return the tables of the engine MEMORY, where the instruments count much of it: temporary
+    tables have the same ones.
+    """
+    if sum(size for name, (_, size) in counted.items() if _is_of_memory(name)) < _MUCH:
+        return []
+    try:
+        if not mariadb:
+            # MySQL would answer with sizes that may be a day old.
+            _execute(cursor, "SET SESSION information_schema_stats_expiry = 0")
+        [(size,)] = _query(cursor, _MEMORY_TABLES[mariadb])
+    except pymysql.Error:
+        return []
+    return [
+        OwnerMemory(
+            owner=MEMORY_TABLES, bytes=parse_count(size or 0), source="information_schema.TABLES"
+        )
+    ]
+
+
+def _execute(cursor: Cursor, sql: str) -> None:
+    cursor.execute(sql)
+
+
+class _EventShare(NamedTuple):
+    """What an owner has of an event."""
+
+    event: str
+    blocks: int
+    bytes: int
+
+    @property
+    def untouched(self) -> int:
+        """Bytes that may never have been written to: a block's first page has been."""
+        return max(0, self.bytes - self.blocks * _PAGE)
+
+
 def assign_to_owners(
     counted: Counted,
     session_bytes: dict[str, int],
@@ -402,7 +465,9 @@ def assign_to_owners(
     have; ``header``: bytes before each block that are not counted; ``from_status``: what status and
     variables report, where that says more of an owner than its instruments.
     """
-    owners: dict[str, int] = {}
+    reported = {label.owner: label.bytes for label in from_status}
+    of_memory_tables = reported.get(MEMORY_TABLES)
+    owners: dict[str, list[_EventShare]] = {}
     sizes: dict[str, list[int]] = {}
     headers = 0
     for name, (blocks, size) in counted.items():
@@ -410,27 +475,84 @@ def assign_to_owners(
         if owner == _APART:
             continue
         of_sessions = min(size, max(0, session_bytes.get(name, 0)))
-        owners[SESSIONS] = owners.get(SESSIONS, 0) + of_sessions
-        owners[owner] = owners.get(owner, 0) + size - of_sessions
-        sizes.setdefault(owner, []).extend(_list_large_blocks(blocks, size))
+        rest = size - of_sessions
+        if of_memory_tables is not None and _is_of_memory(name):
+            # A table is its server's, whoever has filled it.
+            kept = min(size, of_memory_tables)
+            of_memory_tables -= kept
+            of_sessions = min(of_sessions, size - kept)
+            rest = size - kept - of_sessions
+            _add_share(owners, MEMORY_TABLES, name, (blocks, size), kept)
+        _add_share(owners, SESSIONS, name, (blocks, size), of_sessions)
+        _add_share(owners, owner, name, (blocks, size), rest)
+        most = max((of_sessions, SESSIONS), (rest, owner))[1]
+        sizes.setdefault(most, []).extend(_list_large_blocks(blocks, size))
         headers += 0 if name.startswith("memory/innodb/") else blocks * header
-    dictionary = next((label.bytes for label in from_status if label.owner == DICTIONARY), 0)
-    # MariaDB's dictionary lies in heaps of InnoDB's that all have one instrument.
-    more = min(max(0, dictionary - owners.get(DICTIONARY, 0)), owners.get(_INNODB, 0))
-    if more:
-        owners[DICTIONARY] = owners.get(DICTIONARY, 0) + more
-        owners[_INNODB] -= more
-    if headers:
-        owners[_HEADERS] = headers
-    return [
-        OwnerMemory(
-            owner=owner,
-            bytes=size,
-            source="performance_schema",
-            sizes=tuple(sorted(sizes.get(owner, ()), reverse=True)),
-        )
-        for owner, size in sorted(owners.items(), key=lambda a: -a[1])
+    labels = [
+        _make_instrument_label(owner, shares, sizes.get(owner, ()))
+        for owner, shares in owners.items()
     ]
+    labels = _move_dictionary(labels, reported.get(DICTIONARY, 0))
+    labels = [
+        replace(label, parts=((_BY_TABLES, reported[MEMORY_TABLES]), *label.parts))
+        if label.owner == MEMORY_TABLES
+        else label
+        for label in labels
+    ]
+    if headers:
+        labels.append(_make_instrument_label(_HEADERS, [_EventShare("", 0, headers)], ()))
+    return sorted(labels, key=lambda label: -label.bytes)
+
+
+def _add_share(
+    owners: dict[str, list[_EventShare]], owner: str, event: str, total: tuple[int, int], size: int
+) -> None:
+    """Add ``size`` bytes of an event of ``total`` (blocks, bytes) to an owner's."""
+    blocks = -(-total[0] * size // total[1]) if total[1] else 0
+    owners.setdefault(owner, []).append(_EventShare(event, blocks, size))
+
+
+def _make_instrument_label(
+    owner: str, shares: Sequence[_EventShare], sizes: Sequence[int]
+) -> OwnerMemory:
+    largest = max(shares, key=lambda share: share.untouched)
+    total = sum(share.bytes for share in shares)
+    ranked = sorted(shares, key=lambda share: -share.bytes)[:_NAMED]
+    return OwnerMemory(
+        owner=owner,
+        bytes=total,
+        source="performance_schema",
+        sizes=tuple(sorted(sizes, reverse=True)),
+        parts=tuple((x.event, x.bytes) for x in ranked if x.event and x.bytes >= _PART * total > 0),
+        touched=total - sum(share.untouched for share in shares),
+        grain=largest.bytes // max(1, largest.blocks) if largest.untouched else _PAGE,
+        # As its pages in MySQL 9.7.4 show: 64.0 of 64.0 MiB after the start.
+        zeroed=owner == LOGS,
+    )
+
+
+def _move_dictionary(labels: Sequence[OwnerMemory], reported: int) -> list[OwnerMemory]:
+    """Return the labels with so much of the dictionary as the status has ``reported``: MariaDB's
+    lies in heaps of InnoDB's that all have one instrument.
+    """
+    by_owner = {label.owner: label for label in labels}
+    innodb = by_owner.get(_INNODB)
+    dictionary = by_owner.get(DICTIONARY) or OwnerMemory(
+        owner=DICTIONARY, bytes=0, source="performance_schema"
+    )
+    more = min(max(0, reported - dictionary.bytes), innodb.bytes if innodb else 0)
+    if not more or innodb is None:
+        return list(labels)
+    touched = innodb.touched * more // innodb.bytes
+    by_owner[_INNODB] = replace(innodb, bytes=innodb.bytes - more, touched=innodb.touched - touched)
+    by_owner[DICTIONARY] = replace(
+        dictionary, bytes=dictionary.bytes + more, touched=dictionary.touched + touched
+    )
+    return list(by_owner.values())
+
+
+def _is_of_memory(event: str) -> bool:
+    return event.startswith("memory/memory/")
 
 
 def _list_large_blocks(blocks: int, size: int) -> list[int]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dballoc.experiment.durations_and_sizes import parse_size
+from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
-from dballoc.explain.verdicts.verdict import Case, Moment, Verdict, sum_unlabelled
+from dballoc.explain.verdicts.verdict import Case, Moment, Verdict, sum_owned, sum_unlabelled
 from dballoc.numbers import count, duration, listing, percent, with_unit
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -128,9 +129,11 @@ def judge_leak(case: Case) -> Verdict | None:
 def judge_sessions(case: Case) -> Verdict | None:
     """Judge whether connections have much memory, or more and more of it."""
     now, limits = case.evidence, case.limits["sessions"]
-    size, connected = now.sessions_bytes, now.connections
+    requested, connected = now.sessions_bytes, now.connections
     if not connected:
         return None
+    # As the ledger's line has it, in pages; what was asked for may be more.
+    size = sum_owned(case.ledger, SESSIONS) or min(requested, case.rss)
     growth = case.estimate_growth(lambda m: m.evidence.sessions_bytes)
     connections = case.estimate_growth(lambda m: m.evidence.connections)
     leaks = (
@@ -145,8 +148,8 @@ def judge_sessions(case: Case) -> Verdict | None:
     if not (leaks or bloated):
         return None
     evidence = [
-        f"{with_unit(size)} in {count(connected, 'connection')}, "
-        f"{with_unit(size / connected)} each on average"
+        f"{with_unit(requested)} asked for in {count(connected, 'connection')}, "
+        f"{with_unit(requested / connected)} each on average"
     ]
     if case.bounds:
         each = case.bounds.connection + case.bounds.statement
@@ -156,7 +159,8 @@ def judge_sessions(case: Case) -> Verdict | None:
         )
     most = sorted(now.sessions, key=lambda s: -s[2])[:3]
     evidence.append(
-        "by user: " + listing([f"{user} {with_unit(b)} in {k}" for user, k, b in most if b])
+        "asked for by user: "
+        + listing([f"{user} {with_unit(b)} in {k}" for user, k, b in most if b])
     )
     if leaks and growth:
         evidence.insert(0, f"sessions' memory {_format_rate(growth)}")

@@ -234,7 +234,8 @@ def write_answer(ledger: Ledger, limits: Mapping[str, Any]) -> str:
     if not ranked or not ledger.rss:
         return f"Of the {rss}, no page has an owner."
     owners = [f"{owner} ({percent(size / ledger.rss, 0)})" for owner, size in ranked]
-    unowned = f"nobody claims {percent(ledger.unowned / ledger.rss, 0)}"
+    least, most = (percent(size / ledger.rss, 0) for size in ledger.unowned_bounds)
+    unowned = f"nobody claims {least if least == most else f'{least} to {most}'}"
     if ranked[0][1] > limits["most"] * ledger.rss:
         return (
             f"Most of the {rss} is {owners[0]}; then {listing(owners[1:])}; {unowned}."
