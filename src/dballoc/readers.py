@@ -15,8 +15,11 @@ import stat
 import tomllib
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dballoc.files import foreign_file
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -38,22 +41,32 @@ class Unfit(Exception):
     """The file cannot be read, or does not hold what it should; the text is a short reason."""
 
 
-def content(path: Path, most: int = SMALL) -> bytes:
-    """Return the bytes of a file that the user named. Unfit if it cannot be read, or has more than
-    ``most``.
+def open_file(path: Path, below: Path | None = None) -> BufferedReader:
+    """Open a regular file for reading, for a caller that bounds its reads. Unfit if that fails.
+
+    ``below``, here and in what follows: the directory that somebody else made, in which ``path``
+    lies; no link in it is followed (:mod:`dballoc.files.foreign_file`).
     """
     try:
-        with path.open("rb") as file:
-            return _whole(iter(lambda: file.read(_CHUNK), b""), most, "is larger than")
+        return foreign_file.open_foreign_file(path, below)
+    except foreign_file.NotRegular as error:
+        raise Unfit(reason(error)) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         raise Unfit(f"cannot be read: {reason(error)}") from None
 
 
-def text(path: Path, most: int = SMALL, *, errors: str = "strict") -> str:
+def content(path: Path, most: int = SMALL, *, below: Path | None = None) -> bytes:
+    """Return the bytes of a file. Unfit if it cannot be read, or has more than ``most``."""
+    return _whole(_pieces(path, below), most, "is larger than")
+
+
+def text(
+    path: Path, most: int = SMALL, *, errors: str = "strict", below: Path | None = None
+) -> str:
     """Return the file's text. Unfit also if it is not UTF-8, unless ``errors`` (as for
     bytes.decode) handles that.
     """
-    return decoded(content(path, most), errors)
+    return decoded(content(path, most, below=below), errors)
 
 
 def decoded(data: bytes | bytearray, errors: str = "strict") -> str:
@@ -64,11 +77,11 @@ def decoded(data: bytes | bytearray, errors: str = "strict") -> str:
         raise Unfit(f"not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def unpacked(path: Path, most: int) -> bytes:
+def unpacked(path: Path, most: int, *, below: Path | None = None) -> bytes:
     """Return the content of a gzip file. Unfit if it is not one, is damaged or cut short, or
     unpacks to more than ``most``.
     """
-    return _whole(_inflated(path), most, "unpacks to more than")
+    return _whole(_inflated(path, below), most, "unpacks to more than")
 
 
 def lines(path: Path, longest: int, most: int) -> Iterator[bytes]:
@@ -249,21 +262,21 @@ def regular(path: Path) -> bool:
     return True
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
+def _pieces(path: Path, below: Path | None = None) -> Iterator[bytes]:
+    with open_file(path, below) as file:
+        try:
             while piece := file.read(_CHUNK):
                 yield piece
-    except (OSError, ValueError) as error:
-        raise Unfit(f"cannot be read: {reason(error)}") from None
+        except OSError as error:
+            raise Unfit(f"cannot be read: {reason(error)}") from None
 
 
-def _inflated(path: Path) -> Iterator[bytes]:
+def _inflated(path: Path, below: Path | None = None) -> Iterator[bytes]:
     """Yield the content in small pieces, however much the file expands; gzip members follow one
     another (RFC 1952).
     """
     member, empty = _member(), True
-    for piece in _pieces(path):
+    for piece in _pieces(path, below):
         while piece:
             empty = False
             try:

@@ -240,7 +240,7 @@ def test_no_room(store: Path, tarball: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fetch_one.directories, "free_bytes", lambda path: 1000)
     with pytest.raises(
         UsageError,
-        match=r"about 1 MB of disk needed to fetch jemalloc@9\.9, 0 MB free; make room, or set",
+        match=r"about 2 MB of disk needed to fetch jemalloc@9\.9, 0 MB free; make room, or set",
     ):
         fetch(tarball)
     assert private_store.list_fetched() == []

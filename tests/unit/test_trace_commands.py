@@ -178,7 +178,7 @@ def test_repeat_a_day(
     day.write_text('[[stretch]]\ntrace = "load.trace"\nfrom = "begin"\nto = "end"\n')
     repeat.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "none.trace"\n')
-    with pytest.raises(UsageError, match=r"none\.trace: there is no such file"):
+    with pytest.raises(UsageError, match=r"none\.trace: cannot be read: No such file"):
         repeat.repeat(day, out)
     day.write_text('[[stretch]]\ntrace = "load.trace"\ntimes = 1000\n')
     monkeypatch.setattr(repeat, "LIMITS", TraceLimits(events=1000))

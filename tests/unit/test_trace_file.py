@@ -147,7 +147,7 @@ class TestDamage:
 
     def test_errors_name_the_file(self, tmp_path: Path) -> None:
         for path, reason in (
-            (tmp_path / "none.trace", "there is no such file"),
+            (tmp_path / "none.trace", "cannot be read: No such file"),
             (tmp_path, "is not a plain file"),
         ):
             with pytest.raises(UsageError, match=reason) as caught:

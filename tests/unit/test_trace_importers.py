@@ -238,7 +238,7 @@ def test_calls_and_threads_are_bounded(run, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for form in ("glibc", "android"):
-        with pytest.raises(UsageError, match="there is no such file"):
+        with pytest.raises(UsageError, match="cannot be read: No such file"):
             import_trace(tmp_path / "none", form)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="is not a plain file"):
             import_trace(tmp_path, form)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from dballoc.allocators import host_requirements, library_version
 from dballoc.catalogue import allocators, look_up
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
+from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host import open_in_process_root
 from dballoc.host.package_names import Packages
 
@@ -122,7 +123,7 @@ def make_allocator_of_files(libraries: tuple[Path, ...]) -> Allocator:
 def check_library(path: Path) -> None:
     """Check that a file is a shared library for this machine; UsageError if not."""
     try:
-        with path.open("rb") as f:
+        with open_foreign_file(path) as f:
             head = f.read(20)
     except OSError as error:
         raise UsageError(f"preload {path}: {error.strerror}") from None

@@ -6,7 +6,6 @@ How each allocator reports them is data: `dump` and `names` in catalogue/tunable
 
 import os
 import re
-import stat
 import struct
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,11 +15,13 @@ from typing import Any
 from dballoc import readers
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
+from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host.process_environment import parse_environment
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 
 _PT_INTERP = 3
 _LONGEST = 4096
+_LARGEST_LIBRARY = 64 * readers.MIB
 
 # Run in a process of its own; prints a name and its number on each line.
 _QUERY_SCRIPT = """
@@ -120,10 +121,7 @@ def find_loader(executable: str) -> str:
     if Path(executable).name.startswith(("ld-linux", "ld.so", "ld-2")):
         return executable
     try:
-        # The file may have been replaced by anything: opening a pipe would block for ever.
-        with open(os.open(executable, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                return ""
+        with open_foreign_file(Path(executable)) as f:
             head = f.read(64)
             if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
                 return ""
@@ -143,8 +141,11 @@ def find_loader(executable: str) -> str:
 
 def _find_texts(library: Path, pattern: str) -> list[str]:
     try:
-        return [text.decode() for text in re.findall(pattern.encode(), library.read_bytes())]
-    except OSError:
+        return [
+            text.decode()
+            for text in re.findall(pattern.encode(), readers.content(library, _LARGEST_LIBRARY))
+        ]
+    except readers.Unfit:
         return []
 
 

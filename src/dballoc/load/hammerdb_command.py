@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import dballoc
+from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.load.workload import Workload
 
@@ -68,7 +69,10 @@ def find() -> HammerDB | None:
     )
     if not candidates:
         return None
-    content = candidates[0].read_bytes()
+    try:
+        content = readers.content(candidates[0])
+    except readers.Unfit as error:
+        raise UsageError(f"HammerDB, {candidates[0]}: {error}") from None
     name = candidates[0].parent.name
     version = re.search(r'hdb_version\s+"?v?(\d[\w.]*)', content.decode("latin-1")) or re.search(
         r"-(\d[\w.]*)$", name

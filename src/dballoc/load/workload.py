@@ -8,11 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from dballoc import readers
 from dballoc.catalogue import cycles, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import model
 from dballoc.load import sql_workload
 from dballoc.load.sql_workload import SqlError, Statement
+
+# Bytes of a script or of SQL of the user's own.
+_LARGEST_FILE = 64 * readers.MIB
 
 
 def lua() -> Path:
@@ -165,9 +169,9 @@ def own(name: str, table: model.Workload) -> Workload:
         )
     path = Path(table.script or table.sql or "").absolute()
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"workload {name!r}: {shown(path)}: {error.strerror}") from None
+        content = readers.content(path, _LARGEST_FILE)
+    except readers.Unfit as error:
+        raise UsageError(f"workload {name!r}: {shown(path)}: {error}") from None
     digest = hashlib.sha256(content).hexdigest()
     if table.script is not None:
         return Workload(

@@ -9,6 +9,7 @@ from typing import Any
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.files.foreign_file import open_foreign_file
 
 # Of all of them, bytes.
 MOST_BYTES = 1 << 20
@@ -27,7 +28,7 @@ def read_workload_files(experiment: Experiment) -> dict[str, str]:
         if path is None or name not in experiment.loads:
             continue
         try:
-            with Path(path).open("rb") as file:
+            with open_foreign_file(Path(path)) as file:
                 content = file.read(bytes_left + 1)
         except OSError as error:
             raise UsageError(f"workload {name!r}: {path}: {error.strerror}") from None

@@ -2,19 +2,17 @@
 identifies it. It is only read.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.files.foreign_file import open_foreign_file
 
 # The files that servers lock as long as they run.
 _LOCKED = ("ibdata1", "aria_log_control", "mysql.ibd", "undo_001", "ib_logfile0")
@@ -73,7 +71,7 @@ def in_use(path: Path) -> int | None:
     """
     for name in _LOCKED:
         try:
-            with _opened(path / name) as f:
+            with open_foreign_file(path / name) as f:
                 lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
                 kind, _, _, _, pid = struct.unpack(
                     "hhqqi", fcntl.fcntl(f, fcntl.F_GETLK, lock)[: struct.calcsize("hhqqi")]
@@ -115,20 +113,9 @@ def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Open a regular file for reading. OSError for anything else: opening a pipe that the owner put
-    there would block.
-    """
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return open(number, "rb")
-
-
 def _text(path: Path) -> str:
     try:
-        with _opened(path) as f:
+        with open_foreign_file(path) as f:
             return f.read(_LONGEST).decode(errors="replace")
     except OSError:
         return ""

@@ -9,13 +9,16 @@ which is removed once the journal is rolled back (a "super-journal").
 import os
 import re
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.files import foreign_file
 from dballoc.files.output_directory import OutputDirectory
+from dballoc.store.copy_database import copy_database
 
 FILE = "results.sqlite"
 
@@ -70,25 +73,37 @@ _COMMENT = re.compile(r"--[^\n]*")
 
 def connect(directory: Path, read_only: bool) -> sqlite3.Connection:
     """Open the database of a results directory, after checking that it is undamaged and has
-    schema.sql's tables alone. UsageError in one line if not.
+    schema.sql's tables alone. UsageError in one line if not, or if it is to be written and not ours
+    alone.
     """
     path = directory / FILE
     try:
         _check_files(path)
-        has_journal = path.with_name(f"{FILE}-journal").exists()
-        if not read_only or has_journal:
-            _check_own(directory, has_journal)
-        if read_only and has_journal:
-            # A writer was killed during a transaction: opening for writing rolls it back, opening
-            # for reading cannot.
-            _open(path, "rw").close()
-        db = _open(path, "ro" if read_only else "rw")
+        if not read_only:
+            _check_own(directory)
+            db = _open(path, "rw")
+        elif _is_own(directory):
+            db = _open_to_read(path)
+        else:
+            with tempfile.TemporaryDirectory(prefix="dballoc-") as place:
+                copy_database(path, Path(place), _LARGEST)
+                db = _open_to_read(Path(place) / FILE)
         _add_missing_tables(db, temporary=read_only)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: messages quote the file
         raise UsageError(f"{path}: {describe_damage(error)}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be copied: {readers.reason(error)}") from None
     return db
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    if path.with_name(f"{FILE}-journal").exists():
+        # A writer was killed during a transaction: opening for writing rolls it back, opening for
+        # reading cannot.
+        _open(path, "rw").close()
+    return _open(path, "ro")
 
 
 def describe_damage(error: Exception) -> str:
@@ -126,9 +141,9 @@ def _check_files(path: Path) -> None:
         raise readers.Unfit(f"larger than {_LARGEST >> 30} GiB, more than any campaign's")
 
 
-def _check_own(directory: Path, has_journal: bool) -> None:
-    """Check that SQLite, which opens files by path, writes into files of our own alone. UsageError
-    if not.
+def _check_own(directory: Path) -> None:
+    """Check that SQLite, which opens files by path, works on files of our own alone. UsageError if
+    not.
     """
     try:
         with OutputDirectory.open(directory) as outputs:
@@ -136,18 +151,19 @@ def _check_own(directory: Path, has_journal: bool) -> None:
             outputs.has_own_file(f"{FILE}-journal")
     except OSError as error:
         raise readers.Unfit(f"cannot be written: {readers.reason(error)}") from None
-    except UsageError as error:
-        if not has_journal:
-            raise
-        raise UsageError(
-            f"{error} (an interrupted dballoc has left {FILE}-journal; the database can be read "
-            "only after its owner's dballoc has read it once, or from a copy of your own)"
-        ) from None
+
+
+def _is_own(directory: Path) -> bool:
+    try:
+        _check_own(directory)
+    except (UsageError, readers.Unfit):
+        return False
+    return True
 
 
 def _names_another_file(journal: Path) -> bool:
     try:
-        with journal.open("rb") as file:
+        with foreign_file.open_foreign_file(journal, journal.parent) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 16))
             return file.read(16).endswith(_JOURNAL)
     except FileNotFoundError:  # a running campaign has ended its transaction meanwhile

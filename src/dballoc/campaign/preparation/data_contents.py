@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.files.foreign_file import open_foreign_file
 from dballoc.load import sysbench_command
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.load.workload import Workload, shown
@@ -81,15 +82,15 @@ def _hash(parts: object) -> str:
 
 def _stamp_file(path: Path) -> list[object]:
     try:
-        with path.open("rb"):
-            status = path.stat()
+        if path.is_dir():
+            raise UsageError(
+                f"data.sql {shown(path)}: a directory; give SQL files, or data.directory for a "
+                "data directory"
+            )
+        with open_foreign_file(path) as file:
+            status = os.fstat(file.fileno())
     except OSError as error:
         raise UsageError(f"data.sql {shown(path)}: {error.strerror}") from None
-    if path.is_dir():
-        raise UsageError(
-            f"data.sql {shown(path)}: a directory; give SQL files, or data.directory for a data "
-            "directory"
-        )
     return [path.name, status.st_size, status.st_mtime_ns]
 
 

@@ -10,9 +10,7 @@ from dballoc.errors import UsageError
 def hash_trace(path: Path) -> str:
     """Return the SHA-256 of a file. UsageError if it cannot be read."""
     try:
-        if not readers.regular(path):
-            raise UsageError(f"{path}: there is no such file")
-        with path.open("rb") as file:
+        with readers.open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None

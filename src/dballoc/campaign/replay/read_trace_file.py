@@ -15,9 +15,7 @@ from dballoc.trace.trace_file.read_trace import read_trace
 def read_any_trace(path: Path) -> Trace:
     """Read a compiled trace, or compile a recording. UsageError, in one line, if it is neither."""
     try:
-        if not readers.regular(path):
-            raise UsageError(f"{path}: there is no such file")
-        with path.open("rb") as file:
+        with readers.open_file(path) as file:
             is_compiled = file.read(len(MAGIC)) == MAGIC
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None

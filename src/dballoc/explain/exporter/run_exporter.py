@@ -18,6 +18,7 @@ from dballoc.explain.exporter import http_server, metrics_text
 from dballoc.explain.exporter.http_server import Service
 from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
 from dballoc.explain.exporter.look_cache import LookCache
+from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host.unprivileged import keep_capabilities
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
@@ -138,10 +139,11 @@ def _read_token(path: Path) -> bytes:
     be guessed.
     """
     try:
-        if not readers.regular(path):
-            raise readers.Unfit("No such file")
-        token = readers.content(path, _LONGEST_TOKEN).strip()
-        mode = path.stat().st_mode
+        with readers.open_file(path) as file:
+            token = file.read(_LONGEST_TOKEN + 1).strip()
+            mode = os.fstat(file.fileno()).st_mode
+        if len(token) > _LONGEST_TOKEN:
+            raise readers.Unfit(f"is larger than {_LONGEST_TOKEN} bytes")
     except (readers.Unfit, OSError) as error:
         raise UsageError(f"--token-file {path}: {error}") from None
     if stat.S_IMODE(mode) & 0o077:
@@ -161,8 +163,14 @@ def _load_tls(listening: Listening) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Without a terminal to ask on, a key with a passphrase is refused instead of waited for.
-        context.load_cert_chain(listening.tls_cert, listening.tls_key, password="")
+        with (
+            open_foreign_file(listening.tls_cert) as cert,
+            open_foreign_file(listening.tls_key) as key,
+        ):
+            # A key with a passphrase is refused: there may be no terminal to ask on.
+            context.load_cert_chain(
+                f"/proc/self/fd/{cert.fileno()}", f"/proc/self/fd/{key.fileno()}", password=""
+            )
     except (OSError, ValueError) as error:
         reason = readers.reason(error)
         raise UsageError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.fetch.clients.http_download import download
@@ -16,7 +17,9 @@ from dballoc.fetch.fetch_job import FetchedTree, Job, check_hash, describe_file
 from dballoc.fetch.fetch_sources import Source, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
 from dballoc.fetch.unpack.safe_extraction import Refused
+from dballoc.files.foreign_file import open_foreign_file
 
+_CHUNK = 2**20
 _KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)
 
 
@@ -54,12 +57,13 @@ def make_archive_source(name: str, version: str, words: str, sha256: str | None)
     size = 0
     if not place.url:
         try:
-            size = Path(words).stat().st_size
-        except OSError as error:
-            raise UsageError(f"--from {words}: {error.strerror}") from None
+            with open_foreign_file(Path(words)) as file:
+                size = os.fstat(file.fileno()).st_size
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--from {words}: {readers.reason(error)}") from None
         words = os.fspath(Path(words).absolute())
     # Archives of servers unpack to about four times their size.
-    megabytes = [0, max(1, 4 * size / 10**6)]
+    megabytes = [size / 10**6, max(1, 4 * size / 10**6)]
     return Source(
         name, version, {"from": "archive", "at": words, "sha256": sha256, "megabytes": megabytes}
     )
@@ -69,28 +73,50 @@ def fetch_archive(job: Job) -> FetchedTree:
     """Download the archive if it is a URL, check its hash, unpack it."""
     row = job.source.row
     place = ArchivePlace(row["at"])
-    path = Path(row["at"])
+    # A download is kept for the next try; a copy goes with the place.
+    path = (job.downloads if place.url else job.place / "copy") / place.name
     if place.url:
-        path = job.downloads / place.name
         download(row["at"], path, job.progress)
+    else:
+        _copy_archive(job, Path(row["at"]), path)
     # A URL may have a password in it, and everybody can read manifests.
     file = describe_file(path, secret_names.hide_secrets(row["at"]))
     if row["sha256"] is not None:
         try:
             check_hash(file, row["sha256"], job.source.reference)
         except Failure:
-            if place.url:
-                path.unlink()
+            path.unlink()
             raise
     if job.source.kind == "server":
         unpack_archive(job, path, job.root)
+        shutil.rmtree(job.place / "copy", ignore_errors=True)
         raise_server_top(job)
         return FetchedTree(version="", files=[file])
     tree = job.place / "unpacked"
     unpack_archive(job, path, tree)
+    shutil.rmtree(job.place / "copy", ignore_errors=True)
     libraries = installed_layout.copy_libraries(job, tree, beside=False)
     shutil.rmtree(tree)
     return FetchedTree(version=job.source.version, files=[file], libraries=libraries)
+
+
+def _copy_archive(job: Job, path: Path, target: Path) -> None:
+    """Copy a file of somebody's, so that what is hashed is what is unpacked: its owner could change
+    it meanwhile. Failure if it cannot be read, or is larger than when it was named.
+    """
+    most = round(job.source.row["megabytes"][0] * 10**6)
+    job.progress(f"copying {path.name}", None)
+    target.parent.mkdir()
+    try:
+        with readers.open_file(path) as file, target.open("wb") as copy:
+            size = 0
+            while piece := file.read(min(_CHUNK, most + 1 - size)):
+                size += len(piece)
+                copy.write(piece)
+    except readers.Unfit as error:
+        raise Failure(f"{path}: {error}") from None
+    if size > most:
+        raise Failure(f"{path}: it grew while it was copied; fetch it when it is complete")
 
 
 def raise_server_top(job: Job) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.errors import Failure
+from dballoc.files.foreign_file import open_foreign_file
 
 
 def is_elf(path: Path) -> bool:
     """Whether a path is a file in the ELF format; a link is not followed."""
     if path.is_symlink() or not path.is_file():
         return False
-    with path.open("rb") as f:
+    with open_foreign_file(path) as f:
         return f.read(4) == b"\x7fELF"
 
 

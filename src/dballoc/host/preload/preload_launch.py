@@ -14,6 +14,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
+from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host import portable, privileged_start
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_exports import find_exported_address
@@ -82,7 +83,7 @@ def check_executable(path: Path) -> None:
     it may start anything.
     """
     try:
-        with path.open("rb") as f:
+        with open_foreign_file(path) as f:
             if f.read(4) != b"\x7fELF":
                 return
             elf = ELFFile(f)

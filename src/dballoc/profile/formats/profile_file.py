@@ -81,12 +81,12 @@ def pack_profile(profile: Profile) -> bytes:
     return gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
 
 
-def load_profile(path: Path) -> Profile:
+def load_profile(path: Path, below: Path | None = None) -> Profile:
     """Read a profile that :func:`save` wrote. UsageError, in one line, if the file is missing or
-    something else.
+    something else. ``below``: as in :func:`dballoc.readers.open_file`.
     """
     try:
-        text = readers.unpacked(path, _LIMIT)
+        text = readers.unpacked(path, _LIMIT, below=below)
     except readers.Unfit as error:
         expectation = (
             "" if str(error).startswith(("cannot be read", "unpacks")) else _EXPECTED_FORMAT

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dballoc.errors import UsageError
+from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
 
@@ -73,16 +74,13 @@ def _read(path: Path, includer: int | None) -> tuple[str, int]:
     must be us or own this file too.
     """
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_foreign_file(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    with open(number, "rb") as file:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LONGEST:
-            raise UsageError(
-                f"{path}: not an option file: it must be a regular file of at most "
-                f"{_LONGEST >> 20} MiB"
-            )
+    with file:
+        status = os.fstat(file.fileno())
+        if status.st_size > _LONGEST:
+            raise UsageError(f"{path}: not an option file: larger than {_LONGEST >> 20} MiB")
         if includer not in (None, os.geteuid(), 0, status.st_uid):
             raise UsageError(
                 f"{path}: belongs to user {status.st_uid}, but the option file that includes it "

@@ -15,6 +15,7 @@ import myloginpath
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.files import foreign_file
 
 # The groups that clients of both families read; if a key is given twice, the last one counts.
 GROUPS = ("client", "client-server", "client-mariadb", "mysql", "mariadb-client")
@@ -100,12 +101,15 @@ def read_option_file(path: Path, depth: int = 0, budget: list[int] | None = None
     budget = budget if budget is not None else [_FILES]
     budget[0] -= 1  # files that include each other twice are read 2^10 times within _DEPTH
     try:
-        if depth > _DEPTH or budget[0] < 0 or path.stat().st_mode & stat.S_IWOTH:
+        if depth > _DEPTH or budget[0] < 0:
             return {}
-        # A file that is not a plain one (a FIFO would block), or is too large, is skipped like one
-        # that does not exist.
-        text = readers.text(path, _MOST, errors="replace") if readers.regular(path) else ""
-    except (OSError, ValueError, readers.Unfit):
+        # A file that is not a plain one, or is too large, is skipped like one that does not exist.
+        with readers.open_file(path) as file:
+            content = file.read(_MOST + 1)
+            if os.fstat(file.fileno()).st_mode & stat.S_IWOTH or len(content) > _MOST:
+                return {}
+        text = readers.decoded(content, "replace")
+    except (OSError, readers.Unfit):
         return {}
     values: dict[str, str] = {}
     for group, name, value in parse(text):
@@ -165,16 +169,17 @@ def _login_paths(wanted: str | None, path: Path) -> dict[str, str]:
         if group is None:
             continue
         try:
-            if path.stat().st_size > _MOST:  # OSError where it is not there, or not ours to see
-                raise readers.Unfit("too large for a login path file")
-            if not readers.regular(path):
-                raise readers.Unfit("not a login path file: no regular file")
-            values |= {
-                k: str(v) for k, v in myloginpath.parse(group, str(path)).items() if v is not None
-            }
+            # OSError where it is not there, or not ours to see
+            with foreign_file.open_foreign_file(path) as file:
+                if os.fstat(file.fileno()).st_size > _MOST:
+                    raise readers.Unfit("too large for a login path file")
+                entries = myloginpath.parse(group, f"/proc/self/fd/{file.fileno()}")
+            values |= {k: str(v) for k, v in entries.items() if v is not None}
         except NoSection:
             if group == wanted:
                 raise UsageError(f"--login-path {wanted}: {path} has no such login path") from None
+        except foreign_file.NotRegular:
+            raise UsageError(f"{path}: not a login path file: no regular file") from None
         except OSError as error:
             if wanted is not None:
                 raise UsageError(f"--login-path {wanted}: {path}: {error.strerror}") from None

@@ -68,14 +68,14 @@ def is_glibc_trace(beginning: bytes) -> bool:
 
 def read_glibc_trace(path: Path) -> Recording:
     """Read a file. Unfit for anything else, a torn last record excepted."""
-    try:
-        with path.open("rb") as file:
-            count = os.fstat(file.fileno()).st_size // RECORD.itemsize
-            if count > _MOST_RECORDS:
-                raise Unfit(f"has more than {_MOST_RECORDS:,} records")
+    with readers.open_file(path) as file:
+        count = os.fstat(file.fileno()).st_size // RECORD.itemsize
+        if count > _MOST_RECORDS:
+            raise Unfit(f"has more than {_MOST_RECORDS:,} records")
+        try:
             records = np.fromfile(file, RECORD, count)
-    except OSError as error:
-        raise Unfit(f"cannot be read: {readers.reason(error)}") from None
+        except OSError as error:
+            raise Unfit(f"cannot be read: {readers.reason(error)}") from None
     if not is_glibc_trace(records[:1].tobytes()):
         raise Unfit("does not begin with the first record of glibc's malloc tracing")
     if int(records[0]["size"]) != 8:

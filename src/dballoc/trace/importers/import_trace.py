@@ -21,8 +21,6 @@ def import_trace(path: Path, form: ImportFormat) -> Trace:
     it did not allocate. UsageError if it is not of this format.
     """
     try:
-        if not readers.regular(path):
-            raise UsageError(f"{path}: there is no such file")
         recording, timed = _read_recording(path, form)
     except Unfit as error:
         raise UsageError(f"{path}: {error}") from None
@@ -35,9 +33,9 @@ def import_trace(path: Path, form: ImportFormat) -> Trace:
 def _read_recording(path: Path, form: ImportFormat) -> tuple[Recording, bool]:
     if form == "android":
         return read_android(path)
-    try:
-        with path.open("rb") as file:
+    with readers.open_file(path) as file:
+        try:
             beginning = file.read(RECORD.itemsize)
-    except OSError as error:
-        raise Unfit(f"cannot be read: {readers.reason(error)}") from None
+        except OSError as error:
+            raise Unfit(f"cannot be read: {readers.reason(error)}") from None
     return (read_glibc_trace(path) if is_glibc_trace(beginning) else read_mtrace(path)), False

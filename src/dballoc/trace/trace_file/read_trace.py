@@ -75,9 +75,7 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
     else, or holds more than the limits let it.
     """
     try:
-        if not readers.regular(path):
-            raise UsageError(f"{path}: there is no such file")
-        with path.open("rb") as file:
+        with readers.open_file(path) as file:
             return parse_trace(file, limits)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None

@@ -37,9 +37,7 @@ def verify_trace(path: Path, limits: TraceLimits = LIMITS) -> TraceCondition:
     blocks, events, declared, complaint = 0, 0, 0, ""
     size = len(layout.MAGIC)
     try:
-        if not readers.regular(path):
-            raise UsageError(f"{path}: there is no such file")
-        with path.open("rb") as file:
+        with readers.open_file(path) as file:
             try:
                 for head, content in read_blocks(file, limits):
                     if blocks == 0:

@@ -55,13 +55,15 @@ def load_contention(directory: Path, campaign: Campaign) -> Contention | None:
     mutexes: dict[str, list[Mutex]] = {}
     for row, workloads in profiled_trials.list_profiled_trials(campaign):
         raw = directory / "trials" / row["directory"]
-        watched += [_load_profiles(raw, row, name) for name in workloads]
-        if contended := _read_mutexes(raw / "server.log"):
+        watched += [_load_profiles(raw, row, name, directory) for name in workloads]
+        if contended := _read_mutexes(raw / "server.log", directory):
             mutexes[row["variant"]] = contended
     return Contention(watched, mutexes)
 
 
-def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> ContentionProfiles:
+def _load_profiles(
+    raw: Path, trial: dict[str, object], workload: str, directory: Path
+) -> ContentionProfiles:
     variant = str(trial["variant"])
     files = [raw / f"contention-{workload}{part}.profile.json.gz" for part in ("", "-wakeups")]
     if not files[0].exists():
@@ -70,14 +72,14 @@ def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> Conten
             workload=workload,
             switches=None,
             wakeups=None,
-            missing=_explain_missing(raw / f"contention-{workload}.txt", trial),
+            missing=_explain_missing(raw / f"contention-{workload}.txt", trial, directory),
         )
     try:
         return ContentionProfiles(
             variant=variant,
             workload=workload,
-            switches=load_profile(files[0]),
-            wakeups=load_profile(files[1]) if files[1].exists() else None,
+            switches=load_profile(files[0], directory),
+            wakeups=load_profile(files[1], directory) if files[1].exists() else None,
         )
     except UsageError:
         return ContentionProfiles(
@@ -89,9 +91,9 @@ def _load_profiles(raw: Path, trial: dict[str, object], workload: str) -> Conten
         )
 
 
-def _explain_missing(note: Path, trial: dict[str, object]) -> str:
+def _explain_missing(note: Path, trial: dict[str, object], directory: Path) -> str:
     if note.exists():
-        return profiled_trials.read_note(note)
+        return profiled_trials.read_note(note, directory)
     return (
         f"its trial ended in a fault: {trial['fault']}"
         if trial["outcome"] == "fault"
@@ -99,9 +101,9 @@ def _explain_missing(note: Path, trial: dict[str, object]) -> str:
     )
 
 
-def _read_mutexes(log: Path) -> list[Mutex]:
+def _read_mutexes(log: Path, directory: Path) -> list[Mutex]:
     try:
-        lines = readers.text(log, _LOG, errors="replace").splitlines(keepends=True)
+        lines = readers.text(log, _LOG, errors="replace", below=directory).splitlines(keepends=True)
         return [
             mutex for mutex in jemalloc_mutexes.parse_mutexes(lines) if mutex.waited or mutex.spun
         ]

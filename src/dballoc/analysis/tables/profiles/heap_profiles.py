@@ -95,7 +95,7 @@ def load_heap_profiles(directory: Path, campaign: Campaign) -> Heaps | None:
     trials = directory / "trials"
     return Heaps(
         [
-            _load_variant(trials / row["directory"] / "heap", row, w)
+            _load_variant(trials / row["directory"] / "heap", row, w, directory)
             for row, workloads in profiled_trials.list_profiled_trials(campaign)
             for w in workloads
         ]
@@ -114,7 +114,7 @@ def _check_heap_values(profile: Profile) -> Profile:
     return profile
 
 
-def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> VariantHeap:
+def _load_variant(raw: Path, trial: dict[str, Any], workload: str, directory: Path) -> VariantHeap:
     variant, stem = trial["variant"], raw / f"heap-{workload}"
     for note in (raw / "heap.txt", stem.with_suffix(".txt")):
         if note.exists():
@@ -123,7 +123,7 @@ def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> VariantHea
                 workload=workload,
                 profile=None,
                 figures={},
-                missing=profiled_trials.read_note(note),
+                missing=profiled_trials.read_note(note, directory),
             )
     if trial["outcome"] == "fault":
         return VariantHeap(
@@ -134,12 +134,14 @@ def _load_variant(raw: Path, trial: dict[str, Any], workload: str) -> VariantHea
             missing=f"its trial ended in a fault: {trial['fault']}",
         )
     try:
-        figures = readers.document(readers.content(stem.with_suffix(".json")), finite=False)
+        text = readers.content(stem.with_suffix(".json"), below=directory)
+        figures = readers.document(text, finite=False)
         _Figures.model_validate(figures)
+        profile = load_profile(raw / f"{stem.name}.profile.json.gz", directory)
         return VariantHeap(
             variant=variant,
             workload=workload,
-            profile=_check_heap_values(load_profile(raw / f"{stem.name}.profile.json.gz")),
+            profile=_check_heap_values(profile),
             figures=figures,
         )
     except (readers.Unfit, ValidationError, UsageError):

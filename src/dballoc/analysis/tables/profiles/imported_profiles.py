@@ -89,16 +89,16 @@ def load_imported_profiles(directory: Path, campaign: Campaign) -> ImportedProfi
                 workload=row["workload"],
                 threads=row["threads"],
                 counts=row["counts"],
-                profile=_load(directory / IMPORTED_PROFILES.format(number)),
+                profile=_load(directory / IMPORTED_PROFILES.format(number), directory),
             )
             for number, row in enumerate(rows, 1)
         ]
     )
 
 
-def _load(path: Path) -> Profile | None:
+def _load(path: Path, directory: Path) -> Profile | None:
     try:
-        profile = load_profile(path)
+        profile = load_profile(path, directory)
     except UsageError:
         return None
     return profile if profile.samples and profile.total(profile.values[0].key) > 0 else None

@@ -30,9 +30,11 @@ def list_profiled_trials(campaign: Campaign) -> list[tuple[dict[str, Any], list[
     ]
 
 
-def read_note(path: Path) -> str:
-    """Read the note that a trial left in place of a profile; where it cannot be read, say why."""
+def read_note(path: Path, directory: Path) -> str:
+    """Read the note that a trial left in a results directory in place of a profile; where it cannot
+    be read, say why.
+    """
     try:
-        return readers.text(path, errors="replace").strip()[:_LONGEST]
+        return readers.text(path, errors="replace", below=directory).strip()[:_LONGEST]
     except readers.Unfit as error:
         return f"{path.name}: {error}"
