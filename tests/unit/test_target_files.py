@@ -2,13 +2,9 @@
 end.
 """
 
-import contextlib
 import os
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -71,7 +67,7 @@ def test_what_is_no_regular_file_is_refused_at_once(place: Path, name: str) -> N
     ):
         with pytest.raises(OSError, match="not a regular file"):
             attempt()
-    assert time.monotonic() - began < open_in_process_root._PATIENCE
+    assert time.monotonic() - began < 10
 
 
 def test_a_device_is_not_even_opened() -> None:
@@ -99,15 +95,6 @@ def test_sizes_and_numbers_are_bounded(place: Path) -> None:
     assert len(open_in_process_root.list_directory(place / "root", "/etc", 3)) == 3
 
 
-def test_a_file_system_that_does_not_answer_is_not_waited_for(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(open_in_process_root, "_PATIENCE", 0.05)
-    monkeypatch.setattr(open_in_process_root, "_open_path", lambda root, path: time.sleep(5))
-    with pytest.raises(TimeoutError, match="does not answer"):
-        read(place, "/etc/my.cnf")
-
-
 def test_no_descriptor_is_left_open(place: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for path in ("/etc/absolute", "/etc/fifo", "/etc/loop", "/etc/my.cnf"):
@@ -131,27 +118,3 @@ def test_no_path_at_all_reads_the_host(place: Path, parts: list[str]) -> None:
         assert read(place, "/".join(parts)) != SECRET
     except OSError:
         pass
-
-
-@pytest.mark.parametrize(
-    "open_it", [open_in_process_root.open_directory, open_in_process_root.open_socket]
-)
-def test_a_file_system_that_does_not_answer_is_left_when_a_socket_or_directory_is_opened(
-    open_it: Callable[[Path, str], contextlib.AbstractContextManager[object]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answers, really_open = threading.Event(), os.open
-
-    def open_slowly(path: str, *arguments: Any, **named: Any) -> int:
-        if path == "slow":
-            answers.wait(60)
-        return really_open(path, *arguments, **named)
-
-    monkeypatch.setattr(open_in_process_root, "_PATIENCE", 0.05)
-    monkeypatch.setattr(open_in_process_root.os, "open", open_slowly)
-    try:
-        with pytest.raises(TimeoutError), open_it(tmp_path, "/slow/s"):
-            pass
-    finally:
-        answers.set()

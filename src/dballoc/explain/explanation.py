@@ -40,6 +40,7 @@ from dballoc.explain.verdicts.evidence import (
 )
 from dballoc.explain.verdicts.verdict import Moment, Verdict
 from dballoc.host import process_root
+from dballoc.host.abandonable import touches
 from dballoc.host.resources import cgroup_memory, process_limits
 from dballoc.process_memory import malloc_bindings, process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
@@ -221,12 +222,18 @@ def _ask_probe(
 
 
 def _list_process_notes(snapshot: ProcessSnapshot) -> list[str]:
-    """Return a note if the process is in namespaces of its own, and what to know of its malloc."""
+    """Return a note if the process is in namespaces of its own, what to know of its malloc, and
+    what of it did not answer.
+    """
     try:
         note = process_root.describe_namespaces(snapshot.pid)
     except OSError:
         note = None
-    return [*([note] if note else []), *snapshot.malloc.describe_idle_settings()]
+    return [
+        *([note] if note else []),
+        *snapshot.malloc.describe_idle_settings(),
+        *touches.list_notes(),
+    ]
 
 
 def _gather_sections(

@@ -9,7 +9,7 @@ from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
-from dballoc.host.unprivileged.sandbox import ELF_PARSER
+from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ask_no_probe
 from dballoc.servers.running.credentials import Credentials
 
@@ -47,11 +47,6 @@ def compute_pause(every: float, cost: float, share: float) -> float:
     ``share`` of a CPU.
     """
     return max(every, cost / share)
-
-
-def read_cpu_seconds() -> float:
-    """Read the CPU seconds that this process has taken, with the child that parses files for it."""
-    return time.process_time() + ELF_PARSER.cpu_seconds
 
 
 def watch(

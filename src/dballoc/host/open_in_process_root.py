@@ -1,5 +1,4 @@
-"""Open files that another process names: inside that process's root, regular files only, in bounded
-time.
+"""Open files that another process names: inside that process's root, regular files only.
 
 The process may be hostile and we may be root, so each path is text that it chose. The kernel
 resolves an absolute link below /proc/PID/root from our own root, which could lead anywhere; so each
@@ -8,29 +7,31 @@ root. (openat2's RESOLVE_IN_ROOT does the same, on Linux 5.6 and later only; RHE
 Nothing is opened for reading before it is known to be a regular file: opening a FIFO would wait for
 a writer, and opening a device may trigger it.
 
+A file system may never answer, whatever is asked of it. So this runs in a child that can be given
+up (:mod:`dballoc.host.abandonable`), and notes before each step which file system it enters. One
+that an earlier child waited for in vain is not entered again (NotAnswering, an OSError).
+
 ``root`` is a directory: ``/proc/PID/root``, or the root of any other file tree.
 """
 
 import contextlib
 import errno
 import os
+import re
+import socket
 import stat
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+
+from dballoc.host.abandonable import touches
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
 _MOST_PARTS = 256
-
-# A file system in user space, or one of a server that is down, may never answer.
-_PATIENCE = 10.0
-
-Result = TypeVar("Result")
+_OF_PROCESS = re.compile("/proc/[0-9]+/")
 
 # xattr(7), capabilities(7).
 _CAPABILITY = "security.capability"
@@ -58,10 +59,11 @@ def root_of(pid: int) -> Path:
 def open_file(root: Path, path: str) -> int:
     """Open a regular file for reading; the caller closes the descriptor.
 
-    OSError if it is not there, not readable, no regular file, or if its file system does not answer
-    in time.
+    OSError if it is not there, not readable, no regular file, or on a file system that did not
+    answer.
     """
-    return _answer_in_time(path, lambda: _open_file(root, path))
+    with _open_path(root, path) as (fd, title):
+        return _remember(_reopen(fd, path), title)
 
 
 def open_link(link: str) -> int:
@@ -69,81 +71,59 @@ def open_link(link: str) -> int:
 
     As :func:`open_file`: OSError unless it is a regular file.
     """
-    return _answer_in_time(link, lambda: _open_kernel_link(link))
+    with _open_link(link) as (fd, title):
+        return _remember(_reopen(fd, link), title)
 
 
 def read_file(root: Path, path: str, most: int) -> bytes:
     """Read a whole file of at most ``most`` bytes. OSError as :func:`open_file`, or if it is
     larger.
     """
-
-    def read() -> bytes:
-        with open(_open_file(root, path), "rb", buffering=0) as file:
-            return _read_all(file.fileno(), most, path)
-
-    return _answer_in_time(path, read)
+    with (
+        _open_path(root, path) as (fd, _),
+        open(_reopen(fd, path), "rb", buffering=0) as file,
+    ):
+        return _read_all(file.fileno(), most, path)
 
 
 def read_beginning(root: Path, path: str, count: int) -> bytes:
     """Read the first ``count`` bytes of a file, or all that it has. OSError as
     :func:`open_file`.
     """
-
-    def read() -> bytes:
-        with open(_open_file(root, path), "rb", buffering=0) as file:
-            return os.pread(file.fileno(), count, 0)
-
-    return _answer_in_time(path, read)
+    with (
+        _open_path(root, path) as (fd, _),
+        open(_reopen(fd, path), "rb", buffering=0) as file,
+    ):
+        return os.pread(file.fileno(), count, 0)
 
 
 def list_directory(root: Path, path: str, most: int) -> list[str]:
     """List at most ``most`` names of a directory, in order. OSError if it cannot be opened."""
-
-    def read() -> list[str]:
-        with _open_path(root, path) as fd:
-            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-            try:
-                with os.scandir(listing) as entries:
-                    return sorted(
-                        entry.name for entry, _ in zip(entries, range(most), strict=False)
-                    )
-            finally:
-                os.close(listing)
-
-    return _answer_in_time(path, read)
+    with _open_path(root, path) as (fd, _):
+        listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        try:
+            with os.scandir(listing) as entries:
+                return sorted(entry.name for entry, _ in zip(entries, range(most), strict=False))
+        finally:
+            os.close(listing)
 
 
 def measure_file(root: Path, path: str) -> os.stat_result:
     """Return size, owner and identity of a regular file. OSError as :func:`open_file`."""
-
-    def measure() -> os.stat_result:
-        with _open_path(root, path) as fd:
-            return _check_regular(fd, path)
-
-    return _answer_in_time(path, measure)
+    with _open_path(root, path) as (fd, _):
+        return _check_regular(fd, path)
 
 
 def read_file_rights(root: Path, path: str) -> FileRights:
     """Read what a regular file gives to the program in it. OSError as :func:`open_file`."""
-
-    def read() -> FileRights:
-        with _open_path(root, path) as fd:
-            return _read_rights(fd, path)
-
-    return _answer_in_time(path, read)
+    with _open_path(root, path) as (fd, _):
+        return _read_rights(fd, path)
 
 
 def read_link_rights(link: str) -> FileRights:
     """Read the same of the target of a link of the kernel's. OSError as :func:`open_file`."""
-
-    def read() -> FileRights:
-        fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
-        try:
-            return _read_rights(fd, link)
-        finally:
-            os.close(fd)
-
-    return _answer_in_time(link, read)
+    with _open_link(link) as (fd, _):
+        return _read_rights(fd, link)
 
 
 def _read_rights(fd: int, path: str) -> FileRights:
@@ -165,26 +145,29 @@ def _read_rights(fd: int, path: str) -> FileRights:
     )
 
 
-@contextlib.contextmanager
-def open_socket(root: Path, path: str) -> Iterator[str]:
-    """Yield a path by which a socket file can be connected to, even if its name changes meanwhile.
-    OSError if it does not exist, is not a socket, or if its file system does not answer in time.
+def connect_to_socket(talk: socket.socket, root: Path, path: str) -> None:
+    """Connect to a socket file, even if its name changes meanwhile. OSError if it does not exist,
+    is not a socket, does not take the connection, or is on a file system that did not answer.
     """
-    with _open_path_in_time(root, path) as fd:
+    with _open_path(root, path) as (fd, _):
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
-        yield f"/proc/self/fd/{fd}"
+        talk.connect(f"/proc/self/fd/{fd}")
 
 
 @contextlib.contextmanager
 def open_directory(root: Path, path: str) -> Iterator[int]:
     """Yield a descriptor of a directory (O_PATH). OSError if there is none, a link leads to
-    nothing in the root, or its file system does not answer in time.
+    nothing in the root, or its file system did not answer.
     """
-    with _open_path_in_time(root, path) as fd:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+    with _open_path(root, path) as (opened, title):
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        fd = _remember(os.dup(opened), title)
+    try:
         yield fd
+    finally:
+        os.close(fd)
 
 
 def open_name(directory: int, name: str) -> int:
@@ -193,25 +176,17 @@ def open_name(directory: int, name: str) -> int:
     """
     if "/" in name or name in ("", ".", ".."):
         raise OSError(errno.EINVAL, "not a plain file name", name)
-    fd = os.open(name, _STEP, dir_fd=directory)
-    try:
-        return _reopen(fd, name)
-    finally:
-        os.close(fd)
+    with touches.touching_file(directory):
+        fd = os.open(name, _STEP, dir_fd=directory)
+        try:
+            return _reopen(fd, name)
+        finally:
+            os.close(fd)
 
 
-def _open_file(root: Path, path: str) -> int:
-    with _open_path(root, path) as fd:
-        return _reopen(fd, path)
-
-
-def _open_kernel_link(link: str) -> int:
-    # No O_NOFOLLOW: the kernel's link is what is meant, and it leads to the very file.
-    fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
-    try:
-        return _reopen(fd, link)
-    finally:
-        os.close(fd)
+def _remember(fd: int, title: str) -> int:
+    touches.remember_file(fd, title)
+    return fd
 
 
 def _reopen(fd: int, path: str) -> int:
@@ -228,30 +203,56 @@ def _check_regular(fd: int, path: str) -> os.stat_result:
 
 
 @contextlib.contextmanager
-def _open_path(root: Path, path: str) -> Iterator[int]:
-    """Open ``path``, part by part, as O_PATH. ``..`` goes back to the directory passed before."""
+def _open_link(link: str) -> Iterator[tuple[int, str]]:
+    """Open what a link of the kernel's leads to as O_PATH; as :func:`_open_path`."""
+    process, title = _OF_PROCESS.match(link), ""
+    try:
+        if process:
+            title = touches.begin_path(f"{process[0]}root", os.readlink(link))
+        # No O_NOFOLLOW: the kernel's link is what is meant, and it leads to the very file.
+        fd = os.open(link, os.O_PATH | os.O_CLOEXEC)
+        try:
+            yield fd, title
+        finally:
+            os.close(fd)
+    finally:
+        touches.end_touch()
+
+
+@contextlib.contextmanager
+def _open_path(root: Path, path: str) -> Iterator[tuple[int, str]]:
+    """Open ``path``, part by part, as O_PATH. ``..`` goes back to the directory passed before.
+    Yield it with the title of its file system, if that may not answer; it is noted as touched until
+    the end of the body.
+    """
     if "\0" in path:
         raise OSError(errno.EINVAL, "not a file name")
     with contextlib.ExitStack() as opened:
+        opened.callback(touches.end_touch)
 
         def keep(fd: int) -> int:
             opened.callback(os.close, fd)
             return fd
 
+        base = os.fspath(root)
+        title = touches.begin_path(base, "/")
         top = keep(os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        way, parts, links = [top], deque(path.split("/")), 0
+        way, parts, links = [(top, "")], deque(path.split("/")), 0
         while parts:
             part = parts.popleft()
             if part in ("", "."):
                 continue
             if part == "..":
-                way = way[:-1] or [top]
+                way = way[:-1] or [(top, "")]
                 continue
             if len(way) > _MOST_PARTS:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
-            fd = keep(os.open(part, _STEP, dir_fd=way[-1]))
+            directory, its_path = way[-1]
+            its_path = f"{its_path}/{part}"
+            title = touches.begin_path(base, its_path)
+            fd = keep(os.open(part, _STEP, dir_fd=directory))
             if not stat.S_ISLNK(os.fstat(fd).st_mode):
-                way.append(fd)
+                way.append((fd, its_path))
                 continue
             links += 1
             if links > _MOST_LINKS:
@@ -259,24 +260,9 @@ def _open_path(root: Path, path: str) -> Iterator[int]:
             # By the link's descriptor: its name may belong to something else by now.
             target = os.readlink("", dir_fd=fd)
             if target.startswith("/"):
-                way = [top]
+                way = [(top, "")]
             parts.extendleft(reversed(target.split("/")))
-        yield way[-1]
-
-
-@contextlib.contextmanager
-def _open_path_in_time(root: Path, path: str) -> Iterator[int]:
-    """Open ``path`` as :func:`_open_path`; TimeoutError where that takes too long."""
-
-    def open_path() -> int:
-        with _open_path(root, path) as fd:
-            return os.dup(fd)
-
-    fd = _answer_in_time(path, open_path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+        yield way[-1][0], title
 
 
 def _read_all(fd: int, most: int, path: str) -> bytes:
@@ -287,29 +273,3 @@ def _read_all(fd: int, most: int, path: str) -> bytes:
         if size > most:
             raise OSError(errno.EFBIG, f"larger than {most} bytes", path)
     return b"".join(pieces)
-
-
-def _answer_in_time(path: str, work: Callable[[], Result]) -> Result:
-    """Run ``work`` in a thread, waiting no longer than :data:`_PATIENCE`. OSError as it raises it.
-
-    A thread that is stuck in the kernel is left behind; it ends with the process.
-    """
-    results: list[Result] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(_PATIENCE)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError(
-            errno.ETIMEDOUT, f"its file system does not answer in {_PATIENCE:.0f} s", path
-        )
-    return results[0]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from dballoc import readers
 
 _LINE = re.compile(
-    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ ([0-9]{1,20}) *([^\n]*)"
+    r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) (\S+) ([0-9]{1,20}) *([^\n]*)"
 )
+ANONYMOUS = "00:00"  # the device of memory without a file
 # The kernel allows 65,530 mappings by default, and a process chooses the names of the files in
 # them.
 _MOST_BYTES = 64 * readers.MIB
@@ -20,8 +21,8 @@ _MOST_BYTES = 64 * readers.MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapsLine:
-    """A mapping's addresses, ``permissions``, and what backs it: ``offset`` in bytes, 0 and an
-    empty ``path`` for anonymous memory.
+    """A mapping's addresses, ``permissions``, and what backs it: ``offset`` in bytes, ``device`` as
+    ``MAJOR:MINOR`` in hexadecimal; for anonymous memory 0, ``00:00`` and an empty ``path``.
     """
 
     start: int
@@ -30,6 +31,7 @@ class MapsLine:
     offset: int
     inode: int
     path: str
+    device: str = ANONYMOUS
 
     @property
     def size(self) -> int:
@@ -76,6 +78,7 @@ def parse_line(text: str) -> MapsLine | None:
         end=int(fields[2], 16),
         permissions=fields[3],
         offset=int(fields[4], 16),
-        inode=int(fields[5]),
-        path=fields[6],
+        inode=int(fields[6]),
+        path=fields[7],
+        device=fields[5],
     )

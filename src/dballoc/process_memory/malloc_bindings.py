@@ -8,6 +8,7 @@ is parsed in a sandbox. Nothing is stopped or injected.
 """
 
 import contextlib
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from pathlib import Path
 
 from dballoc.allocators.proof_of_use import SYMBOLS
 from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host.abandonable.blocking_mounts import Mounts, read_mounts
 from dballoc.host.elf import link_map, loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process_maps import MapsLine
 from dballoc.host.read_rights import describe_absence, describe_refusal
 from dballoc.host.unprivileged.sandbox import SandboxError
+from dballoc.process_memory.memory_reader import Memory
 
 
 class UnreadableProcess(Exception):
@@ -45,8 +48,8 @@ _MOST_LIBRARIES = 64
 @dataclass(frozen=True, kw_only=True)
 class _Image:
     """The main program as it is in memory: what :func:`dballoc.host.elf.elf_parser.list_slots`
-    lists of its file, and what the loader added to virtual addresses (``bias``); ``static``: it
-    names no loader.
+    lists of its file, what the loader added to virtual addresses (``bias``), and the file systems
+    that its mappings may be of; ``static``: it names no loader.
     """
 
     path: str
@@ -55,6 +58,7 @@ class _Image:
     bias: int
     mappings: list[MapsLine]
     static: bool
+    mounts: Mounts
 
 
 def read_bindings(pid: int) -> dict[str, str]:
@@ -66,12 +70,11 @@ def read_bindings(pid: int) -> dict[str, str]:
     """
     with _explain_errors(pid):
         image = _read_image(pid)
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        with Memory(pid) as memory:
             providers = {}
             for symbol, slot, defined in image.slots:
-                provider = _find_file(
-                    image.mappings, _read_slot(memory.fileno(), image.bias + slot)
-                )
+                address = _read_slot(memory, image, image.bias + slot)
+                provider = _find_file(image.mappings, address)
                 # A slot that still leads to the executable's own stub waits for its first call
                 # (lazy binding).
                 if defined or provider != image.path:
@@ -120,9 +123,9 @@ def _find_first_export(pid: int, image: _Image, symbol: str) -> str | None:
     """
     address, size = image.dynamic
     try:
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        with Memory(pid) as memory:
             sections = link_map.iterate_objects(
-                lambda start, count: os.pread(memory.fileno(), count, start),
+                lambda start, count: _read_loaded(memory, image, start, count),
                 image.bias + address,
                 size,
             )
@@ -174,6 +177,7 @@ def _read_image(pid: int) -> _Image:
         bias=_find_load_bias(parts["loads"], mappings, executable),
         mappings=mappings,
         static=not parts["interpreter"],
+        mounts=read_mounts(pid),
     )
 
 
@@ -206,9 +210,24 @@ def _find_load_bias(loads: list[list[int]], mappings: list[MapsLine], executable
     raise UnreadableProcess("the executable is not among its own mappings")
 
 
-def _read_slot(memory: int, address: int) -> int:
-    value: int = struct.unpack("<Q", os.pread(memory, 8, address))[0]
+def _read_slot(memory: Memory, image: _Image, address: int) -> int:
+    value: int = struct.unpack("<Q", _read_loaded(memory, image, address, 8))[0]
     return value
+
+
+def _read_loaded(memory: Memory, image: _Image, address: int, count: int) -> bytes:
+    """Read memory of the process. OSError also where that would ask a file system that may not
+    answer: what a program has written into is in memory, or in swap.
+    """
+    mapping = next((m for m in image.mappings if m.start <= address < m.end), None)
+    mount = image.mounts.find_blocking_device(mapping.device) if mapping else None
+    if mount and not memory.is_loaded(address, count):
+        raise OSError(
+            errno.EFAULT,
+            f"its memory at {address:x} is of a file on {mount.title}, and not loaded; it is not "
+            "read, because that file system may not answer",
+        )
+    return memory.read(address, count)
 
 
 def _find_file(mappings: list[MapsLine], address: int) -> str:

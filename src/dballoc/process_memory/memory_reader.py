@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from types import TracebackType
 from typing import Self
 
+from dballoc.host.abandonable import touches
 from dballoc.process_memory import pagemap_scan
 from dballoc.process_memory.pagemap_scan import PageCounts
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
@@ -23,7 +24,7 @@ from dballoc.process_memory.resident_span import Runs, append_runs, find_runs
 from dballoc.process_memory.resident_span import Span as Span
 
 # proc_pid_pagemap(5).
-_PRESENT = 1 << 63
+_PRESENT, _SWAPPED = 1 << 63, 1 << 62
 
 # The page's frame number; 0 for readers without CAP_SYS_ADMIN.
 _FRAME = (1 << 55) - 1
@@ -81,6 +82,7 @@ class Memory:
     def __init__(self, pid: int, budget: ReadBudget | None = None) -> None:
         if budget:
             self.budget = budget
+        self._skipped = touches.find_skipped_ranges(pid)
         self._mem = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -139,7 +141,11 @@ class Memory:
         """
         view = memoryview(bytearray(end - start))
         for a, b in span.iterate_runs(start, end):
-            os.preadv(self._mem, [view[a - start : b - start]], a)
+            self._begin_touch(a, b)
+            try:
+                os.preadv(self._mem, [view[a - start : b - start]], a)
+            finally:
+                touches.end_touch()
         return view.cast("Q")
 
     def words(self, address: int, count: int = 1) -> tuple[int, ...]:
@@ -152,10 +158,35 @@ class Memory:
             e & _PRESENT and (not zero or e & _FRAME != zero) for e in entries
         ):
             raise OSError(14, "not resident")
-        raw = os.pread(self._mem, 8 * count, address)
+        raw = self.read(address, 8 * count)
         if len(raw) < 8 * count:
             raise OSError(14, "not readable")
         return struct.unpack(f"<{count}Q", raw)
+
+    def read(self, address: int, count: int) -> bytes:
+        """Read bytes, fewer at the end of a mapping: this brings pages into memory that are not
+        there. OSError if there are none, or their file system did not answer.
+        """
+        self._begin_touch(address, address + count)
+        try:
+            return os.pread(self._mem, count, address)
+        finally:
+            touches.end_touch()
+
+    def is_loaded(self, address: int, count: int) -> bool:
+        """Whether those bytes are in memory, or in swap: no file is asked for them. OSError if the
+        process is gone.
+        """
+        first, last = address // PAGE, -(-(address + count) // PAGE)
+        raw = os.pread(self._pagemap, 8 * (last - first), 8 * first)
+        entries = struct.unpack(f"<{len(raw) // 8}Q", raw)
+        return len(entries) == last - first and all(e & (_PRESENT | _SWAPPED) for e in entries)
+
+    def _begin_touch(self, start: int, end: int) -> None:
+        for skipped_start, skipped_end, title in self._skipped:
+            if start < skipped_end and skipped_start < end:
+                raise touches.refuse_memory(title)
+        touches.begin_address(start)
 
     def read_page_start(self, address: int, count: int) -> bytes:
         """Read the first ``count`` bytes of a page; none if it is not resident, or the time for the
@@ -166,7 +197,7 @@ class Memory:
         try:
             entry = os.pread(self._pagemap, 8, 8 * (address // PAGE))
             is_present = int.from_bytes(entry, "little") & _PRESENT
-            return os.pread(self._mem, count, address) if is_present else b""
+            return self.read(address, count) if is_present else b""
         except OSError:
             return b""
 
@@ -177,7 +208,7 @@ class Memory:
     def read_first_words(self, address: int) -> tuple[int, int]:
         """Read the first two words of a page that is known to be resident; 0, 0 if it is gone."""
         try:
-            raw = os.pread(self._mem, 16, address)
+            raw = self.read(address, 16)
         except OSError:
             return 0, 0
         return _PAIR.unpack(raw) if len(raw) == 16 else (0, 0)
@@ -185,7 +216,7 @@ class Memory:
     def page(self, address: int) -> bytes:
         """Read a page that is known to be resident; empty if it is gone."""
         try:
-            raw = os.pread(self._mem, PAGE, address)
+            raw = self.read(address, PAGE)
         except OSError:
             return b""
         return raw if len(raw) == PAGE else b""

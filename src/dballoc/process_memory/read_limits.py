@@ -9,9 +9,13 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
+from dballoc.host.abandonable import touches
+
 # CPU seconds: a server of 100 GB in small pages takes about 2. On a busy machine the same work
 # takes longer by the clock, and the process may be what delays us: so elapsed seconds, too.
 SECONDS, PATIENCE = 10.0, 30.0
+# Of what is left until this process is given up: the rest is for SQL and the answer.
+_SHARE = 0.6
 
 
 class Work(StrEnum):
@@ -62,7 +66,8 @@ class ReadBudget:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cpu, self._clock = cpu, clock
-        self._cpu_end, self._end = cpu() + SECONDS, clock() + PATIENCE
+        self._seconds = min(PATIENCE, _SHARE * touches.count_seconds_left())
+        self._cpu_end, self._end = cpu() + SECONDS, clock() + self._seconds
         self._spent = dict.fromkeys(Work, 0)
         self.notes: list[str] = []
 
@@ -72,8 +77,9 @@ class ReadBudget:
         if self._clock() < self._end and self._cpu() < self._cpu_end:
             return False
         self._add_note(
-            f"reading was stopped after {SECONDS:.0f} s of CPU time or {PATIENCE:.0f} s elapsed: "
-            "what was not read by then is missing from its own line, or counted in the rest"
+            f"reading was stopped after {SECONDS:.0f} s of CPU time or {self._seconds:.0f} s "
+            "elapsed: what was not read by then is missing from its own line, or counted in the "
+            "rest"
         )
         return True
 

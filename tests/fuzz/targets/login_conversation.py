@@ -91,7 +91,7 @@ def _serve(listener: socket.socket, data: bytes, received: list[bytes]) -> None:
 
 def _ask(path: str) -> None:
     try:
-        connected = connection.connect(os.getpid(), path, _CREDENTIALS, trusted=False)
+        connected = connection.connect(os.getpid(), path, _CREDENTIALS)
     except connection.NoConnection as error:
         assert str(error)
         return

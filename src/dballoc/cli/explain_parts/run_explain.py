@@ -26,8 +26,10 @@ from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
-from dballoc.explain.watch import read_cpu_seconds
 from dballoc.files.output_file import write_file
+from dballoc.host.abandonable.abandonable_work import read_cpu_seconds, run_abandonable
+from dballoc.host.abandonable.child import tell_parent
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import credentials
@@ -98,7 +100,16 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     pid = _find_pid(target)
     login = None if target.without_sql else _find_login(target)
     if not watching.watch:
-        return [explanation.explain(pid, login, request.procedure, _sample_heap, _announce)]
+        return [
+            run_abandonable(
+                lambda: explanation.explain(
+                    pid, login, request.procedure, _sample_heap, tell_parent
+                ),
+                look_limits(),
+                f"process {pid}",
+                _announce,
+            )
+        ]
     from dballoc.cli.explain_parts import watch_display
 
     return watch_display.run_watch(

@@ -13,6 +13,9 @@ from dballoc.catalogue import allocators
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import clean, say
 from dballoc.errors import Failure, UsageError
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_environment import parse_environment
 from dballoc.host.settings import thp
 from dballoc.process_memory import host_obstacles, identify_malloc
@@ -43,25 +46,42 @@ def verify(
     read from outside.
     """
     _check_expectation(expect, settings or [])
-    try:
-        malloc = identify_malloc.identify_malloc_in_use(pid)
-    except UnreadableProcess as error:
-        raise Failure(str(error)) from None
-    obstacle = _find_obstacle(malloc)
+    look = run_abandonable(lambda: _look(pid), look_limits(), f"process {pid}")
+    malloc, obstacle = look.malloc, look.obstacle
     if as_json:
         document = {
             **dataclasses.asdict(malloc),
             "remedy": malloc.privileged.remedy if malloc.privileged else None,
             "host_thp": thp.read_host(),
             "host_obstacle": obstacle,
+            "notes": look.notes,
         }
         print(json.dumps(document, indent=1))
     else:
         _print_malloc(clean(malloc), obstacle)
+        for note in clean(look.notes):
+            say(f"note:     {note}")
     if expect:
         difference = find_difference(malloc, expect, settings or [])
         if difference or obstacle or malloc.mixed or malloc.idle:
             raise Failure(difference or f"process {pid}: not as expected: see its warnings")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Look:
+    """``obstacle``: why this malloc will crash on this kernel; ``notes``: what did not answer."""
+
+    malloc: MallocInUse
+    obstacle: str | None
+    notes: list[str]
+
+
+def _look(pid: int) -> _Look:
+    try:
+        malloc = identify_malloc.identify_malloc_in_use(pid)
+    except UnreadableProcess as error:
+        raise Failure(str(error)) from None
+    return _Look(malloc, _find_obstacle(malloc), touches.list_notes())
 
 
 def _print_malloc(malloc: MallocInUse, obstacle: str | None) -> None:

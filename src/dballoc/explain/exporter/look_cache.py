@@ -13,10 +13,10 @@ from dballoc.explain.explanation import Explanation
 from dballoc.explain.watch import (
     Pace,
     compute_pause,
-    read_cpu_seconds,
     read_start_time,
     thin_series,
 )
+from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
 
 # How many are kept for the verdicts on growth; some tens of KB each.
 _MOST_LOOKS = 256

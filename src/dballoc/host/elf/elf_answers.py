@@ -5,7 +5,8 @@ server takes longer than the rest of a look.
 import os
 from typing import Any
 
-from dballoc.host.unprivileged.sandbox import ELF_PARSER
+from dballoc.host.abandonable import touches
+from dballoc.host.unprivileged.sandbox import ELF_PARSER, SECONDS
 
 # A server has some files that are asked about; a process that names others again and again gains
 # nothing by it.
@@ -20,7 +21,9 @@ def ask_elf_parser(function: str, fd: int, *values: Any) -> Any:
     """
     identity: tuple[int | str, ...] = (function, repr(values), *_identify(os.fstat(fd)))
     if identity not in _answers:
-        answer = ELF_PARSER.call(function, [fd], *values)
+        seconds = min(SECONDS, touches.count_seconds_left())
+        with touches.touching_file(fd):
+            answer = ELF_PARSER.call(function, [fd], *values, seconds=seconds)
         while len(_answers) >= _MOST_ANSWERS:
             _answers.pop(next(iter(_answers)))
         _answers[identity] = answer

@@ -221,8 +221,7 @@ def _connect(root: Path, path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.settimeout(_PATIENCE)
-        with open_in_process_root.open_socket(root, path) as address:
-            connection.connect(address)
+        open_in_process_root.connect_to_socket(connection, root, path)
     except OSError:
         connection.close()
         raise

@@ -11,6 +11,7 @@ The functions that it runs are those of one module, listed there as ``SANDBOXED`
 descriptors first, then its values. ``sandbox_messages.py`` has the form of requests and answers.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -33,6 +34,7 @@ from dballoc.host.unprivileged.sandbox_messages import (
 
 SECONDS = 60.0  # for one call
 _SECONDS_TO_START = 30.0
+_SECONDS_TO_END = 1.0
 _MOST_REASON = 300  # characters
 
 _START = """
@@ -63,7 +65,9 @@ class _Child:
         self.talk.close()
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            # A parser whose file is on a file system that does not answer cannot be killed.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_SECONDS_TO_END)
 
 
 class Sandbox:
@@ -128,10 +132,17 @@ class Sandbox:
         with self._lock:
             self._end()
             if self._maker is not None:
-                self._maker.talk.close()
-                assert self._maker.process is not None
-                self._maker.process.wait()
+                self._maker.end()
             self._maker = None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Those that a forked child of this process needs to go on with a sandbox of its own."""
+        return [] if self._maker is None else [self._maker.talk.fileno()]
+
+    def forget_child(self) -> None:
+        """Leave the running child to the process that this one was forked from."""
+        self._child, self._cpu = None, 0.0
 
     def _start(self) -> _Child:
         try:

@@ -19,6 +19,8 @@ from pymysql.cursors import Cursor
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 from dballoc import readers
+from dballoc.host import open_in_process_root
+from dballoc.host.abandonable import touches
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust, decide_trust, read_standing
@@ -33,6 +35,8 @@ USUAL_SOCKETS = (
 
 # The most time that a server may take, and the most columns that it may send, for one connection.
 _SECONDS = 120.0
+# Of what is left until this process is given up: the rest is for what it does with the answers.
+_SHARE = 0.8
 _MOST_COLUMNS = 10_000
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 30
@@ -112,15 +116,17 @@ class _ChallengedConnection(_Connection):
 
 
 def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connection[Cursor]":
-    """Connect to the process behind a socket, with as much of our password as it may get.
-    NoConnection unless it is ``pid``.
+    """Connect to the process ``pid`` by the path of a socket in its root, with as much of our
+    password as it may get. NoConnection unless it is the one that listens there; FileNotFoundError
+    if there is no socket.
     """
     talk = BoundedSocket(socket.AF_UNIX)
     decision = Decision(trust=Trust.NOTHING)
     try:
-        talk.deadline = time.monotonic() + _SECONDS
-        talk.settimeout(_CONNECT_SECONDS)
-        talk.connect(path)
+        seconds = min(_SECONDS, _SHARE * touches.count_seconds_left())
+        talk.deadline = time.monotonic() + seconds
+        talk.settimeout(min(_CONNECT_SECONDS, seconds))
+        open_in_process_root.connect_to_socket(talk, open_in_process_root.root_of(pid), path)
         if (answers := peer(talk)) != pid:
             raise NoConnection(f"its socket is answered by process {answers}")
         _await_greeting(pid, talk)
@@ -140,6 +146,9 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
             f"{decision.reason}; log in once with its own client, so that it knows the password's "
             "hash, or use an account without a password (unix_socket, auth_socket)"
         ) from None
+    except FileNotFoundError:
+        _hang_up(talk)
+        raise
     except OSError as error:
         _hang_up(talk)
         raise NoConnection(error.strerror or str(error)) from None

@@ -19,7 +19,7 @@ from pymysql.cursors import Cursor
 from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
-from dballoc.host import open_in_process_root, process_root, read_rights
+from dballoc.host import process_root, read_rights
 from dballoc.host.elf import loader
 from dballoc.host.process_environment import parse_environment
 from dballoc.servers.running import connection, option_files
@@ -197,10 +197,7 @@ def _connected(
             process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)
         )
         try:
-            with open_in_process_root.open_socket(
-                open_in_process_root.root_of(process.pid), its
-            ) as path:
-                return connection.connect(process.pid, path, credentials)
+            return connection.connect(process.pid, its, credentials)
         except FileNotFoundError:
             continue
         except (connection.NoConnection, OSError) as error:
