@@ -67,10 +67,19 @@ def running_program(tmp_path: Path) -> Iterator[Callable[..., int]]:
         preload: str = "",
         through_loader: bool = False,
         arguments: Sequence[str] = (),
+        compiler: str = "cc",
     ) -> int:
         (tmp_path / f"{name}.c").write_text(source)
         subprocess.run(
-            ["cc", "-O0", "-fno-builtin", "-o", tmp_path / name, tmp_path / f"{name}.c", *flags],
+            [
+                compiler,
+                "-O0",
+                "-fno-builtin",
+                "-o",
+                tmp_path / name,
+                tmp_path / f"{name}.c",
+                *flags,
+            ],
             check=True,
         )
         env = {**os.environ, "LD_PRELOAD": preload}

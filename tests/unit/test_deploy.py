@@ -3,6 +3,7 @@ values are quoted.
 """
 
 import json
+import os
 import re
 import shlex
 import sqlite3
@@ -17,10 +18,11 @@ import yaml
 from example_results import facts, variant
 
 from dballoc.allocators import host_requirements
+from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.host_requirements import Host
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.results_verbs import deploy as verb
-from dballoc.deploy import quoting
+from dballoc.deploy import deployment, quoting
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import UsageError
@@ -395,3 +397,37 @@ def test_values_with_characters_that_mean_something() -> None:
     assert quoting.quote_systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
     assert quoting.quote_dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
     assert quoting.quote_yaml('a: "b" #c') == '"a: \\"b\\" #c"'
+
+
+def test_a_server_that_starts_privileged_and_settings_without_effect_are_told(
+    of: Callable[[str], Deployment], directory: Path
+) -> None:
+    privileged = ["/usr/sbin/mysqld starts privileged"]
+    text = render(of("arena1"), ["systemd"], {}, directory, privileged=privileged)
+    assert "! On this machine /usr/sbin/mysqld starts privileged." in text
+    plain = render(of("glibc"), FORMS, {}, directory, privileged=privileged)
+    assert "starts privileged" not in plain
+    idle = replace(of("arena1"), idle=("MALLOC_ARENA_MAX=x has no effect: it is no number",))
+    assert "! MALLOC_ARENA_MAX=x has no effect" in render(idle, ["systemd"], {}, directory)
+
+
+def test_settings_are_judged_by_the_allocators_version() -> None:
+    allocator = Allocator(name="jemalloc", libraries=(), version="5.2.1")
+    settings = {"MALLOC_CONF": "narenas:2,hpa:true"}
+    (words,) = deployment._list_idle_settings(allocator, settings)
+    assert words.startswith("hpa:true has no effect: jemalloc 5.2.1 has no such setting")
+
+
+def test_this_machines_servers_that_start_privileged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
+        pytest.skip("no program starts privileged on this file system")
+    server = tmp_path / "mysqld"
+    server.write_bytes(b"")
+    server.chmod(0o4755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    sentences = verb.find_privileged_servers("mysql")
+    assert sentences[0].startswith(f"{server} starts privileged (the set-user-ID bit")
+    server.chmod(0o755)
+    assert str(server) not in " ".join(verb.find_privileged_servers("mysql"))

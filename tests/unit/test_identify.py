@@ -237,3 +237,27 @@ def test_a_library_that_was_replaced(running_program: Callable[..., int], tmp_pa
     library.unlink()
     (note,) = identify_malloc.identify_malloc_in_use(pid).replaced
     assert note.endswith("a restart will not find it there")
+
+
+def test_musls_malloc(running_program: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = shutil.which("musl-gcc")
+    if compiler is None:
+        pytest.skip("needs musl-tools")
+    monkeypatch.setenv("REALGCC", shutil.which("cc") or "cc")
+    pid = running_program("musl", USES_MALLOC, compiler=compiler)
+    malloc = identify_malloc.identify_malloc_in_use(pid)
+    assert (malloc.name, malloc.title) == ("mallocng", "musl's mallocng")
+    assert malloc.version.startswith("1.2.")
+    assert malloc.how == "it is in the C library, and nothing else was preloaded"
+    malloc = identify_malloc.identify_malloc_in_use(
+        running_program("static", USES_MALLOC, "-static", compiler=compiler)
+    )
+    assert (malloc.name, malloc.library) == ("mallocng", malloc.executable)
+
+
+def test_older_musl_has_another_malloc() -> None:
+    library = "/lib/libc.musl-x86_64.so.1"
+    assert identify_malloc._make_title("mallocng", library, "1.1.24").endswith("before mallocng")
+    assert (
+        identify_malloc._make_title("mallocng", "/x/libmallocng.so", "1.2.5") == "musl's mallocng"
+    )

@@ -1,13 +1,18 @@
 """Whether a program starts privileged, by what its file gives it and who starts it."""
 
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
+from dballoc.campaign.preparation import proved_malloc
+from dballoc.errors import UsageError
 from dballoc.host import privileged_start
 from dballoc.host.open_in_process_root import FileRights, read_file_rights
 from dballoc.host.privileged_start import Starter, explain_privilege, is_secure, parse_capabilities
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.servers.build import Build
 
 SYS_NICE, IPC_LOCK, CHECKPOINT = 1 << 23, 1 << 14, 1 << 40
 A_USER, ROOT = Starter(1000, 1000), Starter(0, 0)
@@ -95,3 +100,25 @@ def test_a_file_without_the_attribute(tmp_path: Path) -> None:
     assert read_file_rights(Path("/"), str(path)).capability == b""
     assert privileged_start.read_executable_privilege(path, A_USER) is None
     assert privileged_start.read_executable_privilege(tmp_path / "missing", A_USER) is None
+
+
+def test_a_build_that_starts_privileged_is_not_measured(tmp_path: Path) -> None:
+    server = tmp_path / "mariadbd"
+    server.write_bytes(b"")
+    build = Build(
+        family="mariadb",
+        version="10.11.19",
+        executable=server,
+        basedir=tmp_path,
+        share=tmp_path,
+        plugins=None,
+    )
+    proved_malloc._check_start("variant 'glibc'", ServerUser(60706), build)
+    try:
+        os.setxattr(server, "security.capability", attribute(IPC_LOCK))
+    except OSError as error:
+        pytest.skip(f"no file capabilities can be set here: {error}")
+    if os.statvfs(tmp_path).f_flag & os.ST_NOSUID:
+        pytest.skip("no program starts privileged on this file system")
+    with pytest.raises(UsageError, match=r"starts privileged \(file capability cap_ipc_lock\)"):
+        proved_malloc._check_start("variant 'glibc'", ServerUser(60706), build)

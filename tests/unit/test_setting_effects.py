@@ -125,7 +125,7 @@ def test_an_older_name_that_mimalloc_still_takes() -> None:
     assert effects == {"MIMALLOC_RESET_DELAY=3": "applied"}
 
 
-def tunable(layout: str, name: str, alias: str, number: int, is_set: bool) -> bytes:
+def make_tunable(layout: str, name: str, alias: str, number: int, is_set: bool) -> bytes:
     """A record as glibc 2.36, 2.39 or 2.41 has it."""
     kind = struct.pack("<QQQ", 0, 0, 255 if name.endswith("perturb") else 9)
     match layout:
@@ -142,7 +142,7 @@ def tunable(layout: str, name: str, alias: str, number: int, is_set: bool) -> by
 @pytest.mark.parametrize("layout", ["2.36", "2.39", "2.41"])
 def test_the_loaders_list(layout: str) -> None:
     data = b"junk" * 6 + b"".join(
-        tunable(layout, f"glibc.malloc.{name}", alias, number, is_set)
+        make_tunable(layout, f"glibc.malloc.{name}", alias, number, is_set)
         for name, alias, number, is_set in (
             ("arena_max", "MALLOC_ARENA_MAX", 2, True),
             ("perturb", "MALLOC_PERTURB_", 0, False),
@@ -159,24 +159,24 @@ def test_the_loaders_list(layout: str) -> None:
     assert parse_tunable_list(data.replace(b"MALLOC_PERTURB_", b"MALLOC_PERTURB?")) == {}
 
 
+def make_option_table(start: int) -> bytes:
+    """Names and two options of mimalloc, as they lie from ``start`` on."""
+    texts = b"\0show_errors\0segment_decommit_delay\0reset_delay\0".ljust(64, b"\0")
+    show, decommit, older = (
+        start + texts.index(name) for name in (b"show_errors", b"decommit_delay", b"reset_delay")
+    )
+    options = struct.pack("<qIIQQ", 0, 1, 0, show, 0) + struct.pack(
+        "<qIIQQ", -1, 2, 15, decommit, older
+    )
+    return texts + options
+
+
 def test_mimallocs_table() -> None:
-    texts, at = b"\0show_errors\0segment_decommit_delay\0reset_delay\0", 0x7000
-    address = {
-        n: at + texts.index(n.encode()) for n in ("show_errors", "decommit_delay", "reset_delay")
-    }
-    table = b"".join(
-        struct.pack("<qIIQQ", value, init, option, address[name], older)
-        for value, init, option, name, older in (
-            (0, 1, 0, "show_errors", 0),
-            (-1, 2, 15, "decommit_delay", address["reset_delay"]),
-        )
-    )
-    options = parse_option_table(
-        [(at, texts), (0x9000, b"\0" * 16 + table)],
-        {"show_errors", "decommit_delay", "reset_delay", "other"},
-    )
-    assert options == {
-        "show_errors": SettingInForce(value="0", is_set=False),
-        "decommit_delay": SettingInForce(value="-1", is_set=True),
-        "reset_delay": SettingInForce(value="-1", is_set=True),
-    }
+    names = {"show_errors", "decommit_delay", "reset_delay", "other"}
+    data = make_option_table(0x7000)
+    for pieces in ([(0x7000, data)], [(0x9000, data[64:]), (0x7000, data[:64])]):
+        assert parse_option_table(pieces, names) == {
+            "show_errors": SettingInForce(value="0", is_set=False),
+            "decommit_delay": SettingInForce(value="-1", is_set=True),
+            "reset_delay": SettingInForce(value="-1", is_set=True),
+        }

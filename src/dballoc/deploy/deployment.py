@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 
 import polars as pl
 
-from dballoc.allocators import host_requirements, server_environment
+from dballoc.allocators import host_requirements, server_environment, setting_effects
 from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.setting_effects import MallocSettings
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import baseline_comparison
 from dballoc.catalogue import allocators
@@ -45,8 +46,9 @@ class Deployment:
     server's options that differ from the baseline's; ``thp``: what it asks of the host, value by
     file of the kernel's; ``thp_words``: the same in words; ``wants_huge_pages``: whether the server
     must not switch THP off for itself; ``shim``: the one of ``libraries`` that is dballoc's own;
-    ``rseq``: which value of glibc.pthread.rseq it needs on which kernel, in words; ``faults``:
-    (k, n) of its trials; ``replayed``: whether these were replays of a recorded server.
+    ``rseq``: which value of glibc.pthread.rseq it needs on which kernel, in words; ``idle``: the
+    settings that have no effect, with the reason; ``faults``: (k, n) of its trials; ``replayed``:
+    whether these were replays of a recorded server.
     """
 
     variant: str
@@ -67,6 +69,7 @@ class Deployment:
     wants_huge_pages: bool
     shim: str | None
     rseq: tuple[str, ...]
+    idle: tuple[str, ...]
     faults: tuple[int, int] | None
     replayed: bool = False
 
@@ -168,9 +171,17 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         wants_huge_pages=variant.wants_huge_pages,
         shim=next((p for p in libraries if p.endswith(_SHIM)), None),
         rseq=tuple(host_requirements.describe_rseq(entry or {})),
+        idle=_list_idle_settings(allocator, settings),
         faults=baseline_comparison.count_faults(campaign).get(name),
         replayed=campaign.is_replay,
     )
+
+
+def _list_idle_settings(allocator: Allocator, settings: dict[str, str]) -> tuple[str, ...]:
+    """Return the settings that this version of the allocator does not take, with the reason."""
+    shown = MallocSettings(in_force={})
+    effects = setting_effects.judge_settings(allocator, settings, shown)
+    return tuple(f"{e.setting} {e.words}" for e in effects if e.effect == "none")
 
 
 def _find_thp_file(setting: str) -> str:

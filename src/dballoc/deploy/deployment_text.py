@@ -33,9 +33,11 @@ def render(
     missing: Mapping[str, bool],
     directory: Path,
     obstacle: str | None = None,
+    privileged: Collection[str] = (),
 ) -> str:
     """Return the text. ``missing``: by library, whether this machine lacks it; ``obstacle``: why
-    the variant would not run on this machine.
+    the variant would not run on this machine; ``privileged``: a sentence on each of this
+    machine's servers that starts privileged.
     """
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_read_template),
@@ -61,6 +63,7 @@ def render(
         "directory": directory,
         "lacking": [p for p, lacks in missing.items() if lacks],
         "obstacle": obstacle,
+        "privileged": privileged,
         "forms": forms,
         "in_pod": any(form in forms for form in POD_FORMS),
         "unit": "mariadb" if deployment.family == "mariadb" else "mysql",

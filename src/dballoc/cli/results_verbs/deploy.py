@@ -1,15 +1,23 @@
 """``dballoc deploy``: how to run one's own server with a variant."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dballoc.allocators import host_requirements
+from dballoc.catalogue import servers
 from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.errors import UsageError
+from dballoc.host.privileged_start import Starter, read_executable_privilege
 from dballoc.process_memory import host_obstacles
+
+_SERVER_DIRECTORIES = ("/usr/sbin", "/usr/libexec", "/usr/local/mysql/bin")
+# Any user but root.
+_SERVICE_USER = Starter(65534, 65534)
 
 
 def deploy(
@@ -42,8 +50,27 @@ def deploy(
         deployed.environment, host_requirements.read_host()
     )
     forms = (form,) if form else DEFAULT_FORMS
-    text = deployment_text.render(deployed, forms, missing, directory, obstacle)
+    privileged = find_privileged_servers(deployed.family)
+    text = deployment_text.render(deployed, forms, missing, directory, obstacle, privileged)
     say(text.removesuffix("\n"))
+
+
+def find_privileged_servers(family: str) -> list[str]:
+    """Return a sentence on each of this machine's servers of a family that a service's user starts
+    privileged.
+    """
+    search_path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SERVER_DIRECTORIES])
+    paths = (shutil.which(name, path=search_path) for name in servers()[family]["binaries"])
+    starts = {
+        path: read_executable_privilege(Path(path), _SERVICE_USER)
+        for path in dict.fromkeys(filter(None, paths))
+    }
+    return [
+        f"{path} starts privileged ({start.cause}), so its loader ignores LD_PRELOAD, and glibc "
+        f"and jemalloc ignore their settings: {start.remedy}"
+        for path, start in starts.items()
+        if start
+    ]
 
 
 def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:

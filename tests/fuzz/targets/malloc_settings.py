@@ -1,0 +1,40 @@
+"""What a process shows of its malloc's settings and of its start: the loader's list of tunables,
+mimalloc's table, the auxiliary vector, the attribute with its file's capabilities.
+"""
+
+from test_privileged_start import attribute
+from test_setting_effects import make_option_table, make_tunable
+
+from dballoc.host import privileged_start
+from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
+from dballoc.process_memory.malloc.mimalloc_options import parse_option_table
+
+OF = (
+    "dballoc.host.privileged_start",
+    "dballoc.process_memory.malloc.glibc_tunables",
+    "dballoc.process_memory.malloc.mimalloc_options",
+)
+PRIVILEGED = True
+_NAMES = ("show_errors", "decommit_delay", "reset_delay")
+_TEXTS = 0x7000
+
+
+def seeds() -> list[bytes]:
+    lists = [
+        make_tunable(layout, "glibc.malloc.perturb", "MALLOC_PERTURB_", 7, True)
+        + make_tunable(layout, "glibc.malloc.arena_max", "MALLOC_ARENA_MAX", 2, True)
+        for layout in ("2.36", "2.39", "2.41")
+    ]
+    capabilities = [attribute(1 << 23, revision=revision) for revision in (1, 2, 3)]
+    return [*lists, *capabilities, make_option_table(_TEXTS)]
+
+
+def fuzz(data: bytes) -> None:
+    for name, setting in parse_tunable_list(data).items():
+        assert name.startswith("glibc.")
+        assert setting.value is None or int(setting.value) >= 0
+    options = parse_option_table([(_TEXTS, data)], _NAMES)
+    assert set(options) <= set(_NAMES)
+    names, _ = privileged_start.parse_capabilities(data)
+    assert len(names) <= 64
+    privileged_start.is_secure(data)
