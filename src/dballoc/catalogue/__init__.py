@@ -98,6 +98,11 @@ def suspects() -> dict[str, Any]:
     return _read("suspects")
 
 
+def causes() -> dict[str, Entries]:
+    """What owners have their memory for, and what bounds it; see causes.toml."""
+    return _read("causes")
+
+
 def procedure() -> dict[str, Any]:
     """Which variables and counters of a server are shown; see procedure.toml."""
     return _read("procedure")

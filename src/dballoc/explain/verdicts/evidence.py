@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dballoc.catalogue import causes
 from dballoc.catalogue import suspects as suspects_catalogue
 from dballoc.explain.sources.server_memory import ServerMemory, is_number, parse_number
 from dballoc.explain.verdicts.thp_waste import HugePageSample
@@ -161,6 +162,12 @@ def _select_figures(labels: ServerMemory, limits: Mapping[str, Any]) -> dict[str
     names = [
         *_VARIABLES,
         *(cache[key] for cache in limits["caches"] for key in _CACHE_KEYS if key in cache),
+        *(
+            name
+            for entries in causes().values()
+            for entry in entries.values()
+            for name in (*entry["bounds"], *entry["counts"])
+        ),
         *(entry["size"] for entry in suspects_catalogue()["suspects"] if "size" in entry),
     ]
     return {name: int(values[name]) for name in names if is_number(values.get(name, ""))}

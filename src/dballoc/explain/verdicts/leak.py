@@ -9,6 +9,7 @@ from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
+from dballoc.explain.verdicts.owner_cause import Cause, find_cause
 from dballoc.explain.verdicts.verdict import Case, Moment, Verdict, sum_owned, sum_unlabelled
 from dballoc.numbers import count, duration, listing, percent, with_unit
 
@@ -162,6 +163,9 @@ def judge_sessions(case: Case) -> Verdict | None:
         "asked for by user: "
         + listing([f"{user} {with_unit(b)} in {k}" for user, k, b in most if b])
     )
+    cause = _find_session_cause(case)
+    if cause:
+        evidence += cause.evidence
     if leaks and growth:
         evidence.insert(0, f"sessions' memory {_format_rate(growth)}")
     headline = (
@@ -175,10 +179,19 @@ def judge_sessions(case: Case) -> Verdict | None:
     return Verdict(
         key="sessions",
         level="problem",
-        headline=headline,
+        headline=f"{headline}; {cause.name}" if cause else headline,
         evidence=evidence,
-        remedies=_list_session_remedies(now, limits),
+        remedies=cause.remedies
+        if cause and cause.remedies
+        else _list_session_remedies(now, limits),
     )
+
+
+def _find_session_cause(case: Case) -> Cause | None:
+    """Return the instrument that counts most of what sessions have, None where none does."""
+    line = next((line for line in case.ledger.lines if line.owner == SESSIONS), None)
+    cause = find_cause(line, case.evidence, case.limits["owner"]["most"]) if line else None
+    return cause if cause and cause.instrument else None
 
 
 def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str]:

@@ -8,11 +8,14 @@ from typing import Any
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.sources.server_memory import POOL, SCHEMA
+from dballoc.explain.attribution.ledger_line import UNOWNED
+from dballoc.explain.attribution.server_caches import LINKS
+from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, SCHEMA, SESSIONS
 from dballoc.explain.verdicts.arenas import judge_arenas
 from dballoc.explain.verdicts.caches import judge_caches
 from dballoc.explain.verdicts.cgroup_limit import judge_limit
 from dballoc.explain.verdicts.leak import judge_growth, judge_leak, judge_sessions
+from dballoc.explain.verdicts.owner_cause import judge_owners, name_instrument
 from dballoc.explain.verdicts.unowned import judge_unowned
 from dballoc.explain.verdicts.verdict import (
     Case,
@@ -34,6 +37,8 @@ def judge_moments(
     """
     case = Case(series, bounds, limits)
     verdicts = [verdict for rule in _RULES if (verdict := rule(case))]
+    covered = {owner for verdict in verdicts for owner in _COVERED.get(verdict.key, ())}
+    verdicts += judge_owners(case, covered)
     order = ("problem", "notice", "open", "fine")
     return sorted(verdicts, key=lambda v: order.index(v.level))
 
@@ -224,11 +229,28 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
 )
 
 
+# The owners that a verdict speaks of, by its key.
+_COVERED: Mapping[str, Sequence[str]] = {
+    "sessions": (SESSIONS,),
+    "fragmentation": (HELD,),
+    "cache": (KEYS, ARIA, f"{KEYS}{LINKS}", f"{ARIA}{LINKS}", "query cache"),
+    "pool": (POOL, Kind.POOL),
+    "performance_schema": (SCHEMA,),
+    "unowned": UNOWNED,
+    "suspects": (*UNOWNED, SESSIONS),
+    "own_books": (Kind.MALLOC,),
+}
+
+
 def write_answer(ledger: Ledger, limits: Mapping[str, Any]) -> str:
     """Return one sentence on what most of the memory is for."""
     sizes: dict[str, int] = {}
     for line in ledger.lines:
-        sizes[line.owner] = sizes.get(line.owner, 0) + line.resident
+        # What the server calls by its area alone says little without the instrument.
+        is_area = line.owner == SESSIONS or line.owner.startswith("memory/")
+        instrument = name_instrument(line, limits["owner"]["most"]) if is_area else ""
+        name = f"{line.owner}, mostly {instrument}" if instrument else line.owner
+        sizes[name] = sizes.get(name, 0) + line.resident
     limits, rss = limits["answer"], with_unit(ledger.rss)
     ranked = sorted(sizes.items(), key=lambda item: -item[1])[: limits["named"]]
     if not ranked or not ledger.rss:
