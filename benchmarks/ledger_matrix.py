@@ -117,7 +117,7 @@ def cells(
     context = TrialContext(
         setting=setting,
         custody=custody,
-        copies=DataCopies(custody, again=False, most=1),
+        copies=DataCopies(custody, setting.user, again=False, most=1),
         observer=Observer(),
         stopping=lambda: False,
     )

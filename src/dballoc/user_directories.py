@@ -1,9 +1,17 @@
 """The directories of dballoc that stay: the user's cache, and the private store."""
 
 import os
+import stat
 from pathlib import Path
 
 from dballoc.errors import UsageError
+from dballoc.files.caller_umask import get_caller_umask
+
+# Of the cache, and of what is in it: for our own user. The group may enter, if it has been made the
+# server user's (host/directories.py).
+_PRIVATE, _MOST = 0o700, 0o710
+# Of the store: libraries in it are preloaded into servers of any user.
+_PUBLIC = 0o755
 
 
 def locate_cache() -> Path:
@@ -14,10 +22,34 @@ def locate_cache() -> Path:
 
 
 def make_cache() -> Path:
-    """Return the cache, made if it is not there. UsageError if it cannot be made, or is another
-    user's.
+    """Return the cache, made for our own user alone if it is not there. UsageError if it cannot be
+    made, is another user's, or may be written by others.
     """
-    return _make_directory(locate_cache(), "cache", "DBALLOC_CACHE")
+    return _make_directory(locate_cache(), "cache", "DBALLOC_CACHE", _PRIVATE)
+
+
+def make_in_cache(name: str) -> Path:
+    """Return a directory of the cache, made for our own user alone if it is not there. UsageError
+    if it cannot be made, or is none of our own.
+    """
+    path = make_cache() / name
+    try:
+        _make_new(path, _PRIVATE)
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: not a directory of dballoc's ({error.strerror}); remove it, or set "
+            "DBALLOC_CACHE"
+        ) from None
+    try:
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid():
+            raise UsageError(f"{path}: belongs to another user; remove it, or set DBALLOC_CACHE")
+        if stat.S_IMODE(status.st_mode) & ~_MOST:
+            os.fchmod(directory, stat.S_IMODE(status.st_mode) & _MOST)
+    finally:
+        os.close(directory)
+    return path
 
 
 def locate_store() -> Path:
@@ -28,10 +60,10 @@ def locate_store() -> Path:
 
 
 def make_store() -> Path:
-    """Return the private store, made if it is not there. UsageError if it cannot be made, or is
-    another user's.
+    """Return the private store, made if it is not there. UsageError if it cannot be made, is
+    another user's, or may be written by others.
     """
-    return _make_directory(locate_store(), "store", "DBALLOC_STORE")
+    return _make_directory(locate_store(), "store", "DBALLOC_STORE", _PUBLIC)
 
 
 def _choose_directory(variable: str, of_root: str, xdg: str, below_home: str) -> Path:
@@ -42,15 +74,35 @@ def _choose_directory(variable: str, of_root: str, xdg: str, below_home: str) ->
     return Path(os.environ.get(xdg) or Path.home() / below_home) / "dballoc"
 
 
-def _make_directory(path: Path, purpose: str, variable: str) -> Path:
+def _make_directory(path: Path, purpose: str, variable: str, mode: int) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        for parent in reversed(path.parents):
+            if not parent.exists():
+                _make_new(parent, 0o777 & ~get_caller_umask())
+        _make_new(path, mode)
+        status = path.stat()
     except OSError as error:
         raise UsageError(
             f"{path}: cannot make the {purpose} directory: {error.strerror}; set {variable}"
         ) from None
-    if path.stat().st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"{path}: not a directory; set {variable} to a directory of your own")
+    if status.st_uid != os.geteuid():
         raise UsageError(
             f"{path}: belongs to another user; set {variable} to a directory of your own"
         )
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(
+            f"{path}: others may write it, so they could replace the {purpose}; chmod go-w {path}"
+        )
     return path
+
+
+def _make_new(path: Path, mode: int) -> None:
+    """Make a directory, unless something of that name is there. OSError if that fails."""
+    try:
+        path.mkdir(mode=mode & 0o700)
+    except FileExistsError:
+        return
+    if mode & ~0o700:  # which our umask does not let it have from the start
+        path.chmod(mode)

@@ -9,9 +9,10 @@ import pytest
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.experiment.experiment_file import build_experiment
+from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import workload
 
-USER: Any = None
+USER = ServerUser(None)
 LOG = Path("copy.log")
 
 
@@ -38,12 +39,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_copies(again: bool = True, most: int = 2) -> DataCopies:
-    return DataCopies(SimpleNamespace(scratch=lambda path: None), again, most)  # type: ignore[arg-type]
+    return DataCopies(SimpleNamespace(scratch=lambda path: None), USER, again, most)  # type: ignore[arg-type]
 
 
 def use(copies: DataCopies, template: Any, prepared: Any) -> Any:
     copy = copies.take(template, prepared)
-    copies.fill(copy, template, LOG, USER)
+    copies.fill(copy, template, LOG)
     return copy
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from dballoc.host.unprivileged import sandbox
+from dballoc.host.unprivileged.give_up_rights import choose_parser
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.contention import perf_record
+from dballoc.profile.contention.mapped_copies import Copies
 
 pytestmark = pytest.mark.unprivileged
 
@@ -197,19 +200,39 @@ def test_nothing_of_it_is_left(child: Sandbox) -> None:
     assert process.returncode is not None
 
 
+# In the place of perf: its words, its user, and what it can read. It may start no process.
+PERF = """#!/bin/sh
+echo "$0 $*"
+while read -r name _ uid _; do [ "$name" != Uid: ] || echo "$uid"; done </proc/self/status
+exec cat "$3" files/lib/x
+"""
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose rights perf is not to have")
 def test_perf_reads_a_recording_without_rights(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         place = Path(name)
         place.chmod(0o755)
-        (place / "perf").write_text('#!/bin/sh\necho "$0 $*"\nexec id -u\n')
+        (place / "perf").write_text(PERF)
         (place / "perf").chmod(0o755)
         monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
-        (place / "scratch").mkdir()
-        file = place / "scratch/switches.data"
-        file.write_bytes(b"")
-        with perf_record.run_perf_script(file) as lines:
-            words, who = (line.split() for line in lines)
+        # As in the cache: only root can enter it by its path.
+        (place / "cache").mkdir(mode=0o700)
+        scratch = place / "cache/scratch"
+        scratch.mkdir(mode=0o700)
+        file = scratch / "switches.data"
+        file.write_text("recorded ")
+        copies = Copies(scratch, choose_parser())
+        copies.add("/lib/x", lambda _: os.open("/proc/self/comm", os.O_RDONLY))
+        with perf_record.run_perf_script(file, copies.tree) as lines:
+            words, who, content = (line.split() for line in lines)
+        modes = {
+            path.name: stat.S_IMODE(path.stat().st_mode)
+            for path in (scratch, *scratch.rglob("*"))
+            if not path.name.endswith(".log")
+        }
+    assert content == ["recorded", Path("/proc/self/comm").read_text().strip()]
+    assert not [name for name, mode in modes.items() if mode & 0o027], modes
     assert int(who[0]) not in (0, os.geteuid())
     fields = words[words.index("--fields") + 1].split(",")
     assert "sym" not in fields, "perf is to print addresses alone"

@@ -197,7 +197,9 @@ def run_in_session(
                     setting=setting,
                     directory=directory,
                     custody=custody,
-                    copies=DataCopies(custody, setting.reuses_data, setting.copies_at_once),
+                    copies=DataCopies(
+                        custody, setting.user, setting.reuses_data, setting.copies_at_once
+                    ),
                     observer=observer,
                     stop=stop,
                 )

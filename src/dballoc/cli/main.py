@@ -13,6 +13,7 @@ from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.verb_list import VERBS, application, make_listing
 from dballoc.errors import Failure, UsageError
+from dballoc.files.caller_umask import remember_and_restrict
 from dballoc.host import portable
 
 # Typer's own errors about words of the command line. It has no public name for their base class.
@@ -23,6 +24,7 @@ def main() -> None:
     """Run a verb. Every error is one line on stderr, with exit status 2 for a mistake in usage, 1
     for a failure or an error of dballoc's own, 130 after Ctrl-C.
     """
+    remember_and_restrict()
     _print_anything()
     # Where whoever started us ignores it, every child's exit status would read as 0.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -112,11 +112,11 @@ def check_cache() -> list[Finding]:
     """Check that the directory of templates and scratch data is ours, has room, and can be entered
     by the server's user.
     """
+    user = find_server_user()
     try:
-        place = user_directories.make_cache()
+        place = directories.make_server_cache(user) if user else user_directories.make_cache()
     except UsageError as error:
         return [finding_from_error("cache", "missing", error)]
-    user = find_server_user()
     if user and (blocked := user.may_not_pass(place)):
         text = f"{place}: servers run as {user.name}, which may not enter {blocked}"
         return [

@@ -16,6 +16,7 @@ import psutil
 
 from dballoc import user_directories
 from dballoc.doctor.finding import Finding
+from dballoc.host import directories
 from dballoc.host.guardian import guardian
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.server_user import find_server_user
@@ -125,8 +126,8 @@ def _check_directories(since: float) -> Finding:
 def measure_directory(path: Path) -> int:
     """Sum the bytes on disk of what a directory holds. What goes away meanwhile counts as 0."""
     size = 0
-    for parent, directories, files in os.walk(path):
-        for name in (*directories, *files):
+    for parent, below, files in os.walk(path):
+        for name in (*below, *files):
             with contextlib.suppress(OSError):
                 size += os.lstat(os.path.join(parent, name)).st_blocks * 512
     return size
@@ -139,7 +140,7 @@ def _list_candidates() -> list[Path]:
         if _RUN_DIRECTORY.fullmatch(path.name)
     ]
     cache = user_directories.locate_cache()
-    return [*cache.glob("scratch/*"), *cache.glob("templates/*.partial.*"), *run]
+    return [*cache.glob(f"{directories.SCRATCH}/*"), *run]
 
 
 def _is_leftover(path: Path, since: float) -> bool:

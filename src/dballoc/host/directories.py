@@ -8,11 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dballoc.errors import UsageError
-from dballoc.user_directories import make_cache
+from dballoc.host.unprivileged.server_user import ServerUser
+from dballoc.user_directories import make_cache, make_in_cache
 
 # sun_path is 108 bytes with its final NUL (unix(7)).
 SOCKET_PATH_LIMIT = 107
 
+
+# In the cache: servers' data while they run, and what else does not outlive a verb.
+SCRATCH = "scratch"
+# What dballoc keeps in the cache: executables that run on another C library, functions of files by
+# address, data directories to be copied, JavaScript of pages.
+_IN_CACHE = {SCRATCH, "relinked", "symbols", "templates", "webpage"}
 
 # Puts a path that must not outlive us on the guardian's list. It is called before the path is made,
 # as we may be killed between the two.
@@ -20,10 +27,37 @@ Register = Callable[[Path], None]
 
 
 def make_scratch(register: Register) -> Path:
-    """Make a directory for one trial's data, on the file system of the templates."""
-    parent = make_cache() / "scratch"
-    parent.mkdir(exist_ok=True)
-    return make_fresh_directory(parent, "t", register)
+    """Make a directory in the cache, accessible to us only."""
+    return make_fresh_directory(make_in_cache(SCRATCH), "t", register)
+
+
+def make_server_scratch(register: Register, user: ServerUser) -> Path:
+    """Make a directory for one server's data, on the file system of the templates. The server user
+    can enter it by its path, as nobody else can, but neither list nor change it.
+    """
+    scratch = make_fresh_directory(make_server_directory(SCRATCH, user), "t", register)
+    user.show(scratch)
+    return scratch
+
+
+def make_server_directory(name: str, user: ServerUser) -> Path:
+    """Return a directory of the cache that the server user can enter, made if it is not there."""
+    make_server_cache(user)
+    path = make_in_cache(name)
+    user.show(path)
+    return path
+
+
+def make_server_cache(user: ServerUser) -> Path:
+    """Return the cache. If it is accessible to us only, and nothing but dballoc's is in it, the
+    server user can enter it now. UsageError as of :func:`dballoc.user_directories.make_cache`.
+    """
+    cache = make_cache()
+    status = cache.stat()
+    is_private = not status.st_mode & 0o067
+    if user.uid is not None and is_private and set(os.listdir(cache)) <= _IN_CACHE:
+        user.show(cache)
+    return cache
 
 
 def check_socket_path() -> None:

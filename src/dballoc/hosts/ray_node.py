@@ -78,6 +78,7 @@ class BlockProcess:
                 pass_fds=[reader, self._lines_reader],
                 env=make_environment(dict(os.environ)),
                 start_new_session=True,
+                umask=0o077,
             )
             os.close(reader)
             os.close(self._lease_reader)

@@ -45,9 +45,9 @@ def read_workload_files(experiment: Experiment) -> dict[str, str]:
 def write_workload_files(
     table: dict[str, Any], files: Mapping[str, str], directory: Path
 ) -> dict[str, Any]:
-    """Write the files into a directory, and return the experiment's table with their new places. A
-    file keeps the last part of its name. Workloads without a file stay as they are. Unfit if these
-    are not the table's files.
+    """Write the files into a directory, which decides who may reach them, and return the
+    experiment's table with their new places. A file keeps the last part of its name. Workloads
+    without a file stay as they are. Unfit if these are not the table's files.
     """
     workloads = dict(table.get("workload", {}))
     for number, (name, text) in enumerate(files.items()):
@@ -60,7 +60,8 @@ def write_workload_files(
         except ValueError:
             raise readers.Unfit("a workload's file is not base64") from None
         place = directory / str(number)
-        place.mkdir(mode=0o755)
+        place.mkdir(mode=0o700)
+        place.chmod(0o755)
         path = place / (Path(workload[key]).name or "workload")
         path.write_bytes(content)
         path.chmod(0o644)

@@ -18,13 +18,16 @@ from pathlib import Path
 
 from dballoc.allocators import proof_of_use
 from dballoc.errors import Failure, UsageError
+from dballoc.host import directories
 from dballoc.host.elf import elf_exports
+from dballoc.host.unprivileged.server_user import server_user
 from dballoc.servers.build import Build
-from dballoc.user_directories import make_cache
 
 _GLIBC = re.compile(rb"GNU C Library .*? version ([\d.]+)")
 # Increase it when copies are made in another way.
 _FORMAT = 1
+
+_RELINKED = "relinked"
 
 
 @dataclass(frozen=True)
@@ -65,15 +68,20 @@ def relinked(build: Build, loader: Path | None = None, without: Sequence[str] = 
     if loader:
         status = loader.stat()
         parts += [status.st_size, status.st_mtime_ns]
-    place = make_cache() / "relinked" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    place.mkdir(parents=True, exist_ok=True)
-    for directory in (place.parent, place):
-        directory.chmod(0o755)  # servers run as an unprivileged user
+    user = server_user()
+    name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    place = directories.make_server_directory(_RELINKED, user) / name
+    place.mkdir(mode=0o700, exist_ok=True)
+    user.show(place)
     copy = place / build.executable.name
-    with (place / "lock").open("w") as lock:
+    lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not copy.exists():
             _make(build, copy, loader, without)
+        user.let_execute(copy)
+    finally:
+        os.close(lock)
     return replace(build, executable=copy)
 
 
@@ -99,7 +107,7 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
     except Failure as error:
         partial.unlink(missing_ok=True)
         raise UsageError(str(error)) from None
-    partial.chmod(0o755)
+    partial.chmod(0o700)
     partial.rename(copy)
 
 

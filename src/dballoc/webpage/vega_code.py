@@ -41,9 +41,8 @@ def bundle_vega() -> str:
 def _choose_path() -> Path | None:
     """Return where the bundle of this version is kept; None if there is no cache."""
     try:
-        home = user_directories.make_cache() / "webpage"
-        home.mkdir(mode=0o700, exist_ok=True)
-    except (UsageError, OSError):
+        home = user_directories.make_in_cache("webpage")
+    except UsageError:
         return None
     return home / f"vega-lite-{VEGA_LITE}-vl-convert-{version('vl-convert-python')}.js"
 

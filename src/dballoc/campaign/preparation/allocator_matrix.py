@@ -127,7 +127,7 @@ def _prove_allocator(
             TrialContext(
                 setting=setting,
                 custody=custody,
-                copies=DataCopies(custody, again=False, most=1),
+                copies=DataCopies(custody, setting.user, again=False, most=1),
                 observer=observer,
                 stopping=lambda: False,
             ),

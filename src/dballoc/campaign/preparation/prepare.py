@@ -283,7 +283,7 @@ def _check_directories_open(user: ServerUser) -> None:
     """UsageError if the server user may not pass the cache or the temporary directory."""
     directories.check_socket_path()
     for path, name in (
-        (user_directories.make_cache(), "DBALLOC_CACHE"),
+        (directories.make_server_cache(user), "DBALLOC_CACHE"),
         (Path(tempfile.gettempdir()), "TMPDIR"),
     ):
         if blocked := user.may_not_pass(path):

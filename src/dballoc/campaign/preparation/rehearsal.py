@@ -71,11 +71,10 @@ def _rehearse_on_copy(
     """Try ``works`` on a server of this variant, on a copy of its data."""
     log.unlink(missing_ok=True)
     scratch, run = (
-        directories.make_scratch(custody.scratch),
+        directories.make_server_scratch(custody.scratch, setting.user),
         directories.make_run_directory(custody.scratch),
     )
     private = directories.make_run_directory(custody.scratch)
-    scratch.chmod(0o711)
     setting.user.share(run)
     setting.user.show(private)
     running = None

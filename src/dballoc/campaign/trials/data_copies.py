@@ -36,12 +36,13 @@ class DataCopy:
 
 
 class DataCopies:
-    """The copies of a campaign. ``again``: whether they may be used again; ``most``: how many there
-    may be at once, those that wait for their next server included.
+    """The copies of a campaign, for servers of ``user``. ``again``: whether they may be used again;
+    ``most``: how many there may be at once, those that wait for their next server included.
     """
 
-    def __init__(self, custody: Custody, again: bool, most: int) -> None:
+    def __init__(self, custody: Custody, user: ServerUser, again: bool, most: int) -> None:
         self._custody = custody
+        self._user = user
         self._again = again
         self._most = most
         self._waiting: list[DataCopy] = []
@@ -59,14 +60,12 @@ class DataCopies:
                 return copy
         while self._waiting and self._taken + len(self._waiting) > self._most:
             remove_directory(self._waiting.pop(0).scratch)
-        scratch = directories.make_scratch(self._custody.scratch)
-        scratch.chmod(0o711)
-        return DataCopy(scratch, use)
+        return DataCopy(directories.make_server_scratch(self._custody.scratch, self._user), use)
 
-    def fill(self, copy: DataCopy, template: Template, log: Path, user: ServerUser) -> None:
+    def fill(self, copy: DataCopy, template: Template, log: Path) -> None:
         """Copy the template, unless the data are there. OSError if they cannot be copied."""
         if not copy.data.exists():
-            template.copy(self._custody, copy.data, log, user)
+            template.copy(self._custody, copy.data, log, self._user)
 
     def give_back(self, copy: DataCopy, unchanged: bool) -> None:
         """Keep a copy for the next server if its data are ``unchanged``, else remove it. What waits

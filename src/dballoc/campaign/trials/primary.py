@@ -52,7 +52,7 @@ class Primary:
         self._copy_log = raw / "primary-copy.log"
         self._child: Child | None = None
         self._running: private_server.Running | None = None
-        self._scratch = directories.make_scratch(custody.scratch)
+        self._scratch = directories.make_server_scratch(custody.scratch, user)
         self._run = directories.make_run_directory(custody.scratch)
         self._private = directories.make_run_directory(custody.scratch)
 
@@ -64,7 +64,6 @@ class Primary:
 
     def start(self) -> None:
         """Copy the data and start the server without waiting for it."""
-        self._scratch.chmod(0o711)
         self._user.share(self._run)
         self._user.show(self._private)
         data = self._scratch / "data"

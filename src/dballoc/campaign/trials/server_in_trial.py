@@ -168,7 +168,7 @@ class ServerLife:
         user.show(self.private_directory)
         data = self._copy.data
         try:
-            self.context.copies.fill(self._copy, self._template, self.directory / "copy.log", user)
+            self.context.copies.fill(self._copy, self._template, self.directory / "copy.log")
         except OSError as error:
             raise Fault("disk", f"the data cannot be copied to {data}: {error}") from None
         if self._limit is not None:

@@ -13,6 +13,7 @@ from dballoc.allocators import host_requirements
 from dballoc.cli.shared.size_and_duration_flags import size
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
+from dballoc.files.caller_umask import get_caller_umask
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_launch import Launch
 from dballoc.process_memory import host_obstacles
@@ -110,6 +111,7 @@ def exec_(
         launch, note = _prepare_recorder(command, out, limit or _DEFAULT_LIMIT, idle)
     preload_launch.make_directory(out, command)
     print(f"dballoc: {note}", file=sys.stderr, flush=True)
+    os.umask(get_caller_umask())
     try:
         os.execve(launch.executable, list(command), launch.environ)  # noqa: S606  # the user's own command
     except OSError as error:

@@ -469,7 +469,7 @@ def remove_all(scratch: list[str], cgroups: list[str]) -> None:
 def open_to_append(path: str):
     """Open a file to append to; a link of that name is not followed."""
     return open(
-        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644),
+        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600),
         "ab",
     )
 

@@ -10,7 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dballoc.host.unprivileged import keep_capabilities
-from dballoc.host.unprivileged.server_user import has_other_users, parser_user
+from dballoc.host.unprivileged.server_user import (
+    ServerUser,
+    has_other_users,
+    parser_user,
+)
 
 _CPU_SECONDS = 600  # of a process in all
 _MEMORY = 4 << 30  # of address space: mapped files count
@@ -22,20 +26,30 @@ _CLONE_NEWIPC, _CLONE_NEWNET = 0x08000000, 0x40000000  # <linux/sched.h>
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def popen_as_unprivileged() -> dict[str, Any]:
-    """Return the arguments with which :class:`subprocess.Popen` starts a program as the
-    unprivileged user; none where we are not root.
+def choose_parser() -> ServerUser:
+    """Return the user as whom a program parses what others wrote: the parser user, or where root
+    has nobody else to become, and where we are not root, our own. UsageError if every user ID has
+    somebody.
     """
-    user = parser_user()
+    is_alone = os.geteuid() == 0 and not has_other_users()
+    return ServerUser(None) if is_alone else parser_user()
+
+
+def popen_as_unprivileged() -> dict[str, Any]:
+    """Return the arguments with which :class:`subprocess.Popen` starts a program as that user,
+    beside :func:`limit_process`.
+    """
+    user = choose_parser()
     return {} if user.uid is None else {"user": user.uid, "group": user.uid, "extra_groups": []}
 
 
 def limit_process() -> None:
-    """Prevent this process from gaining rights, starting others and exceeding its bounds. OSError
-    if that fails.
+    """Prevent this process from having or gaining rights, starting others and exceeding its bounds.
+    OSError if that fails.
 
     For ``preexec_fn``, after a change of user.
     """
+    keep_capabilities.limit_capabilities([])
     _gain_no_rights()
     for limit, most in (
         (resource.RLIMIT_AS, _MEMORY),

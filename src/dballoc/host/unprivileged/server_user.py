@@ -67,10 +67,18 @@ class ServerUser:
         """Let the server user reach files in a directory of ours by name, but not list them."""
         self._open(directory, 0o710)
 
-    def _open(self, directory: Path, mode: int) -> None:
+    def let_read(self, file: Path) -> None:
+        """Let the server user, and nobody else, read a file that stays ours."""
+        self._open(file, 0o440)
+
+    def let_execute(self, program: Path) -> None:
+        """Let the server user, and nobody else, run a program that stays ours."""
+        self._open(program, 0o750)
+
+    def _open(self, path: Path, mode: int) -> None:
         if self.uid is not None:
-            os.chown(directory, -1, self.uid, follow_symlinks=False)
-            directory.chmod(mode)
+            os.chown(path, -1, self.uid, follow_symlinks=False)
+            path.chmod(mode)
 
     def blocked_at(self, path: Path) -> Path | None:
         """Return the first part of a file's path that the server user may not enter or read, None

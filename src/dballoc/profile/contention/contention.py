@@ -16,8 +16,15 @@ from dballoc.files.output_directory import OutputDirectory
 from dballoc.host import directories, open_in_process_root
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.read_rights import describe_absence
+from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile import flamegraph
-from dballoc.profile.contention import perf_record, perf_script, thread_states, waits
+from dballoc.profile.contention import (
+    mapped_copies,
+    perf_record,
+    perf_script,
+    thread_states,
+    waits,
+)
 from dballoc.profile.contention.perf_frames import PerfFrames
 from dballoc.profile.contention.recording_limits import MAX_STACKS, PERF_DISK_BYTES
 from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
@@ -118,11 +125,13 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
                     check_alive=request.check_alive,
                 )
             )
-            perf_record.copy_mapped_files(request.pid, scratch)
+            copies = mapped_copies.copy_mapped_files(
+                request.pid, scratch, give_up_rights.choose_parser()
+            )
         request.report_watched()
         began = time.monotonic()
         with raise_priority(READING):
-            recorded = _read_waits(recording, request.pid)
+            recorded = _read_waits(recording, request.pid, copies)
             throttled = sum(perf_record.count_throttled(file) for file in recording.files)
         recording_facts = {
             "a stack for every": str(recording.period),
@@ -144,11 +153,11 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
     return _make_contention(request, recording, recorded, recording_facts, taken_at)
 
 
-def _read_waits(recording: perf_record.Recording, pid: int) -> waits.Waits:
-    """Read all files of a recording. Failure if perf cannot."""
+def _read_waits(recording: perf_record.Recording, pid: int, copies: Path) -> waits.Waits:
+    """Read all files of a recording, with copies of the target's. Failure if perf cannot."""
     recorded, frames = waits.Waits(), PerfFrames(open_in_process_root.root_of(pid))
     for file in recording.files:
-        with perf_record.run_perf_script(file) as lines:
+        with perf_record.run_perf_script(file, copies) as lines:
             waits.gather_waits(
                 perf_script.parse_events(lines, frames.resolve), pid, recorded, recording.since
             )

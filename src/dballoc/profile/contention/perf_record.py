@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from dballoc.errors import Failure
-from dballoc.host import open_in_process_root, process_maps, process_root
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
@@ -50,9 +49,6 @@ _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _CAPABILITIES = 1 << 21 | 1 << 38
 # No names: for them perf would read the target's files.
 _FIELDS = "pid,tid,time,event,ip,dso,trace"
-# Bytes of the copies of a target's mapped files, which perf needs to unwind: one, and all.
-_MAX_COPY_BYTES, _MAX_COPIES_BYTES = 1 << 30, 1 << 30
-_COPIES_DIRECTORY = "files"
 
 
 class Unavailable(Exception):
@@ -352,41 +348,14 @@ def count_switches(pid: int) -> tuple[int, int]:
     return context_switches, threads
 
 
-def copy_mapped_files(pid: int, scratch: Path) -> None:
-    """Copy the executable files that a process has mapped into a tree below ``scratch``, where
-    :func:`script` has perf look for them.
-
-    perf needs them to unwind, and runs without our rights, so the copies are readable by all. Files
-    that cannot be opened, or are too large, are left out: a stack ends at their frames.
-    """
-    tree = scratch / _COPIES_DIRECTORY
-    tree.mkdir(mode=0o755)
-    root, bytes_left = open_in_process_root.root_of(pid), _MAX_COPIES_BYTES
-    maps = process_maps.parse_maps(process_maps.read_maps_text(pid, errors="surrogateescape"))
-    for path in dict.fromkeys(
-        line.path for line in maps if "x" in line.permissions and line.path.startswith("/")
-    ):
-        try:
-            fd = open_in_process_root.open_file(root, process_root.strip_process_root(pid, path))
-        except OSError:
-            continue
-        with open(fd, "rb") as file:
-            size = os.fstat(fd).st_size
-            if ".." in path.split("/") or size > min(bytes_left, _MAX_COPY_BYTES):
-                continue
-            bytes_left -= size
-            copy = tree / path.lstrip("/")
-            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-            with copy.open("wb") as target:
-                shutil.copyfileobj(file, target, 1 << 20)
-            copy.chmod(0o444)
-
-
 def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess.Popen[str]":
-    """Start perf on a recording as the unprivileged user, for a target wrote what it reads."""
+    """Start perf on a recording as the unprivileged user, for a target wrote what it reads. That
+    user can enter the recording's directory from here alone, not by its path.
+    """
     scratch = file.parent
-    scratch.chmod(0o711)  # reached by its descriptor, not by its path
-    file.chmod(0o444)
+    user = give_up_rights.choose_parser()
+    user.show(scratch)
+    user.let_read(file)
     return subprocess.Popen(
         [shutil.which("perf") or "perf", words[0], "--input", file.name, "--force", *words[1:]],
         stdin=subprocess.DEVNULL,
@@ -406,8 +375,10 @@ def _start_reader(words: list[str], file: Path, errors: BinaryIO) -> "subprocess
 
 
 @contextmanager
-def run_perf_script(file: Path) -> Iterator[Iterator[str]]:
-    """Run perf script on a recording, for its lines with unwound stacks. Failure if it fails."""
+def run_perf_script(file: Path, copies: Path) -> Iterator[Iterator[str]]:
+    """Run perf script on a recording, for its lines with unwound stacks. ``copies``: the target's
+    files, beside the recording. Failure if it fails.
+    """
     log = file.with_suffix(".script.log")
     words = [
         "script",
@@ -416,7 +387,7 @@ def run_perf_script(file: Path) -> Iterator[Iterator[str]]:
         "--show-switch-events",
         "--show-lost-events",
         "--symfs",
-        _COPIES_DIRECTORY,
+        copies.name,
         "--fields",
         _FIELDS,
     ]

@@ -9,7 +9,6 @@ and the names are the same except for inlined functions, which perf is told to l
 """
 
 import os
-import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +17,13 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from dballoc import user_directories
-from dballoc.errors import UsageError
 from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
 from dballoc.profile.symbols.debug_files import OpenFile
 from dballoc.profile.symbols.elf_notes import Image
+from dballoc.profile.symbols.table_cache import TableCache, open_cache
 
 # What reads symbol tables, and the format of the tables in the cache: the library symbolic of this
 # version, or our own reader where that is not installed.
@@ -238,28 +236,24 @@ def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
     """Have the sandbox read the lookup table of a file from the cache, or make and keep it.
     SandboxError if it cannot.
     """
-    cache_path = _choose_cache_path(source, lines)
-    if cache_path is not None and _read_cached_table(parser, cache_path):
-        return
-    if cache_path is None:
-        parser.call("make_table", [source.fd], lines, source.image.names)
-        return
-    partial_path = cache_path.with_name(f".{secrets.token_hex(6)}")
-    fd = os.open(
-        partial_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
-    try:
-        parser.call("make_table", [source.fd, fd], lines, source.image.names)
-        partial_path.replace(cache_path)
-    finally:
-        os.close(fd)
-        partial_path.unlink(missing_ok=True)
+
+    def make(*descriptors: int) -> None:
+        parser.call("make_table", [source.fd, *descriptors], lines, source.image.names)
+
+    with open_cache() as cache:
+        name = _choose_table_name(source, lines)
+        if cache is None or not name:
+            make()
+        elif not _read_cached_table(parser, cache, name):
+            try:
+                cache.make_table(name, make)
+            except OSError:
+                make()
 
 
-def _read_cached_table(parser: Sandbox, cache_path: Path) -> bool:
-    try:
-        fd = os.open(cache_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+def _read_cached_table(parser: Sandbox, cache: TableCache, name: str) -> bool:
+    fd = cache.open_table(name)
+    if fd is None:
         return False
     try:
         parser.call("read_table", [fd])
@@ -270,23 +264,15 @@ def _read_cached_table(parser: Sandbox, cache_path: Path) -> bool:
         os.close(fd)
 
 
-def _choose_cache_path(source: OpenFile, lines: bool) -> Path | None:
-    """Return where the table of a file is kept; None if it cannot be. The path depends on the
-    file's inode too, as any file may claim any build-id.
+def _choose_table_name(source: OpenFile, lines: bool) -> str:
+    """Return the name under which the table of a file is kept; empty if it cannot be. It depends on
+    the file's inode too, as any file may claim any build-id.
     """
     if not source.image.build_id:
-        return None
-    try:
-        home = user_directories.make_cache() / "symbols"
-        home.mkdir(exist_ok=True)
-    except (UsageError, OSError):
-        return None
+        return ""
     kind = f"{'all' if source.image.complete else 'exported'}-{'lines' if lines else 'functions'}"
     status = os.fstat(source.fd)
     identity = f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
     # The table's addresses count from the file's base, which patchelf moves in a fetched server
     # without changing the build-id.
-    return (
-        home
-        / f"{source.image.build_id[:64]}-{identity}-{source.image.base:x}-{kind}-{_FORMAT}.symcache"
-    )
+    return f"{source.image.build_id[:64]}-{identity}-{source.image.base:x}-{kind}-{_FORMAT}"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Data
-from dballoc.host.directories import make_fresh_directory
+from dballoc.host.directories import make_server_scratch
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import (
     hand_over,
@@ -38,10 +38,12 @@ from dballoc.servers.private.private_server import (
     stop,
     tail,
 )
-from dballoc.user_directories import make_cache
+from dballoc.user_directories import locate_cache, make_in_cache
 
 # Increase it when templates are made in another way.
 FORMAT = 2
+
+_TEMPLATES = "templates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ class Template:
 
 def find(recipe: Recipe) -> Template | None:
     """Return the finished template, None if it has not been made."""
-    return _read(make_cache() / "templates" / recipe.key)
+    return _read(locate_cache() / _TEMPLATES / recipe.key)
 
 
 def estimate_bytes(recipe: Recipe) -> int:
@@ -160,13 +162,11 @@ def make(
     last message in ``log``, if the server or the client fails.
     """
     run, private = directories
-    place = make_cache() / "templates" / recipe.key
-    place.parent.mkdir(exist_ok=True)
+    place = make_in_cache(_TEMPLATES) / recipe.key
     with _locked(place.with_suffix(".lock")):
         if ready := _read(place):
             return ready
-        partial = make_fresh_directory(place.parent, f"{recipe.key}.partial.", custody.scratch)
-        partial.chmod(0o711)
+        partial = make_server_scratch(custody.scratch, user)
         password = f"Aa1-{secrets.token_hex(16)}"  # a data directory may bring rules for passwords
         if recipe.directory is not None:
             _copy(custody, recipe.directory, user, partial, log)
@@ -200,6 +200,7 @@ def make(
             )
         )
         remove_directory(place)
+        partial.chmod(0o700)
         partial.rename(place)
         os.sync()
     return Template(place / "data", size, password)
@@ -215,9 +216,12 @@ def _read(place: Path) -> Template | None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
 
 
 def _launch(
@@ -272,7 +276,8 @@ def _initialize(
 
 def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Path) -> None:
     """Copy the user's data directory. Links are followed, so that nothing in the copy points back
-    to it. It is read as its owner, whose links could point to files that only root may read.
+    to it. It is read as its owner, whose links could point to files that only root may read. That
+    user cannot enter our cache by its path, so the copying process begins in the new directory.
     """
     data = home / "data"
     data.mkdir(mode=0o750)
@@ -286,12 +291,12 @@ def _copy(custody: Custody, source: Path, user: ServerUser, home: Path, log: Pat
         "-aL",
         "--reflink=auto",
         "-t",
-        os.fspath(data),
+        ".",
         "--",
         *map(os.fspath, user_datadir.parts(source)),
     ]
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"}
-    exit = custody.spawn(argv, env, log, **as_owner).wait(24 * 3600)
+    exit = custody.spawn(argv, env, log, cwd=data, **as_owner).wait(24 * 3600)
     if exit is None or exit.status != 0:
         raise Failure(f"{source} cannot be copied: {last_word(log)}")
     take_back(data, user)

@@ -1,0 +1,119 @@
+"""Copy the files whose code a process has mapped, for perf to unwind with.
+
+The process may be hostile: its files may grow while they are copied, and the names that it gives
+them may contradict each other. So the copies have numbers, each file is copied once, bytes are
+counted as they come, and a name is no more than another link to a copy.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host.unprivileged.server_user import ServerUser
+
+# Bytes of all copies of a process's files.
+MOST_BYTES = 1 << 30
+_PIECE = 1 << 20
+
+
+def copy_mapped_files(pid: int, place: Path, reader: ServerUser) -> Path:
+    """Copy a process's files below ``place``, and return the directory where ``reader``, and nobody
+    else but us, can read them under the paths that the process has for them.
+
+    A file is left out if it cannot be opened, if it has no room among the others, or if its path
+    contradicts an earlier one: a stack ends at its frames. OSError if nothing can be copied.
+    """
+    root = open_in_process_root.root_of(pid)
+    maps = process_maps.parse_maps(process_maps.read_maps_text(pid, errors="surrogateescape"))
+    paths = dict.fromkeys(
+        line.path for line in maps if "x" in line.permissions and line.path.startswith("/")
+    )
+
+    def open_file(path: str) -> int:
+        return open_in_process_root.open_file(root, process_root.strip_process_root(pid, path))
+
+    copies = Copies(place, reader)
+    for path in paths:
+        copies.add(path, open_file)
+    return copies.tree
+
+
+class Copies:
+    """Copies of at most ``most`` bytes in all, in the directories ``copies``, by number, and
+    ``tree``, by the paths of the originals.
+    """
+
+    def __init__(self, place: Path, reader: ServerUser, most: int = MOST_BYTES) -> None:
+        self.tree = place / "files"
+        self._numbered = place / "copies"
+        self._reader = reader
+        self._bytes_left = most
+        # By device and inode.
+        self._copies: dict[tuple[int, int], Path | None] = {}
+        for directory in (self.tree, self._numbered):
+            self._make_directory(directory)
+
+    def add(self, path: str, open_file: Callable[[str], int]) -> None:
+        """Copy the file that ``open_file`` opens under this path, unless it must be left out."""
+        parts = path.split("/")[1:]
+        if not all(parts) or {".", ".."} & {*parts}:
+            return
+        try:
+            source = open_file(path)
+        except OSError:
+            return
+        try:
+            copy = self._copy_once(source)
+            if copy is not None:
+                self._link(copy, parts)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        finally:
+            os.close(source)
+
+    def _copy_once(self, source: int) -> Path | None:
+        """Return the copy of an open file; None if it has no room."""
+        status = os.fstat(source)
+        key = status.st_dev, status.st_ino
+        if key not in self._copies:
+            self._copies[key] = None
+            if stat.S_ISREG(status.st_mode) and status.st_size <= self._bytes_left:
+                self._copies[key] = self._copy(source, self._numbered / str(len(self._copies)))
+        return self._copies[key]
+
+    def _copy(self, source: int, path: Path) -> Path | None:
+        """Copy an open file as long as there is room for it. None, and no copy, if there is not."""
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        bytes_left = self._bytes_left
+        try:
+            with open(target, "wb") as file:
+                while piece := os.read(source, min(_PIECE, bytes_left + 1)):
+                    if len(piece) > bytes_left:
+                        path.unlink()
+                        return None
+                    file.write(piece)
+                    bytes_left -= len(piece)
+        except OSError:
+            path.unlink()
+            raise
+        self._bytes_left = bytes_left
+        self._reader.let_read(path)
+        return path
+
+    def _link(self, copy: Path, parts: list[str]) -> None:
+        directory = self.tree
+        for part in parts[:-1]:
+            directory = directory / part
+            self._make_directory(directory)
+        os.link(copy, directory / parts[-1])
+
+    def _make_directory(self, path: Path) -> None:
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            return
+        self._reader.show(path)
