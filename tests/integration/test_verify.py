@@ -123,10 +123,9 @@ def test_a_server_under_another_malloc(
     )
     assert Path(found["library"]).samefile(path)
     assert (found["settings"], found["mixed"], found["idle"]) == ({variable: value}, {}, {})
-    # jemalloc and gperftools do not show what they applied.
-    assert {e["effect"] for e in found["effects"]} == {
-        "applied" if name == "mimalloc" else "unknown"
-    }
+    # A jemalloc without its symbol table does not show what it applied.
+    effects = {e["effect"] for e in found["effects"]}
+    assert effects == {"applied"} or (name == "jemalloc" and effects == {"unknown"})
 
 
 def test_a_preload_that_silently_failed(run_cli: Cli, stock_server: StartServer) -> None:

@@ -1,19 +1,27 @@
 """What became of a malloc's settings: by what the process shows, else by the catalogue."""
 
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dballoc import catalogue
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import (
     MallocSettings,
     SettingInForce,
     judge_settings,
 )
+from dballoc.host.elf.elf_parser import list_data_symbols
 from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
 from dballoc.process_memory.malloc.mimalloc_options import parse_option_table
+from dballoc.process_memory.malloc.setting_variables import decode_setting, match_setting
+
+# As gperftools' macros make it (its base/commandlineflags.h), mangled.
+FLAG = "_ZN61FLAG__namespace_do_not_use_directly_use_DECLARE_{}_instead{}E"
 
 
 def judge(
@@ -180,3 +188,46 @@ def test_mimallocs_table() -> None:
             "decommit_delay": SettingInForce(value="-1", is_set=True),
             "reset_delay": SettingInForce(value="-1", is_set=True),
         }
+
+
+@pytest.mark.parametrize(
+    ("family", "symbol", "name"),
+    [
+        ("jemalloc", "je_opt_narenas", "narenas"),
+        ("jemalloc", "opt_dirty_decay_ms", "dirty_decay_ms"),
+        ("jemalloc", "opt_percpu_arena", None),  # a word, kept as a number
+        ("jemalloc", "opt_unheard_of", None),
+        ("tcmalloc", FLAG.format("double", "27FLAGS_tcmalloc_release_rate"), "release_rate"),
+        ("tcmalloc", FLAG.format("bool", "22FLAGS_malloc_skip_mmap"), "skip_mmap"),
+        ("tcmalloc", FLAG.format("bool", "24FLAGS_nomalloc_skip_mmap"), None),
+        ("tcmalloc", FLAG.format("string", "23FLAGS_memfs_malloc_path"), None),
+    ],
+)
+def test_variables_of_settings(family: str, symbol: str, name: str | None) -> None:
+    assert match_setting(catalogue.tunables()[family], symbol) == name
+
+
+def test_values_of_variables() -> None:
+    jemalloc, tcmalloc = (catalogue.tunables()[name] for name in ("jemalloc", "tcmalloc"))
+    rate = FLAG.format("double", "27FLAGS_tcmalloc_release_rate")
+    for family, symbol, raw, value in (
+        (jemalloc, "opt_narenas", struct.pack("<i", 2), "2"),
+        (jemalloc, "opt_dirty_decay_ms", struct.pack("<q", -1), "-1"),
+        (jemalloc, "opt_background_thread", b"\1", "true"),
+        (tcmalloc, "FLAGS_malloc_skip_mmap", b"\0", "0"),
+        (tcmalloc, rate, struct.pack("<d", 2.5), "2.5"),
+    ):
+        assert decode_setting(family, symbol, raw) == SettingInForce(value=value, is_set=True)
+    assert decode_setting(jemalloc, "opt_junk", b"12") is None
+
+
+def test_variables_of_a_library(c_library: Callable[[str, str], Path]) -> None:
+    hidden = '__attribute__((visibility("hidden"))) long opt_lg_prof_sample = 4;\n'
+    library = c_library("variables", f"unsigned je_opt_narenas = 3; int other;\n{hidden}")
+    fd = os.open(library, os.O_RDONLY)
+    try:
+        listed = list_data_symbols(fd, "(je_)?opt_")
+    finally:
+        os.close(fd)
+    sizes = {name: size for name, _, size in listed["symbols"]}
+    assert sizes == {"je_opt_narenas": 4, "opt_lg_prof_sample": 8}

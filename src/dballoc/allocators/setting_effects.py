@@ -162,5 +162,5 @@ def _decide(
         return ("none", fault) if fault else ("applied", "")
     word = row.get("shows", {}).get(shown.value, shown.value)
     if not tunables.is_same_value(family, row, value, word):
-        return "none", f"{word} is in force"
+        return "none", f"{fault}; {word} is in force" if fault else f"{word} is in force"
     return ("none", fault) if fault and not evidence.by_malloc else ("applied", "")

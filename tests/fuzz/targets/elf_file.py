@@ -40,6 +40,7 @@ def fuzz(data: bytes) -> None:
         for read in (
             lambda: elf_parser.list_slots(fd, _SYMBOLS),
             lambda: elf_parser.find_export(fd, "malloc"),
+            lambda: elf_parser.list_data_symbols(fd, "opt_"),
             lambda: elf_parser.read_returned_number(fd, "mi_version"),
             lambda: elf_parser.find_text(fd, r"\b(\d+\.\d+\.\d+)-\d+-g[0-9a-f]+"),
             lambda: elf_parser.list_texts(fd, r"\x00(mysqld-[0-9]{1,2}\.[0-9]{1,2})(?=\x00)", 4),

@@ -16,7 +16,8 @@ from typing import ParamSpec, TypeVar
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
 _DT_PLTRELSZ, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 5, 6, 7, 8, 23
-_SHT_DYNSYM = 11
+_SHT_SYMTAB, _SHT_DYNSYM = 2, 11
+_STT_OBJECT = 1
 _NT_GNU_BUILD_ID, _NT_GNU_PROPERTY = 3, 5
 _X86_ISA_1_NEEDED = 0xC0008002
 _MOST_NOTE = 4096
@@ -125,14 +126,7 @@ def find_export(fd: int, symbol: str) -> list[int] | None:
     """Find a symbol that a file exports: its virtual address, and that of the first page loaded."""
     file = _parse(fd)
     address = _find_symbol(file, symbol)
-    if address is None or not file.loads:
-        return None
-    return [
-        address,
-        min(start for start, _, _ in file.loads)
-        // os.sysconf("SC_PAGE_SIZE")
-        * os.sysconf("SC_PAGE_SIZE"),
-    ]
+    return None if address is None or not file.loads else [address, _find_first_page(file)]
 
 
 @_raise_parse_errors
@@ -307,26 +301,75 @@ def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
 def _find_symbol(file: _File, symbol: str) -> int | None:
     """Find the virtual address of a symbol that the file defines, in its dynamic symbol table."""
     try:
-        (table,) = struct.unpack_from("<Q", file.data, 40)
-        size, count = struct.unpack_from("<HH", file.data, 58)
-        headers = [
-            struct.unpack_from("<IIQQQQIIQQ", file.data, table + i * size)
-            for i in range(min(count, _MOST_HEADERS))
-        ]
+        headers = _list_section_headers(file)
         for header in headers:
             if header[1] != _SHT_DYNSYM:
                 continue
-            start, length, strings = header[4], header[5], headers[header[6]][4]
+            strings = headers[header[6]][4]
             # It may be the end of a longer name, with which it shares its bytes.
             if file.data.find(symbol.encode() + b"\0", strings) < 0:
                 return None
-            for at in range(start, start + min(length, _MOST_RELOCATIONS * 24) - 23, 24):
-                name, _, _, section, value = struct.unpack_from("<IBBHQ", file.data, at)
-                if section and _read_name(file.data, strings + name) == symbol:
-                    return int(value)
+            for name, _, value, _ in _iterate_symbols(file, header):
+                if _read_name(file.data, strings + name) == symbol:
+                    return value
     except (struct.error, IndexError):
         raise ParseError("its section headers are damaged") from None
     return None
+
+
+@_raise_parse_errors
+def list_data_symbols(fd: int, pattern: str) -> dict[str, list]:
+    """List the variables that a file defines whose names match a pattern from their beginning.
+
+    ``symbols``: [name, virtual address, bytes]; ``first``: [virtual address of the first page
+    loaded].
+    """
+    file = _parse(fd)
+    matches = re.compile(pattern).match
+    symbols: dict[str, list[int | str]] = {}
+    try:
+        headers = _list_section_headers(file)
+        for header in headers:
+            if header[1] not in (_SHT_SYMTAB, _SHT_DYNSYM):
+                continue
+            strings = headers[header[6]][4]
+            for name, kind, value, size in _iterate_symbols(file, header):
+                if kind & 15 != _STT_OBJECT or len(symbols) >= _MOST_SLOTS:
+                    continue
+                text = _read_name(file.data, strings + name)
+                if matches(text):
+                    symbols[text] = [text, value, size]
+    except (struct.error, IndexError):
+        raise ParseError("its section headers are damaged") from None
+    return {"symbols": list(symbols.values()), "first": [_find_first_page(file)]}
+
+
+def _list_section_headers(file: _File) -> list[tuple[int, ...]]:
+    (table,) = struct.unpack_from("<Q", file.data, 40)
+    size, count = struct.unpack_from("<HH", file.data, 58)
+    return [
+        struct.unpack_from("<IIQQQQIIQQ", file.data, table + i * size)
+        for i in range(min(count, _MOST_HEADERS))
+    ]
+
+
+def _iterate_symbols(file: _File, header: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (offset of the name, type and binding, virtual address, bytes) of each symbol that a
+    table's file defines.
+    """
+    start, length = header[4], header[5]
+    for at in range(start, start + min(length, _MOST_RELOCATIONS * 24) - 23, 24):
+        name, info, _, section, value, size = struct.unpack_from("<IBBHQQ", file.data, at)
+        if section:
+            yield name, info, value, size
+
+
+def _find_first_page(file: _File) -> int:
+    """Find the virtual address of the first page that is loaded. ParseError if there is none."""
+    if not file.loads:
+        raise ParseError("it loads nothing")
+    page = os.sysconf("SC_PAGE_SIZE")
+    return min(start for start, _, _ in file.loads) // page * page
 
 
 def _read_name(data: mmap.mmap, offset: int) -> str:
@@ -338,6 +381,7 @@ SANDBOXED = {
     for function in (
         list_slots,
         find_export,
+        list_data_symbols,
         read_returned_number,
         find_text,
         list_texts,

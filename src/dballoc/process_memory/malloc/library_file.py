@@ -28,7 +28,7 @@ def read_version(pid: int, name: str | None, library: str, mappings: Sequence[Ma
     entry = allocators()[name]
     path = _choose_file(entry, library, mappings)
     try:
-        fd = _open_mapped_file(pid, path, mappings)
+        fd = open_mapped_file(pid, path, mappings)
     except OSError:
         return library_version.UNKNOWN
     try:
@@ -98,7 +98,7 @@ def _choose_file(entry: dict[str, Any], library: str, mappings: Sequence[MapsLin
     return next((m.path for m in mappings if Path(m.path).name.startswith(soname)), library)
 
 
-def _open_mapped_file(pid: int, path: str, mappings: Sequence[MapsLine]) -> int:
+def open_mapped_file(pid: int, path: str, mappings: Sequence[MapsLine]) -> int:
     """Open the very file that a process has mapped. OSError if that cannot be read."""
     if path.endswith(DELETED):
         line = next((m for m in mappings if m.path == path), None)

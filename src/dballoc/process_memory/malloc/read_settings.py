@@ -2,15 +2,22 @@
 library have in their own data. Nothing is executed.
 """
 
-from collections.abc import Collection, Sequence
+import os
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import MallocSettings, SettingInForce
 from dballoc.host.elf import loader
+from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process_maps import MapsLine
+from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
+from dballoc.process_memory.malloc.library_file import open_mapped_file
 from dballoc.process_memory.malloc.mimalloc_options import Piece, parse_option_table
+from dballoc.process_memory.malloc.setting_variables import decode_setting, match_setting
 from dballoc.process_memory.memory_reader import Memory
 
 # Of one file in a process; that of a malloc or a loader has some hundred KiB.
@@ -35,7 +42,11 @@ def read_malloc_settings(
         if allocator.name == "mimalloc":
             lines = [m for m in mappings if m.path == library]
             return _read_mimalloc(pid, allocator, lines, variables, privileged)
-    except OSError:
+        family = tunables.find_family(allocator) or {}
+        if "variables" in family:
+            in_force = _read_variables(pid, family, library, mappings)
+            return MallocSettings(in_force=in_force, privileged=privileged)
+    except (OSError, SandboxError):
         pass
     return MallocSettings(in_force={}, privileged=privileged)
 
@@ -74,6 +85,35 @@ def _read_mimalloc(
         privileged=privileged,
         by_malloc=True,
     )
+
+
+def _read_variables(
+    pid: int, family: Mapping[str, Any], library: str, mappings: Sequence[MapsLine]
+) -> dict[str, SettingInForce]:
+    """Read the settings that the library names as variables. SandboxError if its file is none, or
+    damaged.
+    """
+    base = next((m.start for m in mappings if m.path == library and m.offset == 0), None)
+    if base is None:
+        return {}
+    fd = open_mapped_file(pid, library, mappings)
+    try:
+        listed = ask_elf_parser("list_data_symbols", fd, family["variables"])
+    finally:
+        os.close(fd)
+    in_force = {}
+    with Memory(pid) as memory:
+        for symbol, address, size in listed["symbols"]:
+            name = match_setting(family, symbol)
+            if name is None or size not in (1, 4, 8):
+                continue
+            place = base + address - listed["first"][0]
+            # Whole words are read, so that an absent page is known.
+            (word,) = memory.words(place // 8 * 8)
+            raw = struct.pack("<Q", word)[place % 8 : place % 8 + size]
+            if setting := decode_setting(family, symbol, raw):
+                in_force[name] = setting
+    return in_force
 
 
 def _read_pieces(pid: int, lines: Sequence[MapsLine]) -> list[Piece]:
