@@ -15,13 +15,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from report_cases import heap, programs, settings
+from report_cases import heap, owners, programs, resident, settings
 from report_cases.case import Case, Judgement, shorten
 from report_cases.private_server import Workshop
 
 from dballoc.errors import Failure, UsageError
 
-CASES: list[Case] = [*heap.CASES, *settings.CASES, *programs.CASES]
+CASES: list[Case] = [
+    *heap.CASES,
+    *settings.CASES,
+    *programs.CASES,
+    *resident.CASES,
+    *owners.CASES,
+]
 HEAD = "| case | of | printed | right | verdict |\n| --- | --- | --- | --- | --- |"
 
 
