@@ -58,8 +58,9 @@ def _hang_up(connection: Any) -> Iterator[Any]:
         yield connection
     finally:
         connection._result = None
-        connection._sock.shutdown(socket.SHUT_RDWR)
-        connection._force_close()
+        if connection._sock is not None:
+            connection._sock.shutdown(socket.SHUT_RDWR)
+            connection._force_close()
 
 
 def _execute(connection: Any, *statements: str) -> None:

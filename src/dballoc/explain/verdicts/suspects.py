@@ -64,7 +64,7 @@ class _Match:
 
 
 def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
-    """Return the candidates, likely ones and the best first. ``catalogue``: :func:`dballoc.catalogue.suspects`."""
+    """Return the candidates, likely ones first. ``catalogue``: that of suspects."""
     limits = catalogue["thresholds"]
     suspects = []
     for entry in catalogue["suspects"]:
