@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from planted_causes import BLOCK, SESSIONS, _connect, _execute, _prepare_statements, _send_packets
+from planted_causes import BLOCK, SESSIONS, _connect, _execute, _prepare_statements
 from report_cases.private_server import PrivateServer, Workshop
 
 from dballoc.allocators import find_library
@@ -61,7 +60,7 @@ def work_in_turn(server: PrivateServer, held: ExitStack) -> None:
     for i, session in enumerate(sessions):
         names = [f"@v{n}" for n in range(500)]
         _execute(session, "SET " + ", ".join(f"{name} = REPEAT('x', 60000)" for name in names))
-        _execute(session, f"CREATE TABLE t{i} (a INT)", f"SELECT * FROM t{i}")
+        _execute(session, f"CREATE TABLE t{i} (a INT)", f"HANDLER t{i} OPEN")
         _execute(session, "SET " + ", ".join(f"{name} = NULL" for name in names))
     time.sleep(3)
 

@@ -90,8 +90,11 @@ def _fill_table(server: PrivateServer, table: str, rows: int, engine: str = "Inn
             "CHARSET=latin1",
             "SET autocommit = 0",
         )
-        values = ", ".join(f"({i * 7919 % 1000}, '{i:x}', '{'w' * 690}')" for i in range(1000))
-        for _ in range(rows // 1000):
+        for first in range(0, rows, 1000):
+            values = ", ".join(
+                f"({i * 7919 % rows}, '{i:x}', '{i:x}{'w' * 690}')"
+                for i in range(first, first + 1000)
+            )
             _execute(connection, f"INSERT INTO {table} VALUES {values}")
         connection.commit()
 
@@ -196,7 +199,7 @@ def _set_variables(server: PrivateServer, held: ExitStack) -> None:
 
 
 def _add_key_cache(server: PrivateServer, held: ExitStack) -> None:
-    _fill_table(server, "k", 20_000, "MyISAM")
+    _fill_table(server, "k", 60_000, "MyISAM")
     _execute(
         _connect(server, held),
         "SET GLOBAL hot.key_buffer_size = 134217728",
@@ -210,21 +213,6 @@ def _scan_tables(server: PrivateServer, held: ExitStack) -> None:
     _fill_table(server, "k", 40_000, "MyISAM")
     for _ in range(8):
         _hold_result(server, held, "SELECT * FROM k")
-
-
-def _index_texts(server: PrivateServer, held: ExitStack) -> None:
-    owner = _connect(server, held)
-    for table in range(12):
-        _execute(
-            owner,
-            f"CREATE TABLE f{table} (id INT PRIMARY KEY AUTO_INCREMENT, d TEXT, FULLTEXT (d))",
-        )
-        for first in range(0, 40_000, 4000):
-            rows = ", ".join(
-                "('" + " ".join(f"w{i:06x}" for i in range(at, at + 40)) + "')"
-                for at in range(first, first + 4000, 40)
-            )
-            _execute(owner, f"INSERT INTO f{table} (d) VALUES {rows}")
 
 
 CAUSES = (
@@ -308,11 +296,5 @@ CAUSES = (
         words="read_buffer_size",
         plant=_scan_tables,
         options=("--read-buffer-size=16M",),
-    ),
-    Cause(
-        name="full-text caches",
-        words="full-text|innodb_ft",
-        plant=_index_texts,
-        options=("--innodb-ft-cache-size=80000000",),
     ),
 )

@@ -194,6 +194,11 @@ def test_large_blocks_in_an_arena_are_counted_by_size_and_are_not_small(layout: 
     assert live[LIVE_LARGE] == 3 * BIG
     assert live[LIVE_SMALL] == MIDDLE + 64 - 2 * 8
     assert walk.statistics.live == 3 * BIG + MIDDLE + 64
+    # Of the free block all pages but the one with its fields, and the top of the main arena.
+    first = -(-(BRK + 3 * BIG + MIDDLE + 48) // PAGE) * PAGE
+    assert walk.trimmable == (BRK + 4 * BIG + MIDDLE) // PAGE * PAGE - first + (
+        BRK + pages * PAGE - -(-(at + 48) // PAGE) * PAGE
+    )
 
 
 FREE = sum(64 + 16 * (i % 8) for i in range(3, 100, 4))

@@ -50,8 +50,9 @@ class Evidence:
     server's variables and status by name; ``counted``: whether its memory instruments are on;
     ``cgroup``: the narrowest one's memory; ``cpus``: what the server may use of the machine's
     ``online_cpus``; ``machine_memory``: bytes; ``groups``: live blocks by size, None where the
-    malloc's heap is not walked; ``counts``: what may have memory that nobody claims, empty where
-    the server was not asked. All may be missing.
+    malloc's heap is not walked; ``trimmable``: resident bytes that malloc gives back if it is asked
+    to, None where that is not known; ``counts``: what may have memory that nobody claims, empty
+    where the server was not asked. All may be missing.
     """
 
     malloc: str | None = None
@@ -70,6 +71,7 @@ class Evidence:
     online_cpus: int = 0
     machine_memory: int = 0
     groups: list[BlockGroup] | None = None
+    trimmable: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -138,6 +140,7 @@ def gather_evidence(
         online_cpus=surroundings.online_cpus,
         machine_memory=surroundings.machine_memory,
         groups=_list_groups(snapshot),
+        trimmable=snapshot.heap.trimmable if snapshot.heap else None,
         counts=dict(counts),
     )
 

@@ -157,7 +157,8 @@ def _match_blocks(
         return None
     return _Match(
         min(sum(group.bytes for group in groups), clues.unexplained),
-        min(1.0, groups[0].size / size),
+        # A block that is nearly as large as the setting says more, and so does a raised setting.
+        (min(1.0, groups[0].size / size) + (size > parse_size(entry["usual"]))) / 2,
         f"{describe_groups(groups, 2)} in the heap; {setting}",
     )
 

@@ -14,6 +14,7 @@ from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, SCHEMA, SESS
 from dballoc.explain.verdicts.arenas import judge_arenas
 from dballoc.explain.verdicts.caches import judge_caches
 from dballoc.explain.verdicts.cgroup_limit import judge_limit
+from dballoc.explain.verdicts.held import judge_held, list_settings
 from dballoc.explain.verdicts.leak import judge_growth, judge_leak, judge_sessions
 from dballoc.explain.verdicts.owner_cause import judge_owners, name_instrument
 from dballoc.explain.verdicts.unowned import judge_unowned
@@ -21,10 +22,9 @@ from dballoc.explain.verdicts.verdict import (
     Case,
     Moment,
     Verdict,
-    sum_heap,
     sum_owned,
 )
-from dballoc.numbers import count, listing, percent, with_unit
+from dballoc.numbers import listing, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
 from dballoc.process_memory.mapping_kind import Kind
 
@@ -89,44 +89,6 @@ def _judge_pool(case: Case) -> Verdict | None:
     )
 
 
-def _judge_held(case: Case) -> Verdict | None:
-    """Judge whether malloc holds much memory that is free."""
-    held, heap = sum_owned(case.ledger, HELD), sum_heap(case.ledger)
-    if not heap or held < case.limits["held"]["heap"] * heap or not case.exceeds(held, "held"):
-        return None
-    now = case.evidence
-    evidence = [f"free but held {with_unit(held)} of {with_unit(heap)} of heap"]
-    if now.arenas:
-        evidence.append(f"{count(now.arenas, 'arena')}; the worst holds {with_unit(now.worst)}")
-    advice = [
-        *_list_settings(case, "remedies"),
-        "try it first: on the server's own host dballoc bench --like PID --allocators "
-        "glibc,jemalloc,tcmalloc,mimalloc --print > like-it.toml, then dballoc bench like-it.toml; "
-        "it costs this server nothing if that runs on another host",
-    ]
-    return Verdict(
-        key="fragmentation",
-        level="problem",
-        headline=f"Fragmentation: malloc holds {with_unit(held)} that nobody uses, "
-        f"{percent(held / heap, 0)} of the heap",
-        evidence=evidence,
-        remedies=advice,
-    )
-
-
-def _list_settings(case: Case, table: str) -> list[str]:
-    """Return what a table of remedies has for this malloc, unless somebody has set that already, or
-    the verdict on arenas gives that setting another value.
-    """
-    remedy = case.limits[table].get(case.evidence.malloc)
-    if remedy is None or case.evidence.sets_any(remedy["names"]):
-        return []
-    sizing = case.limits["by_cpus"].get(case.evidence.malloc, {})
-    if set(remedy["names"]) & set(sizing.get("names", [])) and judge_arenas(case):
-        return []
-    return [f"{remedy['do']}; it costs {remedy['costs']}"]
-
-
 def _judge_unknown_malloc(case: Case) -> Verdict | None:
     """Judge whether much memory is that of a malloc whose statistics are not known."""
     size = sum_owned(case.ledger, Kind.MALLOC)
@@ -162,7 +124,7 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
         f"of {huge.read} small pages in them, {percent(huge.share, 0)} were never written",
         *([f"THP of this process: {case.evidence.thp}"] if case.evidence.thp else []),
     ]
-    remedies = _list_settings(case, "remedies_huge")
+    remedies = list_settings(case, "remedies_huge")
     if case.evidence.thp.startswith("always"):
         remedies.append(
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart the server; "
@@ -217,7 +179,7 @@ _RULES: tuple[Callable[[Case], Verdict | None], ...] = (
     judge_limit,
     judge_leak,
     judge_sessions,
-    _judge_held,
+    judge_held,
     judge_arenas,
     _judge_huge_pages,
     judge_caches,

@@ -39,7 +39,8 @@ class ArenaUsage:
     ``fast``: freed, kept for the next malloc of the size; ``free``: in bins, and at the top;
     ``metadata``: heap and arena headers, fence posts; ``unread``: resident bytes that could not be
     read as chunks; ``live_chunks``: how many chunks ``live`` is; ``blocks``: the large ones of
-    those, with ``blocks_resident`` bytes; ``sizes``: how many there are of each size, small ones
+    those, with ``blocks_resident`` bytes; ``trimmable``: resident bytes in whole free pages, which
+    malloc_trim gives back; ``sizes``: how many there are of each size, small ones
     left out.
     """
 
@@ -59,6 +60,7 @@ class ArenaUsage:
     live_chunks: int = 0
     blocks: list[Block] = field(default_factory=list)
     blocks_resident: int = 0
+    trimmable: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -98,6 +100,11 @@ class GlibcHeap:
     @cached_property
     def _mapped_blocks(self) -> list[Block]:
         return [block for blocks in self.mapped.values() for block in blocks]
+
+    @property
+    def trimmable(self) -> int | None:
+        """The resident bytes that malloc_trim gives back."""
+        return self._sum(lambda arena: arena.trimmable)
 
     @property
     def free_by_arena(self) -> list[int]:

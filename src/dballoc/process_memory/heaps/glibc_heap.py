@@ -42,6 +42,8 @@ HEAP = 64 << 20
 # In a mapping with room for more heaps than this, only resident places are tried.
 _FEW_HEAPS = 64
 _FAST_BINS = 10
+# A free chunk's own fields: sizes, and links to others.
+_CHUNK = 48
 _IN_USE, _MAPPED, _FLAGS = 1, 2, 7
 _TCACHE, _TCACHE_BINS = 0x290, 64
 _TCACHE_SLOTS, _TCACHE_LISTS = (0x300, 0x310), 76
@@ -259,6 +261,8 @@ def _try_read_arena(
         if stop == top:
             arena.free += mapping.end - top
             arena.free_resident += span.count_resident(top, mapping.end)
+            if main:
+                arena.trimmable += _count_trimmable(span, [top], [mapping.end])
         else:
             arena.metadata += mapping.end - end
             arena.metadata_resident += span.count_resident(end, mapping.end)
@@ -288,6 +292,7 @@ class _HeapReading:
     live_resident: int = 0
     free: int = 0
     free_resident: int = 0
+    trimmable: int = 0
     caches: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     incomplete: bool = False
     blocks: list[Block] = field(default_factory=list)
@@ -369,6 +374,7 @@ def _add_chunks(
     gaps = span.iterate_gaps(first, end)
     free_resident = free - sum_overlaps(free_starts, free_ends, gaps)
     reading.free_resident += free_resident
+    reading.trimmable += _count_trimmable(span, free_starts, free_ends)
     reading.live_resident += span.count_resident(first, end) - free_resident
     if run.sized and run.sized[-1] == run.last and not next_size & _IN_USE:
         run.sized.pop()
@@ -376,6 +382,22 @@ def _add_chunks(
         run.large.pop()
     _add_cache_candidates(reading, memory, run.sized, base, words)
     _add_large_blocks(reading, memory, span, [(base + 8 * at, words[at + 1]) for at in run.large])
+
+
+def _count_trimmable(span: Span, starts: Sequence[int], ends: Sequence[int]) -> int:
+    """Return the resident bytes of whole pages in free chunks, behind the links that a chunk begins
+    with: what malloc_trim gives back (malloc.c, mtrim). Of the tops it takes the main arena's.
+    """
+    inner = [
+        (first, last)
+        for start, end in zip(starts, ends, strict=True)
+        if (first := -(-(start + _CHUNK) // PAGE) * PAGE) < (last := end // PAGE * PAGE)
+    ]
+    if not inner:
+        return 0
+    firsts, lasts = [first for first, _ in inner], [last for _, last in inner]
+    gaps = span.iterate_gaps(firsts[0], lasts[-1])
+    return sum(lasts) - sum(firsts) - sum_overlaps(firsts, lasts, gaps)
 
 
 def _add_large_blocks(
@@ -411,6 +433,7 @@ def _add_heap(arena: ArenaUsage, memory: Memory, reading: _HeapReading) -> None:
     arena.live_resident += reading.live_resident
     arena.free += reading.free
     arena.free_resident += reading.free_resident
+    arena.trimmable += reading.trimmable
     arena.blocks += reading.blocks
     arena.blocks_resident += sum(block.resident for block in reading.blocks)
     for size, number in reading.sizes.items():

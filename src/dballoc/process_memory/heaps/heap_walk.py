@@ -94,5 +94,9 @@ class HeapWalk(Protocol):
         """
 
     @property
+    def trimmable(self) -> int | None:
+        """The resident bytes that the malloc gives back if it is asked to; None if not known."""
+
+    @property
     def free_by_arena(self) -> list[int]:
         """The resident bytes that each arena holds free; empty for a malloc without arenas."""

@@ -118,6 +118,11 @@ class MimallocHeap:
     groups: list[BlockGroup]
 
     @property
+    def trimmable(self) -> int | None:
+        """None: a thread gives back its own pages alone."""
+        return None
+
+    @property
     def free_by_arena(self) -> list[int]:
         """Empty: it has none."""
         return []
