@@ -34,8 +34,6 @@ _VARIABLES = (
     "wait_timeout",
     "performance_schema",
     "threads_connected",
-    "max_session_mem_used",
-    "connection_memory_limit",
 )
 # Keys of a cache in verdicts.toml whose values are names of variables or status.
 _CACHE_KEYS = ("setting", "unused", "most_used", "block", "requests")

@@ -195,6 +195,9 @@ def _find_session_cause(case: Case) -> Cause | None:
 
 
 def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str]:
+    """Return what gives back sessions' memory. A limit of each session does not: it has to be above
+    what the largest one holds.
+    """
     remedies = []
     statements = now.figures.get("prepared_stmt_count", 0)
     if statements >= limits["statements"] * now.connections:
@@ -204,32 +207,20 @@ def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str
             f"{most:,}) limits them, and it costs an error for each one beyond"
         )
     biggest = "find what the biggest keep (user variables, prepared statements, temporary tables); "
-    remedies.append(biggest + _limit_sessions(now, limits))
-    patience = limits["wait_timeout"]
-    if now.figures.get("wait_timeout", patience + 1) > patience:
-        remedies.append(
-            "have the pooler reset or renew its connections (COM_RESET_CONNECTION); "
-            f"wait_timeout={patience} ends idle ones, and it costs a reconnection in applications "
-            "that keep them"
-        )
-    return remedies
-
-
-def _limit_sessions(now: Evidence, limits: Mapping[str, Any]) -> str:
-    """Return the limit of a session that is advised, with its cost: one that this server knows (it
-    would not start with another), and that is lower than what it has; else what the search costs.
-    """
-    # Beyond what the largest session has: a limit below would end what runs today.
-    step = parse_size(limits["cap"])
-    cap = max(1, -(-int(now.largest_session * (1 + limits["used_margin"])) // step)) * step
-    variable, cost = (
-        ("max_session_mem_used", "an error for a statement that needs more")
-        if now.mariadb
-        else ("connection_memory_limit", "the connection of whoever needs more")
+    remedies.append(f"{biggest}it costs a look through the application's code")
+    size = with_unit(now.sessions_bytes)
+    renew = (
+        f"have the pooler renew its connections: up to {size} go with them; a reset "
+        "(COM_RESET_CONNECTION) frees user variables, prepared statements and temporary tables, "
+        "and not the network buffers of large packets"
     )
-    if now.figures.get(variable, 0) <= cap:
-        return "it costs a look through the application's code"
-    return f"{variable}={cap} limits each, and it costs {cost}"
+    patience = limits["wait_timeout"]
+    cost = "it costs a reconnection in applications that keep them"
+    if now.figures.get("wait_timeout", patience + 1) > patience:
+        remedies.append(f"{renew}; wait_timeout={patience} ends idle ones, and {cost}")
+    else:
+        remedies.append(f"{renew}; {cost}")
+    return remedies
 
 
 def _format_rate(growth: Growth) -> str:
