@@ -163,9 +163,12 @@ def misspell(workshop: Workshop) -> Iterator[Judgement]:
 def probe_in_vain(workshop: Workshop) -> Iterator[Judgement]:
     """``exec`` refuses a program that would ignore its probe."""
     copy = copy_privileged(workshop, 14)
+    out = workshop.place / "probe"
+    out.mkdir()
+    os.chown(out, _NOBODY, _NOBODY)
     as_nobody = ("setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--")
     ended = run_dballoc(
-        *("exec", "--probe", "heap", "--out", f"{workshop.place}/probe", "--", str(copy)),
+        *("exec", "--probe", "heap", "--out", str(out), "--", str(copy)),
         prefix=as_nobody,
     )
     text = f"{ended.stdout}{ended.stderr}exit {ended.returncode}"

@@ -261,3 +261,18 @@ def test_older_musl_has_another_malloc() -> None:
     assert (
         identify_malloc._make_title("mallocng", "/x/libmallocng.so", "1.2.5") == "musl's mallocng"
     )
+
+
+def test_rseq_is_judged_as_glibcs_setting(
+    running_program: Callable[..., int],
+    c_library: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = c_library("google_tcmalloc", OWN_MALLOC + "void free(void *p) { (void)p; }\n")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.pthread.rsec=0")
+    malloc = identify_malloc.identify_malloc_in_use(
+        running_program("google", USES_MALLOC, preload=str(own))
+    )
+    assert malloc.name == "google-tcmalloc"
+    effects = {effect.setting: effect.effect for effect in malloc.effects}
+    assert effects == {"glibc.pthread.rseq=0": "applied", "glibc.pthread.rsec=0": "none"}

@@ -89,7 +89,15 @@ def _judge_variable(
         )
         return
     if "join" not in style or variable != style["env"]:
-        name = tunables.find_setting_of_variable(family, variable) or _strip_prefix(style, variable)
+        start, _, rest = style.get("env", "").partition("{")
+        setting_name = tunables.find_setting_of_variable(family, variable)
+        if setting_name is None and not rest:
+            reason = tunables.refuse_variable(allocator, family, variable)
+            yield SettingEffect(
+                variable=variable, setting=f"{variable}={text}", effect="none", reason=reason
+            )
+            return
+        name = setting_name or variable.removeprefix(start).lower()
         yield _judge(allocator, family, variable, f"{variable}={text}", (name, text), evidence)
         return
     is_cut = False
@@ -108,14 +116,6 @@ def _judge_variable(
             continue  # what dballoc adds
         else:
             yield _judge(allocator, family, variable, item, pair, evidence)
-
-
-def _strip_prefix(style: Mapping[str, Any], variable: str) -> str:
-    """Return the setting's name in a variable of the catalogue's form ``PREFIX_{NAME}``; the whole
-    variable if it has another form.
-    """
-    start, _, rest = style.get("env", "").partition("{")
-    return variable.removeprefix(start).lower() if rest else variable
 
 
 def _parse_other(style: Mapping[str, Any], item: str) -> tuple[str, str] | None:

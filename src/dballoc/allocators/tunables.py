@@ -113,11 +113,16 @@ def _parse_variable(
     variables = _list_variables(allocator, family)
     near = difflib.get_close_matches(variable, variables, 1, _NEAR)
     if readers or near:
-        raise UsageError(
-            f"{where}: {place}: {allocator.name} has no such variable; "
-            + _suggest_name(variable, variables, allocator)
-        )
+        raise UsageError(f"{where}: {place}: {refuse_variable(allocator, family, variable)}")
     return []
+
+
+def refuse_variable(allocator: Allocator, family: dict[str, Any], variable: str) -> str:
+    """Return in words that an allocator reads no such variable, and which one is meant."""
+    variables = _list_variables(allocator, family)
+    return f"{allocator.name} has no such variable; " + _suggest_name(
+        variable, variables, allocator
+    )
 
 
 def find_settings_in_environment(name: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -23,14 +23,15 @@ from dballoc.process_memory.malloc import library_file, read_settings
 # Our libraries that pass calls on to the malloc behind them.
 _PROBES = ("libdballoc_probe.so", "libdballoc_trace.so")
 
-# The variables that glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment variables").
+# How the variables begin that glibc reads beside GLIBC_TUNABLES (mallopt(3), "Environment
+# variables"), and those that somebody has misspelt.
 _GLIBC_VARIABLES = (
-    "MALLOC_ARENA_",
-    "MALLOC_CHECK_",
-    "MALLOC_MMAP_",
-    "MALLOC_PERTURB_",
-    "MALLOC_TOP_PAD_",
-    "MALLOC_TRIM_",
+    "MALLOC_ARENA",
+    "MALLOC_CHECK",
+    "MALLOC_MMAP",
+    "MALLOC_PERTURB",
+    "MALLOC_TOP_PAD",
+    "MALLOC_TRIM",
 )
 
 _NOT_CALLED = "; the program has not called it yet, and this is the first library that has one"
@@ -207,13 +208,26 @@ def _judge_settings(
     mappings: Sequence[MapsLine],
     privileged: PrivilegedStart | None,
 ) -> list[SettingEffect]:
-    if use.name is None or not settings:
-        return []
-    allocator = Allocator(name=use.name, libraries=(), version=version)
-    evidence = read_settings.read_malloc_settings(
-        pid, allocator, use.library, mappings, settings, privileged.cause if privileged else None
-    )
-    return setting_effects.judge_settings(allocator, settings, evidence)
+    cause = privileged.cause if privileged else None
+
+    def judge(name: str, library: str, version: str, part: dict[str, str]) -> list[SettingEffect]:
+        allocator = Allocator(name=name, libraries=(), version=version)
+        evidence = read_settings.read_malloc_settings(
+            pid, allocator, library, mappings, part, cause
+        )
+        return setting_effects.judge_settings(allocator, part, evidence)
+
+    # A malloc that registers rseq itself is configured by a setting of another part of glibc.
+    is_foreign = use.name not in (None, "glibc")
+    of_glibc = {k: v for k, v in settings.items() if is_foreign and k == "GLIBC_TUNABLES"}
+    effects = []
+    if use.name and (part := {k: v for k, v in settings.items() if k not in of_glibc}):
+        effects += judge(use.name, use.library, version, part)
+    if of_glibc:
+        libc = next((m.path for m in mappings if find_catalogue_name(m.path) == "glibc"), "")
+        libc_version = library_file.read_version(pid, "glibc", libc, mappings)
+        effects += judge("glibc", libc, libc_version, of_glibc)
+    return effects
 
 
 def _find_preload_obstacle(use: _Use, privileged: PrivilegedStart | None) -> str | None:
