@@ -1,5 +1,6 @@
 """What of live heap each owner has at least and at most."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,13 @@ from example_server_memory import make_server_memory, make_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.errors import UsageError
 from dballoc.explain.attribution.donor_shares import Demand, divide_donor
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import Line
 from dballoc.explain.difference import compare_explanations
+from dballoc.explain.output import saved_snapshots
+from dballoc.explain.output.load_snapshots import load_series
 from dballoc.explain.sources.server_memory import LOGS, SESSIONS, OwnerMemory, assign_to_owners
 from dballoc.process_memory import smaps
 from dballoc.process_memory.mapping_kind import Kind
@@ -146,3 +150,18 @@ def test_the_verdict_and_the_line_have_one_figure() -> None:
     assert "2 connections have 147 MiB" in verdict.headline
     assert f"{147 * MIB / found.ledger.rss:.0%}".replace("%", " %") in verdict.headline
     assert "188 MiB asked for" in verdict.evidence[0]
+
+
+def test_bounds_that_no_memory_can_have_are_refused(tmp_path) -> None:
+    """A saved snapshot is anybody's file: no memory has such a size."""
+    document = saved_snapshots.make_document(look())
+    for key, value in (("least", 2**62), ("most", 2**62), ("parts", [["x", 2**62]])):
+        broken = json.loads(json.dumps(document))
+        broken["lines"][0][key] = value
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps(broken))
+        with pytest.raises(UsageError, match="larger than any memory"):
+            load_series(path)
+    path.write_text(json.dumps(document | {"unowned_most": 2**62}))
+    with pytest.raises(UsageError, match="larger than any memory"):
+        load_series(path)

@@ -3,9 +3,14 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from dballoc.explain.sources import doublewrite
+from dballoc.explain.sources.server_memory import OwnerMemory
+from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
 MIB = 1 << 20
+ESTIMATE = OwnerMemory(owner=doublewrite.OWNER, bytes=48 * MIB, source="x")
 
 
 def test_three_pages_for_each_of_a_file(tmp_path: Path) -> None:
@@ -37,3 +42,24 @@ def test_a_server_without(tmp_path: Path) -> None:
     assert doublewrite.estimate_doublewrite_pages(os.getpid(), {"datadir": "/nowhere"}) is None
     assert doublewrite.estimate_doublewrite_pages(os.getpid(), {}) is None
     assert doublewrite.estimate_doublewrite_pages(2**22 - 1, {"datadir": str(tmp_path)}) is None
+
+
+def make_group(size: int, count: int) -> BlockGroup:
+    return BlockGroup(size=size, count=count, bytes=size * count)
+
+
+@pytest.mark.parametrize(
+    ("groups", "right"),
+    [
+        ([], 48 * MIB),  # a malloc whose blocks are not known
+        ([make_group(49168, 1024), make_group(8192, 10)], 48 * MIB),
+        ([make_group(49168, 512), make_group(8192, 10)], 512 * 49168),
+        # A decoy: files of another server's, and no block of that size.
+        ([make_group(16 * MIB, 4), make_group(8192, 10)], None),
+        # Too little to be among the groups.
+        ([make_group(64 * MIB, 4)], 48 * MIB),
+    ],
+)
+def test_files_alone_are_no_memory(groups: list[BlockGroup], right: int | None) -> None:
+    confirmed = doublewrite.confirm_by_blocks(ESTIMATE, groups)
+    assert (confirmed.bytes if confirmed else None) == right

@@ -196,7 +196,10 @@ def judge_series(series: Sequence[Explanation]) -> Explanation:
 def _add_uncounted(labels: ServerMemory, snapshot: ProcessSnapshot) -> ServerMemory:
     """Return the labels with those of memory that the server does not count itself."""
     uncounted = (
-        doublewrite.estimate_doublewrite_pages(snapshot.pid, labels.variables),
+        doublewrite.confirm_by_blocks(
+            doublewrite.estimate_doublewrite_pages(snapshot.pid, labels.variables),
+            snapshot.heap.groups if snapshot.heap else [],
+        ),
         my_once_alloc.measure_once_blocks(snapshot),
         *innodb_uncounted.estimate_uncounted_memory(labels),
     )

@@ -137,8 +137,9 @@ def _make_ledger_table(ledger: Ledger, view: View) -> Table:
         if bounds := line.describe_bounds():
             table.add_row(Padding(Text(bounds, style="dim"), (0, 0, 0, 2)))
         if view.all_lines:
+            requested = " asked for" if line.confidence == "labelled" else ""
             for user, size in line.parts:
-                table.add_row(Text(f"  {user}: {_format_mib(size)}", style="dim"))
+                table.add_row(Text(f"  {user}: {_format_mib(size)}{requested}", style="dim"))
         if view.sources:
             source = f"{line.source}: {line.note}" if line.note else line.source
             table.add_row(Padding(Text(source, style="dim"), (0, 0, 0, 2)))

@@ -150,8 +150,10 @@ def _find_impossible(explanation: Explanation) -> str:
     sizes = [
         ledger.rss,
         ledger.rest,
-        ledger.unowned,
-        *(size for line in ledger.lines for size in (line.resident, line.size)),
+        *ledger.unowned_bounds,
+        *(size for line in ledger.lines for size in (line.resident, line.size, *line.bounds)),
+        *(size for line in ledger.lines for _, size in line.parts),
+        *(size for *_, size in explanation.evidence.sessions),
         explanation.room.machine,
         *ledger.beside.values(),
         *(astuple(explanation.usage) if explanation.usage else ()),

@@ -7,19 +7,40 @@ No instrument counts them (buf0dblwr.cc: ``dblwr::recv::Pages``). The files are 
 
 import fnmatch
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dballoc.explain.sources.server_memory import OwnerMemory
 from dballoc.host import open_in_process_root, process_root
+from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
 OWNER = "InnoDB doublewrite pages, read at its start"
 _FILES = "#ib_*_*.dblwr"
 # Each page is kept in an aligned buffer of its own, for which InnoDB allocates three pages: 49,152
 # bytes for a page of 16 KiB, as the heap probe shows in MySQL 8.0.33 (536 pages) and 9.7.4 (1,024).
 _PAGES, _PAGE = 3, 16384
+# A block may be larger by malloc's header and its alignment: by one in so many.
+_NEAR = 32
 # A data directory has a directory for each database, and two doublewrite files for each instance of
 # the pool.
 _MOST_NAMES, _MOST_FILES = 100_000, 256
+
+
+def confirm_by_blocks(
+    estimate: OwnerMemory | None, groups: Sequence[BlockGroup]
+) -> OwnerMemory | None:
+    """Return the estimate as far as there are live blocks of its size; None if there are none: the
+    files alone say only that some server has written them. ``groups``: live blocks by size, those
+    with most bytes first, empty where they are not known. Pure.
+    """
+    if estimate is None or not groups:
+        return estimate
+    block = _PAGES * _PAGE
+    pages = sum(g.bytes for g in groups if block <= g.size <= block + block // _NEAR)
+    if pages:
+        return replace(estimate, bytes=min(estimate.bytes, pages))
+    # So much would be among the groups that are known.
+    return None if estimate.bytes > groups[-1].bytes else estimate
 
 
 def estimate_doublewrite_pages(pid: int, variables: Mapping[str, str]) -> OwnerMemory | None:
