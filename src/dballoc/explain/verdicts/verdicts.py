@@ -38,7 +38,8 @@ def judge_moments(
     case = Case(series, bounds, limits)
     verdicts = [verdict for rule in _RULES if (verdict := rule(case))]
     covered = {owner for verdict in verdicts for owner in _COVERED.get(verdict.key, ())}
-    verdicts += judge_owners(case, covered)
+    # Who has most of RSS is said before what has little of it.
+    verdicts = [*judge_owners(case, covered), *verdicts]
     order = ("problem", "notice", "open", "fine")
     return sorted(verdicts, key=lambda v: order.index(v.level))
 
