@@ -3,13 +3,14 @@ use, and can be followed.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pymysql
 import pytest
-from harness import StartServer
+from harness import Cli, StartServer
+from harness import Server as AccountServer
 
 from dballoc.allocators import find_library
 from dballoc.catalogue import verdicts as limits
@@ -185,3 +186,76 @@ def test_a_malloc_whose_books_are_closed_is_asked_by_the_function(huge: Server) 
     assert verdict
     assert "jemalloc" in verdict.headline
     assert "--install-function; it costs" in verdict.remedies[0]
+
+
+def work_in_turn(socket: Path, sessions: int) -> list[pymysql.connections.Connection]:
+    """Sessions that need 15 MB each, one after the other, and give it back behind tables that stay
+    open: every arena keeps its part.
+    """
+    connections = [
+        pymysql.connect(unix_socket=str(socket), user="root", autocommit=True)
+        for _ in range(sessions)
+    ]
+    names = [f"@v{n}" for n in range(250)]
+    for number, connection in enumerate(connections):
+        with connection.cursor() as cursor:
+            cursor.execute("SET " + ", ".join(f"{name} = REPEAT('x', 60000)" for name in names))
+            cursor.execute("CREATE DATABASE IF NOT EXISTS w")
+            cursor.execute(f"CREATE TABLE w.t{number} (a INT)")
+            cursor.execute(f"HANDLER w.t{number} OPEN")
+            cursor.execute("SET " + ", ".join(f"{name} = NULL" for name in names))
+    return connections
+
+
+def find_held(pid: int) -> Verdict | None:
+    reading = explanation.explain(pid, LOGIN)
+    return next((v for v in reading.verdicts if v.key == "fragmentation"), None)
+
+
+def read_rss(pid: int) -> int:
+    [line] = [
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line
+    ]
+    return int(line.split()[1]) << 10
+
+
+def test_trim_gives_back_what_is_said(
+    run_cli: Cli, server_with_accounts: Callable[..., AccountServer]
+) -> None:
+    """Without a restart, to a tenth: the pages that the walk has counted are those that go."""
+    server = server_with_accounts("--performance-schema=OFF")
+    connections = work_in_turn(server.socket, 10)
+    verdict = find_held(server.pid)
+    assert verdict
+    first = verdict.remedies[0]
+    [size] = re.findall(r"--trim .* gives back about ([\d.]+) MiB at once", first)
+    (run_cli.home / ".my.cnf").write_text("[client]\nuser=root\n")
+    for action in ("--install-function", "--trim"):
+        before = read_rss(server.pid)
+        done = run_cli(
+            "explain", "--pid", str(server.pid), action, "--yes", env={"HOME": str(run_cli.home)}
+        )
+        assert done.status == 0, done.stderr
+    returned = (before - read_rss(server.pid)) / MIB
+    assert returned == pytest.approx(float(size), rel=0.1)
+    for connection in connections:
+        connection.close()
+
+
+def test_fewer_arenas_hold_less_where_that_is_advised(
+    server_with_accounts: Callable[..., AccountServer],
+) -> None:
+    """And as much as is said, at least by half: an upper bound."""
+    sizes = []
+    for variables in ({}, {"MALLOC_ARENA_MAX": "2"}):
+        server = server_with_accounts("--performance-schema=OFF", **variables)
+        connections = work_in_turn(server.socket, 10)
+        verdict = find_held(server.pid)
+        advised = [r for r in verdict.remedies if "MALLOC_ARENA_MAX=2" in r] if verdict else []
+        assert bool(advised) is not bool(variables)
+        sizes.append((read_rss(server.pid), advised))
+        for connection in connections:
+            connection.close()
+    (before, [advice]), (after, _) = sizes
+    [most] = re.findall(r"up to ([\d.]+) MiB of it", advice)
+    assert 0.5 * float(most) < (before - after) / MIB < 1.2 * float(most)
