@@ -133,15 +133,15 @@ def test_the_stack_of_a_process_whose_waits_are_recorded(watched: Watched, progr
             for path in scratch.glob("*/*.data") if scratch.exists() else ():
                 with suppress(FileNotFoundError):
                     secrets.append(SECRET in path.read_bytes())
-            executables += scratch.glob("*/copies/*")
+            executables += scratch.glob("*/files-by-number/*")
             time.sleep(0.02)
         done = watched.run_cli.end(running)
     if "perf is not" in done.stderr:
         pytest.skip(done.stderr)
     assert done.status == 0, done.text
     assert any(secrets), "the recording has the secret"
-    assert executables
     watched.check(readable, *RESULTS)
+    assert executables
 
 
 def test_a_server_with_the_heap_probe(watched: Watched) -> None:

@@ -1,13 +1,17 @@
 """Copies of a process's files that contradict each other, or grow while they are copied."""
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.profile.contention.mapped_copies import Copies
+from dballoc.profile.contention.mapped_copies import Copies, copy_mapped_files
+from hostile_files import HostileFile, can_mount, serve_files
 
 MIB = 1 << 20
 
@@ -17,10 +21,11 @@ def open_as(files: Mapping[str, Path]) -> Callable[[str], int]:
 
 
 def make_copies(place: Path, files: Mapping[str, Path], most: int = 100 * MIB) -> Path:
-    copies = Copies(place, ServerUser(None), most)
+    tree = place / "files"
+    copies = Copies(tree, ServerUser(None), most)
     for path in files:
         copies.add(path, open_as(files))
-    return copies.tree
+    return tree
 
 
 def measure(place: Path) -> int:
@@ -105,3 +110,41 @@ def test_a_file_that_shrinks_or_ends_early(originals: Path, place: Path) -> None
     (originals / "a").write_bytes(b"")
     tree = make_copies(place, {"/a": originals / "a"})
     assert (tree / "a").read_bytes() == b""
+
+
+MAPPER = """
+import mmap, sys
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs /dev/fuse, whose files may never answer")
+@pytest.mark.parametrize("call", ["open", "read", "getattr"])
+def test_a_file_that_never_answers_is_left_out_and_named(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setenv("DBALLOC_LOOK_SECONDS", "1.5")
+    with serve_files(tmp_path) as served:
+        path = served.put("lib.so", HostileFile(content=b"x" * 4096))
+        with subprocess.Popen(
+            [sys.executable, "-c", MAPPER, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as mapper:
+            assert mapper.stdout
+            assert mapper.stdout.readline() == "mapped\n"
+            served.put("lib.so", HostileFile(content=b"x" * 4096, waits=(call,)))
+            began = time.monotonic()
+            notes = copy_mapped_files(mapper.pid, place / "files", ServerUser(None), False)
+            lasted = time.monotonic() - began
+            executable = Path(f"/proc/{mapper.pid}/exe").readlink()
+            mapper.communicate("", timeout=60)
+    assert lasted < 9, notes
+    assert len(notes) == 1
+    assert str(tmp_path / "hostile") in notes[0]
+    copied = place / "files" / executable.relative_to("/")
+    assert copied.read_bytes() == executable.read_bytes()

@@ -222,9 +222,9 @@ def test_perf_reads_a_recording_without_rights(monkeypatch: pytest.MonkeyPatch) 
         scratch.mkdir(mode=0o700)
         file = scratch / "switches.data"
         file.write_text("recorded ")
-        copies = Copies(scratch, choose_parser())
+        copies = Copies(scratch / "files", choose_parser())
         copies.add("/lib/x", lambda _: os.open("/proc/self/comm", os.O_RDONLY))
-        with perf_record.run_perf_script(file, copies.tree) as lines:
+        with perf_record.run_perf_script(file, scratch / "files") as lines:
             words, who, content = (line.split() for line in lines)
         modes = {
             path.name: stat.S_IMODE(path.stat().st_mode)

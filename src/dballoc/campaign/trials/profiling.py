@@ -35,6 +35,7 @@ def profile_contention(life: ServerLife, client: Client, step: Step) -> None:
             life.running.pid, step.seconds, life.context.custody, title=life.prepared.variant.name,
             facts={"workload": step.workload or "", "clients": str(step.threads)},
             alive=lambda: life.check_alive(step.title), watched=client.kill,
+            is_ours=True,
         )  # fmt: skip
         waits.save_profiles(profile, life.directory, name, pages=False)
 

@@ -106,10 +106,9 @@ def print_report(console: Console, report: ContentionReport) -> None:
             soft_wrap=True,
             highlight=False,
         )
-    if "stopped early" in facts:
-        console.print(
-            f"stopped early: {safe(str(facts['stopped early']))}", soft_wrap=True, highlight=False
-        )
+    for name in ("files left out", "stopped early"):
+        if name in facts:
+            console.print(f"{name}: {safe(str(facts[name]))}", soft_wrap=True, highlight=False)
     console.print()
     console.print(_make_split_table(split))
     console.print()

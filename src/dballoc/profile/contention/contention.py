@@ -58,6 +58,7 @@ class _WatchRequest:
     facts: Mapping[str, str]
     check_alive: Callable[[], None]
     report_watched: Callable[[], None]
+    is_ours: bool
 
 
 def _do_nothing() -> None:
@@ -75,10 +76,11 @@ def watch_waits(
     facts: Mapping[str, str] | None = None,
     alive: Callable[[], None] = _do_nothing,
     watched: Callable[[], None] = _do_nothing,
+    is_ours: bool = False,
 ) -> Contention:
     """Watch for ``seconds`` what a process's threads wait for. ``alive`` is called every now and
     then, and may raise; ``watched`` is called when the watching is over and only the recording
-    remains to be read.
+    remains to be read. ``is_ours``: the process is a server that we have started.
 
     UsageError if there is no such process; Failure if it cannot be watched, or ``method`` is perf
     and perf cannot be used.
@@ -93,6 +95,7 @@ def watch_waits(
         facts=dict(facts or {}),
         check_alive=alive,
         report_watched=watched,
+        is_ours=is_ours,
     )
     if method == "proc":
         return _watch_by_proc(request, reason="--method proc was given")
@@ -125,8 +128,9 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
                     check_alive=request.check_alive,
                 )
             )
-            copies = mapped_copies.copy_mapped_files(
-                request.pid, scratch, give_up_rights.choose_parser()
+            copies = scratch / "files"
+            left_out = mapped_copies.copy_mapped_files(
+                request.pid, copies, give_up_rights.choose_parser(), request.is_ours
             )
         request.report_watched()
         began = time.monotonic()
@@ -139,6 +143,8 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
             "times throttled": str(throttled),
             "reading it, seconds": f"{time.monotonic() - began:.1f}",
         }
+        if left_out:
+            recording_facts["files left out"] = "; ".join(left_out)
         if recording.full:
             recording_facts["stopped early"] = (
                 "the recording reached its largest size, or the process ended"

@@ -9,23 +9,50 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from dballoc.errors import Failure
 from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import ServerUser
 
 # Bytes of all copies of a process's files.
 MOST_BYTES = 1 << 30
 _PIECE = 1 << 20
+# Copying may take so many times the seconds of a look.
+_LOOKS = 4
 
 
-def copy_mapped_files(pid: int, place: Path, reader: ServerUser) -> Path:
-    """Copy a process's files below ``place``, and return the directory where ``reader``, and nobody
-    else but us, can read them under the paths that the process has for them.
+def copy_mapped_files(pid: int, tree: Path, reader: ServerUser, is_ours: bool) -> list[str]:
+    """Copy a process's files into the new directory ``tree``, where ``reader``, and nobody else but
+    us, can read them under the paths that the process has for them. Return a line for each thing
+    that was left out because it did not answer.
 
-    A file is left out if it cannot be opened, if it has no room among the others, or if its path
-    contradicts an earlier one: a stack ends at its frames. OSError if nothing can be copied.
+    A file is also left out if it cannot be opened, if it has no room among the others, or if its
+    path contradicts an earlier one: a stack ends at its frames. ``is_ours``: the process is a
+    server of ours, whose files are read without a child that could be given up.
     """
+    try:
+        if is_ours:
+            return _copy_files(pid, tree, reader)
+        look = look_limits()
+        limits = replace(look, seconds=_LOOKS * look.seconds)
+        return run_abandonable(
+            lambda: _copy_files(pid, tree, reader), limits, f"copying the files of process {pid}"
+        )
+    except Failure as error:
+        return [str(error)]
+    except OSError as error:
+        return [f"the files of process {pid} were not copied: {error.strerror}"]
+    finally:
+        tree.mkdir(mode=0o700, exist_ok=True)  # it may have been given up before it began
+
+
+def _copy_files(pid: int, tree: Path, reader: ServerUser) -> list[str]:
     root = open_in_process_root.root_of(pid)
     maps = process_maps.parse_maps(process_maps.read_maps_text(pid, errors="surrogateescape"))
     paths = dict.fromkeys(
@@ -35,25 +62,27 @@ def copy_mapped_files(pid: int, place: Path, reader: ServerUser) -> Path:
     def open_file(path: str) -> int:
         return open_in_process_root.open_file(root, process_root.strip_process_root(pid, path))
 
-    copies = Copies(place, reader)
+    copies = Copies(tree, reader)
     for path in paths:
         copies.add(path, open_file)
-    return copies.tree
+    return touches.list_notes()
 
 
 class Copies:
-    """Copies of at most ``most`` bytes in all, in the directories ``copies``, by number, and
-    ``tree``, by the paths of the originals.
+    """Copies of at most ``most`` bytes in all, in the directories ``tree``, by the paths of the
+    originals, and beside it, by number. What an earlier child copied there is removed.
     """
 
-    def __init__(self, place: Path, reader: ServerUser, most: int = MOST_BYTES) -> None:
-        self.tree = place / "files"
-        self._numbered = place / "copies"
+    def __init__(self, tree: Path, reader: ServerUser, most: int = MOST_BYTES) -> None:
+        self._tree = tree
+        self._numbered = tree.with_name(f"{tree.name}-by-number")
         self._reader = reader
         self._bytes_left = most
         # By device and inode.
         self._copies: dict[tuple[int, int], Path | None] = {}
-        for directory in (self.tree, self._numbered):
+        for directory in (self._tree, self._numbered):
+            if directory.exists():
+                remove_directory(directory)
             self._make_directory(directory)
 
     def add(self, path: str, open_file: Callable[[str], int]) -> None:
@@ -91,7 +120,7 @@ class Copies:
         bytes_left = self._bytes_left
         try:
             with open(target, "wb") as file:
-                while piece := os.read(source, min(_PIECE, bytes_left + 1)):
+                while piece := self._read(source, min(_PIECE, bytes_left + 1)):
                     if len(piece) > bytes_left:
                         path.unlink()
                         return None
@@ -104,8 +133,12 @@ class Copies:
         self._reader.let_read(path)
         return path
 
+    def _read(self, source: int, count: int) -> bytes:
+        with touches.touching_file(source):
+            return os.read(source, count)
+
     def _link(self, copy: Path, parts: list[str]) -> None:
-        directory = self.tree
+        directory = self._tree
         for part in parts[:-1]:
             directory = directory / part
             self._make_directory(directory)
