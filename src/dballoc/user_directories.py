@@ -91,6 +91,10 @@ def _make_directory(path: Path, purpose: str, variable: str, mode: int) -> Path:
         raise UsageError(
             f"{path}: belongs to another user; set {variable} to a directory of your own"
         )
+    if status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH:
+        raise UsageError(
+            f"{path}: everybody may write in it; set {variable} to a new directory below it"
+        )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
             f"{path}: others may write it, so they could replace the {purpose}; chmod go-w {path}"

@@ -22,8 +22,12 @@ from probed_server import ProbedServer
 pytestmark = pytest.mark.alone
 
 NOBODY = 65534
-# Of a results directory, and of what a report writes into it.
-RESULTS = (r"out/\w+(/[\w./-]+)?",)
+# What users ask for has the modes that their umask gives: results, a report, profiles; no logs, no
+# locks, no files of servers and clients.
+RESULTS = (
+    r"out/\w+(/(charts|csv|own|trials(/[\w-]+)?))?",
+    r"out/\w+/[\w./-]+\.(csv|html|json|json\.gz|md|png|sqlite|sqlite-journal|svg|toml)",
+)
 # Who has a stack with a secret on it, and switches threads.
 PROGRAM = """
 #include <stdio.h>
