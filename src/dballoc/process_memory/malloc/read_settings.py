@@ -5,6 +5,7 @@ library have in their own data. Nothing is executed.
 import os
 import struct
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dballoc.allocators import tunables
@@ -16,7 +17,7 @@ from dballoc.host.process_maps import MapsLine
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
 from dballoc.process_memory.malloc.library_file import open_mapped_file
-from dballoc.process_memory.malloc.mimalloc_options import Piece, parse_option_table
+from dballoc.process_memory.malloc.mimalloc_options import parse_option_table
 from dballoc.process_memory.malloc.setting_variables import decode_setting, match_setting
 from dballoc.process_memory.memory_reader import Memory
 
@@ -56,9 +57,9 @@ def _read_glibc(
 ) -> MallocSettings:
     # A static program has the list in its own data.
     lines = [m for m in mappings if loader.is_loader(m.path) or m.path == library]
-    listed: dict[str, SettingInForce] = {}
-    for _, data in _read_pieces(pid, lines):
-        listed = listed or parse_tunable_list(data)
+    # Of a list with pages that are absent, what lacks cannot be told from what is not there.
+    lists = (parse_tunable_list(p.data) for p in _read_pieces(pid, lines) if p.is_whole)
+    listed = next(filter(None, lists), {})
     in_force = {name.removeprefix("glibc.malloc."): value for name, value in listed.items()}
     return MallocSettings(
         in_force=in_force, names=frozenset(in_force) or None, privileged=privileged
@@ -76,8 +77,11 @@ def _read_mimalloc(
     start = allocator.entry["tunables"]["env"].partition("{")[0]
     wanted = {variable.removeprefix(start).lower() for variable in variables}
     family = tunables.find_family(allocator) or {}
+    pieces = _read_pieces(pid, lines)
+    if not all(piece.is_whole for piece in pieces):
+        return MallocSettings(in_force={}, privileged=privileged)
     in_force = parse_option_table(
-        _read_pieces(pid, lines), wanted | set(family.get("settings", {}))
+        [(piece.start, piece.data) for piece in pieces], wanted | set(family.get("settings", {}))
     )
     return MallocSettings(
         in_force=in_force,
@@ -116,11 +120,20 @@ def _read_variables(
     return in_force
 
 
-def _read_pieces(pid: int, lines: Sequence[MapsLine]) -> list[Piece]:
-    """Read what is resident of mappings without code; absent pages are zeros. OSError if the
-    process is gone.
+@dataclass(frozen=True)
+class _Piece:
+    """The memory of a mapping from its ``start`` on; what is absent is zeros. ``is_whole``: nothing
+    is absent.
     """
-    pieces: list[Piece] = []
+
+    start: int
+    data: bytes
+    is_whole: bool
+
+
+def _read_pieces(pid: int, lines: Sequence[MapsLine]) -> list[_Piece]:
+    """Read what is resident of mappings without code. OSError if the process is gone."""
+    pieces: list[_Piece] = []
     remaining = _MOST_BYTES
     with Memory(pid) as memory:
         for line in lines:
@@ -128,5 +141,6 @@ def _read_pieces(pid: int, lines: Sequence[MapsLine]) -> list[Piece]:
                 continue
             remaining -= line.size
             span = memory.span(line.start, line.end)
-            pieces.append((line.start, bytes(memory.copy_words(span, line.start, line.end))))
+            data = bytes(memory.copy_words(span, line.start, line.end))
+            pieces.append(_Piece(line.start, data, span.resident == line.size))
     return pieces
