@@ -57,7 +57,9 @@ def _hang_up(connection: Any) -> Iterator[Any]:
     try:
         yield connection
     finally:
-        connection._result = None
+        if connection._result is not None:
+            connection._result.unbuffered_active = False
+            connection._result = None
         if connection._sock is not None:
             connection._sock.shutdown(socket.SHUT_RDWR)
             connection._force_close()
