@@ -20,7 +20,7 @@ from example_sql_packets import (
     packet,
 )
 
-from dballoc.explain.sources import server_memory
+from dballoc.explain.sources import server_memory, suspect_counts
 from dballoc.profile.heap import session_owners
 from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials
@@ -29,6 +29,7 @@ OF = (
     "dballoc.servers.running.connection",
     "dballoc.servers.running.bounded_socket",
     "dballoc.servers.running.sql_values",
+    "dballoc.explain.sources.suspect_counts",
 )
 PRIVILEGED = True
 
@@ -98,4 +99,5 @@ def _ask(path: str) -> None:
     refusals = (*connection.BROKEN, pymysql.Error)
     with contextlib.suppress(*refusals), connected, connected.cursor() as cursor:
         session_owners.read_sessions(cursor, os.getpid())
+        suspect_counts.query_counts(cursor, mariadb=True, seconds=1.0)
         server_memory.query_server_memory(cursor)
