@@ -4,13 +4,15 @@ within a second, and names what it left out.
 
 import os
 import signal
+import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cli, Done
+from harness import Cli, Done, wait_until
 
 from hostile_files import HostileFile, HostileFiles
 
@@ -149,3 +151,47 @@ def test_a_server_on_a_file_system_that_answers_is_read_as_any_other(
         assert "glibc" in texts[0]
         assert len(texts[0].splitlines()) == len(texts[1].splitlines())
         assert "did not answer" not in texts[0]
+
+
+def test_every_scrape_of_a_server_that_never_answers_ends(
+    run_cli: Cli,
+    files: HostileFiles,
+    start: Callable[..., int],
+    reserve_port: Callable[[], int],
+) -> None:
+    """At the limits that hold by default, of which a tenth is less than a busy machine needs."""
+    silent = files.put("my.cnf", HostileFile(content=b"[mysqld]\n", waits=("read",)))
+    pid, port = start(f"--defaults-file={silent}"), reserve_port()
+    words = ("--every", "100ms", "--cpu", "100", "--listen", f"127.0.0.1:{port}")
+    exporter = run_cli.start("explain", "--pid", str(pid), *words)
+    wait_until(lambda: answers_at(port))
+    texts = []
+    for _ in range(3):
+        began = time.monotonic()
+        texts.append(scrape(port))
+        assert time.monotonic() - began < 5
+    assert all("dballoc_rss_bytes" in text for text in texts), "the rest is looked at"
+    assert count_stuck(exporter.pid) <= 4
+    os.kill(exporter.pid, signal.SIGINT)
+    began = time.monotonic()
+    run_cli.end(exporter, 30)
+    assert time.monotonic() - began < 1
+
+
+def scrape(port: int) -> str:
+    """The metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def answers_at(port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as talk:
+        return talk.connect_ex(("127.0.0.1", port)) == 0
+
+
+def count_stuck(pid: int) -> int:
+    """How many descendants of a process are in state D."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][1] for child in children]
+    return states.count("D") + sum(count_stuck(int(child)) for child in children)

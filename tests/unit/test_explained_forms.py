@@ -237,7 +237,9 @@ def test_what_the_function_takes_in_the_server_counts_in_the_pace(
         waited.append(seconds)
         return False
 
-    [seen] = watch(os.getpid(), None, Pace(5.0, None, 0.01), wait)
+    [seen] = watch(
+        os.getpid(), lambda pid: explanation.explain(pid, None), Pace(5.0, None, 0.01), wait
+    )
     assert seen.cost == pytest.approx(3.0, abs=0.5)
     # 3 s are a hundredth of 300.
     assert waited == [seen.pause]

@@ -26,7 +26,7 @@ from dballoc.explain.exporter.listen_address import (
     make_admission,
     parse_listen_address,
 )
-from dballoc.explain.exporter.look_cache import LookCache, ServedLook
+from dballoc.explain.exporter.look_cache import LookCache, ServedLook, look_at_server
 from dballoc.explain.exporter.run_exporter import Listening, check_listening
 from dballoc.explain.verdicts.verdict import Verdict
 from dballoc.explain.watch import Pace
@@ -171,7 +171,11 @@ def make_cache(clock: Clock, looks: Iterator[Explanation | Exception], cost: flo
             raise reading
         return reading
 
-    return LookCache(lambda: 7, take, Pace(every=5, span=None, share=0.01), clock.lines.append)
+    return LookCache(
+        lambda: look_at_server(lambda: 7, take),
+        Pace(every=5, span=None, share=0.01),
+        clock.lines.append,
+    )
 
 
 def test_looks_take_no_more_than_their_share_however_often_they_are_asked_for(
@@ -198,7 +202,11 @@ def test_what_the_parser_took_is_of_the_looks_cost(
         monkeypatch.setattr(ELF_PARSER, "_cpu", ELF_PARSER.cpu_seconds + 0.5)
         return next(readings)
 
-    cache = LookCache(lambda: 7, take, Pace(every=5, span=None, share=0.01), clock.lines.append)
+    cache = LookCache(
+        lambda: look_at_server(lambda: 7, take),
+        Pace(every=5, span=None, share=0.01),
+        clock.lines.append,
+    )
     served = cache.serve()
     assert (served.cost, served.pause) == (pytest.approx(0.5), pytest.approx(50))
 
@@ -261,7 +269,9 @@ def test_who_asks_during_a_look_gets_that_look() -> None:
         assert go_on.wait(60)
         return look(taken=1e9)
 
-    cache = LookCache(os.getpid, take, Pace(every=1e6, span=None, share=1), print)
+    cache = LookCache(
+        lambda: look_at_server(os.getpid, take), Pace(every=1e6, span=None, share=1), print
+    )
     served: list[ServedLook] = []
     threads = [threading.Thread(target=lambda: served.append(cache.serve())) for _ in range(4)]
     for thread in threads:
@@ -284,7 +294,9 @@ def test_who_asks_while_a_server_does_not_answer_gets_the_last_look() -> None:
             assert go_on.wait(60)
         return reading
 
-    cache = LookCache(os.getpid, take, Pace(every=0.0, span=None, share=1e9), print)
+    cache = LookCache(
+        lambda: look_at_server(os.getpid, take), Pace(every=0.0, span=None, share=1e9), print
+    )
     assert cache.serve().looks == 1
     stalled = threading.Thread(target=cache.serve)
     stalled.start()

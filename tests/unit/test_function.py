@@ -9,6 +9,7 @@ import pytest
 
 from dballoc.explain.sources import loadable_function, plugin_directory
 from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Installation
+from hostile_files import HostileFile, HostileFiles
 
 
 @pytest.mark.parametrize(
@@ -153,5 +154,19 @@ def test_what_is_no_directory_is_one_line(root: Path) -> None:
             plugin_directory.InaccessibleDirectory, match=r"the server's /file/x: Not a directory"
         ),
         plugin_directory.open_directory(1, "/file/x"),
+    ):
+        pass
+
+
+def test_a_directory_that_never_answers_is_not_waited_for(
+    hostile_files: HostileFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hostile_files.server is None:
+        pytest.skip("needs /dev/fuse")
+    monkeypatch.setenv("DBALLOC_LOOK_SECONDS", "3")
+    path = hostile_files.put("plugin", HostileFile(waits=("getattr",)))
+    with (
+        pytest.raises(plugin_directory.InaccessibleDirectory, match="did not answer within 0.4 s"),
+        plugin_directory.open_directory(os.getpid(), str(path)),
     ):
         pass

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         threads.append(threading.Thread(target=run, daemon=True))
         threads[0].start()
-        return probe_client.Probe(1, tmp_path, "s")
+        return probe_client.Probe(os.getpid(), tmp_path, "s")
 
     yield start
     for thread in threads:
@@ -154,15 +155,20 @@ def endless(piece: bytes) -> Callable[[socket.socket], None]:
 
 
 def test_a_probe_that_does_not_stop(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preload_socket, "_MOST", 1 << 20)
+    monkeypatch.setattr(preload_socket, "_SNAPSHOT", preload_socket._Limit(1 << 20, 60.0))
     with pytest.raises(Failure, match="is longer than any preload's"):
         serve(endless(b"x" * 65536)).snapshot()
 
 
 def test_a_probe_that_goes_on_and_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preload_socket, "_LONGEST", -1.0)
-    with pytest.raises(Failure, match="takes longer than any preload's"):
-        serve(lambda talk: talk.sendall(b"x")).snapshot()
+    def answer(talk: socket.socket) -> None:
+        while True:
+            talk.sendall(b"x")
+            time.sleep(0.01)
+
+    monkeypatch.setattr(preload_socket, "_SNAPSHOT", preload_socket._Limit(1 << 20, 0.3))
+    with pytest.raises(Failure, match="takes longer than any preload's|timed out"):
+        serve(answer).snapshot()
 
 
 def test_a_probe_whose_figures_are_none(serve: Serve) -> None:

@@ -17,6 +17,7 @@ from dballoc.host.unprivileged.give_up_rights import choose_parser
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.contention import perf_record
 from dballoc.profile.contention.mapped_copies import Copies
+from hostile_files import HostileFile, HostileFiles
 
 pytestmark = pytest.mark.unprivileged
 
@@ -236,3 +237,20 @@ def test_perf_reads_a_recording_without_rights(monkeypatch: pytest.MonkeyPatch) 
     assert int(who[0]) not in (0, os.geteuid())
     fields = words[words.index("--fields") + 1].split(",")
     assert "sym" not in fields, "perf is to print addresses alone"
+
+
+def test_one_whose_file_never_answers_is_left(hostile_files: HostileFiles) -> None:
+    """Its parser is in state D: SIGKILL does not end it, so its end is not waited for."""
+    if hostile_files.server is None:
+        pytest.skip("needs /dev/fuse: a pipe answers SIGKILL")
+    path = hostile_files.put("library.so", HostileFile(content=bytes(9999), waits=("read",)))
+    parser = Sandbox("dballoc.host.elf.elf_parser")
+    descriptor = os.open(path, os.O_RDONLY)
+    began = time.monotonic()
+    try:
+        with pytest.raises(SandboxError, match="it took too long"):
+            parser.call("read_build_id", [descriptor], seconds=1.0)
+        parser.close()
+    finally:
+        os.close(descriptor)
+    assert time.monotonic() - began < 5

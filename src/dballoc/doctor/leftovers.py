@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ import psutil
 from dballoc import user_directories
 from dballoc.doctor.finding import Finding
 from dballoc.host import directories
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.guardian import guardian
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.server_user import find_server_user
@@ -78,6 +80,13 @@ def _guardian_name() -> str:
 
 
 def _list_processes() -> Iterable[Process]:
+    """List the processes of this host. A command line is in a process's memory, which may not
+    answer.
+    """
+    return run_abandonable(lambda: list(_read_processes()), look_limits(), "a process of this host")
+
+
+def _read_processes() -> Iterator[Process]:
     for process in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
         info = process.info
         yield Process(

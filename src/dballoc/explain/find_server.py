@@ -1,13 +1,15 @@
 """Find the server's process: by PID, by socket, by service, or the only one that runs."""
 
+import os
 import shutil
 import socket
 import subprocess
 
-import psutil
-
+from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.read_rights import describe_hidden, read_hiding
 from dballoc.servers.running.connection import peer
 
@@ -21,7 +23,9 @@ def find_server_pid(pid: int | None, path: str | None, service: str | None) -> i
     if sum(option is not None for option in (pid, path, service)) > 1:
         raise UsageError("give one of --pid, --socket and --service")
     if path is not None:
-        return find_socket_listener(path)
+        return run_abandonable(
+            lambda: find_socket_listener(path), look_limits(), f"--socket {path}"
+        )
     if service is not None:
         return find_service_process(service)
     return pid if pid is not None else _find_only_server()
@@ -79,9 +83,23 @@ def find_service_process(name: str) -> int:
     return int(main_pid)
 
 
+def _list_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _read_name(pid: int) -> str:
+    """Return the name that the kernel has of a process, empty if it has ended. The kernel alone
+    tells it: a command line is in the process's memory, which may not answer.
+    """
+    try:
+        return readers.text_of_process(f"/proc/{pid}/comm").strip()
+    except OSError:
+        return ""
+
+
 def _find_only_server() -> int:
     names = {binary for entry in servers().values() for binary in entry["binaries"]}
-    pids = [p.info["pid"] for p in psutil.process_iter(["pid", "name"]) if p.info["name"] in names]
+    pids = [pid for pid in _list_pids() if _read_name(pid) in names]
     if not pids:
         hidden = describe_hidden(read_hiding())
         raise UsageError(f"no MySQL-family server runs here{hidden or '; give --pid'}")

@@ -10,12 +10,14 @@ from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
-from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ask_no_probe
-from dballoc.servers.running.credentials import Credentials
 
 # How many readings are kept: beyond that every second one is dropped, so that a watch of days stays
 # small.
 _MOST = 1024
+
+
+# Takes a look at the process with this PID.
+Look = Callable[[int], Explanation]
 
 
 class Pace(NamedTuple):
@@ -50,14 +52,10 @@ def compute_pause(every: float, cost: float, share: float) -> float:
 
 
 def watch(
-    pid: int,
-    credentials: Credentials | None,
-    pace: Pace,
-    wait: Callable[[float], bool],
-    sample: AskProbe = ask_no_probe,
+    pid: int, look: Look, pace: Pace, wait: Callable[[float], bool]
 ) -> Iterator[WatchReading]:
-    """Yield a reading, and another one after each pause. ``wait``: sleeps for so many seconds;
-    False if the user ends the watch.
+    """Yield a reading, and another one after each pause. ``look``: takes one; ``wait``: sleeps for
+    so many seconds; False if the user ends the watch.
 
     Failure when the process ends, or another one has its PID.
     """
@@ -66,7 +64,7 @@ def watch(
     while True:
         started, cpu = time.monotonic(), read_cpu_seconds()
         try:
-            reading = explanation.explain(pid, credentials, sample=sample)
+            reading = look(pid)
         except Failure:
             read_start_time(pid)  # raises a plainer message if the process has ended
             if series and _is_ending(pid):

@@ -12,6 +12,9 @@ from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import likeness_limits
 from dballoc.host.resources import cgroup, process_limits
 from dballoc.process_memory import identify_malloc
 from dballoc.process_memory.identify_malloc import MallocInUse
@@ -68,8 +71,16 @@ def read_running_server(
 ) -> Likeness:
     """Read what an experiment takes over from a running server. ``other``: the build to run in its
     place (``server.use``, ``server.basedir``). UsageError if the process is not a server, is not
-    running, may not be read, or cannot be run here.
+    running, may not be read, or cannot be run here; Failure if it does not answer.
     """
+    return run_abandonable(
+        lambda: _read_likeness(pid, credentials, other), likeness_limits(), f"--like {pid}"
+    )
+
+
+def _read_likeness(
+    pid: int, credentials: Credentials, other: tuple[str, str | None] | None
+) -> Likeness:
     process = running.look(pid)
     if other is None:
         use, basedir, build = find_same_build(process)
@@ -85,7 +96,7 @@ def read_running_server(
         cpu=limits.cpu,
         memory=limits.memory,
         variant=_read_variant(pid),
-        notes=[*option_notes, *limits.notes],
+        notes=[*option_notes, *limits.notes, *touches.list_notes()],
     )
 
 

@@ -27,7 +27,11 @@ from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
 from dballoc.files.output_file import write_file
-from dballoc.host.abandonable.abandonable_work import read_cpu_seconds, run_abandonable
+from dballoc.host.abandonable.abandonable_work import (
+    AbandonableWork,
+    read_cpu_seconds,
+    run_abandonable,
+)
 from dballoc.host.abandonable.child import tell_parent
 from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
@@ -112,9 +116,19 @@ def _read_server(request: Request) -> Sequence[Explanation]:
         ]
     from dballoc.cli.explain_parts import watch_display
 
-    return watch_display.run_watch(
-        pid, login, watching.parse_pace(), watching.save_series, Console(), _sample_heap
+    reader = AbandonableWork[int, Explanation](
+        lambda pid: explanation.explain(pid, login, sample=_sample_heap),
+        look_limits(),
+        f"process {pid}",
     )
+    try:
+        # Before the display has threads.
+        reader.start()
+        return watch_display.run_watch(
+            pid, reader.run, watching.parse_pace(), watching.save_series, Console()
+        )
+    finally:
+        reader.close()
 
 
 def _announce(words: str) -> None:

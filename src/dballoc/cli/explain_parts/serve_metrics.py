@@ -11,7 +11,7 @@ from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.exporter.listen_address import parse_listen_address
-from dballoc.explain.exporter.look_cache import LookCache
+from dballoc.explain.exporter.look_cache import ServerLook, look_at_server
 from dballoc.explain.exporter.run_exporter import (
     DEFAULT_USER,
     Listening,
@@ -19,9 +19,14 @@ from dballoc.explain.exporter.run_exporter import (
     run_exporter,
 )
 from dballoc.explain.watch import read_start_time
+from dballoc.host.abandonable.abandonable_work import AbandonableWork
+from dballoc.host.abandonable.look_limits import scrape_limits
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
 from dballoc.servers.running import credentials
 from dballoc.servers.running.credentials import Credentials
+
+# Beside what a look may take.
+_SECONDS_TO_MANAGE = 0.5
 
 
 def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
@@ -38,11 +43,19 @@ def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
     pace = request.watching.parse_pace()
     login = _find_login(request.target, listening.run_as)
 
+    find_pid = _make_finder(request.target)
+
     def look(pid: int) -> Explanation:
         return explanation.explain(pid, login, sample=sample)
 
-    cache = LookCache(_make_finder(request.target), look, pace, _say)
-    run_exporter(listening, cache, _say)
+    limits = scrape_limits()
+    longer = dataclasses.replace(limits, seconds=limits.seconds + _SECONDS_TO_MANAGE)
+    reader = AbandonableWork[None, ServerLook](
+        lambda _: look_at_server(find_pid, look), limits, "the server"
+    )
+    # The threads that answer cannot fork safely. So a process of one thread starts the readers.
+    manager = AbandonableWork[None, ServerLook](reader.run, longer, "the server")
+    run_exporter(listening, manager, pace, _say)
 
 
 def _make_finder(target: Target) -> Callable[[], int]:

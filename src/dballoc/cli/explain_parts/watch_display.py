@@ -25,10 +25,8 @@ from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
-from dballoc.explain.watch import Pace, WatchReading, watch
+from dballoc.explain.watch import Look, Pace, WatchReading, watch
 from dballoc.numbers import duration, mebibytes, signed_mebibytes
-from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
-from dballoc.servers.running.credentials import Credentials
 
 # Lines of the plot, and of the table below it at most: it must fit a terminal of 24 lines with the
 # verdicts.
@@ -36,12 +34,7 @@ _HEIGHT, _LINES = 5, 10
 
 
 def run_watch(
-    pid: int,
-    credentials: Credentials | None,
-    pace: Pace,
-    series_file: Path | None,
-    console: Console,
-    sample: AskProbe,
+    pid: int, look: Look, pace: Pace, series_file: Path | None, console: Console
 ) -> list[Explanation]:
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the
     summary), and return the series. ``series_file``: where every snapshot is saved.
@@ -50,9 +43,7 @@ def run_watch(
     ended: Failure | None = None
     with _open_keyboard() as read_key, _open_display(console) as show:
         try:
-            for reading in watch(
-                pid, credentials, pace, lambda seconds: _wait(seconds, read_key), sample
-            ):
+            for reading in watch(pid, look, pace, lambda seconds: _wait(seconds, read_key)):
                 if series_file:
                     saved_snapshots.append_snapshot(
                         reading.explanation, series_file, first=latest is None

@@ -7,6 +7,8 @@ from typing import Any
 from dballoc.catalogue import wrappers
 from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.profile import flamegraph
 from dballoc.profile.formats import export
 from dballoc.profile.formats.profile_file import pack_profile
@@ -15,6 +17,7 @@ from dballoc.profile.heap.heap_profile import Estimate, FunctionGrowth, HeapRow
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.heap.snapshot_series import ProbedProcess, SnapshotSeries
 from dballoc.servers.running import credentials, running_server
+from dballoc.servers.running.credentials import Credentials
 
 FUNCTION = "function"
 
@@ -56,7 +59,7 @@ def make_report(
         number: heap_profile.find_dominant_frame(stack, patterns)
         for number, stack in series.stacks.items()
     }
-    notes = [*process.symbols.notes]
+    notes = [*process.notes]
     attributed_share = None
     if by == FUNCTION:
         rows = heap_profile.rank_functions(last, dominant_frames)
@@ -101,12 +104,11 @@ def _rank_owners(
     """Return what is alive by session owner, and notes on what the server could not tell. Failure
     if it cannot be asked.
     """
+    login = credentials.find(login_path)
     try:
-        server = running_server.look(pid, "process")
-        with running_server.talking(
-            server, running_server.given(server), credentials.find(login_path)
-        ) as cursor:
-            sessions, session_notes = session_owners.read_sessions(cursor, pid)
+        sessions, session_notes = run_abandonable(
+            lambda: _read_sessions(pid, login), look_limits(), f"process {pid}"
+        )
     except running_server.NoWord as error:
         raise Failure(
             f"--by {by}: cannot ask the server which sessions its threads belong to: {error}"
@@ -115,6 +117,14 @@ def _rank_owners(
         last.blocks, lambda block: session_owners.FIND_OWNER[by](sessions, block)
     )
     return rows, session_notes
+
+
+def _read_sessions(
+    pid: int, login: Credentials
+) -> tuple[dict[int, session_owners.Session], list[str]]:
+    server = running_server.look(pid, "process")
+    with running_server.talking(server, running_server.given(server), login) as cursor:
+        return session_owners.read_sessions(cursor, pid)
 
 
 def save_profiles(series: SnapshotSeries, report: HeapReport, out: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.watch import (
+    Look,
     Pace,
     compute_pause,
     read_start_time,
@@ -21,8 +22,24 @@ from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
 # How many are kept for the verdicts on growth; some tens of KB each.
 _MOST_LOOKS = 256
 
-# Takes a look at the process with this PID.
-Look = Callable[[int], Explanation]
+
+@dataclass(frozen=True, kw_only=True)
+class ServerLook:
+    """A look at a server, and which process it was: its PID and start (:func:`read_start_time`)."""
+
+    pid: int
+    started: str
+    explanation: Explanation
+
+
+def look_at_server(find_pid: Callable[[], int], look: Look) -> ServerLook:
+    """Find a server and take a look at it. Failure if it has ended meanwhile."""
+    pid = find_pid()
+    started = read_start_time(pid)
+    explanation = look(pid)
+    if read_start_time(pid) != started:
+        raise Failure(f"process {pid} has ended, and another process has its PID")
+    return ServerLook(pid=pid, started=started, explanation=explanation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +59,16 @@ class ServedLook:
 
 
 class LookCache:
-    """``find_pid`` is asked before every look, so that a server that was restarted is found again;
-    ``look`` takes it; ``say`` is told, in a line, when there is no server any more, and when there
-    is one again. The verdicts of a look are those over all looks since the server started.
+    """``take``: finds the server and takes a look, as :func:`look_at_server`, so that a server that
+    was restarted is found again; ``say`` is told, in a line, when there is no server any more, and
+    when there is one again. The verdicts of a look are those over all looks since the server
+    started.
     """
 
     def __init__(
-        self, find_pid: Callable[[], int], look: Look, pace: Pace, say: Callable[[str], None]
+        self, take: Callable[[], ServerLook], pace: Pace, say: Callable[[str], None]
     ) -> None:
-        self._find_pid, self._look, self._pace, self._say = find_pid, look, pace, say
+        self._take_look, self._pace, self._say = take, pace, say
         self._looking = threading.Lock()
         self._served: ServedLook | None = None
         self._process = (0, "")
@@ -112,11 +130,8 @@ class LookCache:
         self._failures += 1
 
     def _explain(self) -> Explanation:
-        pid = self._find_pid()
-        process = pid, read_start_time(pid)
+        look = self._take_look()
+        process = look.pid, look.started
         if process != self._process:
             self._process, self._series = process, []
-        reading = self._look(pid)
-        if read_start_time(pid) != process[1]:
-            raise Failure(f"process {pid} has ended, and another process has its PID")
-        return reading
+        return look.explanation

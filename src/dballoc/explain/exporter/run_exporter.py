@@ -17,8 +17,10 @@ from dballoc.errors import UsageError
 from dballoc.explain.exporter import http_server, metrics_text
 from dballoc.explain.exporter.http_server import Service
 from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
-from dballoc.explain.exporter.look_cache import LookCache
+from dballoc.explain.exporter.look_cache import LookCache, ServerLook
+from dballoc.explain.watch import Pace
 from dballoc.files.foreign_file import open_foreign_file
+from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.unprivileged import keep_capabilities
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 
@@ -55,8 +57,16 @@ def check_listening(listening: Listening) -> None:
         )
 
 
-def run_exporter(listening: Listening, cache: LookCache, say: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. ``say``: prints a line. UsageError if it cannot begin."""
+def run_exporter(
+    listening: Listening,
+    reader: AbandonableWork[None, ServerLook],
+    pace: Pace,
+    say: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM. ``reader``: takes the looks; ``say``: prints a line.
+    UsageError if it cannot begin.
+    """
+    cache = LookCache(lambda: reader.run(None), pace, say)
     token = _read_token(listening.token_file) if listening.token_file else b""
     service = Service(
         admission=make_admission(listening.address, token),
@@ -75,15 +85,19 @@ def run_exporter(listening: Listening, cache: LookCache, say: Callable[[str], No
     try:
         _prepare_parser()
         rights = _give_up_rights(user)
+        # Before the first thread, and with no more rights than a look needs.
+        reader.start()
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="accept")
         thread.start()
         try:
             say(f"{_describe_place(listening)}; {rights}")
             ended.wait()
         finally:
+            reader.kill_child()
             server.end()
             thread.join()
     finally:
+        reader.close()
         server.server_close()
         ELF_PARSER.close()
         for number, handler in before.items():

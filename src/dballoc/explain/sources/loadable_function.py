@@ -19,6 +19,8 @@ from pymysql.cursors import Cursor
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources import allocator_statistics, interrupts, plugin_directory
 from dballoc.explain.sources.server_memory import query_values
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.process_memory import pagemap_or_smaps
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
@@ -318,9 +320,9 @@ def _end_session(cursor: Cursor, lost: "pymysql.Connection[Cursor]") -> None:
 
 @contextlib.contextmanager
 def _connect(pid: int, credentials: Credentials) -> Iterator[Cursor]:
-    server = running_server.look(pid, "process")
+    server, options = run_abandonable(lambda: _read_server(pid), look_limits(), f"process {pid}")
     try:
-        with running_server.talking(server, running_server.given(server), credentials) as cursor:
+        with running_server.talking(server, options, credentials) as cursor:
             try:
                 yield cursor
             except pymysql.Error as error:
@@ -332,6 +334,11 @@ def _connect(pid: int, credentials: Credentials) -> Iterator[Cursor]:
                 raise Failure(str(error)) from None
     except running_server.NoWord as error:
         raise Failure(f"cannot query the server: {error}") from None
+
+
+def _read_server(pid: int) -> tuple[running_server.Process, list[tuple[str, str]]]:
+    server = running_server.look(pid, "process")
+    return server, running_server.given(server)
 
 
 def _describe_error(error: pymysql.Error) -> str:

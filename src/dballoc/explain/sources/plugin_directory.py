@@ -1,50 +1,59 @@
 """Read and write files in a server's plugin directory, in its own mount namespace: below its root,
-never outside of it.
+never outside of it, each time in a child that can be given up.
 """
 
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from dballoc.host import open_in_process_root
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 
 # Our library has some 40 KB.
 LARGEST = 16 << 20
+
+Result = TypeVar("Result")
 
 
 class InaccessibleDirectory(Exception):
     """A directory cannot be read or written: its path, the reason and the remedy in one line."""
 
 
+class Directory(NamedTuple):
+    """A directory of a process, by its path as the process sees it."""
+
+    pid: int
+    path: str
+
+
 @contextlib.contextmanager
-def open_directory(pid: int, path: str) -> Iterator["Directory"]:
-    """Open the directory ``path`` of a process. :class:`InaccessibleDirectory` if it cannot be
-    opened, or for an OSError of what is done in it.
+def open_directory(pid: int, path: str) -> Iterator[Directory]:
+    """Check that a process has the directory ``path``, and yield it.
+    :class:`InaccessibleDirectory` if it cannot be opened, or for an OSError of what is done in it.
     """
+    directory = Directory(pid, path)
     try:
-        with open_in_process_root.open_directory(open_in_process_root.root_of(pid), path) as opened:
-            yield Directory(opened, path)
+        _work_in(directory, lambda fd: None)
+        yield directory
     except OSError as error:
         raise InaccessibleDirectory(_describe_error(path, error)) from None
 
 
-class Directory:
-    """An open directory, ``fd``, and its path as its process sees it."""
-
-    def __init__(self, fd: int, path: str) -> None:
-        self.fd = fd
-        self.path = path
-
-
 def read_file(directory: Directory, name: str) -> bytes | None:
     """Return the first :data:`LARGEST` bytes of a file; None if there is none of that name."""
+
+    def read(fd: int) -> bytes:
+        with open(open_in_process_root.open_name(fd, name), "rb") as file:
+            return file.read(LARGEST)
+
     try:
-        fd = open_in_process_root.open_name(directory.fd, name)
+        return _work_in(directory, read)
     except FileNotFoundError:
         return None
-    with open(fd, "rb") as file:
-        return file.read(LARGEST)
 
 
 def write_file(directory: Directory, name: str, contents: bytes) -> None:
@@ -52,19 +61,8 @@ def write_file(directory: Directory, name: str, contents: bytes) -> None:
     open or mapped keeps it.
     """
     partial = f".{name}.{os.getpid()}"
-    fd = os.open(
-        partial,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o644,
-        dir_fd=directory.fd,
-    )
     try:
-        with open(fd, "wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fchmod(fd, 0o644)
-            os.fsync(fd)
-        os.rename(partial, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        _work_in(directory, lambda fd: _write(fd, partial, name, contents))
     except BaseException:
         remove_file(directory, partial)
         raise
@@ -73,7 +71,33 @@ def write_file(directory: Directory, name: str, contents: bytes) -> None:
 def remove_file(directory: Directory, name: str) -> None:
     """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=directory.fd)
+        _work_in(directory, lambda fd: os.unlink(name, dir_fd=fd))
+
+
+def _work_in(directory: Directory, work: Callable[[int], Result]) -> Result:
+    """Do the work, on a descriptor of the directory, in a child. OSError as it raises it; Failure
+    if it does not answer.
+    """
+
+    def open_and_work() -> Result:
+        root = open_in_process_root.root_of(directory.pid)
+        with (
+            open_in_process_root.open_directory(root, directory.path) as fd,
+            touches.touching_file(fd),
+        ):
+            return work(fd)
+
+    return run_abandonable(open_and_work, look_limits(), f"the server's {directory.path}")
+
+
+def _write(directory: int, partial: str, name: str, contents: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(partial, flags, 0o644, dir_fd=directory), "wb") as file:
+        file.write(contents)
+        file.flush()
+        os.fchmod(file.fileno(), 0o644)
+        os.fsync(file.fileno())
+    os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _describe_error(path: str, error: OSError) -> str:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from dballoc.errors import Failure
-from dballoc.host.abandonable.answers import unpack_answer
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.answers import pack_answer, unpack_answer
 from dballoc.host.abandonable.child import HEAD, REQUEST, Kind, serve_parent
 from dballoc.host.abandonable.look_limits import LookLimits
 from dballoc.host.abandonable.touches import Skips, Touch, TouchRecord
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
 
+Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 # Children that wait for different things: from the last one on nothing is touched that may block.
@@ -55,16 +57,16 @@ class _Answer:
     data: bytes
 
 
-class AbandonableWork(Generic[Result]):
-    """Work that a child does, the same one whenever it is asked. ``subject``: what the work looks
-    at, for messages; ``announce``: is given the words of
+class AbandonableWork(Generic[Request, Result]):
+    """Work that a child does, on plain values and dataclasses of ours, one child while it answers.
+    ``subject``: what the work looks at, for messages; ``announce``: is given the words of
     :func:`dballoc.host.abandonable.child.tell_parent`. No other thread may run when a child is
     started: by :meth:`start`, or by :meth:`run`.
     """
 
     def __init__(
         self,
-        work: Callable[[], Result],
+        work: Callable[[Request], Result],
         limits: LookLimits,
         subject: str,
         announce: Callable[[str], None] = lambda _: None,
@@ -78,11 +80,14 @@ class AbandonableWork(Generic[Result]):
         """Start the child now, before the first :meth:`run`. OSError if there can be none."""
         self._child = self._child or self._fork(Skips())
 
-    def run(self) -> Result:
+    def run(self, request: Request) -> Result:
         """Return what the work returns, or raise what it raises. Failure if it takes longer than
         the limits allow, or the child ends without an answer.
         """
         deadline = time.monotonic() + self._limits.seconds
+        data = pack_answer(request)
+        if self._child and _read_end(self._child.pid) is not None:
+            self.close()
         skips = self._choose_skips()
         touch: Touch | None = None
         for restarts in range(_MOST_RESTARTS + 1):
@@ -91,7 +96,7 @@ class AbandonableWork(Generic[Result]):
                 skips = replace(skips, everything=True)
             child = self._child = self._child or self._fork(skips)
             try:
-                outcome = self._exchange(child, deadline)
+                outcome = self._exchange(child, data, deadline)
             except BaseException:
                 self.close()
                 raise
@@ -133,7 +138,7 @@ class AbandonableWork(Generic[Result]):
             )
 
     def _fork(self, skips: Skips) -> _Child:
-        record = TouchRecord()
+        record = TouchRecord(self._limits.patience)
         our_end, child_end = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -141,13 +146,20 @@ class AbandonableWork(Generic[Result]):
         child_end.close()
         return _Child(pid=pid, talk=our_end, record=record, skips=skips, began=time.monotonic())
 
-    def _exchange(self, child: _Child, deadline: float) -> _Answer | Touch | None:
+    def kill_child(self) -> None:
+        """End the child while another thread waits for its answer: that thread gets a Failure."""
+        if child := self._child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+
+    def _exchange(self, child: _Child, request: bytes, deadline: float) -> _Answer | Touch | None:
         """Ask the child and return its answer; or what it has touched for too long; None if the
         time is over without that. Failure if the child ends.
         """
         global _cpu_seconds
         try:
-            child.talk.sendall(REQUEST.pack(deadline - time.monotonic()))
+            seconds = deadline - time.monotonic()
+            child.talk.sendall(REQUEST.pack(seconds, len(request)) + request)
             while True:
                 head = self._receive(child, HEAD.size, deadline)
                 if not isinstance(head, bytes):
@@ -180,7 +192,7 @@ class AbandonableWork(Generic[Result]):
                 received += piece
                 continue
             now, touch = time.monotonic(), child.record.read()
-            if touch and (now >= touch.since + self._limits.patience or now >= deadline):
+            if touch and (now >= touch.since + touch.patience or now >= deadline):
                 return touch
             if now >= deadline:
                 return None
@@ -219,10 +231,16 @@ def run_abandonable(
     subject: str,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Have work done once by a child. As :class:`AbandonableWork` and its :meth:`run`."""
-    runner = AbandonableWork(work, limits, subject, announce)
+    """Have work done once by a child, as :class:`AbandonableWork` has it. In a process that is such
+    a child, it is done there.
+    """
+    if touches.is_child():
+        return work()
+    runner: AbandonableWork[None, Result] = AbandonableWork(
+        lambda _: work(), limits, subject, announce
+    )
     try:
-        return runner.run()
+        return runner.run(None)
     finally:
         runner.close()
 

@@ -12,14 +12,14 @@ from enum import IntEnum
 from typing import Any, NoReturn
 
 from dballoc.host.abandonable import touches
-from dballoc.host.abandonable.answers import pack_answer, pack_error
+from dballoc.host.abandonable.answers import pack_answer, pack_error, unpack_answer
 from dballoc.host.abandonable.look_limits import LookLimits
 from dballoc.host.abandonable.touches import Skips, TouchRecord
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
 
-# A request: the seconds that it has. An answer: its kind, the CPU seconds that the child has taken
-# in all, and the length of what follows.
-REQUEST, HEAD = struct.Struct("<d"), struct.Struct("<BdQ")
+# A request: the seconds that it has, and the length of what follows. An answer: its kind, the CPU
+# seconds that the child has taken in all, and the length of what follows.
+REQUEST, HEAD = struct.Struct("<dQ"), struct.Struct("<BdQ")
 
 
 class Kind(IntEnum):
@@ -41,7 +41,7 @@ def serve_parent(
     record: TouchRecord,
     skips: Skips,
     limits: LookLimits,
-    work: Callable[[], Any],
+    work: Callable[[Any], Any],
     read_cpu: Callable[[], float],
 ) -> NoReturn:
     """Be the child until the other end closes. ``read_cpu``: seconds that this process and its
@@ -60,10 +60,12 @@ def serve_parent(
             talk.sendall(HEAD.pack(kind, read_cpu() - cpu_before, len(data)) + data)
 
         _tell = lambda words: send(Kind.WORDS, pack_answer(words))  # noqa: E731
-        while len(request := talk.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
+        while len(head := talk.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
+            seconds, length = REQUEST.unpack(head)
+            request = unpack_answer(talk.recv(length, socket.MSG_WAITALL))
             _limit_cpu(limits.cpu)
-            touches.begin_look(*REQUEST.unpack(request))
-            kind, data = _do_work(work)
+            touches.begin_look(seconds)
+            kind, data = _do_work(work, request)
             touches.end_touch()
             send(kind, data)
     finally:
@@ -76,9 +78,9 @@ def tell_parent(words: str) -> None:
         _tell(words)
 
 
-def _do_work(work: Callable[[], Any]) -> tuple[Kind, bytes]:
+def _do_work(work: Callable[[Any], Any], request: Any) -> tuple[Kind, bytes]:
     try:
-        return Kind.VALUE, pack_answer(work())
+        return Kind.VALUE, pack_answer(work(request))
     except BaseException as error:
         return Kind.ERROR, pack_error(error)
 

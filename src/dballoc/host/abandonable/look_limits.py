@@ -9,10 +9,12 @@ from dballoc.errors import UsageError
 # Seconds that a look may take. For tests, and for a server that needs longer.
 VARIABLE = "DBALLOC_LOOK_SECONDS"
 _SECONDS = 15.0
-# Of a look: what one touch, and what a look for a scraper may take.
-_TOUCH, _SCRAPE = 2 / 15, 5 / 15
+# Of a look's time: what one touch may take, a look for a scraper, looking up symbols, and reading
+# a server that an experiment is made after.
+_TOUCH, _SCRAPE, _SYMBOLS, _LIKENESS = 2 / 15, 4.5 / 15, 20, 4
+_LONG_CPU_SECONDS = 300
 _CPU_SECONDS = 12  # above what a snapshot stops at by itself (read_limits.SECONDS)
-_MEMORY = 1 << 30  # bytes of address space, beside what the process has when it is forked
+_MEMORY = 512 << 20  # bytes of address space, beside what the process has when it is forked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,22 @@ def scrape_limits() -> LookLimits:
     """Return the limits of a look for a scraper. UsageError as above."""
     seconds = _read_seconds()
     return LookLimits(seconds=seconds * _SCRAPE, patience=seconds * _TOUCH / 2)
+
+
+def symbol_limits() -> LookLimits:
+    """Return the limits of looking functions up in files, which may first be downloaded
+    (debuginfod). UsageError as above.
+    """
+    seconds = _read_seconds()
+    return LookLimits(seconds=seconds * _SYMBOLS, patience=seconds * _TOUCH, cpu=_LONG_CPU_SECONDS)
+
+
+def likeness_limits() -> LookLimits:
+    """Return the limits of reading a server that an experiment is made after. UsageError as
+    above.
+    """
+    seconds = _read_seconds()
+    return LookLimits(seconds=seconds * _LIKENESS, patience=seconds * _TOUCH, cpu=_LONG_CPU_SECONDS)
 
 
 def _read_seconds() -> float:

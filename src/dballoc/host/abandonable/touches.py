@@ -19,7 +19,9 @@ from dballoc.host.abandonable.blocking_mounts import Mount, Mounts, read_mounts
 from dballoc.host.process_maps import MapsLine, parse_line, read_maps_text
 
 _SIZE, _TEXT_AT = 4096, 64
-_SINCE, _ADDRESS, _LENGTH = 0, 1, 2
+_SINCE, _ADDRESS, _LENGTH, _PATIENCE = range(4)
+# A parser that reads a whole file may take so many times as long as one touch.
+_PARSING = 3
 _ROOT_OF = re.compile(r"/proc/([0-9]+|self)/root")
 
 
@@ -28,14 +30,19 @@ class NotAnswering(TimeoutError):
 
     def __init__(self, title: str, seconds: float) -> None:
         super().__init__(errno.ETIMEDOUT, f"{title} did not answer within {seconds:g} s")
+        self._parts = title, seconds
+
+    def __reduce__(self) -> tuple[type["NotAnswering"], tuple[str, float]]:
+        return NotAnswering, self._parts
 
 
 class Touch(NamedTuple):
-    """A touch under way. ``since``: seconds of the monotonic clock; ``title``: the file system,
-    empty for memory; ``address``: of memory.
+    """A touch under way. ``since``: seconds of the monotonic clock; ``patience``: seconds that it
+    may take; ``title``: the file system, empty for memory; ``address``: of memory.
     """
 
     since: float
+    patience: float
     title: str
     address: int
 
@@ -65,23 +72,28 @@ class Skips:
 
 
 class TouchRecord:
-    """Memory that a process shares with the children that it forks later: the touch under way."""
+    """Memory that a process shares with the children that it forks later: the touch under way.
+    ``patience``: seconds that one may take.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self._patience = round(1e9 * patience)
         self._memory = mmap.mmap(-1, _SIZE)
         self.words = memoryview(self._memory)[:_TEXT_AT].cast("Q")
 
-    def begin(self, title: str) -> None:
-        """Note that a file system is touched from now on."""
+    def begin(self, title: str, times: int = 1) -> None:
+        """Note that a file system is touched from now on, which may take so many times as long."""
         text = title.encode(errors="replace")[: _SIZE - _TEXT_AT]
         self.words[_SINCE] = 0
         self._memory[_TEXT_AT : _TEXT_AT + len(text)] = text
         self.words[_LENGTH] = len(text)
+        self.words[_PATIENCE] = times * self._patience
         self.words[_SINCE] = time.monotonic_ns()
 
     def begin_address(self, address: int) -> None:
         """Note that memory is touched from now on."""
         self.words[_LENGTH] = 0
+        self.words[_PATIENCE] = self._patience
         self.words[_ADDRESS] = address
         self.words[_SINCE] = time.monotonic_ns()
 
@@ -95,7 +107,12 @@ class TouchRecord:
         if not since:
             return None
         text = self._memory[_TEXT_AT : _TEXT_AT + min(self.words[_LENGTH], _SIZE - _TEXT_AT)]
-        return Touch(since / 1e9, text.decode(errors="replace"), self.words[_ADDRESS])
+        return Touch(
+            since=since / 1e9,
+            patience=self.words[_PATIENCE] / 1e9,
+            title=text.decode(errors="replace"),
+            address=self.words[_ADDRESS],
+        )
 
 
 @dataclass(kw_only=True)
@@ -134,6 +151,11 @@ def become_child(record: TouchRecord, skips: Skips, patience: float) -> None:
     """Note and leave out from now on."""
     global _child
     _child = _Child(record=record, skips=skips, patience=patience)
+
+
+def is_child() -> bool:
+    """Whether this process is a child that can be given up."""
+    return _child is not None
 
 
 def begin_look(seconds: float) -> None:
@@ -197,7 +219,7 @@ def remember_file(descriptor: int, title: str) -> None:
 def touching_file(descriptor: int) -> Iterator[None]:
     """Note while the body reads a file that :func:`remember_file` knows."""
     if _child and (title := _child.titles.get(descriptor)):
-        _child.record.begin(title)
+        _child.record.begin(title, _PARSING)
     try:
         yield
     finally:

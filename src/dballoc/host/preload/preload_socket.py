@@ -4,27 +4,43 @@ The process may be hostile: an answer is bounded in bytes and time, and its sock
 its root.
 """
 
+import dataclasses
+import errno
 import os
 import re
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.host import open_in_process_root, process_maps
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.read_rights import describe_absence, describe_refusal
 
-# Seconds to wait for a part of an answer. A preload serves one client at a time, and gives up on a
-# slow one after ten seconds.
-_PATIENCE = 30.0
 # How often somebody is looked for within a second.
 _ATTEMPTS = 10
-# The largest answer, in bytes, and the longest, in seconds. A snapshot of a full table is 20 MiB;
-# an answer beyond that, or one slower than any preload's, is not a preload's.
-_MOST = 128 << 20
-_LONGEST = 120.0
+# Sockets of one directory that are asked, in so many seconds together.
+_MOST_SOCKETS, _DIRECTORY_SECONDS = 16, 10.0
+_MOST_NAMES = 10_000
+_SOCKET = re.compile(r"[0-9]{1,9}\.sock")
+
+
+class _Limit(NamedTuple):
+    """The most bytes and seconds of an answer."""
+
+    bytes: int
+    seconds: float
+
+
+# A preload serves one client at a time, and gives up on a slow one after ten seconds. A snapshot
+# of a full table is 20 MiB.
+_STATUS, _SNAPSHOT = _Limit(64 << 10, 15.0), _Limit(128 << 20, 120.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,31 +91,44 @@ class PreloadSocket:
     def ask(self, line: str) -> bytes:
         """Return the answer to a request. Failure if there is none, or it is an error."""
         return ask_preload(
-            self.root, self.path, line, f"the {self.kind.noun} in process {self.pid}"
+            self.root, self.path, line, self.pid, f"the {self.kind.noun} in process {self.pid}"
         )
 
     def has_gone(self) -> bool:
         """Whether nobody has listened there for a second, as after the end of the program. One that
         closes all its files is asked again.
         """
-        for _ in range(_ATTEMPTS):
-            try:
-                _connect(self.root, self.path).close()
-            except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):
-                time.sleep(1 / _ATTEMPTS)
-            except OSError:
-                return False
-            else:
-                return False
-        return True
+        return run_abandonable(
+            lambda: _has_gone(self.root, self.path), look_limits(), f"process {self.pid}"
+        )
 
 
-def ask_preload(root: Path, path: str, line: str, subject: str) -> bytes:
-    """Return the answer to a request. Failure, about ``subject``, if there is none, or it is an
-    error.
+def _has_gone(root: Path, path: str) -> bool:
+    for _ in range(_ATTEMPTS):
+        try:
+            _connect(root, path, _STATUS.seconds).close()
+        except (FileNotFoundError, ConnectionRefusedError, ProcessLookupError):
+            time.sleep(1 / _ATTEMPTS)
+        except OSError:
+            return False
+        else:
+            return False
+    return True
+
+
+def ask_preload(root: Path, path: str, line: str, pid: int, subject: str) -> bytes:
+    """Return the answer to a request. Failure, about ``subject``, if there is none, it is an error,
+    or another process than ``pid`` listens there.
     """
+    limit = _SNAPSHOT if line == "snapshot" else _STATUS
+    limits = look_limits()
+    limits = dataclasses.replace(limits, seconds=limit.seconds + limits.patience)
     try:
-        answer = _exchange(root, path, line.encode() + b"\n")
+        answer = run_abandonable(
+            lambda: _exchange(root, path, line.encode() + b"\n", limit, lambda peer: peer == pid),
+            limits,
+            subject,
+        )
     except OSError as error:
         raise Failure(f"{subject} does not answer: {error.strerror or error}") from None
     if answer.startswith(b"error "):
@@ -127,6 +156,15 @@ def find_preload_of_process(pid: int, kind: PreloadKind) -> PreloadSocket:
     """Find a preload in a process. UsageError, with how to get one, if there is none or we may not
     ask it.
     """
+    path, request = run_abandonable(
+        lambda: _find_in_process(pid, kind), look_limits(), f"process {pid}"
+    )
+    root = open_in_process_root.root_of(pid)
+    return PreloadSocket(kind=kind, pid=pid, root=root, path=path, request=request)
+
+
+def _find_in_process(pid: int, kind: PreloadKind) -> tuple[str, tuple[str, ...]]:
+    """Return the path of the socket in the process's root, and the groups of its request."""
     home = Path(f"/proc/{pid}")
     try:
         environ = readers.of_process(home / "environ").split(b"\0")
@@ -158,22 +196,16 @@ def find_preload_of_process(pid: int, kind: PreloadKind) -> PreloadSocket:
             f"process {pid} ({name}): process {listener} answers on {path} instead of this "
             f"process's {kind.noun.split()[-1]}"
         )
-    return PreloadSocket(kind=kind, pid=pid, root=root, path=path, request=request.groups())
+    return path, request.groups()
 
 
 def find_preload_in_directory(directory: Path, kind: PreloadKind) -> PreloadSocket:
     """Find the one preload of a kind that listens in a directory. UsageError if there is none, or
     more than one.
     """
-    alive = []
-    for path in sorted(directory.glob("*.sock")):
-        try:
-            answer = _exchange(directory, path.name, b"status\n")
-        except OSError:
-            continue  # left behind by a process that was killed
-        if path.stem.isdigit() and kind.status in parse_status(answer):
-            pid = _find_peer(directory, path.name) or int(path.stem)
-            alive.append(PreloadSocket(kind=kind, pid=pid, root=directory, path=path.name))
+    alive = run_abandonable(
+        lambda: _find_in_directory(directory, kind), look_limits(), f"{directory}"
+    )
     if not alive:
         raise UsageError(
             f"{directory}: no {kind.noun.split()[-1]} listens there; is the program running, "
@@ -182,45 +214,89 @@ def find_preload_in_directory(directory: Path, kind: PreloadKind) -> PreloadSock
     if len(alive) > 1:
         raise UsageError(
             f"{directory}: {kind.noun.split()[-1]}s of processes "
-            f"{', '.join(str(p.pid) for p in alive)} listen there; give --pid"
+            f"{', '.join(str(pid) for pid in alive.values())} listen there; give --pid"
         )
-    return alive[0]
+    ((name, pid),) = alive.items()
+    return PreloadSocket(kind=kind, pid=pid, root=directory, path=name)
 
 
-def _exchange(root: Path, path: str, line: bytes) -> bytes:
-    """Send a line and return the whole answer. OSError if that fails, or if it is not a preload's
-    answer.
+def _find_in_directory(directory: Path, kind: PreloadKind) -> dict[str, int]:
+    """Return the names of the sockets on which a preload of a kind answers, with its PID."""
+    alive: dict[str, int] = {}
+    until = time.monotonic() + _DIRECTORY_SECONDS
+    names = open_in_process_root.list_directory(directory, "/", _MOST_NAMES)
+    for name in [n for n in names if _SOCKET.fullmatch(n)][:_MOST_SOCKETS]:
+        peers: list[int] = []
+
+        def accept(peer: int, name: str = name, peers: list[int] = peers) -> bool:
+            peers.append(peer)
+            return _has_inner_pid(peer, int(name.removesuffix(".sock")))
+
+        limit = _STATUS._replace(seconds=max(0.0, until - time.monotonic()))
+        try:
+            answer = _exchange(directory, name, b"status\n", limit, accept)
+        except OSError:
+            continue  # left behind by a process that was killed
+        if kind.status in parse_status(answer):
+            alive[name] = peers[0]
+    return alive
+
+
+def _has_inner_pid(pid: int, inner: int) -> bool:
+    """Whether a process has that PID in its own PID namespace."""
+    try:
+        return _parse_inner_pid(readers.text_of_process(f"/proc/{pid}/status")) == inner
+    except OSError:
+        return False
+
+
+def _exchange(
+    root: Path, path: str, line: bytes, limit: _Limit, accept: Callable[[int], bool]
+) -> bytes:
+    """Send a line and return the whole answer. OSError if that fails, if it is not a preload's
+    answer, or unless ``accept`` takes the PID of the process that listens there: before it is sent
+    or read anything.
     """
-    with _connect(root, path) as connection:
+    until = time.monotonic() + limit.seconds
+    with _connect(root, path, limit.seconds) as connection:
+        if not accept(peer := _read_peer(connection)):
+            raise OSError(
+                errno.EPERM, f"process {peer or 'of another PID namespace'} answers there"
+            )
         connection.sendall(line)
-        parts, size, end = [], 0, time.monotonic() + _LONGEST
+        parts, size = [], 0
         while part := connection.recv(1 << 16):
             parts.append(part)
             size += len(part)
-            if size > _MOST:
-                raise OSError("its answer is longer than any preload's")
-            if time.monotonic() > end:
-                raise OSError("its answer takes longer than any preload's")
+            if size > limit.bytes:
+                raise OSError(errno.EMSGSIZE, "its answer is longer than any preload's")
+            if (remaining := until - time.monotonic()) <= 0:
+                raise OSError(errno.ETIMEDOUT, "its answer takes longer than any preload's")
+            connection.settimeout(remaining)
     return b"".join(parts)
 
 
-def _find_peer(root: Path, path: str) -> int:
-    """Return the PID, in our namespace, of the process that listens on a socket; 0 if it is in
-    another PID namespace.
+def _read_peer(connection: socket.socket) -> int:
+    """Return the PID, in our namespace, of the process that listens at the other end; 0 if it is
+    in another PID namespace.
     """
-    with _connect(root, path) as connection:
-        pid = int.from_bytes(
-            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little"
-        )
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[:4], "little")
+
+
+def _find_peer(root: Path, path: str) -> int:
+    """Return the PID of the process that listens on a socket, as :func:`_read_peer`."""
+    with _connect(root, path, _STATUS.seconds) as connection:
+        pid = _read_peer(connection)
         connection.sendall(b"status\n")
         return pid
 
 
-def _connect(root: Path, path: str) -> socket.socket:
+def _connect(root: Path, path: str, seconds: float) -> socket.socket:
     """Connect to the socket file at a path below ``root``, which may be of any length."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.settimeout(_PATIENCE)
+        connection.settimeout(max(0.001, min(seconds, touches.count_seconds_left())))
         open_in_process_root.connect_to_socket(connection, root, path)
     except OSError:
         connection.close()

@@ -64,7 +64,9 @@ class _Child:
         """End it. One that another process made ends when its socket closes, or its time is up."""
         self.talk.close()
         if self.process is not None:
-            self.process.kill()
+            # One that has another user, since we gave up our own, ends as its socket closes.
+            with contextlib.suppress(PermissionError):
+                self.process.kill()
             # A parser whose file is on a file system that does not answer cannot be killed.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_SECONDS_TO_END)

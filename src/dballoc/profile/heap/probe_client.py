@@ -57,7 +57,7 @@ class Probe:
 
     def _request(self, line: str) -> bytes:
         subject = f"the probe in process {self.pid}"
-        return preload_socket.ask_preload(self.root, self.socket, line, subject)
+        return preload_socket.ask_preload(self.root, self.socket, line, self.pid, subject)
 
 
 @dataclass(frozen=True)

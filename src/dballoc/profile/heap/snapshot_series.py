@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dballoc.errors import Failure
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import AbandonableWork
+from dballoc.host.abandonable.look_limits import symbol_limits
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
-from dballoc.profile.heap.probe_snapshot import Snapshot
+from dballoc.profile.heap.probe_snapshot import Snapshot, Stack
 from dballoc.profile.model import Frame, Profile
-from dballoc.profile.symbols.symbols import Symbols
+from dballoc.profile.symbols.symbols import Mapped, Symbols
 
 # Seconds between readings of the estimate of live bytes, and the ratio by which a new peak must
 # exceed the last one, which is massif's.
@@ -39,6 +42,22 @@ class SnapshotSeries:
         return sorted(with_peak.values(), key=lambda profile: profile.taken_at)
 
 
+@dataclass(frozen=True)
+class _Unresolved:
+    """Stacks to look up, by number."""
+
+    maps: list[Mapped]
+    stacks: dict[int, Stack]
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """The functions of each, and notes on what has no names."""
+
+    stacks: dict[int, tuple[Frame, ...]]
+    notes: list[str]
+
+
 class ProbedProcess:
     """A process under a probe, for any number of snapshots, or one that has left its snapshot; each
     call stack is resolved once.
@@ -48,8 +67,12 @@ class ProbedProcess:
         self.probe = probe
         self.name = name
         is_saved = isinstance(probe, SavedSnapshot)
-        self.symbols = Symbols(Path("/") if is_saved else Path(f"/proc/{probe.pid}/root"))
+        self.notes: list[str] = []
+        self._symbols = Symbols(Path("/") if is_saved else Path(f"/proc/{probe.pid}/root"))
         self._functions: dict[int, tuple[Frame, ...]] = {}
+        self._reader = AbandonableWork[_Unresolved, _Resolved](
+            self._resolve_stacks, symbol_limits(), f"{name}: the files that it has mapped"
+        )
 
     def take_snapshot(self, occasion: str = "") -> tuple[Snapshot, Profile]:
         """Take a snapshot, and make its profile. Failure if the probe does not answer."""
@@ -66,15 +89,27 @@ class ProbedProcess:
 
     def resolve(self, snapshot: Snapshot) -> None:
         """Look up the functions of stacks that no earlier snapshot had."""
-        maps = heap_profile.parse_mappings(snapshot)
         new_stacks = {
             number: stack
             for number, stack in snapshot.stacks.items()
             if number not in self._functions
         }
-        self._functions |= heap_profile.resolve_stacks(
-            new_stacks, lambda address: self.symbols.resolve(maps, address)
+        if not new_stacks:
+            return
+        request = _Unresolved(heap_profile.parse_mappings(snapshot), new_stacks)
+        if touches.is_child():
+            resolved = self._resolve_stacks(request)
+        else:
+            resolved = self._reader.run(request)
+        self._functions |= resolved.stacks
+        self.notes = resolved.notes
+
+    def _resolve_stacks(self, request: "_Unresolved") -> "_Resolved":
+        """Look functions up in the files that the process has mapped, which may never answer."""
+        stacks = heap_profile.resolve_stacks(
+            request.stacks, lambda address: self._symbols.resolve(request.maps, address)
         )
+        return _Resolved(stacks, [*self._symbols.notes])
 
     def stop_sampling(self) -> None:
         """Have the probe sample nothing from now on."""

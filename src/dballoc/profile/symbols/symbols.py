@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from dballoc.host import open_in_process_root
+from dballoc.host.abandonable import touches
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import debug_files
@@ -226,7 +227,8 @@ def _describe_file(parser: Sandbox, fd: int) -> OpenFile:
     ELF file.
     """
     try:
-        return OpenFile(fd, debug_files.describe_file(parser, fd))
+        with touches.touching_file(fd):
+            return OpenFile(fd, debug_files.describe_file(parser, fd))
     except BaseException:
         os.close(fd)
         raise
