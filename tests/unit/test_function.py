@@ -166,7 +166,9 @@ def test_a_directory_that_never_answers_is_not_waited_for(
     monkeypatch.setenv("DBALLOC_LOOK_SECONDS", "3")
     path = hostile_files.put("plugin", HostileFile(waits=("getattr",)))
     with (
-        pytest.raises(plugin_directory.InaccessibleDirectory, match="did not answer within 0.4 s"),
+        pytest.raises(
+            plugin_directory.InaccessibleDirectory, match=r"did not answer within 0\.4 s"
+        ),
         plugin_directory.open_directory(os.getpid(), str(path)),
     ):
         pass

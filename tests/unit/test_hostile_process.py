@@ -167,7 +167,7 @@ def test_a_probe_that_goes_on_and_on(serve: Serve, monkeypatch: pytest.MonkeyPat
             time.sleep(0.01)
 
     monkeypatch.setattr(preload_socket, "_SNAPSHOT", preload_socket._Limit(1 << 20, 0.3))
-    with pytest.raises(Failure, match="takes longer than any preload's|timed out"):
+    with pytest.raises(Failure, match=r"takes longer than any preload's|timed out"):
         serve(answer).snapshot()
 
 
