@@ -142,8 +142,9 @@ def send_large_packets(workshop: Workshop) -> Iterator[Judgement]:
                 cursor.execute(f"SELECT LENGTH('{'x' * 14_000_000}')")
         time.sleep(1)
         document = server.explain()
-        said = find_verdict(document, "sessions", "owner", "unowned", "suspects")
-        yield judge_words("suspect", said, "network buffers.*max_allowed_packet")
+        suspected = find_verdict(document, "unowned", "suspects")
+        said = find_verdict(document, "sessions", "owner")
+        yield judge_words("suspect", suspected, "network buffers of sessions.*max_allowed_packet")
         yield judge_absence("advice", said, r"reset or renew its connections \(COM_RESET")
 
 
