@@ -173,6 +173,8 @@ class Workshop:
 
 def _make_command(build: Build, data: Path, executable: Path | None) -> list[str]:
     words = [str(executable or build.executable), "--no-defaults", f"--datadir={data}"]
+    # A server that starts removes the temporary tables of all others in its directory.
+    words += [f"--tmpdir={data.parent}"]
     words += [f"--basedir={build.basedir}", f"--lc-messages-dir={build.share}"]
     words += [f"--plugin-dir={build.plugins}"] if build.plugins else []
     words.append(_LOG_SIZE["mysql" if build.entry["bootstrap"] == "initialize" else "mariadb"])

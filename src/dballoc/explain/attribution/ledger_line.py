@@ -63,7 +63,9 @@ class Line:
             words.append(f"{with_unit(least)} to {with_unit(most)}")
         elif self.is_bounded:
             words.append(f"at most; at least {with_unit(least)}")
-        if self.confidence == "labelled" and (missing := self.size - self.resident) >= NEAR_BYTES:
+        # Of a cache that the server maps, the size is that of its mapping.
+        is_request = self.confidence == "labelled" and self.group == "heap"
+        if is_request and (missing := self.size - self.resident) >= NEAR_BYTES:
             words.append(f"asked for {with_unit(self.size)}")
             if not self.is_bounded:
                 words.append(f"{with_unit(missing)} not resident")
