@@ -193,3 +193,5 @@ def test_a_server_that_is_fetched(watched: Watched, tmp_path: Path) -> None:
     watched.run(
         *("fetch", "mysql@8.9.9", "--from", archive, "--sha256", digest), allow=(r"store(/.*)?",)
     )
+    (manifest,) = (watched.place / "store").glob("*/manifest.json")
+    assert manifest.stat().st_mode & 0o004, "another user's dballoc can use what root has fetched"

@@ -127,6 +127,7 @@ def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> N
         "files": [file.row() for file in fetched.files],
     }
     (job.place / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    (job.place / MANIFEST).chmod(0o644)  # the store is public, whatever the umask
     os.sync()
     shutil.rmtree(job.final, ignore_errors=True)  # left by a fetch that did not finish
     job.place.rename(job.final)
