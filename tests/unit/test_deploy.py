@@ -221,7 +221,7 @@ def test_container(of: Callable[[str], Deployment], directory: Path) -> None:
     assert "apt-get install -y --no-install-recommends libjemalloc2" in text
     assert '    value: "narenas:2,background_thread:true"' in text
     text = render(of("own"), ["container"], {}, directory)
-    assert "COPY libmy.so /opt/my malloc/libmy.so" in text
+    assert 'COPY ["libmy.so", "/opt/my malloc/libmy.so"]' in text
 
 
 def read_yaml(text: str, begin: str, end: str = "") -> Any:

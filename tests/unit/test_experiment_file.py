@@ -16,7 +16,9 @@ from dballoc.store.results import Results
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "results"
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+=@-]{0,20}", fullmatch=True)
-TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12).filter(
+    str.isprintable
+)
 DURATIONS = st.integers(min_value=2, max_value=10_000).map(lambda n: f"{n}s") | st.sampled_from(
     ["2500ms", "1m30s", "2h"]
 )

@@ -3,11 +3,14 @@ directory. Pure.
 """
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import polars as pl
 
+from dballoc import readers
 from dballoc.allocators import host_requirements, server_environment, setting_effects
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import MallocSettings
@@ -34,6 +37,16 @@ SAFE_DIRECTORIES = (
     "/usr/lib/i386-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
 )
+
+# What instructions are printed of. Results may be anybody's: a path of other characters is refused,
+# and a version of another form is left to the reader.
+_PATH = re.compile(r"/[\w.+@=,~ -]+(?:/[\w.+@=,~ -]+)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]*")
+_WORDS = re.compile(r"[\w.+~:@()/, -]{0,200}")
+_RELEASE = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}")
+# In place of a release that is not known.
+_SOME_RELEASE = "VERSION"
 
 # Environment variables that choose or tune a malloc, to be unset for a server without any.
 STEERING = ("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_CONF")
@@ -114,14 +127,13 @@ class Deployment:
         """``10.11`` of MariaDB 10.11.19, as images are tagged; of a replay, whose server's version
         is not known, a word to be replaced.
         """
-        if self.replayed:
-            return "VERSION"
-        return ".".join(self.server.rpartition(" ")[2].split(".")[:2])
+        match = _RELEASE.match(self.server.rpartition(" ")[2])
+        return match[0] if match and not self.replayed else _SOME_RELEASE
 
 
 def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployment:
-    """Return what the variant ``name`` needs. UsageError if there is no such variant, or if no
-    environment can reproduce it.
+    """Return what the variant ``name`` needs. UsageError if there is no such variant, if no
+    environment can reproduce it, or if it has a path or name that is not printed to be pasted.
     """
     if name not in campaign.names:
         raise UsageError(f"{directory}: no variant {name!r}; there are {', '.join(campaign.names)}")
@@ -151,7 +163,7 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
             f"{directory}: variant {name!r} runs its server on glibc {glibc}, which environment "
             "variables cannot select; use a system or an image with that C library"
         )
-    return Deployment(
+    deployment = Deployment(
         variant=name,
         baseline=experiment.baseline,
         allocator=row["allocator"],
@@ -175,6 +187,29 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         faults=baseline_comparison.count_faults(campaign).get(name),
         replayed=campaign.is_replay,
     )
+    _check_words(deployment, f"{directory}: variant {name!r}")
+    return deployment
+
+
+def _check_words(deployment: Deployment, where: str) -> None:
+    """UsageError for a text that could be more than a word where it is pasted; values of settings
+    may be anything, for they are quoted.
+    """
+    checks: list[tuple[str, re.Pattern[str], Iterable[str]]] = [
+        ("library", _PATH, deployment.libraries),
+        ("variable", _VARIABLE, deployment.settings),
+        ("server option", _OPTION, deployment.options),
+        ("server", _WORDS, [deployment.server, deployment.engine]),
+        ("allocator", _WORDS, [deployment.title, deployment.allocator, deployment.version]),
+        ("THP setting", _WORDS, [deployment.thp_words]),
+    ]
+    for kind, form, texts in checks:
+        for text in texts:
+            if not form.fullmatch(text):
+                raise UsageError(
+                    f"{where}: {kind} {readers.shown(text)} has characters that dballoc deploy "
+                    "does not print to be pasted"
+                )
 
 
 def _list_idle_settings(allocator: Allocator, settings: dict[str, str]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Render the text of ``dballoc deploy`` from the files in templates/. Pure."""
 
+import functools
 import re
 import shlex
 from collections.abc import Collection, Mapping
@@ -9,6 +10,7 @@ from typing import Literal, get_args
 
 import jinja2
 
+from dballoc import readers
 from dballoc.deploy import quoting
 from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
 
@@ -39,19 +41,7 @@ def render(
     the variant would not run on this machine; ``privileged``: a sentence on each of this
     machine's servers that starts privileged.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_read_template),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  # no HTML: shell, units and YAML are quoted by filters
-    )
-    environment.filters |= {"shell": shlex.quote, "yaml": quoting.quote_yaml}
-    environment.globals |= {
-        "systemd": quoting.quote_systemd,
-        "dockerfile": quoting.quote_dockerfile,
-    }
+    environment = _make_environment()
     names = [
         "head",
         *(form for form in FORMS if form in forms),
@@ -60,7 +50,7 @@ def render(
     ]
     values = {
         "r": deployment,
-        "directory": directory,
+        "directory": readers.one_line(str(directory)),
         "lacking": [p for p, lacks in missing.items() if lacks],
         "obstacle": obstacle,
         "privileged": privileged,
@@ -76,6 +66,26 @@ def render(
     )
     # What a template leaves out leaves its blank lines behind.
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+@functools.cache
+def _make_environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_read_template),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  # no HTML: shell, units and YAML are quoted by filters
+    )
+    environment.filters |= {"shell": shlex.quote, "yaml": quoting.quote_yaml}
+    environment.globals |= {
+        "systemd": quoting.quote_systemd,
+        "dockerfile": quoting.quote_dockerfile,
+        "copy": quoting.quote_copy,
+        "option": quoting.quote_option,
+    }
+    return environment
 
 
 def _format_install_command(packages: tuple[str, ...]) -> str:

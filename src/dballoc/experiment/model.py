@@ -13,11 +13,21 @@ from pydantic import (
     model_validator,
 )
 
+from dballoc import readers
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
 from dballoc.experiment.post import Post
 from dballoc.experiment.quantity_fields import Duration, Size
 
+
+def _check_line(value: str) -> str:
+    if readers.one_line(value) != value:
+        raise ValueError(f"{readers.shown(value)} has a character that cannot be printed in a line")
+    return value
+
+
+# What is printed to be pasted: names and values of settings, and paths.
+Line = Annotated[str, AfterValidator(_check_line)]
 # Option and tunable values may be written as TOML numbers; servers and allocators read text.
 Text = Annotated[
     str,
@@ -26,8 +36,9 @@ Text = Annotated[
             str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int | float) else v
         )
     ),
+    AfterValidator(_check_line),
 ]
-Options = dict[str, Text]
+Options = dict[Line, Text]
 Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 # Whether a page fault may wait for the kernel to make a huge page, and whether one size of them is
@@ -383,7 +394,7 @@ class Variant(_Table):
     stands_for: str | None = None
     not_settable: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=50)] = []
     allocator: str | None = None
-    preload: list[str] = []
+    preload: list[Line] = []
     env: Options = {}
     tunables: Options = {}
     thp: ThpMode | None = None

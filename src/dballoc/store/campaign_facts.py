@@ -1,4 +1,6 @@
-"""Check the facts in the table ``campaign``: texts, some of them JSON of the forms here. Pure."""
+"""Check the facts in the table ``campaign``: texts that can be printed, some of them JSON of the
+forms here. Pure.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +13,8 @@ from dballoc.experiment.cpu_list import parse_cpus
 
 NEEDED = ("format", "experiment", "environment", "planned_blocks", "designs", "duet", "started")
 _DESIGNS = ("solo", "duet")
+# TOML, which has lines.
+_EXPERIMENT = "experiment"
 # Unix time of the end of the year 9999, the last that Python's datetime has.
 LATEST = 253_402_300_799.0
 
@@ -317,6 +321,8 @@ def _check_fact(key: str, value: str) -> str:
             is_valid = False
         if not is_valid:
             raise readers.Unfit(f"campaign: started: {readers.shown(value)} is not a Unix time")
+    if key != _EXPERIMENT and not (key.isprintable() and value.isprintable()):
+        raise readers.Unfit(f"campaign: {readers.shown(key)}: {readers.shown(value)} is not valid")
     return value
 
 
@@ -333,6 +339,21 @@ def check_host_name(text: str, place: str) -> None:
         raise readers.Unfit(f"{place}: {readers.first_complaint(error)}") from None
 
 
+def _refuse_unprintable(document: Any) -> None:
+    """Raise Unfit for a text that is not one printable line, but for experiments (TOML)."""
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        place, value = waiting.pop()
+        match value:
+            case str() if place.rpartition(".")[2] != _EXPERIMENT and not value.isprintable():
+                raise readers.Unfit(f"{place[:80]}: {readers.shown(value)} cannot be printed")
+            case list():
+                waiting += [(place, item) for item in value]
+            case dict():
+                waiting += [(place, key) for key in value]
+                waiting += [(f"{place}.{key[:40]}".lstrip("."), value[key]) for key in value]
+
+
 def check_json(text: str, adapter: TypeAdapter[Any], place: str) -> str:
     """Return the JSON ``text``, parsed and dumped again. Unfit, which begins with ``place``, if it
     is not JSON or not of that form.
@@ -340,6 +361,7 @@ def check_json(text: str, adapter: TypeAdapter[Any], place: str) -> str:
     try:
         document = readers.document(text, finite=False)
         adapter.validate_python(document)
+        _refuse_unprintable(document)
     except readers.Unfit as error:
         raise readers.Unfit(f"{place}: {error}") from None
     except ValidationError as error:

@@ -18,6 +18,9 @@ _LARGEST = 2**53
 _MOST, _LEAST = 1e15, 1e-15
 _TIMES = frozenset({"started", "ended"})
 _HALVES = (0, 1)
+_PARTS = frozenset({"server", "heap", "threads", "files", "rest"})
+# Texts of several lines: what a server or a client said last. What shows them, quotes them.
+_OF_LINES = frozenset({"fault_text", "log_tail"})
 # Versions of TLS, as servers name them.
 _TLS = re.compile(r"[A-Za-z0-9.,]{0,100}")
 
@@ -33,6 +36,9 @@ def check_values(values: Iterable[Any], kind: str, column: str) -> None:
             case "TEXT":
                 if not isinstance(value, str):
                     raise _make_error(column, value)
+                # Else a line of it could be one of a report, of a table or of a unit file.
+                if not value.isprintable() and column not in _OF_LINES:
+                    raise _make_error(column, value)
             case _:
                 if not isinstance(value, int | float) or not _is_in_range(value, kind):
                     raise _make_error(column, value)
@@ -40,6 +46,8 @@ def check_values(values: Iterable[Any], kind: str, column: str) -> None:
                     raise _make_error(column, value)
                 if column == "half" and value not in _HALVES:
                     raise _make_error(column, value)
+        if column == "part" and value not in _PARTS:
+            raise _make_error(column, value)
         if column == "tls" and not _TLS.fullmatch(value):
             raise _make_error(column, value)
         if column == "directory" and not _DIRECTORY.fullmatch(value):

@@ -2,6 +2,7 @@
 at each try.
 """
 
+import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -28,7 +29,7 @@ def check_missing_fetches(experiment: Experiment) -> None:
     if len(missing) > 1:
         raise UsageError(
             f"{len(missing)} servers or libraries are missing; fetch them: "
-            f"dballoc fetch {' '.join(missing)}"
+            f"dballoc fetch {shlex.join(missing)}"
         )
 
 

@@ -1,6 +1,7 @@
 """``dballoc deploy``: how to run one's own server with a variant."""
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -80,18 +81,17 @@ def _find_campaign(directory: Path, variant: str | None) -> tuple[Path, str]:
     from dballoc.analysis.tune.search_history import is_search
     from dballoc.analysis.tune.tuned import load_tuned
 
+    report = f"dballoc report {shlex.quote(str(directory))}"
     if not is_search(directory):
         if variant is None:
-            raise UsageError(
-                f"deploy: which variant of {directory}? See dballoc report {directory}"
-            )
+            raise UsageError(f"deploy: which variant of {directory}? See {report}")
         return directory, variant
     tuned = load_tuned(directory)
     if variant is None:
         if tuned.winner is None or tuned.winner.winner is None:
             raise UsageError(
                 f"{directory}: no finalist is confirmed, so there is nothing to deploy; name a "
-                f"VARIANT if you want one nevertheless, or see dballoc report {directory}"
+                f"VARIANT if you want one nevertheless, or see {report}"
             )
         if not tuned.is_over:
             raise UsageError(

@@ -1,6 +1,7 @@
 """``dballoc exec``: run a program under the heap probe, or under the recorder."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from enum import Enum
@@ -125,7 +126,7 @@ def _prepare_heap_probe(
     sampling_interval = 0 if idle else size(interval, "--interval")
     launch = probe_launch.prepare_launch(command, out, sampling_interval, os.environ)
     sampling = "idle until asked" if idle else f"one sample in {format_size(sampling_interval)}"
-    how_to_ask = f"ask it: dballoc profile heap --out-dir {out.absolute()}"
+    how_to_ask = f"ask it: dballoc profile heap --out-dir {shlex.quote(str(out.absolute()))}"
     return launch, f"heap probe, {sampling}; {how_to_ask}"
 
 
@@ -135,10 +136,11 @@ def _prepare_recorder(
     """Return how to run the command, and what to tell of it."""
     most = size(limit, "--limit")
     launch = recorder_launch.prepare_launch(command, out, most, idle, os.environ)
+    quoted = shlex.quote(str(out.absolute()))
     if idle:
-        return launch, f"recorder, idle; start it: dballoc record --out-dir {out.absolute()}"
+        return launch, f"recorder, idle; start it: dballoc record --out-dir {quoted}"
     return launch, (
         f"recorder, every allocation, up to {format_size(most)}, into {out.absolute()}/"
         "PID.recording; end it before the program does: "
-        f"dballoc record --stop --out-dir {out.absolute()}"
+        f"dballoc record --stop --out-dir {quoted}"
     )

@@ -8,6 +8,7 @@ from dballoc.analysis.tune.confirmed import Confirmed
 from dballoc.analysis.tune.tuned import Tuned
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import Answer, Line, describe_faults
+from dballoc.report.wording.compose_answer import quote_directory
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 
@@ -16,7 +17,9 @@ def answer_tune(tuned: Tuned) -> Answer:
     return Answer(
         headline=_write_headline(tuned),
         reason=_explain(tuned),
-        command=f"dballoc deploy {tuned.directory}" if tuned.winner and tuned.is_over else "",
+        command=f"dballoc deploy {quote_directory(tuned.directory)}"
+        if tuned.winner and tuned.is_over
+        else "",
         against="The finalists",
         variants=[
             Line(name, describe_finalist(tuned, confirmed, name))

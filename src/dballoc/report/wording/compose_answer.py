@@ -101,6 +101,11 @@ def compose_command(
     return f"{bench} {size} --out {another}{prefer}{anew}{ray}"
 
 
+def quote_directory(directory: Path | None) -> str:
+    """Return the directory as a word of a command that is pasted into a shell."""
+    return shlex.quote(_name_directory(directory))
+
+
 def _name_directory(directory: Path | None) -> str:
     """Return the directory's name; a stand-in where it is not to be shown, or is no UTF-8."""
     name = str(directory or _SOME_DIRECTORY)
