@@ -13,7 +13,6 @@ import pwd
 import secrets
 import shlex
 import stat
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import BinaryIO, Self
 
 from dballoc.errors import UsageError
 from dballoc.files import caller_umask
+from dballoc.files.remove_tree import remove_in
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,7 +114,7 @@ class OutputDirectory:
                     os.fchmod(fd, caller_umask.readable_directory_mode())
                 os.rename(name, path.name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
-                remove(parent, name)
+                remove_in(parent, name)
                 raise
             finally:
                 os.close(parent)
@@ -177,6 +177,18 @@ class OutputDirectory:
         """
         return open(self._open_in_place(name, os.O_WRONLY | os.O_APPEND, private), "ab")
 
+    def append_below(self, path: str, content: bytes) -> None:
+        """Write at the end of a file whose name has directories before it; what is missing is made.
+        UsageError, OSError as :meth:`append` and :meth:`open_subdirectory`.
+        """
+        above, _, rest = path.partition("/")
+        if rest:
+            with self.open_subdirectory(above) as below:
+                below.append_below(rest, content)
+            return
+        with self.append(path) as file:
+            file.write(content)
+
     def open_lock(self, name: str) -> int:
         """Open a private file for reading and writing, made if it is missing. UsageError if what
         has the name is not a regular file of our own; OSError.
@@ -219,7 +231,7 @@ class OutputDirectory:
         if it is still there.
         """
         with self._naming(name):
-            remove(self.fd, name)
+            remove_in(self.fd, name)
 
     def list_names(self) -> list[str]:
         """Return the names of what is in it, without files that were never finished."""
@@ -232,6 +244,14 @@ class OutputDirectory:
             raise OSError(errno.EINVAL, "not the name of a file", os.fspath(path))
         with naming(path):
             yield
+
+
+def remove_own(path: Path) -> None:
+    """Remove a file, a link or a directory in a directory of ours, if it is there. UsageError if
+    the directory is not ours alone; OSError.
+    """
+    with OutputDirectory.open(path.parent) as directory:
+        directory.remove(path.name)
 
 
 def write_own(path: Path, content: str | bytes, private: bool = False) -> None:
@@ -271,26 +291,6 @@ def replace_file(directory: int, name: str, mode: int) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.unlink(partial, dir_fd=directory)
         raise
-
-
-def remove(directory: int, name: str) -> None:
-    """Remove what has a name in a directory, however deep it is; no link is followed and no mount
-    entered. OSError if it is still there.
-    """
-    try:
-        os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        return
-    except IsADirectoryError:
-        # By rm's path: the caller's PATH may not have it. It walks by descriptors.
-        subprocess.run(
-            ["/bin/rm", "-rf", "--one-file-system", "--", f"./{name}"],
-            cwd=f"/proc/self/fd/{directory}",
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        with contextlib.suppress(FileNotFoundError):
-            os.rmdir(name, dir_fd=directory)
 
 
 def name_user(uid: int) -> str:

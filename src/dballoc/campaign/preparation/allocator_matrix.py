@@ -3,7 +3,6 @@ proved in use, one query run, and the server stopped.
 """
 
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from dballoc.experiment.model import Experiment, Server
 from dballoc.fetch import name_and_version, private_store
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.unprivileged.ownership import remove_directory
 
 # Just enough data to query a row of it.
 _DATA = {"tables": 1, "rows": 100}
@@ -140,7 +140,7 @@ def _prove_allocator(
         finally:
             life.clean_up()
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_directory(directory)
 
 
 def _run_query(setting: PreparedCampaign, life: ServerLife, reference: str) -> AllocatorProof:

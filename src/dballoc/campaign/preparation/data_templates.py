@@ -8,6 +8,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -126,7 +127,7 @@ def _make_template(
     setting.user.share(run)
     setting.user.show(private)
     filling = _Filling(setting=setting, prepared=prepared, recipe=recipe, run=run, private=private)
-    log.unlink(missing_ok=True)
+    remove_own(log)
     try:
         return data_template.make(
             custody, recipe, setting.user, filling.list_fills, (run, private), log

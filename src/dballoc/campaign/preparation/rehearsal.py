@@ -15,6 +15,7 @@ import pymysql
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.errors import Failure, UsageError
+from dballoc.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -69,7 +70,7 @@ def _rehearse_on_copy(
     log: Path,
 ) -> None:
     """Try ``works`` on a server of this variant, on a copy of its data."""
-    log.unlink(missing_ok=True)
+    remove_own(log)
     scratch, run = (
         directories.make_server_scratch(custody.scratch, setting.user),
         directories.make_run_directory(custody.scratch),
@@ -102,7 +103,7 @@ def _rehearse_on_copy(
             if work.statements:
                 _try_statements(running.admin, work)
             _try_events(setting, custody, prepared, work, config)
-        log.unlink(missing_ok=True)
+        remove_own(log)
     except OSError as error:
         raise Failure(f"the data cannot be copied to {scratch}: {error}") from None
     finally:

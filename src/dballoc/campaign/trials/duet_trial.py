@@ -25,6 +25,7 @@ from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.campaign.trials.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, list_warmup_statements
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.host.resources import pin_threads
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
@@ -191,7 +192,7 @@ class _Duet:
             strict=True,
         ):
             raw = directory / side
-            raw.mkdir()
+            OutputDirectory.open(raw).close()
             self.sides.append(
                 _Side(
                     ServerLife(

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from dballoc.campaign.trials.server_in_trial import ServerLife
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.trial_steps import Step
+from dballoc.files.output_directory import write_own
 from dballoc.load.client import Client
 from dballoc.profile.contention import contention as waits
 from dballoc.profile.formats import profile_file
@@ -71,7 +72,7 @@ def profile_heap(life: ServerLife, client: Client, step: Step) -> None:
             "malloc": asdict(malloc_latency.summarize_calls(snapshot)),
             "sizes": [asdict(row) for row in malloc_latency.summarize_by_size(snapshot)],
         }
-        (life.directory / f"{name}.json").write_text(json.dumps(figures), encoding="utf-8")
+        write_own(life.directory / f"{name}.json", json.dumps(figures))
 
     _record_under_load(life, client, step, f"heap-{step.workload}", record)
 
@@ -93,7 +94,7 @@ def _record_under_load(
         life.context.observer.notice(
             f"{life.prepared.variant.name}: no profile of {step.workload}: {error}"
         )
-        (life.directory / f"{name}.txt").write_text(f"{error}\n", encoding="utf-8")
+        write_own(life.directory / f"{name}.txt", f"{error}\n")
 
 
 def _wait_for_load(life: ServerLife, client: Client, step: Step) -> bool:

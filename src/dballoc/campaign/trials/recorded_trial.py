@@ -11,6 +11,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.files.output_directory import OutputDirectory, write_own
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import (
     CACHES,
@@ -50,7 +51,7 @@ def run_recording(
     if target.exists():
         return
     raw = directory / "recording"
-    raw.mkdir()
+    OutputDirectory.open(raw).close()
     steps = plan_recorded_steps(context, slot)
     marks = _Marks(steps[-1], measure_peak_heap(measured))
     trial = solo_trial.SoloTrial(
@@ -63,7 +64,7 @@ def run_recording(
         _compile(trial.life.run_directory, target)
     except (Failure, UsageError) as error:
         context.observer.notice(f"{slot.variant}: no trace: {error}")
-        (raw / "trace.txt").write_text(f"{error}\n", encoding="utf-8")
+        write_own(raw / "trace.txt", f"{error}\n")
     else:
         context.observer.notice(f"{slot.variant}: its allocations are in {target}")
     finally:

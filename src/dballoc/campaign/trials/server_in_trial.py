@@ -28,6 +28,7 @@ from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.files.output_directory import write_own
 from dballoc.host import directories, process_maps
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.resources import cgroup
@@ -265,7 +266,7 @@ class ServerLife:
     def _prove_malloc(self) -> None:
         running = self.running
         maps = process_maps.read_maps_text(running.pid)
-        (self.directory / "maps.txt").write_text(maps)
+        write_own(self.directory / "maps.txt", maps)
         variables = running.admin.variables()
         _write_variables(self.directory / "variables.tsv", variables)
         reported = variables.get("version_malloc_library")
@@ -498,9 +499,8 @@ def _write_variables(path: Path, pairs: dict[str, Any]) -> None:
     """Write a line ``name<TAB>value`` for each pair. Values of secrets are hidden: the user's data
     directory may bring settings with it (mysqld-auto.cnf).
     """
-    path.write_text(
-        "".join(f"{k}\t{secret_names.hide_value(k, str(v))}\n" for k, v in pairs.items()),
-        encoding="utf-8",
+    write_own(
+        path, "".join(f"{k}\t{secret_names.hide_value(k, str(v))}\n" for k, v in pairs.items())
     )
 
 

@@ -26,6 +26,7 @@ from dballoc.campaign.trials.trial_rows import StepMeasurements
 from dballoc.campaign.trials.with_instrument import Instrument
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
+from dballoc.files.output_directory import OutputDirectory, write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
@@ -68,7 +69,7 @@ def run_heap_profile(
     :func:`run_trial`.
     """
     heap_directory = directory / "heap"
-    heap_directory.mkdir()
+    OutputDirectory.open(heap_directory).close()
     experiment, tables = context.setting.experiment, context.setting.contents.tables
     probed = SoloTrial(
         context,
@@ -81,7 +82,7 @@ def run_heap_profile(
     record = _run_and_clean_up(probed).trial
     if record["outcome"] == "fault":
         context.observer.notice(f"{slot.variant}: no heap profile: {record['fault_text']}")
-        (heap_directory / "heap.txt").write_text(f"{record['fault_text']}\n", encoding="utf-8")
+        write_own(heap_directory / "heap.txt", f"{record['fault_text']}\n")
 
 
 def _run_and_clean_up(trial: "SoloTrial") -> TrialRecord:

@@ -26,6 +26,7 @@ stamp says when that was heard: it may have waited in the pipe for longer than t
 
 import contextlib
 import ctypes
+import errno
 import functools
 import json
 import os
@@ -33,6 +34,7 @@ import resource
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -44,6 +46,7 @@ if (
 ):  # a bare interpreter knows the standard library alone, and that comes first
     sys.path.append(__file__.rsplit("/dballoc/host/guardian/", 1)[0])
 
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host.guardian import reaping
 from dballoc.host.settings import settings_journal
 from dballoc.host.settings.writable_settings import HostSetting
@@ -467,19 +470,27 @@ def remove_all(scratch: list[str], cgroups: list[str]) -> None:
 
 
 def open_to_append(path: str):
-    """Open a file to append to; a link of that name is not followed."""
-    return open(
-        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600),
-        "ab",
-    )
-
-
-def remove_tree(path: str) -> None:
-    """Remove a directory with all that is in it, however deep it is."""
-    # By rm's path: the caller's PATH may not have it.
-    subprocess.run(
-        ["/bin/rm", "-rf", "--one-file-system", "--", path], stderr=subprocess.DEVNULL, check=False
-    )
+    """Open a file of our own, in a directory of our own, to append to; no link is followed. OSError
+    if either is another user's.
+    """
+    if path == os.devnull:
+        return open(path, "ab")
+    above, name = os.path.split(path)
+    directory = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:
+            raise PermissionError(errno.EPERM, "its directory is not ours alone", path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        number = os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    finally:
+        os.close(directory)
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
+        os.close(number)
+        raise PermissionError(errno.EPERM, "not a file of our own", path)
+    os.set_blocking(number, True)
+    return os.fdopen(number, "ab")
 
 
 def main() -> None:

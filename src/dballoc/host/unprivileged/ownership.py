@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dballoc.errors import Failure
-from dballoc.host.guardian import guardian
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host.unprivileged.server_user import ServerUser
 
 # No server nests its data more deeply; each level takes a descriptor.
@@ -77,7 +77,7 @@ def remove_directory(path: Path) -> None:
     """Remove a directory with all that is in it, as far as possible; a link to one is removed, not
     followed.
     """
-    guardian.remove_tree(os.fspath(path))
+    remove_tree(path)
 
 
 def make_writable(path: Path) -> None:

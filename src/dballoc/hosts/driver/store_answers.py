@@ -9,8 +9,10 @@ from typing import Any
 from dballoc import readers
 from dballoc.campaign.results_directory import Directory
 from dballoc.campaign.trials.server_in_trial import make_blank_trial_row
+from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.hosts.block_messages import RECORD_TABLES, FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
 from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
@@ -35,12 +37,10 @@ class AnswerStore:
         block.count_file(piece.name, len(data))
         if block.directory is None:
             block.directory = self._directory.make_trial_directory(trial.label)
-        path = block.directory / piece.name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab") as file:
-                file.write(data)
-        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            with OutputDirectory.open(block.directory) as directory:
+                directory.append_below(piece.name, data)
+        except (UsageError, NotADirectoryError):
             raise readers.Unfit(
                 f"{piece.name}: it sent a file and a directory of one name"
             ) from None
