@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import dballoc
+from dballoc.files.output_directory import write_own
 
 # If this is set, to anything, the traceback is not caught: for tests and for developers of dballoc.
 VARIABLE = "DBALLOC_TRACEBACK"
@@ -47,14 +48,9 @@ def _keep(error: BaseException) -> Path | None:
     file. None if that fails.
     """
     try:
-        # A new directory of mode 0700 (mkdtemp(3)): nothing that another user has put into /tmp is
-        # followed.
+        # A new directory of mode 0700 (mkdtemp(3)).
         path = Path(tempfile.mkdtemp(prefix="dballoc-error-")) / "details.txt"
-        fd = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-        with open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(_details(error))
+        write_own(path, _details(error).encode("utf-8", "backslashreplace"), private=True)
     except Exception:  # whatever it is: the line is what matters
         return None
     return path

@@ -10,6 +10,7 @@ from dballoc import user_directories
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.resources import cpus, process_limits
 from dballoc.host.resources.process_limits import Limits
@@ -154,7 +155,7 @@ def check_socket_directory() -> Finding:
         return Finding(
             "socket path", "missing", text, "set TMPDIR to a directory that you may write"
         )
-    made.rmdir()
+    remove_tree(made)
     user = find_server_user()
     if user and (blocked := user.may_not_pass(Path(tempfile.gettempdir()))):
         text = f"{made.parent}: servers run as {user.name}, which may not enter {blocked}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from dballoc.errors import Failure
 from dballoc.fetch.fetch_sources import Source
+from dballoc.files.output_directory import write_own
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import ServerUser
 
@@ -95,7 +96,7 @@ class Job:
             os.environ if user is None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
         )
         log = self.place / "client.log"
-        log.write_bytes(b"")
+        write_own(log, "", private=True)
         child = self.custody.spawn(
             argv,
             {**inherited, "LC_ALL": "C.UTF-8", **(env or {})},

@@ -5,7 +5,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,8 @@ from dballoc.fetch.fetch_job import FetchedTree, Job, Progress
 from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import MANIFEST, FetchedEntry
 from dballoc.fetch.unpack import safe_extraction
+from dballoc.files.output_directory import OutputDirectory, remove_own, write_own
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.unprivileged.server_user import server_user
@@ -57,11 +58,7 @@ def fetch(
         try:
             with Custody(adopt=True, lease=lease) as custody:
                 custody.scratch(place)
-                shutil.rmtree(place, ignore_errors=True)
-                place.mkdir(parents=True)
-                for directory in (place.parent, place):
-                    directory.chmod(0o711)
-                downloads.mkdir(parents=True, exist_ok=True)
+                _make_places(store, place, downloads)
                 job = Job(
                     source=source,
                     place=place,
@@ -75,9 +72,9 @@ def fetch(
                 progress("verifying", None)
                 size = _secure_tree(job)
                 _move_to_store(job, fetched, verify_version.verify_version(job, fetched), size)
-            shutil.rmtree(downloads, ignore_errors=True)
+            remove_tree(downloads)
         except OSError as error:
-            shutil.rmtree(place, ignore_errors=True)
+            remove_tree(place)
             if error.errno == errno.ENOSPC:
                 raise Failure(
                     f"{source.reference}: no space left on {store}; make room, or set DBALLOC_STORE"
@@ -88,6 +85,21 @@ def fetch(
     entry = private_store.find_requested(source.name, source.version)
     assert entry
     return entry, True
+
+
+def _make_places(store: Path, place: Path, downloads: Path) -> None:
+    """Make an empty directory to unpack into, which the server user can enter, and one for
+    downloads, which may have been begun.
+    """
+    with OutputDirectory.open(store, "DBALLOC_STORE") as top:
+        with (
+            top.open_subdirectory(place.parent.name) as above,
+            above.make_fresh_subdirectory(place.name) as below,
+        ):
+            for directory in (above, below):
+                os.fchmod(directory.fd, 0o711)
+        with top.open_subdirectory(downloads.parent.name) as above:
+            above.open_subdirectory(downloads.name).close()
 
 
 def check_machine(source: Source, machine: str) -> None:
@@ -105,7 +117,7 @@ def _secure_tree(job: Job) -> int:
     """Check all that was unpacked, make it readable for servers, which run as an unprivileged user,
     and return its bytes on disk. Failure if there is something in it that must not be in the store.
     """
-    (job.place / "client.log").unlink(missing_ok=True)
+    remove_own(job.place / "client.log")
     try:
         return safe_extraction.secure_tree(job.place)
     except safe_extraction.Refused as error:
@@ -126,11 +138,15 @@ def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> N
         "loader": fetched.loader,
         "files": [file.row() for file in fetched.files],
     }
-    (job.place / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    write_own(job.place / MANIFEST, json.dumps(manifest, indent=1))
     (job.place / MANIFEST).chmod(0o644)  # the store is public, whatever the umask
     os.sync()
-    shutil.rmtree(job.final, ignore_errors=True)  # left by a fetch that did not finish
-    job.place.rename(job.final)
+    remove_tree(job.final)  # left by a fetch that did not finish
+    with (
+        OutputDirectory.open(job.final.parent, "DBALLOC_STORE") as top,
+        top.open_subdirectory(job.place.parent.name) as above,
+    ):
+        os.rename(job.place.name, job.final.name, src_dir_fd=above.fd, dst_dir_fd=top.fd)
 
 
 def _check_reachable(source: Source, store: Path) -> None:
@@ -156,10 +172,14 @@ def _check_free_space(source: Source, store: Path) -> None:
 @contextlib.contextmanager
 def _lock_store(store: Path, progress: Progress) -> Iterator[None]:
     """Hold the store's lock: one fetch at a time. It is released however its holder ends."""
-    with (store / ".lock").open("w") as f:
+    with OutputDirectory.open(store, "DBALLOC_STORE") as directory:
+        lock = directory.open_lock(".lock")
+    try:
         try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             progress("waiting for another dballoc fetch", None)
-            fcntl.flock(f, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)

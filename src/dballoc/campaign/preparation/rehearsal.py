@@ -173,7 +173,7 @@ def _try_events(
     )
     private = config.parent
     printed = private / "rehearsal.txt"
-    printed.unlink(missing_ok=True)
+    remove_own(printed)
     program = client.program_file(private, work, setting.user)
     child = custody.spawn(
         sysbench_command.command(sysbench, config, "run", {**options, "events": str(_EVENTS)}),

@@ -16,6 +16,7 @@ from dballoc.campaign.session import Session
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Variant
+from dballoc.files.output_directory import remove_own
 from dballoc.host import directories
 from dballoc.numbers import with_unit
 from dballoc.trace.replay import plan_file, run_replay
@@ -58,7 +59,7 @@ def guess_first_sizes(session: Session[PreparedCampaign]) -> dict[str, int]:
             f"{variant.name}: the replay takes {with_unit(heap)} of heap{beside}; first size "
             f"about {format_size(size >> 20 << 20)}"
         )
-    plan.path.unlink()
+    remove_own(plan.path)
     return sizes
 
 

@@ -3,10 +3,12 @@ order is used again, where the campaign permits it: nothing is copied, and nothi
 read from the disk.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -86,9 +88,6 @@ def _forget_pool(copy: DataCopy) -> bool:
     name = dict(options).get(_POOL_DUMP_OPTION, _POOL_DUMP)
     if Path(name).name != name or (template / name).exists():
         return False
-    try:
-        # The directory is in one of root's own, so no server can have put another in its place.
-        (copy.data / name).unlink(missing_ok=True)
-    except OSError:
-        return False
-    return True
+    # The directory is in one of root's own, so no server can have put another in its place.
+    remove_tree(copy.data / name)
+    return not os.path.lexists(copy.data / name)

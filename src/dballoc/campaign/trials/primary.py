@@ -12,6 +12,7 @@ import pymysql
 from dballoc.allocators import server_environment
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.errors import Failure
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -69,7 +70,7 @@ class Primary:
         data = self._scratch / "data"
         try:
             self._template.copy(self._custody, data, self._copy_log, self._user)
-            (data / replication.IDENTITY).unlink(missing_ok=True)
+            remove_tree(data / replication.IDENTITY)
         except OSError as error:
             raise Failure(f"the primary's data cannot be copied to {data}: {error}") from None
         port = private_server.free_port()

@@ -15,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
 from dballoc.files.foreign_file import open_foreign_file
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.host import portable, privileged_start
 from dballoc.host.directories import SOCKET_PATH_LIMIT
 from dballoc.host.elf.elf_exports import find_exported_address
@@ -124,7 +125,6 @@ def make_directory(out: Path, command: Sequence[str]) -> None:
             if not out.is_dir():
                 raise UsageError(f"--out {out}: not a directory")
             return
-        out.mkdir(parents=True, mode=0o700)
         user = next(
             (
                 word.removeprefix("--user=")
@@ -133,9 +133,11 @@ def make_directory(out: Path, command: Sequence[str]) -> None:
             ),
             None,
         )
-        if user is not None and os.geteuid() == 0:
-            account = pwd.getpwnam(user)
-            os.chown(out, account.pw_uid, account.pw_gid)
+        with OutputDirectory.open(out) as directory:
+            os.fchmod(directory.fd, 0o700)
+            if user is not None and os.geteuid() == 0:
+                account = pwd.getpwnam(user)
+                os.fchown(directory.fd, account.pw_uid, account.pw_gid)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
     except KeyError:

@@ -7,9 +7,9 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 from dballoc.errors import Failure
+from dballoc.files.output_directory import replace_file
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host.unprivileged.server_user import ServerUser
 
@@ -56,21 +56,13 @@ def take_files(source: Path, target: Path, pattern: str) -> list[str]:
             if not stat.S_ISREG(os.fstat(number).st_mode):
                 os.close(number)
                 continue
-            with open(number, "rb") as original:
-                _copy(original, name, to_directory.number)
+            with (
+                open(number, "rb") as original,
+                replace_file(to_directory.number, name, 0o755) as copy,
+            ):
+                shutil.copyfileobj(original, copy)
             names.append(name)
     return names
-
-
-def _copy(original: BinaryIO, name: str, directory: int) -> None:
-    number = os.open(
-        name,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o755,
-        dir_fd=directory,
-    )
-    with open(number, "wb") as copy:
-        shutil.copyfileobj(original, copy)
 
 
 def remove_directory(path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from dballoc.files.output_directory import OutputDirectory, replace_file
 from dballoc.host.unprivileged.server_user import ServerUser
 
 
@@ -11,14 +12,12 @@ def write_private(path: Path, text: str, user: ServerUser) -> Path:
     it, in a directory that it may enter
     (:meth:`dballoc.host.unprivileged.server_user.ServerUser.show`), and not write it.
     """
-    path.unlink(missing_ok=True)
-    # What has that name now was not put there by us: it is neither followed nor written to.
-    number = os.open(
-        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
-    with open(number, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
+    mode = 0o600 if user.uid is None else 0o440
+    with (
+        OutputDirectory.open(path.parent) as directory,
+        replace_file(directory.fd, path.name, mode) as file,
+    ):
+        file.write(text.encode("utf-8", "surrogateescape"))
         if user.uid is not None:
-            os.fchown(number, -1, user.uid)
-            os.fchmod(number, 0o440)
+            os.fchown(file.fileno(), -1, user.uid)
     return path

@@ -21,6 +21,7 @@ from dballoc import readers
 from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
 from dballoc.host.unprivileged.private_file import write_private
@@ -125,7 +126,7 @@ def _run_load(setting: ClientSetting, load: LoadRequested, lines: PipeLines) -> 
         text = f"the server at {setting.server}, port {load.port}, is not reached: {error}"
         return LoadFinished(number=load.number, status=1, printed=text[:MOST_PRINTED])
     for path in setting.raw.iterdir():
-        path.unlink()
+        remove_tree(path)
     interface = network_link.find_interface(network_link.find_source_address(setting.server))
     running = _start_client(setting, load, address, password)
     readings = LoadReadings(interface)

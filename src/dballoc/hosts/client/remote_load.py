@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.experiment.trial_steps import Step
+from dballoc.files.output_directory import write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.client_limit import find_client_limit
@@ -200,8 +201,8 @@ class RemoteClient:
     def _keep(self, finished: LoadFinished) -> None:
         self._finished = finished
         self._loads.cpu_seconds += finished.user + finished.system
-        self._printed.write_text(finished.printed, encoding="utf-8")
-        self._follower.path.write_text(finished.reports, encoding="utf-8")
+        write_own(self._printed, finished.printed)
+        write_own(self._follower.path, finished.reports)
         # What the client host's clock must be added to, to be this host's.
         self._ahead = (finished.ahead or 0.0) - (time.time() - time.monotonic())
 

@@ -3,7 +3,6 @@
 """
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Literal
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
 from dballoc.files.output_directory import OutputDirectory
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories, open_in_process_root
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.read_rights import describe_absence
@@ -150,7 +150,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
                 "the recording reached its largest size, or the process ended"
             )
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)
     if not recorded.waits + recorded.preemptions:
         raise Failure(
             f"process {request.pid}: none of its threads was switched in {request.seconds:g} s: it "

@@ -77,7 +77,7 @@ def make_table(source: int, *more: Any) -> None:
         raise Unreadable("not a whole ELF file") from None
     _state["table"] = table
     for fd in kept:
-        with open(os.dup(fd), "wb") as file:
+        with os.fdopen(os.dup(fd), "wb") as file:
             file.write(_HEADER.pack(_MAGIC, len(table.starts), len(table.names)))
             for column in (table.starts, table.sizes, table.offsets):
                 column.tofile(file)

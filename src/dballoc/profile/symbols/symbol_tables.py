@@ -64,7 +64,7 @@ def make_table(source: int, *more: Any) -> None:
         raise elf_notes.Unreadable(str(error).partition("\n")[0] or type(error).__name__) from None
     _state.update(table=table, archive=archive, view=view)
     for fd in kept:
-        with open(os.dup(fd), "wb") as file:
+        with os.fdopen(os.dup(fd), "wb") as file:
             table.dump_into(file)
 
 

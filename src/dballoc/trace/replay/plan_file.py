@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.errors import Failure, UsageError
+from dballoc.files.output_directory import OutputDirectory
 from dballoc.trace.model import NONE, Mark, ThreadEvents, Trace
 from dballoc.trace.replay import plan_layout
 from dballoc.trace.replay.check_trace import find_allocated_objects, find_shared_objects
@@ -77,10 +78,12 @@ def write_plan(trace: Trace, path: Path) -> ReplayPlan:
     header["epochs"], header["epoch_ns"] = duration // epoch_ns + 1, epoch_ns
     header["page_size"] = trace.facts.page_size
     try:
-        with path.open("xb") as file:
+        with (
+            OutputDirectory.open(path.parent) as directory,
+            directory.create_file(path.name) as file,
+        ):
             _write_sections(file, trace, objects, header)
     except OSError as error:
-        path.unlink(missing_ok=True)
         raise Failure(f"cannot write {path}: {error.strerror}") from None
     events = sum(_count_replayed(each, allocated) for each in trace.threads)
     return ReplayPlan(

@@ -13,6 +13,7 @@ from dballoc import readers
 from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.errors import Failure, UsageError
+from dballoc.files.remove_tree import remove_tree
 from dballoc.host.guardian.guardian_client import Custody, Exit
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.run_unprivileged import (
@@ -153,7 +154,7 @@ def _run_engine(
     """Run the engine to its end, in a memory cgroup where there is a limit."""
     output, printed = scratch / "figures.json", scratch / "printed.txt"
     for path in (output, printed):
-        path.unlink(missing_ok=True)
+        remove_tree(path)
     group = _make_group(custody, limits)
     exit_ = None
     try:
