@@ -10,6 +10,7 @@ from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.files.foreign_file import open_foreign_file
+from dballoc.files.output_directory import OutputDirectory, replace_file
 
 # Of all of them, bytes.
 MOST_BYTES = 1 << 20
@@ -63,7 +64,10 @@ def write_workload_files(
         place.mkdir(mode=0o700)
         place.chmod(0o755)
         path = place / (Path(workload[key]).name or "workload")
-        path.write_bytes(content)
-        path.chmod(0o644)
+        with (
+            OutputDirectory.open(place) as below,
+            replace_file(below.fd, path.name, 0o644) as file,
+        ):
+            file.write(content)
         workloads[name] = {**workload, key: os.fspath(path)}
     return {**table, "workload": workloads} if files else table

@@ -8,6 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from dballoc import readers
+from dballoc.files.output_directory import OutputDirectory
 
 # Bytes that a reader of a database locks: sqlite3's os.h, SHARED_FIRST and SHARED_SIZE.
 _SHARED_FIRST, _SHARED_SIZE = 0x4000_0000 + 2, 510
@@ -33,7 +34,10 @@ def copy_database(path: Path, target: Path, most: int) -> None:
 def _copy_file(file: BufferedReader, target: Path, most: int) -> None:
     """Copy what is open. Closing another descriptor of the file would give up its lock."""
     size = 0
-    with target.open("xb") as copy:
+    with (
+        OutputDirectory.open(target.parent) as directory,
+        directory.create_file(target.name, private=True) as copy,
+    ):
         while piece := file.read(_CHUNK):
             size += len(piece)
             if size > most:

@@ -2,10 +2,10 @@
 version of vl-convert: it is kept in the user's cache.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
-import secrets
 import stat
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +15,7 @@ import vl_convert
 
 from dballoc import user_directories
 from dballoc.errors import UsageError
+from dballoc.files.output_directory import write_own
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 
@@ -76,14 +77,7 @@ def _read_kept(path: Path) -> str | None:
 def _keep(path: Path, code: str) -> None:
     """Keep the bundle; where that is not possible, it is made again the next time."""
     content = code.encode()
-    partial_path = path.with_name(f".{secrets.token_hex(6)}")
-    try:
-        fd = os.open(partial_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(fd, "wb") as file:
-                file.write(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-            partial_path.replace(path)
-        finally:
-            partial_path.unlink(missing_ok=True)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError, UsageError):
+        write_own(
+            path, hashlib.sha256(content).hexdigest().encode() + b"\n" + content, private=True
+        )

@@ -4,11 +4,11 @@ tables that were not used for longest are removed first.
 
 import itertools
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from dballoc.errors import UsageError
+from dballoc.files.output_directory import replace_file
 from dballoc.user_directories import make_in_cache
 
 # Bytes on disk of all tables; the sandbox lets one have half of it (give_up_rights.py).
@@ -54,26 +54,8 @@ class TableCache:
         remove what is too much then. OSError if that fails; what ``write`` raises; in both cases
         nothing is kept.
         """
-        partial = f".{secrets.token_hex(6)}"
-        fd = os.open(
-            partial,
-            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o600,
-            dir_fd=self._directory,
-        )
-        try:
-            write(fd)
-            os.replace(
-                partial,
-                name + _SUFFIX,
-                src_dir_fd=self._directory,
-                dst_dir_fd=self._directory,
-            )
-        except BaseException:
-            self._remove(partial)
-            raise
-        finally:
-            os.close(fd)
+        with replace_file(self._directory, name + _SUFFIX, 0o600) as file:
+            write(file.fileno())
         self._prune()
 
     def _prune(self) -> None:
