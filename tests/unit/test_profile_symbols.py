@@ -294,7 +294,7 @@ def test_the_table_is_kept_and_a_broken_one_made_anew(
     (kept,) = cache.iterdir()
     assert kept.name.startswith(BUILD_ID)
     with monkeypatch.context() as patch:
-        patch.setattr(table_cache.secrets, "token_hex", None)  # no new one can be made
+        patch.setattr(table_cache, "replace_file", None)  # no new one can be made
         assert Symbols().resolve(maps, BASE + address)[0].function == "entry"
     kept.write_bytes(b"broken")
     assert Symbols().resolve(maps, BASE + address)[0].function == "entry"

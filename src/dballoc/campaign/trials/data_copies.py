@@ -86,8 +86,9 @@ def _forget_pool(copy: DataCopy) -> bool:
     """
     template, _, options = copy.use
     name = dict(options).get(_POOL_DUMP_OPTION, _POOL_DUMP)
-    if Path(name).name != name or (template / name).exists():
+    note = copy.data / name
+    if Path(name).name != name or (template / name).exists() or note.is_dir():
         return False
     # The directory is in one of root's own, so no server can have put another in its place.
-    remove_tree(copy.data / name)
-    return not os.path.lexists(copy.data / name)
+    remove_tree(note)
+    return not os.path.lexists(note)
