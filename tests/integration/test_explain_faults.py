@@ -151,7 +151,9 @@ def test_a_fragmented_heap(run_cli: Cli, server: Server) -> None:
         keep.close()
     said = verdict(found, "fragmentation")
     assert said["level"] == "problem"
-    assert "MALLOC_ARENA_MAX" in " ".join(said["remedies"])
+    # One arena has most of it: fewer arenas would hold no less.
+    assert said["remedies"][0].startswith("dballoc explain --trim")
+    assert "MALLOC_ARENA_MAX" not in " ".join(said["remedies"])
     assert not {"leak", "sessions"} & {v["key"] for v in found["verdicts"]}
 
 

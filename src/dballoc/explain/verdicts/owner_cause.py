@@ -60,7 +60,7 @@ def judge_owners(case: Case, covered: Collection[str]) -> list[Verdict]:
         if line.owner in covered or not case.exceeds(line.resident, "owner"):
             continue
         cause = find_cause(line, case.evidence, case.limits["owner"]["most"])
-        if cause is None:
+        if cause is None or (cause.is_fine and not case.exceeds(line.resident, "owner", "fine")):
             continue
         verdicts.append(
             Verdict(

@@ -20,6 +20,8 @@ _SHORT = 1 / 64
 _WORTH = {"counted": 1.0, "exact": 1.0, "up_to": 0.6, "items": 0.3}
 _WORTH_OF_FIT = {"counted": 0.0, "exact": 0.0, "up_to": 0.3, "items": 0.6}
 
+_UNSEEN = 0.25
+
 Likelihood = Literal["likely", "possible"]
 
 
@@ -76,6 +78,9 @@ def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
             entry["fit"] == "exact" and clues.groups is not None
         )
         kind = entry["fit"]
+        # Where no block is seen, a setting says only that it could be.
+        seen = clues.groups is not None or kind in ("counted", "items")
+        worth = _WORTH[kind] + _WORTH_OF_FIT[kind] * match.fit if seen else _UNSEEN
         suspects.append(
             Suspect(
                 name=entry["name"],
@@ -84,7 +89,7 @@ def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
                 fit=match.words,
                 bound=entry["bound"],
                 confirm=entry["confirm"],
-                rank=share * (_WORTH[kind] + _WORTH_OF_FIT[kind] * match.fit),
+                rank=share * worth,
             )
         )
     suspects.sort(key=lambda suspect: (suspect.likelihood != "likely", -suspect.rank))
