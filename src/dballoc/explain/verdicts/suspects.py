@@ -79,8 +79,8 @@ def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
         )
         kind = entry["fit"]
         # Where no block is seen, a setting says only that it could be.
-        seen = clues.groups is not None or kind in ("counted", "items")
-        worth = _WORTH[kind] + _WORTH_OF_FIT[kind] * match.fit if seen else _UNSEEN
+        visible = clues.groups is not None or kind in ("counted", "items")
+        worth = _WORTH[kind] + _WORTH_OF_FIT[kind] * match.fit if visible else _UNSEEN
         suspects.append(
             Suspect(
                 name=entry["name"],
