@@ -109,9 +109,8 @@ portable: dist ## Build dballoc with an interpreter of its own as one file and a
 	PATH="$(CURDIR)/$(bin):$$PATH" $(python) tools/release/build_portable.py dist/*_x86_64.whl dist
 	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
 
-lock: setup $(stamps)/requirements-dev ## Update every dependency to its newest version, and pin it
-	$(pip) install --upgrade $(foreach group,run dev,--requirement $(stamps)/requirements-$(group).txt)
-	$(python) -m pip freeze --exclude dballoc > tools/constraints.txt
+lock: $(stamps)/venv ## Update every dependency to its newest version, and pin it with the hashes of its files
+	PIP="$(pip)" PYTHON=$(python) tools/lock
 
 clean: ## Remove everything built and installed here; results stay
 	rm -rf --one-file-system .venv $(stamps) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -148,14 +147,14 @@ $(stamps)/venv:
 	@mkdir -p $(stamps)
 	@touch $@
 
-$(stamps)/requirements-%: pyproject.toml tools/requirements tools/constraints.txt $(stamps)/venv
-	@$(python) tools/requirements $* > $@.txt
-	$(pip) install --constraint tools/constraints.txt --requirement $@.txt
+# Every package and what it depends on, by version and hash, from the index that pip is configured for.
+$(stamps)/requirements-%: tools/locks/%.txt $(stamps)/venv
+	$(pip) install --require-hashes --requirement $<
 	@touch $@
 
 # There is a wheel of it for some Pythons alone; without it inputs are made at random, not guided by coverage.
-$(stamps)/fuzz: $(stamps)/venv tools/requirements pyproject.toml
-	@$(pip) install --only-binary :all: $$($(python) tools/requirements fuzz) || \
+$(stamps)/fuzz: $(stamps)/venv tools/locks/fuzz.txt
+	@$(pip) install --only-binary :all: --require-hashes --requirement tools/locks/fuzz.txt || \
 		echo "no atheris for this Python: inputs are made at random, not guided by coverage" >&2
 	@touch $@
 

@@ -3,7 +3,7 @@
 
 The interpreter and the launcher come from the root of make-root and make-python, dballoc from the
 wheel, what it depends on from the index that pip is configured for, at the versions of
-tools/constraints.txt. Needs root.
+tools/locks/light.txt, with their hashes. Needs root.
 """
 
 import json
@@ -45,20 +45,16 @@ _LAUNCHER_FLAGS = (
 
 def install_packages(wheel: Path, library: Path) -> None:
     """Install dballoc's wheel and what it depends on, beside the standard library."""
-    wanted = subprocess.run(
-        [sys.executable, CHECKOUT / "tools/requirements", "light"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    words = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    words = [sys.executable, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     words += ["--target", library, "--no-compile", "--only-binary", ":all:", "--python-version"]
     words += ["3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"]
     for platform in _PLATFORMS:
         words += ["--platform", platform]
-    words += ["--constraint", CHECKOUT / "tools/constraints.txt"]
-    subprocess.run([*words, *wanted.stdout.split()], check=True)
+    lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/light.txt"]
+    subprocess.run([*words, *lock], check=True)
     # Its program is not needed: the second of pip's calls would complain that there is one already.
     shutil.rmtree(library / "bin", ignore_errors=True)
-    subprocess.run([*words[:-2], "--no-deps", wheel], check=True)
+    subprocess.run([*words, "--no-deps", wheel], check=True)
     for pattern in _NOT_NEEDED:
         for path in sorted(library.glob(pattern)):
             if path.is_dir():

@@ -38,12 +38,14 @@ def build_time() -> str:
 def install_tools() -> Path:
     """Return the Python of an environment with what builds wheels, pinned."""
     python = TOOLS / "bin/python"
-    wanted = (HERE / "requirements.txt").read_bytes()
+    lock = CHECKOUT / "tools/locks/release.txt"
+    wanted = lock.read_bytes()
     stamp = TOOLS / hashlib.sha256(wanted).hexdigest()
     if not stamp.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", TOOLS], check=True)
-        words = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--requirement"]
-        subprocess.run([python, *words, HERE / "requirements.txt"], check=True)
+        subprocess.run([sys.executable, "-I", "-m", "venv", "--clear", TOOLS], check=True)
+        words = ["-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+        words += ["--require-hashes", "--requirement"]
+        subprocess.run([python, *words, lock], check=True)
         stamp.touch()
     return python
 

@@ -71,7 +71,7 @@ class BlockProcess:
         with tempfile.TemporaryFile() as log:
             reader, writer = os.pipe2(os.O_CLOEXEC)
             process = subprocess.Popen(
-                [sys.executable, "-m", self._module, str(reader), str(self._lines_reader)],
+                [sys.executable, "-I", "-m", self._module, str(reader), str(self._lines_reader)],
                 stdin=self._lease_reader,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -162,7 +162,7 @@ def examine_host(is_for_clients: bool) -> bytes:
     """
     role = ["--client-host"] if is_for_clients else []
     doctor = subprocess.run(
-        [sys.executable, "-m", "dballoc", "doctor", "--json", *role],
+        [sys.executable, "-I", "-m", "dballoc", "doctor", "--json", *role],
         env=make_environment(dict(os.environ)),
         stdin=subprocess.DEVNULL,
         capture_output=True,

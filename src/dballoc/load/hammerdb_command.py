@@ -195,7 +195,7 @@ def run(
 
 def command(task: Task) -> list[str]:
     """Return the command that drives HammerDB. It contains no password."""
-    return [sys.executable, "-m", "dballoc.load.hammerdb_driver", json.dumps(asdict(task))]
+    return [sys.executable, "-I", "-m", "dballoc.load.hammerdb_driver", json.dumps(asdict(task))]
 
 
 def environment(place: Path) -> dict[str, str]:

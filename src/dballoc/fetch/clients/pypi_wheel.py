@@ -20,6 +20,7 @@ def fetch_wheel(job: Job) -> FetchedTree:
     job.run(
         [
             sys.executable,
+            "-I",
             "-m",
             "pip",
             "download",
