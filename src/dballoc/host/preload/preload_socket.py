@@ -224,7 +224,10 @@ def _find_in_directory(directory: Path, kind: PreloadKind) -> dict[str, int]:
     """Return the names of the sockets on which a preload of a kind answers, with its PID."""
     alive: dict[str, int] = {}
     until = time.monotonic() + _DIRECTORY_SECONDS
-    names = open_in_process_root.list_directory(directory, "/", _MOST_NAMES)
+    try:
+        names = open_in_process_root.list_directory(directory, "/", _MOST_NAMES)
+    except OSError:
+        return {}
     for name in [n for n in names if _SOCKET.fullmatch(n)][:_MOST_SOCKETS]:
         peers: list[int] = []
 
