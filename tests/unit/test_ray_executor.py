@@ -221,7 +221,7 @@ def test_a_node_runs_the_doctor_for_its_role(
 
     monkeypatch.setattr(ray_node.subprocess, "run", run)
     assert ray_node.examine_host(is_for_clients) == b"[]"
-    assert commands[0][3:] == ["doctor", "--json", *flags]
+    assert commands[0][1:] == ["-I", "-m", "dballoc", "doctor", "--json", *flags]
 
 
 def test_a_doctor_that_says_nothing_is_no_good_news(monkeypatch: pytest.MonkeyPatch) -> None:
