@@ -9,6 +9,9 @@ import typer
 from dballoc.cli.shared.safe_output import safe
 from dballoc.errors import UsageError
 from dballoc.explain.sources import loadable_function
+from dballoc.explain.sources.loadable_function import Installation
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.servers.running.credentials import Credentials
 
 _MIB = 2**20
@@ -16,7 +19,7 @@ _MIB = 2**20
 
 def install_function(pid: int, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and install it."""
-    installation = loadable_function.read_installation(pid, credentials)
+    installation = _read_installation(pid, credentials)
     if installation.installed:
         print("the loadable function is already installed")
         return
@@ -27,7 +30,7 @@ def install_function(pid: int, credentials: Credentials, yes: bool) -> None:
 
 def remove_function(pid: int, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and remove it."""
-    installation = loadable_function.read_installation(pid, credentials)
+    installation = _read_installation(pid, credentials)
     if installation.absent:
         print("there is nothing to remove")
         return
@@ -38,6 +41,7 @@ def remove_function(pid: int, credentials: Credentials, yes: bool) -> None:
 
 def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
     """Print what it may cost, ask unless ``yes``, do it, and print what it gained."""
+    _read_installation(pid, credentials)
     _confirm(
         "--trim",
         [
@@ -54,6 +58,17 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
         f"{trimmed.before / _MIB:,.1f} MiB before,"
         f" {trimmed.after / _MIB:,.1f} MiB after: {abs(gain):,.1f} MiB "
         f"{'less' if gain >= 0 else 'more'}"
+    )
+
+
+def _read_installation(pid: int, credentials: Credentials) -> Installation:
+    """Read what is installed, in a child that can be given up. So it is known that the server's
+    files and socket answer before anything is changed.
+    """
+    return run_abandonable(
+        lambda: loadable_function.read_installation(pid, credentials),
+        look_limits(),
+        f"process {pid}",
     )
 
 
