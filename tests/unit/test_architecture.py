@@ -54,6 +54,20 @@ BREACHES = {
     "a call by position": ({"host/a.py": "f(1, 2, 3, 4, 5, 6, 7)\n"}, "host/a.py:1: f: 7"),
     "a dataclass by position": ({"host/a.py": DATACLASS + FIELDS}, "host/a.py:3: C: 5"),
     "an empty name": ({"host/a.py": "found = 1\n"}, "host/a.py:1: found"),
+    **{
+        f"reading by path: {line}": (
+            {"intake/a.py": f"def f(path):\n    {line}\n"},
+            "intake/a.py:2: ",
+        )
+        for line in (
+            "open(path)",
+            "path.open('rb')",
+            "path.read_bytes()",
+            "os.open(path, os.O_RDONLY)",
+            "gzip.open(path)",
+            "shutil.copyfile(path, path)",
+        )
+    },
     "an empty parameter": ({"host/a.py": "def f(said): pass\n"}, "host/a.py:1: said"),
 }
 

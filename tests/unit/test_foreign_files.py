@@ -27,6 +27,8 @@ from dballoc.explain.output import saved_snapshots
 from dballoc.fetch import fetch_one
 from dballoc.fetch.clients import archive
 from dballoc.files.foreign_file import NotRegular, open_foreign_file
+from dballoc.intake import import_results
+from dballoc.intake.imported_figure import Figure
 from dballoc.profile.formats import profile_file
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
@@ -364,3 +366,44 @@ def test_a_results_directory_that_is_missing_is_not_made(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="not a results directory"):
         Results.open(tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()
+
+
+CSV = "workload,threads,variant,tps\nro,1,glibc,100\nro,1,jemalloc,110\n"
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "in place"])
+def test_what_is_imported_is_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Its owner changes a file after its figures were read."""
+    path = tmp_path / "a.csv"
+    path.write_text(CSV)
+    (tmp_path / "b.csv").write_text(CSV.replace("110", "990"))
+    read = import_results.csv_figures.read_figures
+
+    def swap(file: Path) -> list[Figure]:
+        figures = read(file)
+        if when == "meanwhile":
+            (tmp_path / "b.csv").replace(path)
+        elif when == "in place":
+            path.write_text(CSV.replace("110", "990"))
+        return figures
+
+    monkeypatch.setattr(import_results.csv_figures, "read_figures", swap)
+    if when == "before":
+        import_results.import_results([path], tmp_path / "out")
+        assert (tmp_path / "out/imported/a.csv").read_text() == CSV
+        return
+    with pytest.raises(Failure, match="it changed while it was imported"):
+        import_results.import_results([path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_link_is_imported(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "import.toml").write_text('files = "{variant}-{threads}.txt"\n')
+    (tmp_path / "secret").write_text(SECRET)
+    (runs / "glibc-1.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(UsageError, match="is a link, which is not followed here"):
+        import_results.import_results([runs], tmp_path / "out")

@@ -24,6 +24,15 @@ _LOOK = os.O_PATH | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
+# What changes when a file is written, replaced or moved: device, inode, bytes, time of the change.
+Stamp = tuple[int, int, int, int]
+
+
+def make_stamp(status: os.stat_result) -> Stamp:
+    """Return what tells a file as it is from what it becomes."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
 class NotRegular(OSError):
     """It is no regular file, but a directory, a FIFO, a device, a socket or a link."""
 

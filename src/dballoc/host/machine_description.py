@@ -61,6 +61,6 @@ def _read_cpu_model() -> str:
 
 def _read_text(path: str) -> str | None:
     try:
-        return Path(path).read_text().strip()
+        return readers.text_of_process(path).strip()
     except OSError:
         return None

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import dballoc
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
+from dballoc.files.foreign_file import Stamp, make_stamp, open_foreign_file
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.intake import csv_figures, output_mapping, stack_profiles
 from dballoc.intake import mapping_file as mapping_files
@@ -33,6 +33,7 @@ from dballoc.store.results import Results
 
 # Below the results directory: copies of the files.
 KEPT = "imported"
+_PIECE = readers.MIB
 
 # Files of call stacks, and the bytes of all together.
 _MOST_PROFILES, _MOST_STACK_BYTES = 1000, 512 * readers.MIB
@@ -53,16 +54,25 @@ class Imported:
     notes: list[str]
 
 
+@dataclass(frozen=True)
+class _Source:
+    """A file, and the name of its copy. ``stamp``: as it was before it was read."""
+
+    path: Path
+    name: str
+    stamp: Stamp
+
+
 @dataclass(kw_only=True)
 class _Gathered:
-    """What the paths hold. ``sources``: each file, and the name of its copy."""
+    """What the paths hold. ``sources``: each file, as it was before it was read."""
 
     figures: list[Figure] = field(default_factory=list)
     stacks: list[StackFile] = field(default_factory=list)
     memory: list[MemoryFile] = field(default_factory=list)
     unmatched: list[Path] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    sources: list[tuple[Path, str]] = field(default_factory=list)
+    sources: list[_Source] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -129,21 +139,32 @@ def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
     gathered = _Gathered()
     for path in paths:
         if path.is_dir():
+            mapping = mapping_file or path / mapping_files.FILE
+            stamp = _read_stamp(mapping)
             outputs = output_mapping.read_outputs(path, mapping_file)
             gathered.figures += outputs.figures
             gathered.stacks += outputs.stacks
             gathered.memory += outputs.memory
             gathered.unmatched += outputs.unmatched
             gathered.unread += outputs.unread
-            mapping = mapping_file or path / mapping_files.FILE
             gathered.sources += [
-                (p, os.path.join(path.name, os.path.relpath(p, path))) for p in outputs.files
+                _Source(file, os.path.join(path.name, os.path.relpath(file, path)), before)
+                for file, before in outputs.files.items()
             ]
-            gathered.sources.append((mapping, os.path.join(path.name, mapping.name)))
+            gathered.sources.append(_Source(mapping, os.path.join(path.name, mapping.name), stamp))
         else:
+            stamp = _read_stamp(path)
             gathered.figures += csv_figures.read_figures(path)
-            gathered.sources.append((path, path.name))
+            gathered.sources.append(_Source(path, path.name, stamp))
     return gathered
+
+
+def _read_stamp(path: Path) -> Stamp:
+    """Return a file's stamp; an empty one where there is no file, which its reader will say."""
+    try:
+        return make_stamp(path.stat())
+    except (OSError, ValueError):
+        return 0, 0, 0, 0
 
 
 def _read_profiles(
@@ -185,32 +206,31 @@ def _read_profiles(
     return profiles
 
 
-def _check_sources(sources: list[tuple[Path, str]]) -> None:
+def _check_sources(sources: list[_Source]) -> None:
     places: dict[str, Path] = {}
-    for path, name in sources:
-        if name in places:
-            raise UsageError(f"{path}: {places[name]} has the same name; rename one")
-        places[name] = path
+    for source in sources:
+        if source.name in places:
+            raise UsageError(f"{source.path}: {places[source.name]} has the same name; rename one")
+        places[source.name] = source.path
 
 
 def _write_directory(
     out: Path,
     assembled: Assembled,
-    sources: list[tuple[Path, str]],
+    sources: list[_Source],
     profiles: Sequence[_StoredProfile],
 ) -> None:
     """Write to a temporary directory beside ``out``, then rename it to ``out``."""
     try:
         with OutputDirectory.create(out) as directory:
             with directory.open_subdirectory(KEPT) as kept:
-                for path, name in sources:
-                    _copy_source(path, kept, name)
+                hashes = {each.name: _copy_source(each, kept, each.name) for each in sources}
             directory.write(
                 "experiment.toml", experiment_file.format_experiment(assembled.experiment)
             )
             if profiles:
                 _write_profiles(directory, profiles)
-            _write_database(directory.path, assembled, sources, [stored.row for stored in profiles])
+            _write_database(directory.path, assembled, hashes, [stored.row for stored in profiles])
     except OSError as error:
         raise Failure(f"{error.filename or out}: cannot be written: {error.strerror}") from None
 
@@ -222,32 +242,33 @@ def _write_profiles(directory: OutputDirectory, profiles: Sequence[_StoredProfil
             below.write(pattern.format(number), profile_file.pack_profile(stored.profile))
 
 
-def _copy_source(path: Path, kept: OutputDirectory, name: str) -> None:
-    """Copy a file; its name may have directories before it."""
+def _copy_source(source: _Source, kept: OutputDirectory, name: str) -> str:
+    """Copy a file; its name may have directories before it. Returns its SHA-256. Failure if it is
+    not as it was when it was read.
+    """
     above, _, rest = name.partition("/")
     if rest:
         with kept.open_subdirectory(above) as below:
-            _copy_source(path, below, rest)
-        return
-    with path.open("rb") as source, kept.create_file(name) as copy:
-        shutil.copyfileobj(source, copy)
-
-
-def _compute_hash(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal, read piece by piece: stacks may be large."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+            return _copy_source(source, below, rest)
+    digest = hashlib.sha256()
+    with open_foreign_file(source.path) as file, kept.create_file(name) as copy:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+            copy.write(piece)
+        if make_stamp(os.fstat(file.fileno())) != source.stamp:
+            raise Failure(f"{source.path}: it changed while it was imported; import it again")
+    return digest.hexdigest()
 
 
 def _write_database(
     directory: Path,
     assembled: Assembled,
-    sources: list[tuple[Path, str]],
+    hashes: dict[str, str],
     profiles: list[dict[str, Any]],
 ) -> None:
     experiment = assembled.experiment
     imported = {
-        "files": [{"name": name, "sha256": _compute_hash(path)} for path, name in sources],
+        "files": [{"name": name, "sha256": value} for name, value in hashes.items()],
         "machines": [{"name": name, "trials": trials} for name, trials in assembled.machines],
         "private": [{"trial": n, "peak": peak} for n, peak in assembled.private.items()],
         "profiles": profiles,

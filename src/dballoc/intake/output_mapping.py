@@ -2,6 +2,7 @@
 memory; a mapping file tells which is which.
 """
 
+import stat
 from collections import Counter
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from dballoc import readers
 from dballoc.errors import UsageError
+from dballoc.files.foreign_file import Stamp, make_stamp
 from dballoc.intake import mapping_file, powershell_text, sysbench_totals
 from dballoc.intake.imported_figure import HERE, Figure
 from dballoc.intake.mapping_file import Counts, Mapping, MemoryFiles, StackFiles
@@ -48,14 +50,14 @@ class MemoryFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a directory holds. ``files``: all that were read; ``unmatched``: those that fit no
-    pattern; ``unread``: a line for what is left out of an output of sysbench.
+    """What a directory holds. ``files``: all that were read, as they were before; ``unmatched``:
+    those that fit no pattern; ``unread``: a line for what is left out of an output of sysbench.
     """
 
     figures: list[Figure]
     stacks: list[StackFile]
     memory: list[MemoryFile]
-    files: list[Path]
+    files: dict[Path, Stamp]
     unmatched: list[Path]
     unread: list[str]
 
@@ -80,7 +82,8 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
     """
     path = mapping_path or directory / mapping_file.FILE
     mapping = mapping_file.read_mapping(path)
-    paths = _list_files(directory, path)
+    stamps = _list_files(directory, path)
+    paths = list(stamps)
     matches = _match_files(mapping, directory, paths, path)
     runs: list[_Run] = []
     stacks: list[StackFile] = []
@@ -113,25 +116,30 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
         figures=[run.figure for run in runs],
         stacks=stacks,
         memory=memory,
-        files=matched,
+        files={file: stamps[file] for file in matched},
         unmatched=sorted(set(paths) - set(matched)),
         unread=[line for run in runs for line in run.totals.unread],
     )
 
 
-def _list_files(directory: Path, mapping_path: Path) -> list[Path]:
-    paths: list[Path] = []
+def _list_files(directory: Path, mapping_path: Path) -> dict[Path, Stamp]:
+    paths: dict[Path, Stamp] = {}
     try:
         for path in directory.rglob("*"):
-            if path.is_file() and path != mapping_path:
-                paths.append(path)
+            status = path.lstat()
+            if stat.S_ISLNK(status.st_mode) and path != mapping_path:
+                raise UsageError(
+                    f"{path}: is a link, which is not followed here; put the file in its place"
+                )
+            if stat.S_ISREG(status.st_mode) and path != mapping_path:
+                paths[path] = make_stamp(status)
             if len(paths) > _MOST_FILES:
                 raise UsageError(f"{directory}: more than {_MOST_FILES:,} files in it")
     except OSError as error:
         raise UsageError(f"{error.filename or directory}: {error.strerror}") from None
     if not paths:
         raise UsageError(f"{directory}: empty: no output of sysbench in it")
-    return sorted(paths)
+    return dict(sorted(paths.items()))
 
 
 def _match_files(

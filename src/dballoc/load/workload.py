@@ -16,7 +16,7 @@ from dballoc.load import sql_workload
 from dballoc.load.sql_workload import SqlError, Statement
 
 # Bytes of a script or of SQL of the user's own.
-_LARGEST_FILE = 64 * readers.MIB
+LARGEST_FILE = 64 * readers.MIB
 
 
 def lua() -> Path:
@@ -169,7 +169,7 @@ def own(name: str, table: model.Workload) -> Workload:
         )
     path = Path(table.script or table.sql or "").absolute()
     try:
-        content = readers.content(path, _LARGEST_FILE)
+        content = readers.content(path, LARGEST_FILE)
     except readers.Unfit as error:
         raise UsageError(f"workload {name!r}: {shown(path)}: {error}") from None
     digest = hashlib.sha256(content).hexdigest()

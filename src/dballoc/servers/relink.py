@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dballoc import readers
 from dballoc.allocators import proof_of_use
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories
@@ -23,6 +24,7 @@ from dballoc.host.elf import elf_exports
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.servers.build import Build
 
+_LARGEST_LIBRARY = 64 * readers.MIB
 _GLIBC = re.compile(rb"GNU C Library .*? version ([\d.]+)")
 # Increase it when copies are made in another way.
 _FORMAT = 1
@@ -113,5 +115,5 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
 
 def glibc_version(libc: Path) -> str:
     """Return the version that a C library reports; ``unknown`` if none."""
-    match = _GLIBC.search(libc.read_bytes())
+    match = _GLIBC.search(readers.content(libc, _LARGEST_LIBRARY))
     return match[1].decode().rstrip(".") if match else "unknown"

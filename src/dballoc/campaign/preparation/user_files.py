@@ -5,10 +5,11 @@ own data may change between a campaign's runs.
 import json
 from pathlib import Path
 
+from dballoc import readers
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.load.workload import shown
+from dballoc.load.workload import LARGEST_FILE, shown
 
 DIRECTORY = "own"
 _RECORD = "identity.json"
@@ -30,8 +31,8 @@ def keep_user_files(setting: PreparedCampaign, results: Path, has_trials: bool) 
         identities["data"] = setting.contents.identity
     directory = results / DIRECTORY
     try:
-        recorded = json.loads((directory / _RECORD).read_text())
-    except (OSError, ValueError):
+        recorded = readers.document(readers.text(directory / _RECORD, below=results))
+    except readers.Unfit:
         recorded = {}
     if has_trials and recorded != identities:
         changed = next(
@@ -52,5 +53,5 @@ def keep_user_files(setting: PreparedCampaign, results: Path, has_trials: bool) 
     ):
         for work in works:
             assert work.file
-            copies.write(work.file.name, work.file.read_bytes())
+            copies.write(work.file.name, readers.content(work.file, LARGEST_FILE))
         copies.write(_RECORD, json.dumps(identities, indent=1, sort_keys=True) + "\n")

@@ -182,6 +182,6 @@ def _find_selected(text: str | None) -> str | None:
 
 def _read_setting(path: str) -> str | None:
     try:
-        return Path(path).read_text().strip()
+        return readers.text_of_process(path).strip()
     except OSError:
         return None
