@@ -146,6 +146,7 @@ def _serve(mount: str) -> None:
 
     files: dict[str, HostileFile] = {}
     sizes: dict[str, int] = {}
+    times: dict[str, int] = {}
 
     def step(path: str, call: str) -> HostileFile | None:
         """Do to the caller what the file does to all."""
@@ -171,8 +172,8 @@ def _serve(mount: str) -> None:
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
             file = step(path, "getattr")
-            now = time.time_ns()
-            common = {"st_mtime": now, "st_ctime": now, "st_atime": now, "st_nlink": 1}
+            changed = times.get(path.strip("/"), 0)
+            common = {"st_mtime": changed, "st_ctime": changed, "st_atime": changed, "st_nlink": 1}
             if file is None:
                 return common | {"st_mode": stat.S_IFDIR | 0o755, "st_nlink": 2}
             size = sizes[path.strip("/")]
@@ -206,6 +207,7 @@ def _serve(mount: str) -> None:
             for name, values in json.loads(line).items():
                 file = HostileFile(**values | {"content": base64.b64decode(values["content"])})
                 sizes[name] = len(file.content) if file.size is None else file.size
+                times[name] = time.time_ns()
                 files[name] = file
                 print(name, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)  # the tests have ended: nobody is to wait any longer

@@ -47,8 +47,8 @@ VERBS = {
     "import": ["import", "{0}/a.csv", "--out", "{out}/import"],
     "fetch": ["fetch", "jemalloc@9.9", "--from", "{0}/a.tar.gz"],
 }
-# What is read and then refused: no trace, and a library that is none.
-REFUSED = ("trace info", "fetch")
+# What is read and then refused: the same campaign twice, no trace, and a library that is none.
+REFUSED = ("combine", "trace info", "fetch")
 
 
 @pytest.fixture(scope="module")
