@@ -210,7 +210,8 @@ def _list_session_remedies(now: Evidence, limits: Mapping[str, Any]) -> list[str
     remedies.append(f"{biggest}it costs a look through the application's code")
     size = with_unit(now.sessions_bytes)
     renew = (
-        f"have the pooler renew its connections: up to {size} go with them; a reset "
+        f"have the pooler renew its connections: up to {size} go with them (back to malloc; "
+        "dballoc explain --trim gives them to the host); a reset "
         "(COM_RESET_CONNECTION) frees user variables, prepared statements and temporary tables, "
         "and not the network buffers of large packets"
     )
