@@ -102,15 +102,6 @@ def connect_often(server: PrivateServer, held: ExitStack) -> None:
             _execute(_connect(server, sessions, database=None), "SELECT 1")
 
 
-def fill_query_cache(server: PrivateServer, held: ExitStack) -> None:
-    """Let the query cache have results of 150 MB, of which nobody asks again."""
-    server.query("CREATE DATABASE a", "CREATE TABLE a.q (n INT, c LONGTEXT)")
-    for number in range(150):
-        server.query(f"INSERT INTO a.q VALUES ({number}, REPEAT('x', 1000000))")
-    for number in range(150):
-        server.query(f"SELECT c FROM a.q WHERE n = {number}")
-
-
 def leave(server: PrivateServer, held: ExitStack) -> None:
     """Do nothing: what has memory is there from the start."""
 
@@ -250,18 +241,6 @@ TRIALS = [
         load=leave,
         start_options=("--aria-pagecache-buffer-size=1G",),
         options=("--aria-pagecache-buffer-size=16M",),
-        young=True,
-    ),
-    Trial(
-        advice="query_cache_size",
-        condition="a query cache with 150 MB that nobody asks for again",
-        load=fill_query_cache,
-        start_options=(
-            "--query-cache-size=256M",
-            "--query-cache-type=1",
-            "--query-cache-limit=8M",
-        ),
-        follow=set_global("query_cache_size = 0"),
         young=True,
     ),
 ]

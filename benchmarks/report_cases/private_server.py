@@ -108,6 +108,10 @@ class Workshop:
     place: Path
     templates: dict[str, Path] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """End the servers of a benchmark that is told to end."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
     @contextmanager
     def start(
         self,
