@@ -110,7 +110,7 @@ portable: dist ## Build dballoc with an interpreter of its own as one file and a
 	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
 
 lock: $(stamps)/venv ## Update every dependency to its newest version, and pin it with the hashes of its files
-	PIP="$(pip)" PYTHON=$(python) tools/lock
+	PYTHON=$(python) tools/lock
 
 clean: ## Remove everything built and installed here; results stay
 	rm -rf --one-file-system .venv $(stamps) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -147,9 +147,10 @@ $(stamps)/venv:
 	@mkdir -p $(stamps)
 	@touch $@
 
-# Every package and what it depends on, by version and hash, from the index that pip is configured for.
+# Every package and what it depends on, by version and hash, from the index that pip is configured for; wheels alone, for what an
+# sdist is built with has no hash.
 $(stamps)/requirements-%: tools/locks/%.txt $(stamps)/venv
-	$(pip) install --require-hashes --requirement $<
+	$(pip) install --only-binary :all: --require-hashes --requirement $<
 	@touch $@
 
 # There is a wheel of it for some Pythons alone; without it inputs are made at random, not guided by coverage.

@@ -34,7 +34,7 @@ def run(
     """
     path = write_experiment(out, table)
     if not is_finished(out, path):
-        program = [*prefix, sys.executable, "-m", "dballoc", "bench"]
+        program = [*prefix, sys.executable, "-I", "-m", "dballoc", "bench"]
         command: list[str | Path] = [*program, path, "--out", out, *flags]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     return load_campaign(out)

@@ -79,7 +79,7 @@ def main() -> None:
     countable = find_countable(arguments.events.split(","))
     if not countable.events:
         sys.exit(f"not counted here: {countable.refusal}")
-    argv = [sys.executable, "-c", TARGET]
+    argv = [sys.executable, "-I", "-c", TARGET]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as target:

@@ -93,7 +93,7 @@ def measure_half_width(floor: Comparison) -> float:
 def extend(out: Path, campaign: Campaign) -> Campaign:
     """Go on up to the last look within a noisy hour's minutes, if one is."""
     rest = MOST_MINUTES["noisy"] - minutes(campaign)
-    command = [sys.executable, "-m", "dballoc", "bench", "--out", str(out)]
+    command = [sys.executable, "-I", "-m", "dballoc", "bench", "--out", str(out)]
     if rest > 0:
         extension = [*command, "--extend", f"{int(60 * rest)}s"]
         ended = subprocess.run(extension, check=False, capture_output=True, text=True)

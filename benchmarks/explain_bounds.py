@@ -88,7 +88,17 @@ def look(pid: int, place: Path) -> Cost:
     began = time.monotonic()
     with (place / "out").open("wb") as out, (place / "errors").open("wb") as errors:
         child = subprocess.Popen(
-            [sys.executable, "-m", "dballoc", "explain", "--pid", str(pid), "--no-sql", "--json"],
+            [
+                sys.executable,
+                "-I",
+                "-m",
+                "dballoc",
+                "explain",
+                "--pid",
+                str(pid),
+                "--no-sql",
+                "--json",
+            ],
             stdout=out,
             stderr=errors,
             stdin=subprocess.DEVNULL,

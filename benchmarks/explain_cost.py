@@ -242,7 +242,10 @@ def lost(sides: tuple[Side, Side], minutes: int) -> bool:
     first, second = sorted(os.sched_getaffinity(0))[:2]
     ratios: list[float] = []
     with subprocess.Popen(
-        [sys.executable, "-c", LOOKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-c", LOOKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as looker:
         assert looker.stdin
         assert looker.stdout

@@ -127,13 +127,14 @@ def download_wheels(dist: Path, python: str, place: Path) -> Path:
     given.
     """
     [wheel] = dist.glob("*_x86_64.whl")
-    words: list[str | Path] = [CHECKOUT / ".venv/bin/python", "-m", "pip", "--quiet", "download"]
-    words += ["--dest", place, "--only-binary", ":all:"]
+    words: list[str | Path] = [CHECKOUT / ".venv/bin/python", "-I", "-m", "pip", "--quiet"]
+    words += ["download", "--dest", place, "--only-binary", ":all:"]
     words += ["--python-version", python, "--implementation", "cp"]
     for platform in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"):
         words += ["--platform", platform]
-    words += ["--constraint", CHECKOUT / "tools/constraints.txt", wheel]
+    words += ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/light.txt"]
     subprocess.run(words, check=True)
+    shutil.copy(wheel, place)
     return place
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/installed_size.py [--wheel FILE]
 
-Needs pip and the package index that it is configured for. The requirements of pyproject.toml are
-resolved with the pins of tools/constraints.txt, and their wheels for this Python are downloaded;
-unpacked is what is in them. Of an extra it is all that `pip install 'dballoc[EXTRA]'` brings.
+Needs pip and the package index that it is configured for. The wheels of tools/locks/run.txt for
+this Python are downloaded, and the requirements of pyproject.toml resolved among these; unpacked is
+what is in them. Of an extra it is all that `pip install 'dballoc[EXTRA]'` brings.
 --wheel: dballoc's own, which counts in each. Printed beside it: py-spy and memray, the newest.
 Promised: 15 MB of wheels for a plain install. Exit status 1 if there is more.
 """
@@ -24,16 +24,15 @@ NAMED = 4
 
 def list_requirements(group: str) -> list[str]:
     """Return the requirements of a plain install ("light"), or of an extra."""
-    command: list[str | Path] = [sys.executable, ROOT / "tools" / "requirements", group]
+    command: list[str | Path] = [sys.executable, "-I", ROOT / "tools" / "requirements", group]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
-def download(requirements: list[str], directory: Path, pinned: bool) -> list[Path]:
-    """Download the wheels of requirements and of what they need. SystemExit with pip's words."""
-    pins = ["--constraint", str(ROOT / "tools" / "constraints.txt")] if pinned else []
+def download(directory: Path, *words: str | Path) -> list[Path]:
+    """Download wheels, as these words of pip's say. SystemExit with pip's words."""
     command = [
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
-        *("--only-binary", ":all:", "--dest", str(directory), *pins, *requirements),
+        *(sys.executable, "-I", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+        *("--only-binary", ":all:", "--dest", directory, *words),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -70,18 +69,17 @@ def main() -> int:
     core = list_requirements("light")
     sizes = {}
     print("what             | wheels | MB to get | installed | the largest, MB")
-    for title, requirements, pinned in (
-        ("dballoc", core, True),
-        *(
-            (f"dballoc[{extra}]", [*core, *list_requirements(extra)], True)
-            for extra in ("report", "bench", "tune", "hosts", "all")
-        ),
-        ("py-spy", ["py-spy"], False),
-        ("memray", ["memray"], False),
-    ):
-        with tempfile.TemporaryDirectory() as directory:
-            wheels = download(requirements, Path(directory), pinned)
-            sizes[title] = print_size(title, [*wheels, *(own if pinned else [])])
+    with tempfile.TemporaryDirectory() as scratch:
+        pinned = Path(scratch) / "pinned"
+        download(pinned, "--require-hashes", "--requirement", ROOT / "tools/locks/run.txt")
+        for extra in ("", "report", "bench", "tune", "hosts", "all"):
+            requirements = [*core, *(list_requirements(extra) if extra else [])]
+            among: list[str | Path] = ["--no-index", "--find-links", pinned]
+            wheels = download(Path(scratch) / f"of {extra}", *among, *requirements)
+            title = f"dballoc[{extra}]" if extra else "dballoc"
+            sizes[title] = print_size(title, [*wheels, *own])
+        for package in ("py-spy", "memray"):
+            print_size(package, download(Path(scratch) / package, package))
     return int(sizes["dballoc"] > PROMISED)
 
 

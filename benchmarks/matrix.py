@@ -22,7 +22,7 @@ Proof = dict[str, Any]
 def dballoc(*words: str) -> list[dict[str, Any]]:
     """The JSON that a verb prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "dballoc", *words, "--json"],
+        [sys.executable, "-I", "-m", "dballoc", *words, "--json"],
         stdout=subprocess.PIPE,
         text=True,
         check=False,

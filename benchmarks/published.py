@@ -67,7 +67,7 @@ def list_shipped() -> list[Shipped]:
 def run_dballoc(*words: object) -> subprocess.CompletedProcess[str]:
     """Run a verb, its output kept for the case that it fails."""
     return subprocess.run(
-        [sys.executable, "-m", "dballoc", *map(str, words)],
+        [sys.executable, "-I", "-m", "dballoc", *map(str, words)],
         capture_output=True,
         text=True,
         check=False,

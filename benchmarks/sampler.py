@@ -43,7 +43,7 @@ sys.stdin.read()
 @contextlib.contextmanager
 def target(megabytes: int, threads: int) -> Iterator[int]:
     """The PID of a process of that size."""
-    argv = [sys.executable, "-c", TARGET, str(megabytes), str(threads)]
+    argv = [sys.executable, "-I", "-c", TARGET, str(megabytes), str(threads)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -37,7 +37,8 @@ PROMISED = 0.3
 ANSWERED = 1.0
 MAIN = """
 import sys
-sys.argv[0] = "dballoc"
+sys.path.insert(0, sys.argv[1])
+sys.argv[:2] = ["dballoc"]
 from dballoc.cli.main import main
 try:
     main()
@@ -77,8 +78,8 @@ def run_once(package: Path, words: list[str], figures: Figures) -> None:
     start = time.monotonic()
     child = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-c", MAIN, *words],
-        {**os.environ, "PYTHONPATH": os.fspath(package)},
+        [sys.executable, "-I", "-c", MAIN, os.fspath(package), *words],
+        os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_DUP2, write_end, 2),
@@ -113,8 +114,7 @@ def run_server() -> Iterator[str | None]:
 def check_sql(package: Path, socket: str) -> None:
     """SystemExit if explain gets nothing by SQL there: its row would be of something else."""
     done = subprocess.run(
-        [sys.executable, "-m", "dballoc", "explain", "--socket", socket, "--json"],
-        env={**os.environ, "PYTHONPATH": os.fspath(package)},
+        [sys.executable, "-I", "-c", MAIN, package, "explain", "--socket", socket, "--json"],
         capture_output=True,
         text=True,
         check=True,

@@ -158,7 +158,7 @@ def tune(case: Case, budget: str, out: Path) -> int:
     answer = out / "tune.json"
     if answer.exists() and json.loads(answer.read_text())["over"]:
         return 0
-    program = [sys.executable, "-m", "dballoc", "tune", "--for", "memory"]
+    program = [sys.executable, "-I", "-m", "dballoc", "tune", "--for", "memory"]
     words = [*program, *case.flags, "--budget", budget, "--out", str(out)]
     return subprocess.run(words, check=False).returncode
 
@@ -224,7 +224,7 @@ def compare_with_preset(out: Path, winner: Parameters) -> tuple[int, Figure | No
     directory, file = out / "against-preset", out / "against-preset.toml"
     chosen = make_preset_experiment(tuned.campaign.experiment, preset, winner)
     file.write_text(experiment_file.format_experiment(chosen))
-    words = [sys.executable, "-m", "dballoc", "bench", str(file), "--out", str(directory)]
+    words = [sys.executable, "-I", "-m", "dballoc", "bench", str(file), "--out", str(directory)]
     if status := subprocess.run(words, check=False).returncode:
         return status, None
     comparisons = compare_with_baseline(load_campaign(directory))

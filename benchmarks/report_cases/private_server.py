@@ -77,7 +77,7 @@ class PrivateServer:
     def run_dballoc(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a verb of dballoc, with an option file for this server's root."""
         return subprocess.run(
-            [sys.executable, "-m", "dballoc", *arguments],
+            [sys.executable, "-I", "-m", "dballoc", *arguments],
             env={**os.environ, "HOME": str(self.place), "COLUMNS": "100", "NO_COLOR": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

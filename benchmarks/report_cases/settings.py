@@ -54,7 +54,7 @@ def copy_privileged(workshop: Workshop, capability: int, place: Path | None = No
 def run_dballoc(*arguments: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
     """Run a verb of dballoc on no particular server."""
     return subprocess.run(
-        [*prefix, sys.executable, "-m", "dballoc", *arguments],
+        [*prefix, sys.executable, "-I", "-m", "dballoc", *arguments],
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -37,18 +37,14 @@ def install_dballoc(target: Path, built: Path, python: str) -> None:
     """Put dballoc there, and what a plain installation of it brings. ``python``: the version of the
     interpreter, like 3.11.
     """
-    light = subprocess.run(
-        [sys.executable, CHECKOUT / "tools/requirements", "light"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
     install = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        sys.executable, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
         "--target", target, "--only-binary=:all:", "--python-version", python,
         "--implementation", "cp", "--platform", "manylinux_2_28_aarch64",
         "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_17_aarch64",
     ]  # fmt: skip
-    constraint = ["--constraint", CHECKOUT / "tools/constraints.txt"]
-    subprocess.run([*install, *constraint, *light.stdout.split()], check=True)
+    lock = ["--require-hashes", "--requirement", CHECKOUT / "tools/locks/light.txt"]
+    subprocess.run([*install, *lock], check=True)
     if built.suffix == ".whl":
         subprocess.run([*install, "--no-deps", built], check=True)
         return

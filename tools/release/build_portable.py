@@ -221,7 +221,7 @@ def main(wheel: Path, directory: Path) -> None:
     seconds = build_time()
     tree = CHECKOUT / "build/release/tree"
     parts = make_tree(wheel, tree)
-    subprocess.run([sys.executable, HERE / "check-symbols", GLIBC, tree], check=True)
+    subprocess.run([sys.executable, "-I", HERE / "check-symbols", GLIBC, tree], check=True)
     archive = CHECKOUT / "build/release/tree.tar"
     write_archive(tree, archive, seconds)
     target = directory / "dballoc-portable"

@@ -43,9 +43,9 @@ def install_tools() -> Path:
     stamp = TOOLS / hashlib.sha256(wanted).hexdigest()
     if not stamp.exists():
         subprocess.run([sys.executable, "-I", "-m", "venv", "--clear", TOOLS], check=True)
-        words = ["-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-        words += ["--require-hashes", "--requirement"]
-        subprocess.run([python, *words, lock], check=True)
+        words = [python, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+        words += ["--only-binary", ":all:", "--require-hashes", "--requirement", lock]
+        subprocess.run(words, check=True)
         stamp.touch()
     return python
 
@@ -53,7 +53,7 @@ def install_tools() -> Path:
 def build_sdist(python: Path, directory: Path, environ: dict[str, str]) -> Path:
     """Build the sdist of the last commit."""
     code = "import mesonpy, sys; print(mesonpy.build_sdist(sys.argv[1]))"
-    words = [python, "-c", code, directory]
+    words = [python, "-I", "-c", code, directory]
     done = subprocess.run(words, cwd=CHECKOUT, env=environ, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"build_wheels: the sdist cannot be built\n{done.stdout}{done.stderr}")
@@ -100,14 +100,14 @@ def build_wheel(
             "mesonpy.build_wheel(sys.argv[1], {'setup-args': ['--cross-file=' + sys.argv[2]]})"
         )
         done = subprocess.run(
-            [python, "-c", code, out, cross],
+            [python, "-I", "-c", code, out, cross],
             cwd=source, env=environ, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
             sys.exit(f"build_wheels: {machine} cannot be built\n{done.stdout}{done.stderr}")
         [wheel] = out.iterdir()
         tags = ["--python-tag", "py3", "--abi-tag", "none", "--platform-tag", MACHINES[machine]]
-        words = [python, "-m", "wheel", "tags", "--remove", *tags, wheel]
+        words = [python, "-I", "-m", "wheel", "tags", "--remove", *tags, wheel]
         subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
         [wheel] = out.iterdir()
         return Path(shutil.copy(wheel, directory))
@@ -118,7 +118,8 @@ def check_hardening(wheel: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(wheel) as archive:
         members = [name for name in archive.namelist() if name.startswith("dballoc/_native/")]
         paths = [archive.extract(name, scratch) for name in members]
-        subprocess.run([sys.executable, CHECKOUT / "tools/check-hardening", *paths], check=True)
+        check = [sys.executable, "-I", CHECKOUT / "tools/check-hardening", *paths]
+        subprocess.run(check, check=True)
 
 
 def main(directory: Path) -> None:
@@ -135,7 +136,7 @@ def main(directory: Path) -> None:
     print(sdist)
     for machine in MACHINES:
         wheel = build_wheel(python, sdist, machine, directory, environ)
-        subprocess.run([sys.executable, HERE / "check-symbols", GLIBC, wheel], check=True)
+        subprocess.run([sys.executable, "-I", HERE / "check-symbols", GLIBC, wheel], check=True)
         check_hardening(wheel)
         print(wheel, flush=True)
 

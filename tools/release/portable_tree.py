@@ -62,7 +62,7 @@ def copy_interpreter(root: Path, tree: Path) -> None:
     # What sysconfig reads at every start.
     for path in built.glob("_sysconfigdata*.py"):
         shutil.copy(path, library)
-    copy_libraries(root, tree, [tree / "bin/python3", *sorted(modules.iterdir())])
+    copy_libraries(root, tree, [*sorted(modules.iterdir()), tree / "bin/python3"])
 
 
 def copy_libraries(root: Path, tree: Path, programs: Iterable[Path]) -> None:

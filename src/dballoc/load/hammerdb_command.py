@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import dballoc
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.load.workload import Workload
@@ -209,9 +208,6 @@ def environment(place: Path) -> dict[str, str]:
             if name in os.environ
         },
         "HOME": str(place),
-        "PYTHONPATH": os.pathsep.join(
-            [str(Path(dballoc.__file__).parent.parent), *filter(None, sys.path)]
-        ),
     }
 
 
