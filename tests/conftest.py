@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 import dballoc
+from dballoc.files import caller_umask
 from hostile_files import HostileFiles, serve_files
 
 # No deadline: how long an example takes says more of the machine's other work than of the code.
@@ -28,6 +29,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, lambda _number, _frame: None)
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """What a verb that runs in the tests' own process does to the umask ends with the test."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    yield
+    os.umask(umask)
+    caller_umask._Caller.umask = None
+
 
 CompileLibrary = Callable[..., Path]
 

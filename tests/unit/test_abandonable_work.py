@@ -150,9 +150,10 @@ def test_it_has_a_deadline_in_all() -> None:
     ],
 )
 def test_what_gives_no_answer_is_a_failure(work: Callable[[], Any], reason: str) -> None:
+    before = count_children()  # other tests' too
     with pytest.raises(Failure, match=reason):
         run(work)
-    assert count_children() == 0
+    assert count_children() <= before
 
 
 def test_its_cpu_time_is_bounded_and_counted() -> None:
@@ -175,6 +176,7 @@ def test_its_cpu_time_is_bounded_and_counted() -> None:
 
 def test_one_child_serves_all_looks_while_it_answers() -> None:
     looks: list[int] = []
+    before = count_children()  # other tests' too
 
     def work() -> tuple[int, int]:
         looks.append(1)
@@ -186,7 +188,7 @@ def test_one_child_serves_all_looks_while_it_answers() -> None:
     assert {count for _, count in pids} == {1, 2, 3}
     assert len({pid for pid, _ in pids}) == 1
     runner.close()
-    assert count_children() == 0
+    assert count_children() <= before
 
 
 def test_no_more_children_than_a_few_are_stuck(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,7 +282,8 @@ def test_what_is_no_toml(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("none.toml", "No such file or directory"), ("", "Is a directory")]
+    ("name", "reason"),
+    [("none.toml", "No such file or directory"), ("", "is a directory, not a plain file")],
 )
 def test_what_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:

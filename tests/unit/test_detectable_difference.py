@@ -50,6 +50,9 @@ def test_more_blocks_less_scatter_and_lower_levels_resolve_more(
 ) -> None:
     for reach in (compute_half_width, compute_detectable):
         here = reach(scatter, n, confidence)
+        if math.isinf(here):  # two blocks at such a level
+            assert n == 2
+            continue
         assert 0 < reach(scatter, n + 1, confidence) < here
         assert reach(scatter / 2, n, confidence) < here
         assert reach(scatter, n, confidence * 0.99) < here

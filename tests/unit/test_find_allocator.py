@@ -47,7 +47,8 @@ def test_what_cannot_be_preloaded(tmp_path: Path, content: bytes, reason: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("none.so", "No such file or directory"), ("", "Is a directory")]
+    ("name", "reason"),
+    [("none.so", "No such file or directory"), ("", "is a directory, not a plain file")],
 )
 def test_what_is_not_there(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:

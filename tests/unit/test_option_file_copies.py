@@ -68,10 +68,10 @@ def test_what_is_included_comes_along_in_its_place(copies: Copies, tmp_path: Pat
     ("text", "says"),
     [
         ("!include {0}/my.cnf\n", "option files include each other more than 10 deep"),
-        ("!include {0}/pipe\n", "pipe: is not a plain file"),
+        ("!include {0}/pipe\n", "pipe: is a FIFO, not a plain file"),
         ("!include {0}/long\n", "long: not an option file"),
         ("!include {0}/open\n", "world-writable, so servers ignore it; chmod o-w"),
-        ("!include /dev/zero\n", "/dev/zero: is not a plain file"),
+        ("!include /dev/zero\n", "/dev/zero: is a device, not a plain file"),
     ],
 )
 def test_what_is_refused(copies: Copies, tmp_path: Path, text: str, says: str) -> None:

@@ -124,8 +124,11 @@ def test_another_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> 
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(UsageError, match="cannot be read"):
+    for path, message in (
+        (tmp_path / "none", "cannot be read"),
+        (tmp_path, "is a directory, not a plain file"),
+    ):
+        with pytest.raises(UsageError, match=message):
             load_profile(path)
 
 

@@ -152,9 +152,9 @@ def test_any_text_is_a_number_of_one_at_least_or_refused(text, cores) -> None:
     assert found >= 1
 
 
-# What a program can be given as a variable.
+# What a variable of an experiment can be.
 WORDS = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
+    st.characters(exclude_categories=["Cs"]).filter(str.isprintable), min_size=1, max_size=20
 )
 
 

@@ -148,7 +148,7 @@ class TestDamage:
     def test_errors_name_the_file(self, tmp_path: Path) -> None:
         for path, reason in (
             (tmp_path / "none.trace", "cannot be read: No such file"),
-            (tmp_path, "is not a plain file"),
+            (tmp_path, "not a plain file"),
         ):
             with pytest.raises(UsageError, match=reason) as caught:
                 read_trace(path)

@@ -24,6 +24,8 @@ _LOOK = os.O_PATH | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+
 # What changes when a file is written, replaced or moved: device, inode, bytes, time of the change.
 Stamp = tuple[int, int, int, int]
 
@@ -43,8 +45,10 @@ def open_foreign_file(path: Path, below: Path | None = None) -> BufferedReader:
     """
     fd = os.open(path, _LOOK) if below is None else _look_below(path, below)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise NotRegular(errno.EINVAL, "is not a plain file", os.fspath(path))
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "a device")
+            raise NotRegular(errno.EINVAL, f"is {kind}, not a plain file", os.fspath(path))
         return open(os.open(f"/proc/self/fd/{fd}", _READ), "rb")
     finally:
         os.close(fd)
