@@ -9,6 +9,7 @@ import re
 import shlex
 import sqlite3
 import subprocess
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,17 +17,32 @@ from pathlib import Path
 
 import pytest
 import yaml
+from example_explanations import look
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.catalogue import verdicts as limits
+from dballoc.cli.explain_parts.explain_request import View
+from dballoc.cli.explain_parts.ledger_table import print_explanation
+from dballoc.cli.shared.safe_output import Console, clean, safe
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment import _check_words as check_words
 from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import Failure, UsageError
+from dballoc.explain.sources.loadable_function import (
+    LIBRARY,
+    STATS,
+    Installation,
+    list_remove_steps,
+    select_own_functions,
+)
+from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.explain.verdicts.evidence import _select_figures as select_figures
 from dballoc.report.outputs.csv_cells import format_csv
 from dballoc.report.outputs.html import render_html
 from dballoc.report.outputs.markdown import escape_markdown, render_markdown
+from dballoc.report.outputs.terminal import _print_parts as print_parts
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune import tune_answer
 from dballoc.report.wording.compose_answer import quote_directory
@@ -162,6 +178,9 @@ def test_results_of_others_are_not_deployed(whole: Path, column: str, value: str
         build_deployment(load_campaign(whole), "jemalloc", whole)
 
 
+OBEYED = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+
+
 def change(directory: Path, *statements: tuple[str, str]) -> None:
     db = sqlite3.connect(directory / FILE)
     with db:
@@ -236,15 +255,28 @@ class Elements(HTMLParser):
         self.list.append((tag, tuple(name for name, _ in attrs)))
 
 
-def render_pages(directory: Path, texts: list[str]) -> tuple[str, str]:
-    """Render a report, with the texts in turn in every column of free text."""
+def render_pages(directory: Path, texts: list[str]) -> tuple[str, str, str]:
+    """Render a report, and its answer on a terminal, with the texts in turn in every column of free text."""
     for number, (table, column) in enumerate([*COLUMNS, *OF_LINES]):
         if column != "part":
             where = " WHERE outcome = 'fault'" if column.startswith(("fault", "log")) else ""
             text = texts[number % len(texts)]
             change(directory, (f"UPDATE {table} SET {column} = ?{where}", text))
     content = gather_report(load_campaign(directory), directory=directory)
-    return render_html(content, False), render_markdown(content, False)
+    screen = draw(lambda console: print_parts(console, content.answer))
+    return render_html(content, False), render_markdown(content, False), screen
+
+
+def draw(show: Callable[[Console], None]) -> str:
+    """Return what a wide terminal is sent, without the colours, which are Rich's own."""
+    out = io.StringIO()
+    show(Console(file=out, force_terminal=True, width=100_000, color_system="truecolor"))
+    return re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
+
+
+def check_screen(screen: str, benign: str) -> None:
+    assert screen.count("\n") == benign.count("\n")
+    assert all(c == "\n" or unicodedata.category(c) not in OBEYED for c in screen)
 
 
 SHORT = [text for text in LINES if len(text) < 100 and text.strip()]
@@ -252,8 +284,9 @@ SHORT = [text for text in LINES if len(text) < 100 and text.strip()]
 
 @pytest.mark.parametrize("first", range(0, len(SHORT), 11))
 def test_a_report_has_the_same_form_whatever_its_texts_are(whole: Path, first: int) -> None:
-    benign_page, benign_text = render_pages(whole, ["benign"])
-    page, markdown = render_pages(whole, SHORT[first : first + 11])
+    benign_page, benign_text, benign_screen = render_pages(whole, ["benign"])
+    page, markdown, screen = render_pages(whole, SHORT[first : first + 11])
+    check_screen(screen, benign_screen)
     before, after = Elements(), Elements()
     before.feed(benign_page)
     after.feed(page)
@@ -278,3 +311,42 @@ def test_markdown_and_csv_take_any_text(text: str) -> None:
     [row] = csv.reader(io.StringIO(format_csv([[text, "x"]]), newline=""))
     assert row[1] == "x"
     assert not row[0].startswith(("=", "@", "\t", "\r"))
+
+
+@pytest.mark.parametrize("text", [*LINES, *UNPRINTABLE], ids=lambda text: ascii(text)[:30])
+def test_a_look_has_the_same_form_on_a_terminal_whatever_names_are(text: str) -> None:
+    def explain(name: str) -> str:
+        seen = look({"key cache": 300}, sessions=[(name, 28, 5 << 20)])
+        lines = [replace(line, owner=f"{line.owner} {name}") for line in seen.ledger.lines]
+        ledger = replace(seen.ledger, executable=name, malloc=name, lines=lines, notes=[name])
+        return draw(
+            lambda console: print_explanation(
+                console, clean(replace(seen, ledger=ledger, answer=name)), View(all_lines=True)
+            )
+        )
+
+    screen = explain(text)
+    check_screen(screen, explain("benign"))
+    assert screen.count(safe(text).strip()) >= 3
+
+
+def test_a_word_of_a_server_is_no_word_of_sql() -> None:
+    """SQL that we print or run about a server has names of our own and numbers alone."""
+    names = ["innodb_buffer_pool_size", "key_buffer_size", "query_cache_size"]
+
+    def pick_figures(text: str) -> dict[str, int]:
+        variables = dict.fromkeys(names, text)
+        labels = ServerMemory(
+            version="", heap=[], tables=[], mapped_caches={}, variables=variables, status={}
+        )
+        return select_figures(labels, limits())
+
+    assert pick_figures("1").keys() == set(names)
+    for text in [*LINES, *UNPRINTABLE, "1; DROP TABLE t", "1e3", "٣", " 1", ""]:
+        assert pick_figures(text) == {}
+        rows = select_own_functions([(text, LIBRARY), (f"{STATS} {text}", LIBRARY), (STATS, text)])
+        installation = Installation(
+            pid=1, directory="/p", rows=rows, file=False, same=False, variables={}, members=0
+        )
+        steps = list_remove_steps(installation)
+        assert steps == [f"SET sql_log_bin = 0, and DROP FUNCTION {STATS}"]

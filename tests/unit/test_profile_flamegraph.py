@@ -3,8 +3,12 @@
 import hashlib
 import html
 import json
+import os
 import re
+import shutil
+import subprocess
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +45,25 @@ def test_the_libraries_are_what_their_licences_file_says() -> None:
         assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
     assert "Copyright 2010-2026 Mike Bostock" in (STATIC / "LICENSES").read_text()
     assert "Apache License" in (STATIC / "LICENSES").read_text()
+
+
+def test_libraries_of_another_hash_are_not_taken(tmp_path: Path) -> None:
+    """npm, or what stands for it, has something else under the version."""
+    tool = tmp_path / "tools" / "refresh-flamegraph-library"
+    static = tmp_path / "src/dballoc/profile/static"
+    programs = tmp_path / "bin"
+    for directory in (tool.parent, static, programs):
+        directory.mkdir(parents=True)
+    shutil.copy(Path(__file__).parents[2] / "tools" / tool.name, tool)
+    (programs / "npm").write_text("#!/bin/sh\ntar -czf x.tgz -C / etc/hostname\necho x.tgz\n")
+    (programs / "npm").chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [tool], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"refresh-\S+: npm's d3 \S+ is sha512-\S+ and not \S+; .*\n", done.stderr)
+    assert list(static.iterdir()) == []
 
 
 def test_nothing_of_ours_ends_the_element_that_it_stands_in() -> None:

@@ -8,10 +8,11 @@ is missing; so it is kept out of the log, and refused in a cluster.
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pymysql
 from pymysql.cursors import Cursor
@@ -134,6 +135,13 @@ def find_refusal(variables: Mapping[str, str], members: int) -> str | None:
     if not variables.get("plugin_dir", "").startswith("/"):
         return "this server has no plugin directory (@@plugin_dir), so it loads no functions"
     return None
+
+
+def select_own_functions(rows: Iterable[tuple[Any, Any]]) -> dict[str, str]:
+    """Return the library of each function that is ours: of whatever a server returns, their names
+    alone become words of SQL.
+    """
+    return {str(name): str(library) for name, library in rows if name in (STATS, TRIM)}
 
 
 def list_install_steps(installation: Installation) -> list[str]:
@@ -357,7 +365,7 @@ def _query_installation(pid: int, cursor: Cursor) -> Installation:
     if reason := find_refusal(variables, members):
         raise UsageError(reason)
     cursor.execute("SELECT name, dl FROM mysql.func WHERE name IN (%s, %s)", (STATS, TRIM))
-    rows = {str(name): str(library) for name, library in cursor.fetchall()}
+    rows = select_own_functions(cursor.fetchall())
     path = variables["plugin_dir"].rstrip("/") or "/"
     with plugin_directory.open_directory(pid, path) as directory:
         installed_library = plugin_directory.read_file(directory, LIBRARY)
