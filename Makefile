@@ -15,7 +15,7 @@ ARGS ?=
 
 bin := .venv/bin
 python := $(bin)/python
-pip := PATH="$(CURDIR)/$(bin):$$PATH" $(python) -m pip --quiet --disable-pip-version-check --no-input
+pip := PATH="$(CURDIR)/$(bin):$$PATH" $(python) -I -m pip --quiet --disable-pip-version-check --no-input
 stamps := .stamps
 
 # Directories too: their times tell of files that were removed.
@@ -65,26 +65,26 @@ ifneq ($(shell uname -m),aarch64)
 	@rm -rf build/aarch64/meson
 	@PATH="$(CURDIR)/$(bin):$$PATH" meson setup --cross-file tools/aarch64.ini build/aarch64/meson >/dev/null
 	@PATH="$(CURDIR)/$(bin):$$PATH" ninja --quiet -C build/aarch64/meson
-	$(python) tools/aarch64-root programs build/aarch64/root
+	$(python) -I tools/aarch64-root programs build/aarch64/root
 	DBALLOC_TEST_MACHINE=aarch64 $(python) -m pytest -m 'not slow' tests/native tests/emulated $(ARGS) || [ $$? = 5 ]
 endif
 
 fuzz: setup $(stamps)/requirements-dev $(stamps)/fuzz ## Fuzz every reader, resuming where it stopped; FUZZ=name SECONDS=60 for one
-	@nice $(python) tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
+	@nice $(python) -I tools/fuzz $(if $(FUZZ),--target $(FUZZ)) $(if $(SECONDS),--seconds $(SECONDS))
 
 lint: packages-lint setup $(stamps)/requirements-dev build/lint/compile_commands.json ## Check style, types, native code, docs/cli.md
 	$(bin)/ruff check
 	$(bin)/ruff format --check
 	$(bin)/mypy
-	$(python) tools/check-structure
+	$(python) -I tools/check-structure
 	clang-format --dry-run -Werror $(native)
 	clang-tidy --quiet -p build/lint $(filter native/%.c,$(native))
-	$(python) tools/check-hardening $$($(python) -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*"))')
+	$(python) -I tools/check-hardening $$($(python) -I -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_path("platlib") + "/dballoc/_native/*"))')
 	@$(cli_reference) build/cli.md >/dev/null
 	@diff -u docs/cli.md build/cli.md || { echo "docs/cli.md is not what the commands say; run: make docs" >&2; exit 1; }
 
 fuzz-native: packages-fuzz $(stamps)/requirements-run ## Fuzz the native parts' readers, SECONDS=120 each
-	$(python) tools/fuzz-native --seconds $(or $(SECONDS),120) $(ARGS)
+	$(python) -I tools/fuzz-native --seconds $(or $(SECONDS),120) $(ARGS)
 
 format: packages-lint setup $(stamps)/requirements-dev ## Rewrite the sources in the project's style
 	$(bin)/ruff check --fix-only
@@ -101,7 +101,7 @@ dist: packages-release setup ## Build the sdist and the wheels into dist/, with 
 	tools/release/make-root $(old_root)
 	tools/release/make-sysroots $(old_root)
 	@rm -f dist/*.whl dist/*.tar.gz dist/*.deb dist/dballoc-portable*
-	$(python) tools/release/build_wheels.py dist
+	$(python) -I tools/release/build_wheels.py dist
 	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS
 
 portable: dist ## Build dballoc with an interpreter of its own as one file and as a .deb into dist/; as root, 3 to 15 minutes at first
@@ -143,7 +143,7 @@ packages-aarch64:
 $(stamps)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "dballoc needs Python 3.11 or later, not $(PYTHON); run: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; }
-	$(PYTHON) -m venv --clear .venv
+	$(PYTHON) -I -m venv --clear .venv
 	@mkdir -p $(stamps)
 	@touch $@
 
