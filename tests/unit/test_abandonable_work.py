@@ -1,5 +1,7 @@
 """Work in a child that can be given up: what it answers, what it may take, and what is left of it."""
 
+import ctypes
+import mmap
 import os
 import pickle
 import re
@@ -273,3 +275,21 @@ def test_limits_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(look_limits.VARIABLE, wrong)
         with pytest.raises(UsageError, match="give seconds from"):
             look_limits.look_limits()
+
+
+def test_what_is_left_out_has_a_size() -> None:
+    memory = mmap.mmap(-1, 3 << 20)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+    def look() -> list[str]:
+        skipped = touches.find_skipped_ranges(os.getpid())
+        if not skipped:
+            touch(address, 60)
+        for each in skipped:
+            touches.refuse_memory(each)
+        return touches.list_notes()
+
+    [note] = run(look)
+    match = re.search(r"the ([0-9.]+) MiB mapped there are counted, and not looked into", note)
+    assert match
+    assert float(match[1]) >= 3  # the kernel may have joined it with its neighbours

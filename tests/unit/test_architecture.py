@@ -162,3 +162,29 @@ def test_what_keeps_the_rules_is_let_be(tmp_path: Path) -> None:
     )
     result = check(root)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+WAITING = """
+process.wait()
+process.communicate()
+os.waitpid(pid, 0)
+subprocess.run(words)
+with subprocess.Popen(words) as process: pass
+"""
+LIMITED = """
+process.wait(5)
+process.communicate(timeout=5)
+os.waitpid(pid, os.WNOHANG)
+subprocess.run(words, timeout=5)
+process = subprocess.Popen(words)
+", ".join(words)
+"""
+
+
+@pytest.mark.parametrize("line", WAITING.strip().split("\n"))
+def test_waiting_without_a_limit_is_seen(tmp_path: Path, line: str) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/a.py").write_text(f"def f():\n    {line}\n")
+    assert "host/a.py:2: " in check(tmp_path).stderr
+    (tmp_path / "host/a.py").write_text(LIMITED)
+    assert "without a limit" not in check(tmp_path).stderr

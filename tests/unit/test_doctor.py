@@ -1,9 +1,11 @@
 """doctor: what decides in it."""
 
+import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dballoc.doctor import (
@@ -14,6 +16,7 @@ from dballoc.doctor import (
     installation,
     kernel,
     leftovers,
+    machine_noise,
     software,
 )
 from dballoc.doctor.finding import Finding
@@ -239,3 +242,21 @@ def test_where_there_is_no_user_for_servers_the_rest_is_examined(
     findings = {finding.name: finding for finding in examine.examine(light)}
     assert findings["leftover directories"].state == "warn"
     assert software.check_server_user().state == "missing"
+
+
+def test_a_long_name_is_not_completed_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "sixteen_letters_"
+    program.symlink_to("/bin/sleep")
+
+    def read_command_line(process: psutil.Process) -> list[str]:
+        raise AssertionError(f"reads the memory of process {process.pid}")
+
+    monkeypatch.setattr(psutil.Process, "cmdline", read_command_line)
+    with subprocess.Popen([program, "600"]) as process:
+        try:
+            assert machine_noise.check_noise()
+            assert machine_noise._read_name(process.pid) == "'sixteen_letters'"
+        finally:
+            process.kill()

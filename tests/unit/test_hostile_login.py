@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,10 +25,13 @@ from example_sql_packets import (
     packet,
 )
 
+from dballoc.host.abandonable import look_limits
+from dballoc.host.process_identity import ProcessIdentity, parse_identity, read_identity
 from dballoc.servers.running import connection
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust
+from hostile_files import HostileFile, HostileFiles
 
 Listen = Callable[..., str]
 
@@ -180,9 +184,9 @@ def test_a_number_that_was_anothers_gets_nothing(
     received: list[bytes] = []
     path = listen(ask(b"\xfemysql_native_password\0" + SALT, received=received))
     credentials = Credentials(user="me", password="secret", socket=path)
-    with pytest.raises(connection.NoConnection):
+    with pytest.raises(connection.NoConnection, match=f"process of user {os.geteuid() + 1}"):
         connection.connect(os.getpid(), path, credentials)
-    assert received == [b""]
+    assert b"".join(received) == b""
 
 
 def test_more_than_is_read(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,3 +305,45 @@ def test_a_refusal_is_one_line_and_not_long(listen: Listen, message: bytes) -> N
         log_in(listen(refuse))
     assert 0 < len(str(refused.value)) <= 300
     assert "\n" not in str(refused.value)
+
+
+def test_a_socket_whose_path_never_answers(
+    hostile_files: HostileFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hostile_files.server is None:
+        pytest.skip("needs /dev/fuse")
+    monkeypatch.setenv(look_limits.VARIABLE, "1.5")
+    path = hostile_files.put("s.sock", HostileFile(waits=("getattr",)))
+    began = time.monotonic()
+    with pytest.raises(connection.NoConnection, match=r"did not answer within 0\.2 s"):
+        connection.connect(os.getpid(), str(path), Credentials(user="me", password=None))
+    assert connection._listener(str(path)) == 0
+    assert time.monotonic() - began < 10
+
+
+def test_another_process_with_the_same_number(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = iter(range(2))
+    monkeypatch.setattr(
+        connection,
+        "read_identity",
+        lambda pid: ProcessIdentity(started=next(started), users=frozenset([os.geteuid()])),
+    )
+    received: list[bytes] = []
+    path = listen(ask(b"\xfemysql_native_password\0" + SALT, received=received))
+    with pytest.raises(connection.NoConnection, match="another process has its number now"):
+        connection.connect(os.getpid(), path, Credentials(user="me", password=None))
+    assert b"".join(received) == b""
+
+
+def test_a_process_that_began_as_root_of_its_namespace() -> None:
+    stat = "7 (a ) b) S 1 " + " ".join(map(str, range(5, 30)))
+    status = "Name:\tmysqld\nUid:\t1\t2\t3\t4\n"
+    uid_map = "         0     100000      65536\n      70000        7      1\n"
+    identity = parse_identity(stat, status, uid_map)
+    assert identity == ProcessIdentity(started=22, users=frozenset([1, 2, 3, 4, 100000]))
+    for broken in (("", status, uid_map), (stat, "Name:\tx\n", uid_map), (stat, status, "x\n")):
+        with pytest.raises(ProcessLookupError):
+            parse_identity(*broken)
+    assert os.geteuid() in read_identity(os.getpid()).users

@@ -1,14 +1,20 @@
 """What perf script prints, read back; and lines that it would never print."""
 
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.profile.contention.perf_frames import PerfFrames
+from dballoc.host.abandonable import look_limits
+from dballoc.profile.contention import contention, thread_states
+from dballoc.profile.contention.perf_frames import PerfFrames, name_places
 from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame
 from dballoc.profile.model import Frame
+from hostile_files import HostileFile, HostileFiles
 
 TEXT = """\
 16440/16443 36498.245564687: PERF_RECORD_SWITCH IN         
@@ -116,3 +122,38 @@ def test_nor_is_a_line_that_was_broken(data: st.DataObject) -> None:
             name,
         )
     )
+
+
+def test_files_that_never_answer_have_no_names(
+    hostile_files: HostileFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hostile_files.server is None:
+        pytest.skip("needs /dev/fuse")
+    monkeypatch.setenv(look_limits.VARIABLE, "1.5")
+    silent = str(hostile_files.put("lib.so", HostileFile(content=b"x", waits=("read",))))
+    places = [(0x1F, silent), (0x1F, "[vdso]")]
+    began = time.monotonic()
+    named = name_places(os.getpid(), places, is_ours=False)
+    assert time.monotonic() - began < 20
+    assert [frame.named for frame in named.frames] == [False, False]
+    assert f"fuse at {hostile_files.mount} did not answer" in named.left_out[0]
+
+
+def test_only_our_own_server_is_read_by_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(pid: int) -> tuple[set[int], str]:
+        return {os.getpid()}, "glibc"
+
+    monkeypatch.setattr(thread_states, "find_arena_mutexes", read)
+    request = contention._WatchRequest(
+        pid=os.getpid(),
+        seconds=1,
+        stacks=1,
+        title="",
+        facts={},
+        check_alive=lambda: None,
+        report_watched=lambda: None,
+        is_ours=False,
+    )
+    assert contention._find_arena_mutexes(request)[0] != {os.getpid()}
+    ours = replace(request, is_ours=True)
+    assert contention._find_arena_mutexes(ours) == ({os.getpid()}, "glibc")

@@ -12,7 +12,12 @@ import dballoc
 from dballoc.host.guardian import reaping
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
-from dballoc.host.unprivileged.server_user import read_owner_and_parent, server_user
+from dballoc.host.unprivileged.server_user import (
+    ServerUser,
+    read_owner_and_parent,
+    server_user,
+)
+from hostile_files import HostileFile, HostileFiles
 
 STATUS = ("/bin/cat", "/proc/self/status")
 
@@ -122,3 +127,13 @@ def test_nothing_of_others_is_run_past_it() -> None:
         "allocators/find_library.py",
         "load/hammerdb_driver.py",
     }
+
+
+def test_one_that_sigkill_does_not_end_is_left(hostile_files: HostileFiles) -> None:
+    if hostile_files.server is None:
+        pytest.skip("needs /dev/fuse: a reader of a pipe ends by SIGKILL")
+    silent = hostile_files.put("silent", HostileFile(content=b"x", waits=("read",)))
+    began = time.monotonic()
+    with pytest.raises(Unanswered, match="no answer in 1 s"):
+        run_unprivileged(["/bin/cat", silent], patience=1, user=ServerUser(None))
+    assert time.monotonic() - began < 15

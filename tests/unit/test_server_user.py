@@ -108,3 +108,19 @@ def test_our_own_children_are_no_strangers(tmp_path: Path) -> None:
         custody.spawn(["/bin/sleep", "600"], {}, tmp_path / "log", **chosen.as_spawn())
         chosen.check_alone()
     ServerUser(None).check_alone()
+
+
+def test_no_command_line_of_others_is_read(stranger: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lies in memory of theirs, which may never answer."""
+    read: set[int] = set()
+    read_bytes = server_user_module._read_bytes
+
+    def watch(path: Path) -> bytes:
+        if path.name == "cmdline":
+            read.add(path.stat().st_uid)
+        return read_bytes(path)
+
+    monkeypatch.setattr(server_user_module, "_read_bytes", watch)
+    assert ALONE.uid is not None
+    assert stranger in server_user_module._find_strangers(ALONE.uid)
+    assert read <= {os.geteuid()}

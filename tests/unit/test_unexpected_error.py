@@ -175,3 +175,15 @@ def test_an_error_about_a_file_with_line_breaks_is_one_line(kind: type[Exception
     assert str(kind("f.csv:3: column 'a\nb' appears twice")) == (
         "f.csv:3: column 'a b' appears twice"
     )
+
+
+def test_an_error_of_a_child_has_its_frames(ends: Ends) -> None:
+    said = one_line(
+        ends(
+            "from dballoc.host.abandonable.answers import ChildError\n"
+            "    raise ChildError('KeyError: 7', '  File \"reader.py\", line 5, in read_page\\n')"
+        )
+    )
+    match = re.search(r"internal error: ChildError: KeyError: 7; details are in (\S+);", said)
+    assert match, said
+    assert "line 5, in read_page" in Path(match[1]).read_text()

@@ -13,6 +13,7 @@ from dballoc.profile.contention import waits
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.malloc_paths import rank_malloc_paths
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
+from dballoc.profile.contention.switch_lengths import Tally
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
 from dballoc.profile.contention.waits_below_malloc import split_waits
@@ -287,3 +288,19 @@ def test_the_ways_into_malloc() -> None:
     assert first.functions == ("b", "c", "d", "e", "malloc", "__lll_lock_wait_private")
     assert (first.wait, first.share) == ("lock", pytest.approx(0.3))
     assert second.wait == "page fault"
+
+
+def test_what_has_the_same_names_is_added_up() -> None:
+    places = [Frame(f"a+{address:#x}", "a", named=False) for address in (1, 2, 3)]
+    names = dict(zip(places, (Frame("f", "a"), Frame("f", "a"), Frame("g", "a")), strict=True))
+    recorded = waits.Waits(waits=4, lost=7)
+    for place, count in zip(places, (1, 2, 4), strict=True):
+        recorded.stacks[(place,), False, 20] = Tally(count, 0.5, 0.25)
+        recorded.wakers[(place,)] = count
+    named = waits.replace_frames(recorded, names)
+    assert named.stacks == {
+        ((Frame("f", "a"),), False, 20): Tally(3, 1.0, 0.5),
+        ((Frame("g", "a"),), False, 20): Tally(4, 0.5, 0.25),
+    }
+    assert named.wakers == {(Frame("f", "a"),): 3, (Frame("g", "a"),): 4}
+    assert (named.waits, named.lost) == (4, 7)

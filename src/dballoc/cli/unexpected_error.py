@@ -86,7 +86,11 @@ def _frames(error: BaseException) -> str:
     kept = (
         [*summary[: _FRAMES // 2], *summary[-_FRAMES // 2 :]] if len(summary) > _FRAMES else summary
     )
-    return "".join([*traceback.format_list(kept), type(error).__name__, "\n\n"])
+    from dballoc.host.abandonable.answers import ChildError
+
+    # An error of a child that looked at a process happened on the frames that it has sent.
+    in_child = error.frames if isinstance(error, ChildError) else ""
+    return "".join([*traceback.format_list(kept), in_child, type(error).__name__, "\n\n"])
 
 
 def _text(value: object) -> str:

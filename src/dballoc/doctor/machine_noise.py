@@ -4,6 +4,7 @@ import time
 
 import psutil
 
+from dballoc import readers
 from dballoc.doctor.finding import Finding
 from dballoc.experiment.model import Noise
 from dballoc.measure import disturbed_block, host_sampler
@@ -14,7 +15,7 @@ _SECONDS = 1.0
 def check_noise() -> list[Finding]:
     """Compare steal, and the CPU use of other processes, with the limits of a block."""
     # psutil reports the use since its last call, so this first call starts the second.
-    processes = list(psutil.process_iter(["pid", "name"]))
+    processes = list(psutil.process_iter())
     for process in processes:
         _measure_cpu(process)
     began, own_cpu = host_sampler.take_host_sample(), time.process_time()
@@ -41,10 +42,20 @@ def check_noise() -> list[Finding]:
     text += f"; a block tolerates {limits.others:.0%}"
     if busiest and busiest[0] > 1:
         text += (
-            f" (most: {busiest[1].info['name']}, process {busiest[1].pid}, {busiest[0]:.0f} % of "
-            "one)"
+            f" (most: {_read_name(busiest[1].pid)}, process {busiest[1].pid}, {busiest[0]:.0f} % "
+            "of one)"
         )
     return [*findings, Finding("load of others", "warn", text, "stop them, or wait")]
+
+
+def _read_name(pid: int) -> str:
+    """Return the name that the kernel has for a process. psutil completes one of 15 characters by
+    the command line, which lies in the process's memory, where it may never answer.
+    """
+    try:
+        return readers.shown(readers.text_of_process(f"/proc/{pid}/comm").strip())
+    except OSError:
+        return "one that has ended"
 
 
 def _measure_cpu(process: psutil.Process) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.hosts.message_limits import LONGEST_LINE
 
@@ -91,11 +92,7 @@ class BlockProcess:
             finally:
                 process.stdout.close()
             # The lease stays open: a renewal may be under way, and its number must stay its own.
-            try:
-                status = process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                status = process.wait()
+            status = end_process(process, _PATIENCE)
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL))
             yield _make_ended(status, log.read(_LOG_TAIL))
 

@@ -25,6 +25,7 @@ from typing import Any, TextIO
 import pymysql
 from pymysql.cursors import DictCursor
 
+from dballoc.host.exit_status import end_process
 from dballoc.load import hammerdb_command
 from dballoc.load.hammerdb_command import DATABASE, Task
 
@@ -135,7 +136,7 @@ class _HammerDB:
             raise _Failed(message)
         return self._process.poll() is not None
 
-    def wait(self) -> int:
+    def wait_for_end(self) -> int:
         """Wait until it has ended, and return its status. _Failed as :meth:`ended`."""
         while not self.ended():
             time.sleep(_POLL)
@@ -144,11 +145,7 @@ class _HammerDB:
     def stop(self) -> None:
         """End it, because it does not end by itself."""
         self._process.terminate()
-        try:
-            self._process.wait(_TO_END)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_process(self._process, _TO_END)
 
 
 def _die_with_parent() -> None:
@@ -156,7 +153,7 @@ def _die_with_parent() -> None:
 
 
 def _prepare(task: Task, server: _Server, program: _HammerDB) -> None:
-    status = program.wait()
+    status = program.wait_for_end()
     try:
         made = server.number(f"SELECT COUNT(*) AS n FROM {DATABASE}.warehouse")
     except pymysql.Error:

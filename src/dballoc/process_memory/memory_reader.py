@@ -183,9 +183,9 @@ class Memory:
         return len(entries) == last - first and all(e & (_PRESENT | _SWAPPED) for e in entries)
 
     def _begin_touch(self, start: int, end: int) -> None:
-        for skipped_start, skipped_end, title in self._skipped:
-            if start < skipped_end and skipped_start < end:
-                raise touches.refuse_memory(title)
+        for skipped in self._skipped:
+            if start < skipped.end and skipped.start < end:
+                raise touches.refuse_memory(skipped)
         touches.begin_address(start)
 
     def read_page_start(self, address: int, count: int) -> bytes:

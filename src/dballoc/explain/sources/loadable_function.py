@@ -47,9 +47,9 @@ _REMEDIES = {
 _ABSENT = (1305, 1046, 1128)
 # The connection is lost, or the answer took too long.
 _LOST = (0, 2006, 2013)
-# How often DROP FUNCTION is tried, and the seconds between tries; how many seconds a session that
-# may still be creating the function is waited for.
-_TRIES, _PAUSE, _MAKING = 5, 1.0, 20.0
+# How often DROP FUNCTION is tried, the seconds between tries, and after which no other try begins;
+# how many seconds a session that may still be creating the function is waited for.
+_TRIES, _PAUSE, _DROPPING, _MAKING = 5, 1.0, 60.0, 20.0
 _SESSION = "SELECT INFO FROM information_schema.PROCESSLIST WHERE ID = %s"
 _MEMBERS = (
     "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE NOT IN "
@@ -285,9 +285,11 @@ def _drop_with_retries(
     """Drop a function, if it is there, over this connection, or over a new one if this is lost.
     Failure, which tells how to drop it by hand, where that does not work.
     """
-    refused = ""
+    refused, until = "", time.monotonic() + _DROPPING
     for attempt in range(_TRIES):
         if attempt:
+            if time.monotonic() > until:
+                break
             time.sleep(_PAUSE)
         try:
             if cursor.connection.open:
@@ -407,7 +409,12 @@ def _drop_functions(cursor: Cursor, installation: Installation) -> None:
 
 
 def _measure_rss(pid: int) -> int:
+    """Measure RSS, in a child: another process can hold up who reads about its memory."""
     try:
-        return sum(mapping.rss for mapping in pagemap_or_smaps.read_mappings(pid))
+        return run_abandonable(
+            lambda: sum(mapping.rss for mapping in pagemap_or_smaps.read_mappings(pid)),
+            look_limits(),
+            f"process {pid}",
+        )
     except OSError as error:
         raise Failure(f"process {pid}: {error.strerror}") from None

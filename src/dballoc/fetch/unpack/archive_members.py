@@ -25,6 +25,7 @@ from typing import IO, NoReturn
 
 from dballoc.errors import UsageError
 from dballoc.fetch.unpack.safe_extraction import Refused, Tree, most_bytes, split_member_path
+from dballoc.host.exit_status import end_process
 from dballoc.host.unprivileged import give_up_rights
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst")
@@ -40,6 +41,7 @@ _CHUNK = 2**16
 # Errors of tarfile that it takes for the end of the archive.
 _BROKEN = ("InvalidHeaderError", "TruncatedHeaderError")
 _SHOWN_EVERY = 500
+_SECONDS_TO_END = 10.0  # for a decompressor whose output is read, or closed
 
 Progress = Callable[[float | None], None]
 
@@ -245,7 +247,7 @@ def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
             if not at_its_end:
                 child.kill()
             child.stdout.close()
-            status = child.wait()
+            status = end_process(child, _SECONDS_TO_END)
             errors.seek(0)
             if at_its_end and status != 0:
                 lines = errors.read(2**16).decode(errors="replace").split("\n")

@@ -6,7 +6,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -60,8 +60,8 @@ class _Answer:
 class AbandonableWork(Generic[Request, Result]):
     """Work that a child does, on plain values and dataclasses of ours, one child while it answers.
     ``subject``: what the work looks at, for messages; ``announce``: is given the words of
-    :func:`dballoc.host.abandonable.child.tell_parent`. No other thread may run when a child is
-    started: by :meth:`start`, or by :meth:`run`.
+    :func:`dballoc.host.abandonable.child.tell_parent`; ``kept``: open descriptors that the work
+    needs. No other thread may run when a child is started: by :meth:`start`, or by :meth:`run`.
     """
 
     def __init__(
@@ -70,9 +70,11 @@ class AbandonableWork(Generic[Request, Result]):
         limits: LookLimits,
         subject: str,
         announce: Callable[[str], None] = lambda _: None,
+        *,
+        kept: Collection[int] = (),
     ) -> None:
         self._work, self._limits, self._subject = work, limits, subject
-        self._announce = announce
+        self._announce, self._kept = announce, kept
         self._child: _Child | None = None
         self._stuck: dict[int, Touch | None] = {}
 
@@ -142,7 +144,15 @@ class AbandonableWork(Generic[Request, Result]):
         our_end, child_end = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            serve_parent(child_end, record, skips, self._limits, self._work, read_cpu_seconds)
+            serve_parent(
+                child_end,
+                record,
+                skips,
+                self._limits,
+                self._work,
+                read_cpu_seconds,
+                kept=self._kept,
+            )
         child_end.close()
         return _Child(pid=pid, talk=our_end, record=record, skips=skips, began=time.monotonic())
 
@@ -230,6 +240,8 @@ def run_abandonable(
     limits: LookLimits,
     subject: str,
     announce: Callable[[str], None] = lambda _: None,
+    *,
+    kept: Collection[int] = (),
 ) -> Result:
     """Have work done once by a child, as :class:`AbandonableWork` has it. In a process that is such
     a child, it is done there.
@@ -237,7 +249,7 @@ def run_abandonable(
     if touches.is_child():
         return work()
     runner: AbandonableWork[None, Result] = AbandonableWork(
-        lambda _: work(), limits, subject, announce
+        lambda _: work(), limits, subject, announce, kept=kept
     )
     try:
         return runner.run(None)

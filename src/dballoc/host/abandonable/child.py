@@ -43,15 +43,17 @@ def serve_parent(
     limits: LookLimits,
     work: Callable[[Any], Any],
     read_cpu: Callable[[], float],
+    *,
+    kept: Collection[int],
 ) -> NoReturn:
     """Be the child until the other end closes. ``read_cpu``: seconds that this process and its
-    children have taken.
+    children have taken; ``kept``: descriptors that the work needs.
     """
     global _tell
     try:
         _end_with_parent()
         ELF_PARSER.forget_child()
-        _close_descriptors({talk.fileno(), *ELF_PARSER.descriptors})
+        _close_descriptors({talk.fileno(), *ELF_PARSER.descriptors, *kept})
         _limit_memory(limits.memory)
         touches.become_child(record, skips, limits.patience)
         cpu_before = read_cpu()

@@ -11,6 +11,7 @@ import math
 import mmap
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -130,9 +131,10 @@ class _Child:
     titles: dict[int, str] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
 
-    def refuse(self, title: str) -> NotAnswering:
+    def refuse(self, title: str, size: int = 0) -> NotAnswering:
         error = NotAnswering(title, self.patience)
-        self.notes[f"{error.strerror}: what lies there is counted, and not looked into"] = None
+        left_out = f"the {size / 2**20:,.1f} MiB mapped there are" if size else "what lies there is"
+        self.notes[f"{error.strerror}: {left_out} counted, and not looked into"] = None
         return error
 
     def read_mounts(self, pid: str) -> Mounts:
@@ -226,17 +228,24 @@ def touching_file(descriptor: int) -> Iterator[None]:
         end_touch()
 
 
-def find_skipped_ranges(pid: int) -> list[tuple[int, int, str]]:
-    """Return start, end and title of the mappings of a process that are not to be read. OSError if
-    the process is gone.
-    """
+class SkippedRange(NamedTuple):
+    """A mapping that is not to be read. ``size``: bytes of all such mappings with its title."""
+
+    start: int
+    end: int
+    title: str
+    size: int
+
+
+def find_skipped_ranges(pid: int) -> list[SkippedRange]:
+    """Return the mappings of a process that are not to be read. OSError if the process is gone."""
     if not _child or not _child.skips:
         return []
     lines = list(filter(None, map(parse_line, read_maps_text(pid).split("\n"))))
     mounts = _child.read_mounts(str(pid))
     # A page that waited, of a mapping of a file: nothing of that file system is read again.
     devices = {line.device for line in lines if _holds_any(line, _child.skips.addresses)}
-    ranges = []
+    ranges: list[tuple[int, int, str]] = []
     for line in lines:
         mount = mounts.find_blocking_device(line.device)
         if mount and (_child.skips_mount(mount) or line.device in devices):
@@ -244,13 +253,16 @@ def find_skipped_ranges(pid: int) -> list[tuple[int, int, str]]:
         elif _holds_any(line, _child.skips.addresses):
             title = f"its memory at {line.start:x}-{line.end:x} ({line.path or 'anonymous'})"
             ranges.append((line.start, line.end, title))
-    return ranges
+    sizes: Counter[str] = Counter()
+    for start, end, title in ranges:
+        sizes[title] += end - start
+    return [SkippedRange(start, end, title, sizes[title]) for start, end, title in ranges]
 
 
-def refuse_memory(title: str) -> NotAnswering:
+def refuse_memory(skipped: SkippedRange) -> NotAnswering:
     """Return the error for memory that is not to be read, and note that it is left out."""
     assert _child
-    return _child.refuse(title)
+    return _child.refuse(skipped.title, skipped.size)
 
 
 def _holds_any(line: MapsLine, addresses: frozenset[int]) -> bool:

@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import socket
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_identity import read_identity
 from dballoc.host.read_rights import describe_absence, describe_refusal
 
 # How often somebody is looked for within a second.
@@ -281,10 +283,14 @@ def _exchange(
 
 def _read_peer(connection: socket.socket) -> int:
     """Return the PID, in our namespace, of the process that listens at the other end; 0 if it is
-    in another PID namespace.
+    in another PID namespace. OSError if it has ended, or if that PID is another user's by now.
     """
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[:4], "little")
+    pid, user, _ = struct.unpack(
+        "iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    )
+    if pid and user not in read_identity(pid).users:
+        raise PermissionError(errno.EPERM, f"a process of user {user} answers there")
+    return int(pid)
 
 
 def _find_peer(root: Path, path: str) -> int:

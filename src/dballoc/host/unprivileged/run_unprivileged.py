@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc.host.exit_status import end_process
 from dballoc.host.guardian import reaping
 from dballoc.host.unprivileged.server_user import ServerUser, read_owner_and_parent, server_user
 
@@ -25,6 +26,8 @@ PATIENCE = 60.0
 _MOST = 64 << 20
 _PIECE = 1 << 16
 _POLL = 0.02
+# A process that was killed has ended by then, unless it is stuck in the kernel.
+_SECONDS_TO_END = 2.0
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # <linux/prctl.h>
 # Rounds of the search for processes that have left its session: each may find children of those
 # that the one before ended.
@@ -79,11 +82,10 @@ def run_unprivileged(
             raise Unanswered(
                 f"{arguments[0]}: {getattr(error, 'strerror', None) or error}"
             ) from None
-        with process:
-            try:
-                streams = _read_streams(process, time.monotonic() + patience, patience)
-            finally:
-                _end_process_group(process)
+        try:
+            streams = _read_streams(process, time.monotonic() + patience, patience)
+        finally:
+            _end_process_group(process)
     return Answer(process.returncode, *(part.decode(errors="replace") for part in streams))
 
 
@@ -154,20 +156,34 @@ def _end_adopted(uid: int | None) -> None:
     """End all children of this process that run as the server user, and their children. Where
     servers run as our own user, they cannot be told from others, and are left.
     """
+    stuck: set[int] = set()
     for _ in range(_ROUNDS if uid is not None else 0):
         adopted = [
             pid
             for pid in _list_children()
-            if (status := read_owner_and_parent(pid)) and status[0] == uid
+            if pid not in stuck and (status := read_owner_and_parent(pid)) and status[0] == uid
         ]
         if not adopted:
             return
         for pid in adopted:
             try:
                 os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                if not _has_ended_soon(pid):
+                    stuck.add(pid)
             except OSError:
                 pass
+
+
+def _has_ended_soon(pid: int) -> bool:
+    """Reap a child that was killed. False if it does not end, as one does not that waits for a file
+    system that never answers.
+    """
+    until = time.monotonic() + _SECONDS_TO_END
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_POLL)
+    return True
 
 
 def _list_children() -> list[int]:
@@ -183,9 +199,14 @@ def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _end_process_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill it and its process group, then reap it."""
+    """Kill it and its process group, then reap it; one that waits for a file system that never
+    answers is left to itself.
+    """
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:
         pass
-    process.wait()
+    for stream in (process.stdout, process.stderr):
+        assert stream
+        stream.close()
+    end_process(process, _SECONDS_TO_END)

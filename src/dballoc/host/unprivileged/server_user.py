@@ -268,14 +268,35 @@ def _find_strangers(uid: int) -> set[int]:
 
 
 def _belongs_to_dballoc(pid: int) -> bool:
-    """Whether a process is this one, a guardian or a dballoc, or a descendant of one."""
+    """Whether a process is this one, a guardian or a dballoc, or a descendant of one.
+
+    A command line lies in memory of its process, where another user can put a page that never
+    answers. So only those of our own user, in our namespaces, are read.
+    """
     while pid > 1:
-        if pid == os.getpid() or _OURS.search(_read_bytes(_PROC / str(pid) / "cmdline")):
+        if pid == os.getpid():
             return True
         if (status := read_owner_and_parent(pid)) is None:
             return True  # it ended meanwhile
+        if (
+            status[0] == os.geteuid()
+            and _is_in_our_namespaces(pid)
+            and _OURS.search(_read_bytes(_PROC / str(pid) / "cmdline"))
+        ):
+            return True
         pid = status[1]
     return False
+
+
+def _is_in_our_namespaces(pid: int) -> bool:
+    """Whether a process is in our PID and user namespace: the root of another is anybody."""
+    try:
+        return all(
+            os.readlink(_PROC / str(pid) / "ns" / kind) == os.readlink(_PROC / "self/ns" / kind)
+            for kind in ("pid", "user")
+        )
+    except OSError:
+        return False
 
 
 def _read_bytes(path: Path) -> bytes:

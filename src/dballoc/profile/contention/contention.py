@@ -13,7 +13,9 @@ from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure, UsageError
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.files.remove_tree import remove_tree
-from dballoc.host import directories, open_in_process_root
+from dballoc.host import directories
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.read_rights import describe_absence
 from dballoc.host.unprivileged import give_up_rights
@@ -25,7 +27,7 @@ from dballoc.profile.contention import (
     thread_states,
     waits,
 )
-from dballoc.profile.contention.perf_frames import PerfFrames
+from dballoc.profile.contention.perf_frames import UnnamedFrames, name_places
 from dballoc.profile.contention.recording_limits import MAX_STACKS, PERF_DISK_BYTES
 from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
 from dballoc.profile.contention.wait_rules import Rules
@@ -135,7 +137,8 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
         request.report_watched()
         began = time.monotonic()
         with raise_priority(READING):
-            recorded = _read_waits(recording, request.pid, copies)
+            recorded, unnamed = _read_waits(recording, request, copies)
+            left_out += unnamed
             throttled = sum(perf_record.count_throttled(file) for file in recording.files)
         recording_facts = {
             "a stack for every": str(recording.period),
@@ -159,15 +162,20 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
     return _make_contention(request, recording, recorded, recording_facts, taken_at)
 
 
-def _read_waits(recording: perf_record.Recording, pid: int, copies: Path) -> waits.Waits:
-    """Read all files of a recording, with copies of the target's. Failure if perf cannot."""
-    recorded, frames = waits.Waits(), PerfFrames(open_in_process_root.root_of(pid))
+def _read_waits(
+    recording: perf_record.Recording, request: _WatchRequest, copies: Path
+) -> tuple[waits.Waits, list[str]]:
+    """Read all files of a recording, with copies of the target's. Return the waits, and a line for
+    each thing that did not answer. Failure if perf cannot read it.
+    """
+    recorded, unnamed = waits.Waits(), UnnamedFrames()
     for file in recording.files:
         with perf_record.run_perf_script(file, copies) as lines:
-            waits.gather_waits(
-                perf_script.parse_events(lines, frames.resolve), pid, recorded, recording.since
-            )
-    return recorded
+            events = perf_script.parse_events(lines, unnamed.resolve)
+            waits.gather_waits(events, request.pid, recorded, recording.since)
+    named = name_places(request.pid, [*unnamed.places.values()], request.is_ours)
+    frames = dict(zip(unnamed.places, named.frames, strict=True))
+    return waits.replace_frames(recorded, frames), named.left_out
 
 
 def _make_contention(
@@ -200,12 +208,12 @@ def _make_contention(
 def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
     """Watch without perf. ``reason``: why, for the reader."""
     taken_at = time.time()
-    arenas_before, malloc = thread_states.find_arena_mutexes(request.pid)
+    arenas_before, malloc = _find_arena_mutexes(request)
     with raise_priority(RECORDING):
         states = thread_states.sample_states(request.pid, request.seconds, request.check_alive)
     request.report_watched()
     # Arenas are made as threads come; an arena that is gone by now was one all the same.
-    arenas = arenas_before | thread_states.find_arena_mutexes(request.pid)[0]
+    arenas = arenas_before | _find_arena_mutexes(request)[0]
     method = (
         f"/proc: the threads' system calls {states.sweeps} times, no call stacks, because {reason}"
     )
@@ -218,6 +226,19 @@ def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
         states, arenas, Rules(catalogue()), f"{request.title}: waits", taken_at, facts
     )
     return Contention(method, profile, None)
+
+
+def _find_arena_mutexes(request: _WatchRequest) -> tuple[set[int], str]:
+    """Find them as :mod:`thread_states` does; in a child that can be given up, unless it is a
+    server of ours.
+    """
+    if request.is_ours:
+        return thread_states.find_arena_mutexes(request.pid)
+    return run_abandonable(
+        lambda: thread_states.find_arena_mutexes(request.pid),
+        look_limits(),
+        f"process {request.pid}",
+    )
 
 
 def choose_value(profile: Profile) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from dballoc.errors import Failure
+from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian_client import Child, Custody
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
@@ -43,6 +44,7 @@ _MAX_COUNTERS = 4096
 _MAX_RECORDING_BYTES = 1 << 30
 # Seconds to wait for perf's answers; it first opens an event for each thread, CPU and kind.
 _PERF_TIMEOUT = 60.0
+_REPORT_SECONDS = 300.0
 _TRACEFS_ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # CAP_SYS_ADMIN, CAP_PERFMON (capability.h).
@@ -401,7 +403,7 @@ def run_perf_script(file: Path, copies: Path) -> Iterator[Iterator[str]]:
         raise
     finally:
         process.stdout.close()
-        status = process.wait()
+        status = end_process(process, _PERF_TIMEOUT)
     if status:
         raise Failure(f"perf script ended with status {status}: {_read_last_line(log)}")
 
@@ -410,11 +412,14 @@ def count_throttled(file: Path) -> int:
     """Return how often the kernel suspended a recording because of too many events, as perf
     counts.
     """
-    with (
-        file.with_suffix(".report.log").open("wb") as errors,
-        _start_reader(["report", "--stats"], file, errors) as process,
-    ):
-        text, _ = process.communicate()
+    with file.with_suffix(".report.log").open("wb") as errors:
+        process = _start_reader(["report", "--stats"], file, errors)
+    try:
+        text, _ = process.communicate(timeout=_REPORT_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Failure(f"perf report did not end within {_REPORT_SECONDS:.0f} s") from None
+    finally:
+        end_process(process, 0)
     return _parse_count(text, "THROTTLE events:")
 
 

@@ -7,7 +7,7 @@ by kind alone, a few long waits for idle clients would make all other sums scatt
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
 from dballoc.profile.contention.switch_lengths import Factor, Tally, scale_by_length
@@ -95,6 +95,19 @@ def gather_waits(
     for absence in absences.values():
         _record_return(waits, absence, now)
     return waits
+
+
+def replace_frames(recorded: Waits, frames: Mapping[Frame, Frame]) -> Waits:
+    """Return the waits with other frames on their stacks; what is the same then is added up."""
+    stacks: dict[tuple[Stack, bool, int], Tally] = {}
+    for (stack, preempted, length), tally in recorded.stacks.items():
+        key = (tuple(frames[frame] for frame in stack), preempted, length)
+        stacks.setdefault(key, Tally()).add(tally)
+    wakers: dict[Stack, int] = {}
+    for stack, count in recorded.wakers.items():
+        waker = tuple(frames[frame] for frame in stack)
+        wakers[waker] = wakers.get(waker, 0) + count
+    return replace(recorded, stacks=stacks, wakers=wakers)
 
 
 def _record_departure(

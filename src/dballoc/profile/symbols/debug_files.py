@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dballoc.host import open_in_process_root
+from dballoc.host.abandonable import touches
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.symbols.elf_notes import Image
 
@@ -81,13 +82,14 @@ def _open_matching_file(parser: Sandbox, root: Path, place: str, image: Image) -
     except OSError:
         return None
     try:
-        debug_image = describe_file(parser, fd)
-        if image.build_id or debug_image.build_id:
-            fits = debug_image.build_id == image.build_id
-        else:
-            fits = image.link is not None and (
-                parser.call("compute_checksum", [fd]) == image.link[1]
-            )
+        with touches.touching_file(fd):
+            debug_image = describe_file(parser, fd)
+            if image.build_id or debug_image.build_id:
+                fits = debug_image.build_id == image.build_id
+            else:
+                fits = image.link is not None and (
+                    parser.call("compute_checksum", [fd]) == image.link[1]
+                )
     except SandboxError:
         fits = False
     if not fits:

@@ -240,7 +240,8 @@ def _load_table(parser: Sandbox, source: OpenFile, lines: bool) -> None:
     """
 
     def make(*descriptors: int) -> None:
-        parser.call("make_table", [source.fd, *descriptors], lines, source.image.names)
+        with touches.touching_file(source.fd):
+            parser.call("make_table", [source.fd, *descriptors], lines, source.image.names)
 
     with open_cache() as cache:
         name = _choose_table_name(source, lines)

@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,12 @@ from pymysql.cursors import Cursor
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 from dballoc import readers
+from dballoc.errors import Failure
 from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_identity import ProcessIdentity, read_identity
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust, decide_trust, read_standing
@@ -126,9 +131,12 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
         seconds = min(_SECONDS, _SHARE * touches.count_seconds_left())
         talk.deadline = time.monotonic() + seconds
         talk.settimeout(min(_CONNECT_SECONDS, seconds))
-        open_in_process_root.connect_to_socket(talk, open_in_process_root.root_of(pid), path)
-        if (answers := peer(talk)) != pid:
-            raise NoConnection(f"its socket is answered by process {answers}")
+        before = read_identity(pid)
+        root = open_in_process_root.root_of(pid)
+        _have_connected(
+            talk, lambda: open_in_process_root.connect_to_socket(talk, root, path), f"process {pid}"
+        )
+        _check_peer(talk, pid, before)
         _await_greeting(pid, talk)
         if credentials.password:
             decision = _decide(pid, talk, credentials)
@@ -146,6 +154,9 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
             f"{decision.reason}; log in once with its own client, so that it knows the password's "
             "hash, or use an account without a password (unix_socket, auth_socket)"
         ) from None
+    except Failure as error:
+        _hang_up(talk)
+        raise NoConnection(str(error)) from None
     except FileNotFoundError:
         _hang_up(talk)
         raise
@@ -158,6 +169,28 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
     except NoConnection:
         _hang_up(talk)
         raise
+
+
+def _have_connected(talk: socket.socket, connect: Callable[[], None], subject: str) -> None:
+    """Have a child that can be given up connect a socket, which it shares with us: a path may lead
+    over a file system that never answers. In such a child it is done there. Failure if it takes too
+    long, OSError if there is no connection.
+    """
+    run_abandonable(connect, look_limits(), subject, kept=[talk.fileno()])
+
+
+def _check_peer(talk: socket.socket, pid: int, before: ProcessIdentity) -> None:
+    """Check that a process listens at the other end, and is the one that it was before we
+    connected. NoConnection if it is another, OSError if it has ended.
+    """
+    answers, user = _read_peer(talk)
+    if answers != pid:
+        raise NoConnection(f"its socket is answered by process {answers}")
+    if user not in before.users:
+        # Its number was another's when that began to listen.
+        raise NoConnection(f"its socket is answered by a process of user {user}")
+    if read_identity(pid).started != before.started:
+        raise NoConnection("it has ended, and another process has its number now")
 
 
 def _await_greeting(pid: int, talk: BoundedSocket) -> None:
@@ -236,7 +269,7 @@ def _listener(path: str) -> int:
     with socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(_CONNECT_SECONDS)
         try:
-            talk.connect(path)
+            _have_connected(talk, lambda: talk.connect(path), path)
             return peer(talk)
-        except (OSError, ValueError):
+        except (OSError, ValueError, Failure):
             return 0

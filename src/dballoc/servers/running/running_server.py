@@ -168,7 +168,8 @@ def talking(
         [f"{process.words}: waiting for its answers over SQL"],
     )
     waiting.daemon = True
-    waiting.start()
+    if announce:  # without it there is no thread, so that a child can be started that connects
+        waiting.start()
     try:
         with _connected(process, options, credentials) as connected, connected.cursor() as cursor:
             yield cursor
