@@ -92,6 +92,9 @@ VERBS: dict[str, list[str]] = {
     "bench --like": ["bench", "--dry-run", "--like"],
     "profile heap": ["profile", "heap", "--pid"],
     "profile contention": ["profile", "contention", "--seconds", "0.5", "--pid"],
+    "profile contention by /proc": [
+        *("profile", "contention", "--method", "proc", "--seconds", "0.5", "--pid"),
+    ],
     "record": ["record", "--for", "1s", "--pid"],
 }
 # What states a limit.
