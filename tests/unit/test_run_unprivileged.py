@@ -131,9 +131,9 @@ def test_nothing_of_others_is_run_past_it() -> None:
 
 def test_one_that_sigkill_does_not_end_is_left(hostile_files: HostileFiles) -> None:
     if hostile_files.server is None:
-        pytest.skip("needs /dev/fuse: a reader of a pipe ends by SIGKILL")
-    silent = hostile_files.put("silent", HostileFile(content=b"x", waits=("read",)))
+        pytest.skip("needs /dev/fuse: who waits for a pipe ends by SIGKILL")
+    silent = hostile_files.put("silent", HostileFile(content=b"x", waits=("getattr",)))
     began = time.monotonic()
     with pytest.raises(Unanswered, match="no answer in 1 s"):
-        run_unprivileged(["/bin/cat", silent], patience=1, user=ServerUser(None))
+        run_unprivileged(["/usr/bin/stat", silent], patience=1, user=ServerUser(None))
     assert time.monotonic() - began < 15
