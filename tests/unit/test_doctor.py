@@ -1,5 +1,7 @@
 """doctor: what decides in it."""
 
+import os
+import shlex
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -212,6 +214,31 @@ def test_to_look_for_leftovers_makes_nothing(
         f"{cache}/scratch/t0123",
         *(f"{tmp_path}/{name}" for name in names),
     }
+
+
+def test_what_others_put_there_is_no_leftover(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(leftovers, "_list_processes", list)  # no run is under way
+    monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "dballoc-0123456789ab").symlink_to("/usr")
+    (tmp_path / "dballoc-abcdef012345").write_bytes(b"")
+    [finding] = [f for f in leftovers.check_leftovers() if f.name == "leftover directories"]
+    assert finding.state == "ok"
+
+
+def test_the_names_of_cgroups_are_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(leftovers.cgroup, "ROOT", tmp_path)
+    name = "dballoc-$(touch${IFS}x) y"
+    group = tmp_path / "user.slice" / name
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_bytes(b"")
+    finding = leftovers._check_cgroups()
+    assert shlex.split(finding.remedy) == ["rmdir", str(group)]
+    if os.getuid() == 0:
+        os.chown(group, 65534, 65534)
+        assert leftovers._check_cgroups().state == "ok", "a user's own, who may give it any name"
 
 
 def test_a_leftover_that_goes_away_while_it_is_looked_at_has_no_size(tmp_path: Path) -> None:

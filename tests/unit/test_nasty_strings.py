@@ -26,6 +26,7 @@ from dballoc.catalogue import verdicts as limits
 from dballoc.cli.explain_parts.explain_request import View
 from dballoc.cli.explain_parts.ledger_table import print_explanation
 from dballoc.cli.shared.safe_output import Console, clean, safe
+from dballoc.cli.verbs.record import format_next_command
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment import _check_words as check_words
 from dballoc.deploy.deployment_text import FORMS, render
@@ -350,3 +351,13 @@ def test_a_word_of_a_server_is_no_word_of_sql() -> None:
         )
         steps = list_remove_steps(installation)
         assert steps == [f"SET sql_log_bin = 0, and DROP FUNCTION {STATS}"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_name_of_a_recording_is_a_word_of_the_next_command(line: str) -> None:
+    command = format_next_command(f"/tmp/{line}.recording")
+    *words, file, option, trace = shlex.split(command)
+    assert words == ["dballoc", "trace", "compile"]
+    assert option == "-o"
+    assert file == f"/tmp/{line}.recording"
+    assert trace == f"{line.rpartition('/')[2]}.trace"

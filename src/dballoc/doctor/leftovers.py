@@ -7,6 +7,8 @@ failure or from a guardian that was killed as well.
 import contextlib
 import os
 import re
+import shlex
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -128,7 +130,7 @@ def _check_directories(since: float) -> Finding:
         name,
         "warn",
         f"{listed}: left by an earlier run, {size / 2**20:,.0f} MiB",
-        f"rm -r {' '.join(map(str, paths))}",
+        f"rm -r {shlex.join(map(str, paths))}",
     )
 
 
@@ -153,12 +155,18 @@ def _list_candidates() -> list[Path]:
 
 
 def _is_leftover(path: Path, since: float) -> bool:
-    """Whether a path is this user's or the server user's, and older than every run under way."""
+    """Whether a path is this user's or the server user's own directory, and older than every run
+    under way. In the directory for temporary files others may have made it: a link is not followed.
+    """
     try:
-        status = path.stat()
+        status = path.lstat()
     except OSError:
         return False
-    return status.st_uid in _list_own_users() and status.st_mtime < since
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid in _list_own_users()
+        and status.st_mtime < since
+    )
 
 
 def _list_own_users() -> set[int | None]:
@@ -171,7 +179,7 @@ def _check_cgroups() -> Finding:
     paths = [
         path
         for path in sorted(cgroup.ROOT.glob("**/dballoc-*"))
-        if path.is_dir() and not _has_processes(path)
+        if _is_own_directory(path) and not _has_processes(path)
     ]
     if not paths:
         return Finding(name, "ok", "none")
@@ -179,8 +187,16 @@ def _check_cgroups() -> Finding:
         name,
         "warn",
         f"{', '.join(map(str, paths))}: left by an earlier run",
-        f"rmdir {' '.join(map(str, paths))}",
+        f"rmdir {shlex.join(map(str, paths))}",
     )
+
+
+def _is_own_directory(path: Path) -> bool:
+    """Whether a cgroup is ours: a user who has one to divide gives those in it any name."""
+    try:
+        return path.is_dir() and path.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _has_processes(path: Path) -> bool:

@@ -1,5 +1,7 @@
 """``dballoc import``: results made elsewhere."""
 
+import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -70,4 +72,4 @@ def import_(
         console.print(note, markup=False)
     if (more := len(imported.notes) - _MOST_NOTES) > 0:
         console.print(f"… and {count(more, 'note')} like these", markup=False)
-    console.print(f"Report: dballoc report {out}", markup=False)
+    console.print(f"Report: dballoc report {shlex.quote(os.fspath(out))}", markup=False)

@@ -1,5 +1,7 @@
 """Run a campaign for a verb: show it, write its report, say how it ended."""
 
+import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,8 +50,9 @@ def perform(
         show()
         print_report_place(console, directory, page)
         if setting.experiment.published:
+            quoted = shlex.quote(os.fspath(directory))
             console.print(
-                f"Beside the published figures: dballoc report {directory} --published",
+                f"Beside the published figures: dballoc report {quoted} --published",
                 soft_wrap=True,
                 highlight=False,
                 markup=False,
@@ -72,7 +75,6 @@ def describe_ending(ending: Ending) -> str:
 
 def print_report_place(console: Console, directory: Path, page: Path | None) -> None:
     """Print where the report is, or how to write it. ``page``: None if there is none."""
-    where = (
-        f"Report: {page}" if page else f"No report yet; write it with: dballoc report {directory}"
-    )
+    quoted = shlex.quote(os.fspath(directory))
+    where = f"Report: {page}" if page else f"No report yet; write it with: dballoc report {quoted}"
     console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -133,6 +134,15 @@ def _stop(recorder: Recorder) -> None:
             raise
 
 
+def format_next_command(file: str) -> str:
+    """Return the command that compiles a recording, to be pasted: its process chose the name.
+    Pure.
+    """
+    trace = os.path.basename(file).removesuffix(".recording") + ".trace"
+    words = ["dballoc", "trace", "compile", safe(file), "-o", safe(trace)]
+    return shlex.join(words)
+
+
 def _print_result(status: RecorderStatus, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(status), indent=1))
@@ -143,7 +153,6 @@ def _print_result(status: RecorderStatus, as_json: bool) -> None:
             f"{safe(status.file)}: {status.events:,} events in {status.seconds:,.1f} s, {lost}, "
             f"{format_amount(status.bytes, 'bytes')}; {_ENDINGS.get(status.ended_by, 'it goes on')}"
         )
-        name = os.path.basename(status.file).removesuffix(".recording")
-        console.print(f"next: dballoc trace compile {safe(status.file)} -o {safe(name)}.trace")
+        console.print(f"next: {format_next_command(status.file)}")
     if status.ended_by == "disk":
         raise Failure(f"{status.file}: the disk took no more; what is in it can be used")
