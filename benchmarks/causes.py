@@ -7,7 +7,8 @@ Each cell is one start of a server, with performance_schema and all its memory i
 with it off. A cause of known bytes is planted and looked at once:
 
 on     right if the first verdict that names a use of memory names the cause
-off    right if the cause is among the first three suspects
+off    right if the cause is among the first three suspects, or caches and owners with a verdict of
+       their own
 fact   wrong if another cause is called likely: then it would pass for a fact
 
 The cells are added to the JSON file, and those that it has are not run again. The exit status is 1
@@ -39,7 +40,9 @@ OPTIONS = {
 }
 TARGETS = {"on": 0.9, "off": 0.8}
 # Verdicts that name a use of memory, and so a cause; the others are on growth, limits and malloc.
-CAUSAL = {"sessions", "cause", "owner", "cache", "unowned", "suspects"}
+CAUSAL = {"sessions", "owner", "cache", "unowned", "suspects"}
+# Those whose headline says what the memory is for without instruments, too.
+PLAIN = {"owner", "cache"}
 # A verdict's lines of evidence on suspects begin so.
 SUSPECT = re.compile(r"^(likely|possible): ")
 RISE = 20 << 20
@@ -71,7 +74,7 @@ def look(server: str, schema: str, cause: Cause, workshop: Workshop) -> Cell:
             raise Failure(f"the cause was not planted: RSS rose by {with_unit(rise)} alone")
         verdicts = running.explain()["verdicts"]
     suspects = [line for verdict in verdicts for line in verdict["evidence"] if SUSPECT.match(line)]
-    named = list_causes(verdicts) if schema == "on" else suspects
+    named = list_causes(verdicts) if schema == "on" else list_suspects(verdicts)
     others = [other for other in CAUSES if other is not cause]
     return Cell(
         server=server,
@@ -102,6 +105,19 @@ def list_causes(verdicts: list[dict[str, Any]]) -> list[str]:
         "; ".join([verdict["headline"], *verdict["evidence"]])
         for verdict in verdicts
         if verdict["key"] in CAUSAL
+    ]
+
+
+def list_suspects(verdicts: list[dict[str, Any]]) -> list[str]:
+    """Return the suspects, and the headlines of verdicts on an owner, in the order of the page."""
+    return [
+        line
+        for verdict in verdicts
+        for line in (
+            [verdict["headline"]]
+            if verdict["key"] in PLAIN
+            else [line for line in verdict["evidence"] if SUSPECT.match(line)]
+        )
     ]
 
 

@@ -15,7 +15,7 @@ from dballoc.explain.attribution.configuration_limits import (
 )
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
-from dballoc.explain.sources.server_memory import LOGS, POOL, OwnerMemory, ServerMemory
+from dballoc.explain.sources.server_memory import KEYS, LOGS, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
 from dballoc.process_memory.heaps.heap_walk import Block
@@ -239,6 +239,19 @@ def test_a_cache_is_known_by_its_size(size: int, owner: str) -> None:
     assert [line.resident for line in build_ledger(look, labels).lines if line.owner == owner] == [
         MIB
     ]
+
+
+@pytest.mark.parametrize("filled", [KEYS, "key cache hot (MyISAM)"])
+def test_of_two_key_caches_of_one_size_the_filled_one_has_the_pages(filled: str) -> None:
+    """As MariaDB 10.11 with SET GLOBAL hot.key_buffer_size = 128 MiB, the default one's size."""
+    sizes = {KEYS: 128 * MIB, "key cache hot (MyISAM)": 128 * MIB}
+    areas = [ServerMapping(1, 105 * MIB, 0), ServerMapping(2, 105 * MIB, 60 * MIB)]
+    labels = make_server_memory(version="MariaDB", mapped_caches=sizes, filled={filled: 59 * MIB})
+    look = make_snapshot(mappings=[], kinds=[], server_mappings=areas)
+    lines = {line.owner: line.resident for line in build_ledger(look, labels).lines}
+    assert {owner: lines.get(owner, 0) for owner in sizes} == {
+        owner: 60 * MIB if owner == filled else 0 for owner in sizes
+    }
 
 
 def test_a_pool_in_pieces() -> None:

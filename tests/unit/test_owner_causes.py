@@ -30,6 +30,7 @@ OWNERS = {
     *(server_memory.POOL, server_memory.SCHEMA, server_memory.LOGS, SESSIONS, MEMORY_TABLES),
     *(server_memory.KEYS, server_memory.ARIA, server_memory.DICTIONARY),
     *(f"{server_memory.KEYS}{LINKS}", f"{server_memory.ARIA}{LINKS}"),
+    *("key cache hot (MyISAM)", f"key cache hot (MyISAM){LINKS}"),
     *(server_memory._TRANSACTIONS, server_memory._HEADERS),
     *(doublewrite.OWNER, innodb_uncounted.TABLES, innodb_uncounted.EVENTS, my_once_alloc.OWNER),
     *(*ledger_line.UNOWNED, ledger_line.LAZY, "mapped file galera.cache"),
@@ -130,3 +131,33 @@ def test_memory_tables_are_no_temporary_tables() -> None:
     assert (owners[MEMORY_TABLES].bytes, owners[SESSIONS].bytes) == (100 * MIB, 34 * MIB)
     # Where the server does not tell, they are what they were.
     assert [x.owner for x in assign_to_owners(counted, {}, 0) if x.bytes] == ["temporary tables"]
+
+
+@pytest.mark.parametrize(
+    ("instrument", "bound"),
+    [
+        # MySQL 9.7: hash joins; heaps of open partitions.
+        ("memory/sql/hashed_operation", "join_buffer_size"),
+        ("memory/sql/hash_join", "join_buffer_size"),
+        ("memory/innodb/memory", "table_open_cache"),
+        ("memory/innodb/mem0mem", "table_open_cache"),
+    ],
+)
+def test_what_sessions_have_is_named_with_its_bound(instrument: str, bound: str) -> None:
+    verdicts, _ = explain_line(
+        SESSIONS,
+        {instrument: 300},
+        sessions=[("root", 9, 300 * MIB)],
+        figures=FIGURES | {bound: 4000},
+    )
+    [said] = [v for v in verdicts if v.key == "sessions"]
+    assert f"{bound} (now 4,000)" in said.headline
+
+
+def test_a_key_cache_with_a_name_is_not_bounded_by_the_default_one() -> None:
+    figures = FIGURES | {"key_buffer_size": 8 * MIB}
+    verdicts, _ = explain_line("key cache hot (MyISAM)", {"x": 400}, figures=figures)
+    [said] = [v for v in verdicts if v.key == "owner" and "key cache" in v.headline.lower()]
+    assert said.headline.startswith("Key cache hot (MyISAM): 400 MiB")
+    assert "now" not in said.headline
+    assert "SET GLOBAL NAME.key_buffer_size = 0" in said.remedies[0]

@@ -101,6 +101,17 @@ def test_where_no_heap_is_walked_only_what_was_raised_is_a_suspect_and_nothing_i
     assert first.fit == "binlog_cache_size=16.0 MiB, 20 sessions: up to 320 MiB"
 
 
+def test_key_caches_hold_the_indexes_of_myisam_tables_at_most() -> None:
+    """MySQL tells no key cache but the default one."""
+    for walked in (True, False):
+        [found] = find(
+            100 * MIB, walked=walked, open_tables=0, myisam_tables=3, index_bytes=80 * MIB
+        )
+        assert found.name == "key caches beside the default one"
+        assert found.likelihood == "possible"
+        assert found.fit == "3 MyISAM tables with indexes: up to 80.0 MiB"
+
+
 @given(
     st.integers(1, 2**45),
     st.lists(st.builds(blocks, st.integers(1, 10**6), st.integers(4096, 2**40)), max_size=32),

@@ -11,7 +11,7 @@ from example_explanations import KEYS, MIB, judged, look
 from dballoc.catalogue import verdicts as limits
 from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.sources.server_memory import SCHEMA
+from dballoc.explain.sources.server_memory import LOGS, SCHEMA
 from dballoc.explain.verdicts.growth import estimate_growth
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.explain.verdicts.verdict import Verdict
@@ -199,4 +199,56 @@ def test_the_answer_is_one_sentence() -> None:
     )
     assert look({Kind.POOL: 60}).answer.startswith(
         "No owner has most of the 247 MiB: the largest are"
+    )
+
+
+def order(found: list[Verdict]) -> list[str]:
+    return [
+        v.headline.partition(":")[0].partition(",")[0]
+        for v in found
+        if v.bytes and v.level == "notice"
+    ]
+
+
+def test_of_one_level_who_has_more_is_said_first() -> None:
+    """As MariaDB 10.11 with 12 large network buffers, and MySQL 9.7 with a large key cache."""
+    held = look({Kind.POOL: 30, HELD: 82, LIVE: 166, SCHEMA: 100}).verdicts
+    assert order(held) == [
+        "Nobody claims 188 MiB",
+        "performance_schema itself has 100 MiB",
+        "Free but held",
+    ]
+    keys = look({Kind.POOL: 30, KEYS: 119, "temporary tables": 70, LIVE: 0, SCHEMA: 30}).verdicts
+    assert order(keys) == ["The key cache (MyISAM) has 119 MiB", "Temporary tables"]
+    assert all(v.bytes > 0 for v in (*held, *keys) if v.level == "notice" and v.key != "pool")
+
+
+def test_a_smaller_problem_is_said_before_a_larger_notice() -> None:
+    sessions = [("app", 20, 110 * MIB)]
+    found = look({Kind.POOL: 30, "sessions": 110, LIVE: 145}, sessions=sessions).verdicts
+    assert [v.key for v in found][:2] == ["sessions", "unowned"]
+
+
+def test_log_buffers_as_configured_are_said_last() -> None:
+    found = look({Kind.POOL: 30, LOGS: 120, "table cache": 60}).verdicts
+    assert [v.headline.partition(":")[0] for v in found if v.key == "owner"] == [
+        "Table cache",
+        "InnoDB log buffers",
+    ]
+    assert "owner" not in levels(look({Kind.POOL: 30, LOGS: 64, LIVE: 200}).verdicts)
+
+
+def test_key_caches_beyond_the_default_one_are_not_its_fault() -> None:
+    """MySQL 9.7 counts 119 MiB of key caches where the default one has 8 MiB."""
+    figures = {
+        "key_buffer_size": 8 * MIB,
+        "key_blocks_unused": 7000,
+        "key_cache_block_size": 1024,
+        "uptime": 9000,
+    }
+    [found] = [v for v in look({KEYS: 119}, figures=figures).verdicts if v.key == "cache"]
+    assert (found.level, found.remedies) == ("notice", [])
+    assert (
+        "111 MiB more than key_buffer_size: caches with names of their own (NAME.key_buffer_size)"
+        in found.evidence
     )

@@ -11,7 +11,7 @@ from dballoc.explain.attribution.ledger_line import (
     subtract,
     sum_sizes,
 )
-from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, OwnerMemory, ServerMemory
+from dballoc.explain.sources.server_memory import ARIA, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
 
@@ -22,7 +22,8 @@ LINKS = ", links and hash"
 
 # Of what a cache's variable asks for, the share that it maps in one piece: the rest are its hash
 # and its links. The smaller the blocks, the more of these: 1 KiB of the key cache, 8 KiB of Aria's.
-_SHARES = {POOL: 1.0, KEYS: 0.82, ARIA: 0.955}
+_SHARES = {POOL: 1.0, ARIA: 0.955}
+_SHARE_OF_KEYS = 0.82
 # By which share of what was asked for a mapping's size may be off.
 _TOLERANCE = 0.1
 
@@ -34,7 +35,13 @@ def make_server_area_lines(
     and all others as one. ``has_pool``: the pool has a line already.
     """
     sizes = labels.mapped_caches if labels else {}
-    caches = {owner: size for owner, size in sizes.items() if not (has_pool and owner == POOL)}
+    filled = labels.filled if labels else {}
+    # Of two caches of one size, the one that is filled has the pages.
+    caches = {
+        owner: sizes[owner]
+        for owner in sorted(sizes, key=lambda owner: -filled.get(owner, 0))
+        if not (has_pool and owner == POOL)
+    }
     return _match_caches(snapshot.server_mappings, caches, read_variable(labels, _CHUNK))
 
 
@@ -83,10 +90,11 @@ def _find_areas_of_cache(
     """Return the area whose size is nearest to what the cache maps; a pool may lie in pieces of one
     or more chunks. Empty if no size fits.
     """
-    wanted, tolerance = configured * _SHARES[owner], _TOLERANCE * configured
+    wanted = configured * _SHARES.get(owner, _SHARE_OF_KEYS)
+    tolerance = _TOLERANCE * configured
     near = [area for area in areas if abs(area.size - wanted) <= tolerance]
     if near:
-        return [min(near, key=lambda area: abs(area.size - wanted))]
+        return [min(near, key=lambda area: (abs(area.size - wanted), -area.resident))]
     if owner != POOL or not chunk:
         return []
     pieces = [a for a in areas if a.size >= chunk and a.size % chunk <= _TOLERANCE * a.size]
@@ -137,13 +145,13 @@ def add_cache_links(labels: ServerMemory, blocks_known: bool) -> list[OwnerMemor
     links = [
         OwnerMemory(
             owner=f"{owner}{LINKS}",
-            bytes=int(configured * (1 - _SHARES[owner])),
+            bytes=int(configured * (1 - _SHARES.get(owner, _SHARE_OF_KEYS))),
             source="by its size",
             single_block=blocks_known,
             near=_TOLERANCE,
             zeroed=True,
         )
         for owner, configured in labels.mapped_caches.items()
-        if owner in (KEYS, ARIA) and labels.mariadb
+        if owner != POOL and labels.mariadb
     ]
     return [*labels.heap, *links]

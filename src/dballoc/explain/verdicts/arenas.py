@@ -39,4 +39,5 @@ def judge_arenas(case: Case) -> Verdict | None:
         f"{allowed}: up to {most} {sizing['of']}",
         evidence=evidence,
         remedies=[f"{advice}; it costs {sizing['costs']}"],
+        bytes=held if bloated else 0,
     )

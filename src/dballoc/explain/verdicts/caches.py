@@ -44,11 +44,11 @@ def judge_caches(case: Case) -> Verdict | None:
     is none.
     """
     judged = [v for cache in case.limits["caches"] if (v := _judge_cache(case, cache))]
-    return max(judged, key=lambda v: (v[1].level == "problem", v[0]))[1] if judged else None
+    return max(judged, key=lambda v: (v.level == "problem", v.bytes), default=None)
 
 
-def _judge_cache(case: Case, cache: Mapping[str, Any]) -> tuple[int, Verdict] | None:
-    """Return the resident bytes of a cache and the verdict on it; None if it is small."""
+def _judge_cache(case: Case, cache: Mapping[str, Any]) -> Verdict | None:
+    """Return the verdict on a cache; None if it is small."""
     limits = case.limits["cache"]
     usage = _measure_usage(case, cache)
     if not case.exceeds(usage.resident, "cache"):
@@ -72,21 +72,34 @@ def _judge_cache(case: Case, cache: Mapping[str, Any]) -> tuple[int, Verdict] | 
     # What empties a cache for a moment does not make it too large.
     if unused >= limits["unused"] and usage.is_peak:
         faults.append("most of it is unused")
+    beyond = usage.resident - usage.configured
+    if beyond > limits["beyond"] * usage.configured > 0:
+        # MySQL counts all its key caches as one, and tells neither their names nor their use.
+        faults = []
+        evidence.append(
+            f"{with_unit(beyond)} more than {cache['setting']}: caches with names of their own "
+            f"(NAME.{cache['setting']})"
+        )
     young = usage.counted < parse_duration(limits["uptime"])
     if not faults or young or not usage.configured:
         if faults and young:
             evidence.append(
                 f"{duration(usage.counted)} since {usage.since}: too early to judge its use"
             )
-        return usage.resident, Verdict(
-            key="cache", level="notice", headline=headline, evidence=evidence
+        return Verdict(
+            key="cache",
+            level="notice",
+            headline=headline,
+            evidence=evidence,
+            bytes=usage.resident,
         )
-    return usage.resident, Verdict(
+    return Verdict(
         key="cache",
         level="problem",
         headline=f"{headline}, and {' and '.join(faults)}",
         evidence=evidence,
         remedies=[_advise(cache, usage, limits)],
+        bytes=usage.resident,
     )
 
 

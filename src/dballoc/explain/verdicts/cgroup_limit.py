@@ -37,6 +37,7 @@ def judge_limit(case: Case) -> Verdict | None:
         remedies=_list_remedies(case.evidence, safe, case.limits)
         if level in ("problem", "notice")
         else [],
+        bytes=cgroup.working_set,
     )
 
 

@@ -31,6 +31,7 @@ def judge_held(case: Case) -> Verdict | None:
         f"{percent(held / heap, 0)} of the heap",
         evidence=evidence,
         remedies=[*_advise_trim(case, held), *list_settings(case, "remedies", held), _BENCH],
+        bytes=held,
     )
 
 

@@ -124,6 +124,7 @@ def judge_leak(case: Case) -> Verdict | None:
         "that no owner claims",
         evidence=evidence,
         remedies=[FIND_CODE, *([] if case.evidence.counted else [NAME_MORE])],
+        bytes=sum_unlabelled(case.ledger),
     )
 
 
@@ -184,6 +185,7 @@ def judge_sessions(case: Case) -> Verdict | None:
         remedies=cause.remedies
         if cause and cause.remedies
         else _list_session_remedies(now, limits),
+        bytes=size,
     )
 
 

@@ -70,6 +70,7 @@ def judge_owners(case: Case, covered: Collection[str]) -> list[Verdict]:
                 f"{percent(line.resident / case.rss, 0)} of RSS; {cause.name}",
                 evidence=[*filter(None, [line.note, line.describe_bounds()]), *cause.evidence],
                 remedies=cause.remedies,
+                bytes=line.resident,
             )
         )
     return verdicts

@@ -17,8 +17,8 @@ _ROUNDING, _MORE = 1 / 32, 2 * 4096
 _SHORT = 1 / 64
 # What a kind of fit is worth, beside how well it fits: what the server counts or blocks of exactly
 # the configured size before what only stays below a bound.
-_WORTH = {"counted": 1.0, "exact": 1.0, "up_to": 0.6, "items": 0.3}
-_WORTH_OF_FIT = {"counted": 0.0, "exact": 0.0, "up_to": 0.3, "items": 0.6}
+_WORTH = {"counted": 1.0, "at_most": 0.6, "exact": 1.0, "up_to": 0.6, "items": 0.3}
+_WORTH_OF_FIT = {"counted": 0.0, "at_most": 0.0, "exact": 0.0, "up_to": 0.3, "items": 0.6}
 
 _UNSEEN = 0.25
 
@@ -79,7 +79,7 @@ def find_suspects(clues: Clues, catalogue: Mapping[str, Any]) -> list[Suspect]:
         )
         kind = entry["fit"]
         # Where no block is seen, a setting says only that it could be.
-        visible = clues.groups is not None or kind in ("counted", "items")
+        visible = clues.groups is not None or kind in ("counted", "at_most", "items")
         worth = _WORTH[kind] + _WORTH_OF_FIT[kind] * match.fit if visible else _UNSEEN
         suspects.append(
             Suspect(
@@ -115,6 +115,17 @@ def _match_counted(
         1.0,
         f"{number:,} with {with_unit(size)} by the server's own count",
     )
+
+
+def _match_at_most(
+    entry: Mapping[str, Any], clues: Clues, limits: Mapping[str, Any]
+) -> _Match | None:
+    """Match what cannot be more than the server counts."""
+    size, number = clues.numbers.get(entry["bytes"], 0), clues.numbers.get(entry["number"], 0)
+    if not size:
+        return None
+    words = f"{number:,} {_name_number(entry['number'])}: up to {with_unit(size)}"
+    return _Match(min(size, clues.unexplained), 0.0, words)
 
 
 def _match_exact(
@@ -199,9 +210,11 @@ _NUMBERS = {
     "running": "running statements",
     "prepared_stmt_count": "of them",
     "text_indexes": "tables with one",
+    "myisam_tables": "MyISAM tables with indexes",
 }
 _MATCH = {
     "counted": _match_counted,
+    "at_most": _match_at_most,
     "exact": _match_exact,
     "up_to": _match_up_to,
     "items": _match_items,

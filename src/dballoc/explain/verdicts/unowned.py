@@ -64,6 +64,7 @@ def judge_unowned(case: Case) -> Verdict | None:
             *(f"to confirm {suspect.name}: {suspect.confirm}" for suspect in suspects),
             FIND_CODE if counted else _INSTRUMENTS,
         ],
+        bytes=size if unclaimed else sum_owned(ledger, SESSIONS),
     )
 
 

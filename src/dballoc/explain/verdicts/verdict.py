@@ -22,7 +22,8 @@ _UNLABELLED = (LIVE, MAPPED, Kind.MALLOC)
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """``key``: fixed, for scripts; ``headline``: a sentence; ``evidence``: the figures behind it;
-    ``remedies``: what to do, the best first.
+    ``remedies``: what to do, the best first; ``bytes``: the resident memory that it is about, 0
+    where it is about none that it could name.
     """
 
     key: str
@@ -30,6 +31,7 @@ class Verdict:
     headline: str
     evidence: list[str] = field(default_factory=list)
     remedies: list[str] = field(default_factory=list)
+    bytes: int = 0
 
 
 class Moment(NamedTuple):

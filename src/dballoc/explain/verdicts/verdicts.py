@@ -32,16 +32,16 @@ from dballoc.process_memory.mapping_kind import Kind
 def judge_moments(
     series: Sequence[Moment], bounds: Bounds | None, limits: Mapping[str, Any]
 ) -> list[Verdict]:
-    """Return the verdicts on the last snapshot of a series, with what the others add; the problems
-    first. ``limits``: dballoc.catalogue.verdicts().
+    """Return the verdicts on the last snapshot of a series, with what the others add: the problems
+    first, and of one level those on more memory. ``limits``: dballoc.catalogue.verdicts().
     """
     case = Case(series, bounds, limits)
     verdicts = [verdict for rule in _RULES if (verdict := rule(case))]
     covered = {owner for verdict in verdicts for owner in _COVERED.get(verdict.key, ())}
-    # Who has most of RSS is said before what has little of it.
-    verdicts = [*judge_owners(case, covered), *verdicts]
     order = ("problem", "notice", "open", "fine")
-    return sorted(verdicts, key=lambda v: order.index(v.level))
+    return sorted(
+        [*judge_owners(case, covered), *verdicts], key=lambda v: (order.index(v.level), -v.bytes)
+    )
 
 
 def _judge_pool(case: Case) -> Verdict | None:
@@ -87,6 +87,7 @@ def _judge_pool(case: Case) -> Verdict | None:
         headline=f"{headline}, and that is why RSS grows" if cause else headline,
         evidence=evidence,
         remedies=["that is not a leak; innodb_buffer_pool_size bounds it"],
+        bytes=resident if cause else 0,
     )
 
 
@@ -111,6 +112,7 @@ def _judge_unknown_malloc(case: Case) -> Verdict | None:
         ]
         if case.evidence.malloc in case.limits["own_books"]["mallocs"]
         else [],
+        bytes=size,
     )
 
 
@@ -137,6 +139,7 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
         headline=f"THP bloat: about {with_unit(waste)} of huge pages hold nothing",
         evidence=evidence,
         remedies=remedies,
+        bytes=waste,
     )
 
 
@@ -155,6 +158,7 @@ def _judge_schema(case: Case) -> Verdict | None:
             "statements, waits and memory",
             _advise_fewer_rows(case.evidence.figures),
         ],
+        bytes=size,
     )
 
 
