@@ -1,6 +1,7 @@
 """What perf script prints, read back; and lines that it would never print."""
 
 import os
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.errors import Failure
 from dballoc.host.abandonable import look_limits
-from dballoc.profile.contention import contention, thread_states
+from dballoc.profile.contention import contention, perf_record, thread_states
 from dballoc.profile.contention.perf_frames import PerfFrames, name_places
 from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame
 from dballoc.profile.model import Frame
@@ -157,3 +159,35 @@ def test_only_our_own_server_is_read_by_this_process(monkeypatch: pytest.MonkeyP
     assert contention._find_arena_mutexes(request)[0] != {os.getpid()}
     ours = replace(request, is_ours=True)
     assert contention._find_arena_mutexes(ours) == ({os.getpid()}, "glibc")
+
+
+def test_a_perf_script_that_does_not_go_on_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As one does that looks at a file of the target which never answers."""
+
+    def start(*_: object) -> "subprocess.Popen[str]":
+        words = ["sh", "-c", "printf 'a\\n'; exec sleep 20"]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(perf_record, "_start_reader", start)
+    monkeypatch.setattr(perf_record, "_PERF_TIMEOUT", 0.3)
+    began = time.monotonic()
+    with (
+        pytest.raises(Failure, match="--method proc"),
+        perf_record.run_perf_script(tmp_path / "a.data", tmp_path) as lines,
+    ):
+        assert list(lines) == ["a\n"]
+    assert time.monotonic() - began < 10
+
+
+def test_perf_scripts_lines_end_at_newlines_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(*_: object) -> "subprocess.Popen[str]":
+        words = ["printf", "a\\rb\\n\\nc"]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(perf_record, "_start_reader", start)
+    with perf_record.run_perf_script(tmp_path / "a.data", tmp_path) as lines:
+        assert list(lines) == ["a\rb\n", "\n", "c"]

@@ -4,7 +4,7 @@ import signal
 import subprocess
 from typing import Any
 
-_SECONDS_TO_DIE = 2.0
+_SECONDS_TO_DIE = 0.5  # Ctrl-C waits for it, too
 
 
 def end_process(process: "subprocess.Popen[Any]", seconds: float) -> int:

@@ -396,16 +396,36 @@ def run_perf_script(file: Path, copies: Path) -> Iterator[Iterator[str]]:
     with log.open("wb") as errors:
         process = _start_reader(words, file, errors)
     assert process.stdout
+    patience = 0.0
     try:
-        yield iter(process.stdout)
-    except BaseException:
-        process.kill()
-        raise
+        yield _read_lines(process.stdout.fileno())
+        patience = _PERF_TIMEOUT
     finally:
         process.stdout.close()
-        status = end_process(process, _PERF_TIMEOUT)
+        status = end_process(process, patience)
     if status:
         raise Failure(f"perf script ended with status {status}: {_read_last_line(log)}")
+
+
+def _read_lines(descriptor: int) -> Iterator[str]:
+    """Yield the lines that perf script prints. Failure if it prints nothing for too long: beside
+    the copies, it looks at the target's own path of a file without a build-id, which may never
+    answer.
+    """
+    rest, poll = b"", select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while True:
+        if not poll.poll(1000 * _PERF_TIMEOUT):
+            raise Failure(
+                f"perf script has printed nothing for {_PERF_TIMEOUT:g} s: a file that the process "
+                "has mapped may not answer; --method proc works without perf"
+            )
+        if not (piece := os.read(descriptor, 1 << 16)):
+            break
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.decode(errors="replace") + "\n" for line in lines)
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def count_throttled(file: Path) -> int:
