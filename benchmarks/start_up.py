@@ -2,12 +2,14 @@
 explained, and a MariaDB explained with SQL.
 
     python benchmarks/start_up.py [--rounds 9] [--beside SRC] [VERB …]
+    python benchmarks/start_up.py --looks --rounds 15 --beside SRC
 
 Every command is run once a round, in random order; with --beside also with the package in another
 directory, like the src of another checkout, so that both share the machine's noise. Printed are,
 for each command, the least and the median CPU seconds (user and system), the least and the median
-elapsed seconds, how many modules it imported, and with --beside the median ratio of CPU, round by
-round. The MariaDB is a private one, at rest; without mariadbd on this machine its row is left out,
+elapsed seconds, how many modules it imported, and with --beside the median ratios of CPU and of
+elapsed seconds, round by round. With --looks nothing is run but verify and explain, of the MariaDB.
+The MariaDB is a private one, at rest; without mariadbd on this machine its row is left out,
 and that is said. Promised, by the least of the rounds, as other work on the machine can only add to
 it: the verbs of a production host (those without an extra) begin within 0.3 s, and explain has its
 answer, with SQL, within a second. Exit status 1 if one does not.
@@ -97,8 +99,8 @@ def run_once(package: Path, words: list[str], figures: Figures) -> None:
 
 
 @contextmanager
-def run_server() -> Iterator[str | None]:
-    """Run a MariaDB at rest; its socket, None where this machine has none."""
+def run_server() -> Iterator[tuple[int, str] | None]:
+    """Run a MariaDB at rest; its PID and socket, None where this machine has none."""
     if (mariadbd := find_mariadbd()) is None:
         print("no mariadbd on this machine: explain with SQL is left out", flush=True)
         yield None
@@ -106,9 +108,9 @@ def run_server() -> Iterator[str | None]:
     options = "--innodb-buffer-pool-size=128M", "--performance-schema=ON"
     with (
         tempfile.TemporaryDirectory(prefix="start-up-") as directory,
-        run_empty_mariadb(mariadbd, Path(directory), *options) as (_, socket),
+        run_empty_mariadb(mariadbd, Path(directory), *options) as server,
     ):
-        yield socket
+        yield server
 
 
 def check_sql(package: Path, socket: str) -> None:
@@ -145,6 +147,15 @@ def list_commands(verbs: Sequence[str], pid: int, socket: str | None) -> list[Co
     return commands
 
 
+def list_looks(pid: int, socket: str) -> list[Command]:
+    """List the commands that look at a MariaDB."""
+    return [
+        Command("verify", ["verify", str(pid)]),
+        Command("explain, without SQL", ["explain", "--no-sql", "--pid", str(pid)]),
+        Command("explain, with SQL", ["explain", "--socket", socket], ANSWERED),
+    ]
+
+
 def measure(commands: list[Command], packages: list[Path], rounds: int) -> list[list[Figures]]:
     """Run every command so many times; a row a command, a column a package."""
     table = [[Figures() for _ in packages] for _ in commands]
@@ -163,8 +174,13 @@ def print_figures(title: str, figures: Figures, other: Figures | None) -> None:
         f"{figures.modules:7}"
     )
     if other:
-        ratios = [mine / theirs for mine, theirs in zip(figures.cpu, other.cpu, strict=True)]
-        line += f" | {min(other.cpu):5.2f} | {other.modules:7} | {statistics.median(ratios):5.2f}"
+        ratios = [
+            statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+            for ours, theirs in ((figures.cpu, other.cpu), (figures.elapsed, other.elapsed))
+        ]
+        line += (
+            f" | {min(other.cpu):5.2f} | {other.modules:7} | {ratios[0]:5.2f} | {ratios[1]:7.2f}"
+        )
     print(line, flush=True)
 
 
@@ -176,6 +192,7 @@ def main() -> int:
     parser.add_argument("verb", nargs="*", choices=[[], *VERBS])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--beside", type=Path)
+    parser.add_argument("--looks", action="store_true")
     args = parser.parse_args()
     packages = [Path(dballoc.__file__).resolve().parents[1], *filter(None, [args.beside])]
     if args.verb:
@@ -183,13 +200,20 @@ def main() -> int:
         table = measure(commands, packages, args.rounds)
     else:
         # The small process ends with its input, which is closed however this ends.
-        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as small, run_server() as socket:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as small, run_server() as server:
+            if args.looks and not server:
+                return 1
+            pid, socket = server or (0, None)
             if socket:
-                check_sql(packages[0], socket)
-            commands = list_commands([], small.pid, socket)
+                for package in packages:
+                    check_sql(package, socket)
+            if args.looks and socket:
+                commands = list_looks(pid, socket)
+            else:
+                commands = list_commands([], small.pid, socket)
             table = measure(commands, packages, args.rounds)
     headings = "command              | least |   CPU | least | elapsed | modules"
-    print(headings + (" | least | modules | ratio" if args.beside else ""))
+    print(headings + (" | least | modules |   CPU | elapsed" if args.beside else ""))
     misses = []
     for command, row in zip(commands, table, strict=True):
         print_figures(command.title, row[0], row[1] if args.beside else None)
