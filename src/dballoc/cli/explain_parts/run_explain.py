@@ -101,19 +101,20 @@ def _read_server(request: Request) -> Sequence[Explanation]:
     before the first.
     """
     target, watching = request.target, request.watching
-    pid = _find_pid(target)
     login = None if target.without_sql else _find_login(target)
     if not watching.watch:
+        # One child both finds and reads the server: each costs about 10 ms.
         return [
             run_abandonable(
                 lambda: explanation.explain(
-                    pid, login, request.procedure, _sample_heap, tell_parent
+                    _find_pid(target), login, request.procedure, _sample_heap, tell_parent
                 ),
                 look_limits(),
-                f"process {pid}",
+                f"process {target.pid}" if target.pid else "the server",
                 _announce,
             )
         ]
+    pid = _find_pid(target)
     from dballoc.cli.explain_parts import watch_display
 
     reader = AbandonableWork[int, Explanation](
