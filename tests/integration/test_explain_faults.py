@@ -179,6 +179,34 @@ def test_a_key_cache_that_was_filled_and_forgotten(run_cli: Cli, server: Server)
     assert "key_buffer_size=128 MiB" in " ".join(said["evidence"])
 
 
+def test_a_key_cache_with_a_name_is_not_taken_for_the_default_one(
+    run_cli: Cli, server: Server
+) -> None:
+    """It has the default one's size, so that its mapping has, too."""
+    with connect(server) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE h")
+        cursor.execute(
+            "CREATE TABLE h.t (a CHAR(250) NOT NULL, KEY (a)) ENGINE=MyISAM CHARSET=latin1"
+        )
+        cursor.execute("SET GLOBAL hot.key_buffer_size = 134217728")
+        cursor.execute("CACHE INDEX h.t IN hot")
+        cursor.execute(
+            "INSERT INTO h.t SELECT CONCAT(MD5(seq), MD5(-seq), REPEAT(MD5(seq * 7), 5)) FROM h.seq_1_to_150000"
+        )
+        cursor.execute("LOAD INDEX INTO CACHE h.t")
+        cursor.execute(
+            "SELECT KEY_CACHE_NAME, USED_BLOCKS * BLOCK_SIZE FROM information_schema.KEY_CACHES"
+        )
+        used = {name: int(size) for name, size in cursor.fetchall()}
+        found = explained(run_cli, server)
+        cursor.execute("SET GLOBAL hot.key_buffer_size = 0")
+        cursor.execute("DROP DATABASE h")
+    assert used["hot"] > 20 * MIB
+    assert resident(found, "key cache hot (MyISAM)") == pytest.approx(used["hot"], rel=0.05)
+    [said] = [v for v in found["verdicts"] if v["headline"].startswith("Key cache hot (MyISAM)")]
+    assert "SET GLOBAL NAME.key_buffer_size = 0" in said["remedies"][0]
+
+
 def test_a_scraper_reads_it(run_cli: Cli, server: Server) -> None:
     done = run_cli("explain", "--pid", str(server[0]), "--openmetrics")
     families = {f.name: f for f in text_string_to_metric_families(done.stdout)}

@@ -38,7 +38,7 @@ def make_server_area_lines(
     filled = labels.filled if labels else {}
     # Of two caches of one size, the one that is filled has the pages.
     caches = {
-        owner: sizes[owner]
+        owner: (sizes[owner], filled.get(owner, 0))
         for owner in sorted(sizes, key=lambda owner: -filled.get(owner, 0))
         if not (has_pool and owner == POOL)
     }
@@ -46,14 +46,14 @@ def make_server_area_lines(
 
 
 def _match_caches(
-    areas: Sequence[ServerMapping], caches: Mapping[str, int], chunk: int
+    areas: Sequence[ServerMapping], caches: Mapping[str, tuple[int, int]], chunk: int
 ) -> list[Line]:
-    """Return a line for each cache with the area of its size, and one for the rest. ``chunk``:
-    bytes of one chunk of the buffer pool, 0 if unknown.
+    """Return a line for each cache with the area of its size, and one for the rest. ``caches``:
+    (configured, filled) bytes; ``chunk``: bytes of one chunk of the buffer pool, 0 if unknown.
     """
     rest, lines = sorted(areas, key=lambda area: -area.size), []
-    for owner, configured in caches.items():
-        matching = _find_areas_of_cache(rest, owner, configured, chunk)
+    for owner, sizes in caches.items():
+        matching = _find_areas_of_cache(rest, owner, sizes, chunk)
         if matching:
             starts = {area.start for area in matching}
             rest = [area for area in rest if area.start not in starts]
@@ -85,16 +85,19 @@ def _match_caches(
 
 
 def _find_areas_of_cache(
-    areas: Sequence[ServerMapping], owner: str, configured: int, chunk: int
+    areas: Sequence[ServerMapping], owner: str, sizes: tuple[int, int], chunk: int
 ) -> list[ServerMapping]:
-    """Return the area whose size is nearest to what the cache maps; a pool may lie in pieces of one
-    or more chunks. Empty if no size fits.
+    """Return the area whose size is nearest to what the cache maps, rather one that has all of what
+    is filled; a pool may lie in pieces of one or more chunks. Empty if no size fits. ``sizes``:
+    (configured, filled) bytes.
     """
+    configured, filled = sizes
     wanted = configured * _SHARES.get(owner, _SHARE_OF_KEYS)
     tolerance = _TOLERANCE * configured
     near = [area for area in areas if abs(area.size - wanted) <= tolerance]
     if near:
-        return [min(near, key=lambda area: (abs(area.size - wanted), -area.resident))]
+        least = (1 - _TOLERANCE) * filled
+        return [min(near, key=lambda area: (area.resident < least, abs(area.size - wanted)))]
     if owner != POOL or not chunk:
         return []
     pieces = [a for a in areas if a.size >= chunk and a.size % chunk <= _TOLERANCE * a.size]
