@@ -2,14 +2,19 @@
 
 import fcntl
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dballoc.errors import UsageError
+from dballoc.host.abandonable import look_limits
 from dballoc.servers import user_datadir
+from hostile_files import HostileFiles
 
 
 @pytest.fixture
@@ -99,3 +104,34 @@ def test_links_that_lead_in_a_circle(tmp_path: Path) -> None:
         UsageError, match=r"not a data directory: .* or a link in it leads in a circle"
     ):
         user_datadir.check(tmp_path, "data.directory")
+
+
+def test_a_servers_current_directory_that_never_answers_is_left_out(
+    hostile_files: HostileFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if (file_server := hostile_files.server) is None:
+        pytest.skip("needs /dev/fuse")
+    monkeypatch.setenv(look_limits.VARIABLE, "3")
+    program, directory = tmp_path / "mysqld", tmp_path / "data"
+    shutil.copy("/bin/sleep", program)
+    directory.mkdir()
+    with subprocess.Popen([program, "20"], cwd=hostile_files.mount) as stranger:
+        while Path(f"/proc/{stranger.pid}/comm").read_text() != "mysqld\n":
+            time.sleep(0.01)
+        file_server.send_signal(signal.SIGSTOP)
+        # Whoever waits for it goes on then, so that old code ends, too.
+        alarm = subprocess.Popen(["sh", "-c", f"sleep 12; kill -CONT {file_server.pid}"])
+        began = time.monotonic()
+        try:
+            assert user_datadir.in_use(directory) is None
+            assert time.monotonic() - began < 10
+            with subprocess.Popen([program, "20"], cwd=directory) as server:
+                while Path(f"/proc/{server.pid}/comm").read_text() != "mysqld\n":
+                    time.sleep(0.01)
+                assert user_datadir.in_use(directory) == server.pid
+                server.kill()
+        finally:
+            alarm.kill()
+            alarm.wait()
+            file_server.send_signal(signal.SIGCONT)
+            stranger.kill()

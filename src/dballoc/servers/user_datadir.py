@@ -13,6 +13,9 @@ from pathlib import Path
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.files.foreign_file import open_foreign_file
+from dballoc.host.abandonable import touches
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 
 # The files that servers lock as long as they run.
 _LOCKED = ("ibdata1", "aria_log_control", "mysql.ibd", "undo_001", "ib_logfile0")
@@ -80,19 +83,38 @@ def in_use(path: Path) -> int | None:
             continue
         if kind != fcntl.F_UNLCK and pid != os.getpid():
             return int(pid)
+    # A process's current directory may never answer.
+    return run_abandonable(
+        lambda: _find_server_inside(path), look_limits(), "the servers' current directories"
+    )
+
+
+def _find_server_inside(path: Path) -> int | None:
+    """Return the PID of a server whose current directory is its data directory: without locks
+    (external storage) that shows it.
+    """
+    status = path.stat()
     for home in Path("/proc").iterdir():
-        # A server's current directory is its data directory; without locks (external storage) that
-        # shows the server.
         try:
             if (
                 home.name.isdigit()
-                and (home / "cwd").samefile(path)
                 and readers.text_of_process(home / "comm").startswith(("mariadbd", "mysqld"))
+                and os.path.samestat(_read_current_directory(home), status)
             ):
                 return int(home.name)
         except OSError:
             continue
     return None
+
+
+def _read_current_directory(home: Path) -> os.stat_result:
+    """Read the status of a process's current directory. OSError, also if it did not answer."""
+    link = os.fspath(home / "cwd")
+    try:
+        touches.begin_path(os.fspath(home / "root"), os.readlink(link))
+        return os.stat(link)
+    finally:
+        touches.end_touch()
 
 
 def files(path: Path, depth: int = 1) -> Iterator[os.DirEntry[str]]:
