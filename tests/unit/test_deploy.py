@@ -25,10 +25,12 @@ from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import deployment, quoting
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
+from dballoc.host.abandonable import look_limits
 from dballoc.host.settings import thp
 from dballoc.store.results import Results
+from hostile_files import HostileFile, HostileFiles
 
 LIB = "/lib/x86_64-linux-gnu"
 VARIANTS: list[dict[str, Any]] = [
@@ -431,3 +433,16 @@ def test_this_machines_servers_that_start_privileged(
     assert sentences[0].startswith(f"{server} starts privileged (the set-user-ID bit")
     server.chmod(0o755)
     assert str(server) not in " ".join(verb.find_privileged_servers("mysql"))
+
+
+def test_a_library_of_the_results_that_never_answers_is_not_waited_for(
+    hostile_files: HostileFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hostile_files.server is None:
+        pytest.skip("needs /dev/fuse")
+    library = str(hostile_files.put("lib.so", HostileFile(waits=("getattr",))))
+    monkeypatch.setenv(look_limits.VARIABLE, "1")
+    with pytest.raises(Failure, match="did not answer within 1 s"):
+        verb.look_at_libraries((library,), {"LD_PRELOAD": library})
+    there, missing = "/bin/sh", "/nowhere/lib.so"
+    assert verb.look_at_libraries((there, missing), {})[0] == {there: False, missing: True}

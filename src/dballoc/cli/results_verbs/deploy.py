@@ -13,6 +13,8 @@ from dballoc.catalogue import servers
 from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.errors import UsageError
+from dballoc.host.abandonable.abandonable_work import run_abandonable
+from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.privileged_start import Starter, read_executable_privilege
 from dballoc.process_memory import host_obstacles
 
@@ -46,14 +48,29 @@ def deploy(
 
     directory, variant = _find_campaign(directory, variant)
     deployed = deployment.build_deployment(load_unimported_campaign(directory), variant, directory)
-    missing = {path: not Path(path).exists() for path in deployed.libraries}
-    obstacle = host_obstacles.find_preload_obstacle(
-        deployed.environment, host_requirements.read_host()
-    )
+    missing, obstacle = look_at_libraries(deployed.libraries, deployed.environment)
     forms = (form,) if form else DEFAULT_FORMS
     privileged = find_privileged_servers(deployed.family)
     text = deployment_text.render(deployed, forms, missing, directory, obstacle, privileged)
     say(text.removesuffix("\n"))
+
+
+def look_at_libraries(
+    libraries: tuple[str, ...], environment: dict[str, str]
+) -> tuple[dict[str, bool], str | None]:
+    """Return, by library, whether this machine lacks it; and why a program with this environment
+    would not run. In a child: whoever made the results named them, and their file system may never
+    answer. Failure if it does not.
+    """
+    host = host_requirements.read_host()
+    return run_abandonable(
+        lambda: (
+            {path: not Path(path).exists() for path in libraries},
+            host_obstacles.find_preload_obstacle(environment, host),
+        ),
+        look_limits(),
+        f"the file system of {', '.join(libraries)}",
+    )
 
 
 def find_privileged_servers(family: str) -> list[str]:
