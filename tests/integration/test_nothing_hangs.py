@@ -21,6 +21,7 @@ import pytest
 from harness import Cli
 
 from hostile_files import HostileFile, HostileFiles
+from peak_memory import PeakMemory, watch_peaks
 
 MIB = 2**20
 # Maps files, listens on sockets and answers nothing; at last maps a file over its own GOT.
@@ -223,6 +224,7 @@ class Running:
     process: "subprocess.Popen[str]"
     began: float
     output: Path
+    memory: PeakMemory
 
     def wait(self, patience: float) -> Ended | None:
         """Wait for its end until so many seconds after its start; None if it does not come."""
@@ -240,7 +242,7 @@ class Running:
             status=self.process.returncode,
             seconds=seconds,
             cpu=usage.ru_utime + usage.ru_stime,
-            memory=usage.ru_maxrss << 10,
+            memory=self.memory.peaks[self.process.pid],
             text=self.output.read_text(errors="replace"),
         )
 
@@ -259,6 +261,8 @@ class Running:
 def start(run_cli: Cli, tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Start a verb."""
     started: list[Running] = []
+    stack = contextlib.ExitStack()
+    memory = stack.enter_context(watch_peaks())
 
     def start(*words: str, look: float) -> Running:
         output = tmp_path / f"output-{len(started)}"
@@ -273,10 +277,14 @@ def start(run_cli: Cli, tmp_path: Path) -> Iterator[Callable[..., Running]]:
                 text=True,
                 start_new_session=True,
             )
-        started.append(Running(process=process, began=time.monotonic(), output=output))
+        memory.add(process.pid)
+        started.append(
+            Running(process=process, began=time.monotonic(), output=output, memory=memory)
+        )
         return started[-1]
 
-    yield start
+    with stack:
+        yield start
     for each in started:
         if each.process.poll() is None:
             each.process.kill()

@@ -19,6 +19,7 @@ from example_profiles import heap
 from dballoc.explain.output import saved_snapshots
 from dballoc.profile.formats import profile_file
 from hostile_files import HostileFile, HostileFiles
+from peak_memory import watch_peaks
 
 MIB = 2**20
 OTHER = 12345
@@ -104,45 +105,47 @@ def test_every_reader_is_bounded(
         "DBALLOC_STORE": str(tmp_path / "store"),
     }
     (tmp_path / "out").mkdir()
-    began, running = time.monotonic(), {}
-    for verb, words in VERBS.items():
-        path = tmp_path / f"{verb}.txt"
-        with path.open("wb") as output:
-            command = [w.format(hostile_files.mount, out=tmp_path / "out") for w in words]
-            running[verb] = (
-                path,
-                subprocess.Popen(
-                    [sys.executable, "-m", "dballoc", *command],
-                    env=os.environ | environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                ),
-            )
-    faults = []
-    for verb, (path, process) in running.items():
-        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-            if time.monotonic() > began + PATIENCE:
-                process.kill()
-                faults.append(f"{verb} hangs")
-                ended = os.wait4(process.pid, 0)
-                break
-            time.sleep(0.05)
-        _, status, usage = ended
-        process.returncode = os.waitstatus_to_exitcode(status)
-        cpu, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
-        if way == "harmless":
-            usual[verb] = cpu, memory
-            if process.returncode and verb not in REFUSED:
-                faults.append(f"{verb}: {path.read_text(errors='replace')}")
-        text = path.read_text(errors="replace")
-        cpu_before, memory_before = usual.get(verb, (10.0, 300 * MIB))
-        if (
-            process.returncode not in (0, 1, 2)
-            or "Traceback" in text
-            or "internal error" in text
-            or cpu > cpu_before + CPU
-            or memory > memory_before + MEMORY
-        ):
-            faults.append(f"{verb}: {process.returncode} {cpu:.1f} s {memory >> 20} MiB {text}")
+    with watch_peaks() as peaks:
+        began, running = time.monotonic(), {}
+        for verb, words in VERBS.items():
+            path = tmp_path / f"{verb}.txt"
+            with path.open("wb") as output:
+                command = [w.format(hostile_files.mount, out=tmp_path / "out") for w in words]
+                running[verb] = (
+                    path,
+                    subprocess.Popen(
+                        [sys.executable, "-m", "dballoc", *command],
+                        env=os.environ | environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                    ),
+                )
+                peaks.add(running[verb][1].pid)
+        faults = []
+        for verb, (path, process) in running.items():
+            while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+                if time.monotonic() > began + PATIENCE:
+                    process.kill()
+                    faults.append(f"{verb} hangs")
+                    ended = os.wait4(process.pid, 0)
+                    break
+                time.sleep(0.05)
+            _, status, usage = ended
+            process.returncode = os.waitstatus_to_exitcode(status)
+            cpu, memory = usage.ru_utime + usage.ru_stime, peaks.peaks[process.pid]
+            if way == "harmless":
+                usual[verb] = cpu, memory
+                if process.returncode and verb not in REFUSED:
+                    faults.append(f"{verb}: {path.read_text(errors='replace')}")
+            text = path.read_text(errors="replace")
+            cpu_before, memory_before = usual.get(verb, (10.0, 300 * MIB))
+            if (
+                process.returncode not in (0, 1, 2)
+                or "Traceback" in text
+                or "internal error" in text
+                or cpu > cpu_before + CPU
+                or memory > memory_before + MEMORY
+            ):
+                faults.append(f"{verb}: {process.returncode} {cpu:.1f} s {memory >> 20} MiB {text}")
     assert not faults, "\n".join(faults)
