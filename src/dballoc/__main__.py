@@ -1,6 +1,6 @@
 """``python -m dballoc``."""
 
-from dballoc.cli.main import main
+from dballoc.cli.main import start
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from dballoc.cli import unexpected_error
+from dballoc.cli.interruptible_child import reads_files_of_others, run_interruptibly
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.verb_list import VERBS, application, make_listing
@@ -18,6 +19,14 @@ from dballoc.host import portable
 
 # Typer's own errors about words of the command line. It has no public name for their base class.
 _WordError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+def start() -> None:
+    """Run a verb as :func:`main` does, in a child if it reads files of others."""
+    if reads_files_of_others(sys.argv[1:]):
+        run_interruptibly(main)
+    else:
+        main()
 
 
 def main() -> None:

@@ -51,6 +51,13 @@ def symbol_limits() -> LookLimits:
     return LookLimits(seconds=seconds * _SYMBOLS, patience=seconds * _TOUCH, cpu=_LONG_CPU_SECONDS)
 
 
+def unanswered_seconds() -> float:
+    """Return how long a verb that reads files of others waits for a file system. UsageError as
+    above.
+    """
+    return _read_seconds() * _LIKENESS
+
+
 def likeness_limits() -> LookLimits:
     """Return the limits of reading a server that an experiment is made after. UsageError as
     above.
