@@ -214,6 +214,7 @@ def test_what_trim_called_is_not_written_by_the_server(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimmed = TrimResult(called=EVIL, before=1, after=1, seconds=1.0)
+    monkeypatch.setattr(loadable_function, "read_installation", lambda pid, credentials: None)
     monkeypatch.setattr(loadable_function, "trim_malloc", lambda pid, credentials: trimmed)
     confirmed_server_changes.trim_heap(1, Credentials(user="me"), yes=True)
     assert not obeyed(capsys.readouterr().out.replace("\n", ""))
