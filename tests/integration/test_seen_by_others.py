@@ -26,6 +26,7 @@ NOBODY = 65534
 # locks, no files of servers and clients.
 RESULTS = (
     r"out/\w+(/(charts|csv|own|trials(/[\w-]+)?))?",
+    r"out/\w+/trials/[\w-]+/(maps\.txt|[\w-]+\.tsv)",
     r"out/\w+/[\w./-]+\.(csv|html|json|json\.gz|md|png|sqlite|sqlite-journal|svg|toml)",
 )
 # Who has a stack with a secret on it, and switches threads.

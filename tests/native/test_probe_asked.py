@@ -55,8 +55,9 @@ def start() -> Iterator[Start]:
 
 @dataclass
 class Poll:
-    """What asks the probe without end, and how often it was answered."""
+    """What asks the probe of a process without end, and how often it was answered."""
 
+    pid: int
     directory: Path
     over: threading.Event
     answers: int = 0
@@ -65,7 +66,7 @@ class Poll:
         while not self.over.is_set():
             for path in list(self.directory.glob("*.sock")):
                 try:
-                    there = Probe(0, path.parent, path.name)
+                    there = Probe(self.pid, path.parent, path.name)
                     self.answers += "pid" in there.status()
                     self.answers += there.snapshot().pid > 0
                 except Failure:
@@ -88,7 +89,7 @@ def test_a_program_that_closes_what_it_inherited_keeps_its_clients(
     stdin, stdout = running.process.stdin, running.process.stdout
     assert stdin
     assert stdout
-    poll, lost = Poll(tmp_path, threading.Event()), 0
+    poll, lost = Poll(running.process.pid, tmp_path, threading.Event()), 0
     asker = threading.Thread(target=poll.run)
     asker.start()
     # In the program's table there is a moment between the look at a descriptor and its use, after
