@@ -76,6 +76,13 @@ def test_status_and_output_are_the_childs(start: Start, tmp_path: Path) -> None:
         assert text in output.read_text()
 
 
+def test_a_limit_that_is_no_number_is_one_line(start: Start, tmp_path: Path) -> None:
+    process, output = start("report", str(tmp_path), look="x")
+    assert process.wait(60) == 2
+    assert output.read_text().startswith("dballoc: ")
+    assert output.read_text().count("\n") == 1
+
+
 def put_files_that_never_answer(files: HostileFiles, way: str) -> list[list[str]]:
     """Return the command lines that read them."""
     names = ("results.sqlite", "experiment.toml", "look.json", "heap.profile.json.gz")

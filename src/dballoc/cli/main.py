@@ -23,10 +23,14 @@ _WordError: type[Exception] = typer.BadParameter.__mro__[2]
 
 def start() -> None:
     """Run a verb as :func:`main` does, in a child if it reads files of others."""
-    if reads_files_of_others(sys.argv[1:]):
-        run_interruptibly(main)
-    else:
+    if not reads_files_of_others(sys.argv[1:]):
         main()
+        return
+    try:
+        run_interruptibly(main)
+    except UsageError as error:  # a limit in the environment that is no number
+        _complain(str(error))
+        sys.exit(error.exit_status)
 
 
 def main() -> None:
