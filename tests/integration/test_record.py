@@ -100,6 +100,16 @@ def test_what_ends_a_recording_early(run_cli: Cli, server: ProbedServer) -> None
         assert verify_recording(path).complaint == ""
 
 
+def _sleeps_between_questions(pid: int) -> bool:
+    """Whether the verb has asked how far it is, and sleeps until it asks again. While a child asks,
+    the verb sleeps too, in short pieces, until that child has ended.
+    """
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    is_alone = not children.read_text()
+    is_asleep = "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
+    return is_alone and is_asleep and not children.read_text()
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_a_program_that_ends_meanwhile(
     run_cli: Cli, tmp_path: Path, ending: signal.Signals
@@ -112,8 +122,7 @@ def test_a_program_that_ends_meanwhile(
         wait_until(lambda: bool(list((tmp_path / "o").glob("*.sock"))))
         process = run_cli.start("record", "--out-dir", tmp_path / "o", "--json")
         wait_until(lambda: bool(list((tmp_path / "o").glob("*.recording"))))
-        # It has asked, and sleeps until it asks again.
-        wait_until(lambda: "nanosleep" in Path(f"/proc/{process.pid}/wchan").read_text())
+        wait_until(lambda: _sleeps_between_questions(process.pid))
         program.send_signal(ending)
         done = run_cli.end(process)
     finally:
