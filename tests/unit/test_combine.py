@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.verdict import Verdict, judge_interval
 from dballoc.analysis.hosts.group_by_host import choose_free_name, group_by_shared_key
-from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts
-from dballoc.analysis.hosts.variant_identity import shorten_version
+from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts, shorten_version
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, judge_over_hosts
 from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
 from dballoc.cli.results_verbs import combine as verb

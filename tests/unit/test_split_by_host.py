@@ -17,7 +17,7 @@ from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
 from dballoc.analysis.decisions.settling_time import measure_paces
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.hosts import shared_metrics
+from dballoc.analysis.hosts import host_pool
 from dballoc.analysis.hosts.host_pool import Exclusion, HostPool, pool_hosts
 from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
 from dballoc.analysis.hosts.split_by_host import find_own_name, split_by_host
@@ -177,7 +177,7 @@ def test_campaigns_are_compared_once_however_many_hosts_they_have(
         pairs.append(campaigns)
         return pair_campaigns(*campaigns)
 
-    monkeypatch.setattr(shared_metrics, "pair_campaigns", note)
+    monkeypatch.setattr(host_pool, "pair_campaigns", note)
     pool = pool_parts(results, again)
     assert len(pool.hosts) > 8
     assert judge_over_hosts(pool)

@@ -23,8 +23,6 @@ OF = (
     "dballoc.analysis.hosts.group_by_host",
     "dballoc.analysis.hosts.host_pool",
     "dballoc.analysis.hosts.host_differences",
-    "dballoc.analysis.hosts.shared_metrics",
-    "dballoc.analysis.hosts.variant_identity",
     "dballoc.analysis.hosts.verdicts_over_hosts",
     "dballoc.analysis.statistics.mean_over_hosts",
     "dballoc.report.hosts.hosts_headline",

@@ -22,7 +22,6 @@ from dballoc.tune.choose_finalists import choose_finalists
 
 OF = (
     "dballoc.analysis.tune.search_history",
-    "dballoc.analysis.tune.confirmed",
     "dballoc.analysis.tune.tuned",
     "dballoc.tune.choose_finalists",
     "dballoc.analysis.tune.estimate_effects",

@@ -6,20 +6,30 @@ variants; hosts, and the third number of a server's or any number of an allocato
 differ, for a verdict over hosts is about such hosts.
 """
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.comparability import format_difference
+from dballoc.analysis.decisions.comparability import (
+    Pairing,
+    format_difference,
+    format_options,
+    pair_campaigns,
+)
 from dballoc.analysis.hosts.group_by_host import Host, HostResults, group_by_host
 from dballoc.analysis.hosts.host_differences import list_alike_hosts, list_host_differences
-from dballoc.analysis.hosts.shared_metrics import find_obstacles
-from dballoc.analysis.hosts.variant_identity import compare_identities
 from dballoc.analysis.tables.baseline_comparison import Metric, list_metrics
 from dballoc.errors import UsageError
+from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.model import Cpu
 from dballoc.numbers import listing
+from dballoc.store.campaign_facts import CLIENTS
 
 # For each metric of the first campaign, why another cannot be pooled in it.
 _Obstacles = Mapping[Metric, tuple[str, ...]]
@@ -194,3 +204,96 @@ def _exclude_metrics(
             for reason, of_reason in titles.items()
         ]
     return exclusions
+
+
+def find_obstacles(first: Campaign, other: Campaign) -> dict[Metric, tuple[str, ...]]:
+    """Return, for each metric of the first campaign, why the other cannot be pooled in it; nothing
+    for one in which it can.
+    """
+    pairing, measured = pair_campaigns(first, other), set(list_metrics(other))
+    obstacles = {}
+    for metric in list_metrics(first):
+        reasons = _select_reasons(metric, first, other, pairing)
+        if metric not in measured and metric.workload is not None:
+            reasons = [*reasons, *_explain_missing(metric.workload, first, other)]
+        obstacles[metric] = tuple(reasons)
+    return obstacles
+
+
+def _select_reasons(
+    metric: Metric, first: Campaign, other: Campaign, pairing: Pairing
+) -> list[str]:
+    if metric.design == "duet":
+        return pairing.no_duet or _compare_duets(first, other)
+    if metric.workload is not None:
+        return pairing.no_speed
+    return pairing.no_memory if metric.question == "memory" else pairing.no_idle
+
+
+def _explain_missing(workload: str, first: Campaign, other: Campaign) -> list[str]:
+    """Return why a campaign has not the other's figure of a workload, if it is its load's fault."""
+    a, b = first.experiment, other.experiment
+    if workload not in b.workloads:
+        return [f"it has no workload {workload}"]
+    if max(a.threads) != max(b.threads):
+        return [format_difference("clients at the highest level", max(a.threads), max(b.threads))]
+    return []
+
+
+def _compare_duets(first: Campaign, other: Campaign) -> list[str]:
+    """Compare how both experiments wanted slices and the estimate; what was left to each host's
+    pilot may differ.
+    """
+    a, b = (campaign.experiment.duet for campaign in (first, other))
+    settings = [
+        ("estimate", a.estimate, b.estimate),
+        ("slice", a.slice, b.slice),
+        ("discard", a.discard, b.discard),
+        ("warm-up", a.warmup, b.warmup),
+    ]
+    return [
+        format_difference(f"the duet's {name}", first_value, other_value)
+        for name, first_value, other_value in settings
+        if first_value != other_value
+    ]
+
+
+def compare_identities(first: Campaign, other: Campaign, name: str) -> list[str]:
+    """Return in what a variant of two campaigns differs; empty if it is the same."""
+    before, after = describe_identity(first, name), describe_identity(other, name)
+    differing = [key for key in before if before[key] != after[key]]
+    return [format_difference(key, before[key], after[key]) for key in differing]
+
+
+def describe_identity(campaign: Campaign, name: str) -> dict[str, str]:
+    """Return what a variant is, setting by setting."""
+    row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
+    variant = campaign.experiment.find(name)
+    server = campaign.experiment.server_of(variant)
+    environment = {k: v for k, v in json.loads(row["environment"]).items() if k != "LD_PRELOAD"}
+    return {
+        "allocator": row["allocator"],
+        "environment": format_options(environment),
+        "server": shorten_version(row["server"]),
+        "C library": server.glibc or "",
+        "engine": row["engine"],
+        "server options": format_options({**server.init_options, **server.options}),
+        "connection": server.connect,
+        "clients": campaign.facts.get(CLIENTS, "on the server's host"),
+        "numbers of CPUs": _describe_widths(campaign.experiment.cpu_of(variant)),
+        "THP": row["thp"] or "",
+    }
+
+
+def shorten_version(server: str) -> str:
+    """Return a server without the third number of its version: ``MariaDB 10.11``."""
+    return re.sub(r"(\d+\.\d+)\.\d.*", r"\1", server)
+
+
+def _describe_widths(cpu: Cpu) -> str:
+    """Return how many CPUs were set for server and client: hosts number theirs differently."""
+    widths = {
+        side: value if isinstance(value, int) else len(parse_cpus(value))
+        for side, value in cpu.model_dump(exclude_none=True).items()
+    }
+    return format_options({side: str(width) for side, width in widths.items()})

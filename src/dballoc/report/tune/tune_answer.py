@@ -4,8 +4,7 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import Standing
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.analysis.tables.speed_metric import is_shown_slower
-from dballoc.analysis.tune.confirmed import Confirmed
-from dballoc.analysis.tune.tuned import Tuned
+from dballoc.analysis.tune.tuned import Confirmed, Tuned
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import Answer, Line, describe_faults
 from dballoc.report.wording.compose_answer import quote_directory

@@ -5,14 +5,13 @@ import math
 import statistics
 from typing import Any
 
-from dballoc.analysis.tune.confirmed import Confirmed, Outcome
 from dballoc.analysis.tune.estimated_front import Estimated
 from dballoc.analysis.tune.search_history import (
     Standing,
     compare_with_default,
     convert_to_ratio,
 )
-from dballoc.analysis.tune.tuned import Tuned
+from dballoc.analysis.tune.tuned import Confirmed, Outcome, Tuned
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.files.output_directory import OutputDirectory
