@@ -11,6 +11,7 @@ import polars as pl
 from dballoc.analysis import results_consistency
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.store.campaign_facts import APART, CLIENTS, FINAL_ENDINGS
 from dballoc.store.results import FIT, HOST_LOST, KIND, REPLAY, TUNE, Results
@@ -154,8 +155,12 @@ class Campaign:
     def blocks(self, design: str) -> int:
         """Return the number of finished blocks of a design."""
         if self.imported:
-            return self.trial["block"].n_unique() if design == "solo" else 0
-        return (self.block if design == "solo" else self.duet_block)["block"].n_unique()
+            return self.trial["block"].n_unique() if design == Design.SOLO else 0
+        return self.list_attempts(design)["block"].n_unique()
+
+    def list_attempts(self, design: str) -> pl.DataFrame:
+        """Return the attempts at blocks of a design."""
+        return self.duet_block if Design(design).is_paired else self.block
 
     def part(self, start: tuple[int | None, str | None]) -> "Campaign":
         """Return the campaign reduced to the solo trials of one of :attr:`starts`."""
@@ -170,9 +175,9 @@ class Campaign:
         return [self.experiment.baseline, *others]
 
     @property
-    def designs(self) -> list[str]:
-        """The designs that the campaign runs: "solo", "duet" or both."""
-        return self.facts["designs"].split()
+    def designs(self) -> list[Design]:
+        """The designs that the campaign runs."""
+        return [Design(name) for name in self.facts["designs"].split()]
 
     @property
     def trials(self) -> pl.DataFrame:
@@ -241,11 +246,9 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
         results.close()
     tables = results_consistency.check_tables(directory, facts, experiment, tables)
     every_trial, every_block = tables.pop("trial"), tables.pop("block")
-    block, duet_block = (
-        every_block.filter(pl.col("design") == design) for design in ("solo", "duet")
-    )
+    block, duet_block = (every_block.filter(pl.col("design") == design) for design in Design)
     trial, duet, pilot = (
-        every_trial.filter(pl.col("design") == design) for design in ("solo", "duet", "pilot")
+        every_trial.filter(pl.col("design") == design) for design in (*Design, "pilot")
     )
     if facts.get(KIND) == REPLAY:
         trial = _hide_unkept_idle(trial, json.loads(facts[REPLAY]))

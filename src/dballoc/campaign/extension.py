@@ -97,5 +97,5 @@ def plan_extension(directory: Path, seconds: float) -> Extension:
 
 def _average_seconds(campaign: Campaign, design: str) -> float:
     """Return the seconds that an attempt at a block has taken on average."""
-    rows = campaign.block if design == "solo" else campaign.duet_block
+    rows = campaign.list_attempts(design)
     return statistics.mean((rows["ended"] - rows["started"]).to_list())

@@ -15,6 +15,7 @@ from pydantic import (
 
 from dballoc import readers
 from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.designs import DesignChoice
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
 from dballoc.experiment.post import Post
 from dballoc.experiment.quantity_fields import Duration, Size
@@ -45,7 +46,6 @@ ThpMode = Literal["always", "madvise", "never"]
 # used (``inherit``: as the mode says): Documentation/admin-guide/mm/transhuge.rst.
 ThpDefrag = Literal["always", "defer", "defer+madvise", "madvise", "never"]
 ThpSizeMode = Literal["always", "inherit", "madvise", "never"]
-Design = Literal["solo", "duet"]
 Profiled = Literal["contention", "heap"]
 # Which pages of its blocks a replay touches.
 TouchMode = Literal["none", "first", "recorded", "all"]
@@ -345,7 +345,7 @@ class Tune(_Table):
     space: dict[str, Annotated[list[Text], Field(min_length=1, max_length=100)]] = {}
     thp: bool | None = None
     leave: list[str] = []
-    design: Literal["solo", "duet", "both"] | None = None
+    design: DesignChoice | None = None
     blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
     trace: TraceReplay | None = None
     replay: bool = True
@@ -497,7 +497,7 @@ class Experiment(_Table):
     sequence: Literal["cycle", "fresh"] = "cycle"
     warm: list[str] = []
     before: dict[str, Annotated[list[str], Field(min_length=1, max_length=100)]] = {}
-    design: Literal["solo", "duet", "both"] | None = None
+    design: DesignChoice | None = None
     warmup_sql: Literal["scan"] | list[str] | None = None
     blocks: Annotated[int, Field(ge=1, le=100_000)] | None = None
     budget: Duration | None = None

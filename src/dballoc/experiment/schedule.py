@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, Experiment
 
 Role = Literal["A1", "A2", "V"]
@@ -50,7 +51,7 @@ class Pairing:
     role: Role
     half: int
     first: int
-    design: str = "duet"
+    design: str = Design.DUET
 
     @property
     def label(self) -> str:

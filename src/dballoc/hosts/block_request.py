@@ -1,12 +1,13 @@
 """What a host is asked for: one attempt at one block, as JSON. It holds no password."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dballoc import readers
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.experiment import secret_names
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.hosts.client.load_messages import WorkloadFiles
 from dballoc.hosts.client.remote_load import ClientPlace
@@ -52,7 +53,7 @@ class BlockRequest(BaseModel):
 
     dballoc: _Text
     experiment: str
-    design: Literal["solo", "duet"]
+    design: Design
     block: Annotated[int, Field(ge=1, le=10**9)]
     attempt: _Count
     slices: ChosenSlices | None = None

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from dballoc import readers
 from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.designs import Design
 
 NEEDED = ("format", "experiment", "environment", "planned_blocks", "designs", "duet", "started")
-_DESIGNS = ("solo", "duet")
 # TOML, which has lines.
 _EXPERIMENT = "experiment"
 # Unix time of the end of the year 9999, the last that Python's datetime has.
@@ -238,7 +238,7 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "finalists_elsewhere": TypeAdapter(Annotated[int, Field(ge=0, le=3)]),
     "replay": TypeAdapter(_Replay),
     "environment": TypeAdapter(_Environment),
-    "planned_blocks": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
+    "planned_blocks": TypeAdapter(dict[Design, _Count]),
     "duet": TypeAdapter(_Duet),
     "counters": TypeAdapter(_Counters),
     "workloads": TypeAdapter(dict[str, _Workload]),
@@ -248,8 +248,8 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "option_defaults": TypeAdapter(dict[str, str]),
     SETTLED_OTHERWISE: TypeAdapter(dict[str, dict[str, str]]),
     "procedure_version": TypeAdapter(Literal[1, 2]),
-    "decided": TypeAdapter(dict[Literal["solo", "duet"], _Count]),
-    "budget_looks": TypeAdapter(dict[Literal["solo", "duet"], list[_Count]]),
+    "decided": TypeAdapter(dict[Design, _Count]),
+    "budget_looks": TypeAdapter(dict[Design, list[_Count]]),
 }
 LIBRARIES, ENVIRONMENT, COMMAND = (
     TypeAdapter(list[str]),
@@ -288,7 +288,7 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
             raise readers.Unfit(f"campaign: {key} is missing")
     checked = {key: _check_fact(key, value) for key, value in facts.items()}
     designs = checked["designs"].split()
-    if not designs or len(set(designs)) != len(designs) or not set(designs) <= set(_DESIGNS):
+    if not designs or len(set(designs)) != len(designs) or not set(designs) <= set(Design):
         raise readers.Unfit(
             f"campaign: designs: {readers.shown(checked['designs'])} is not a list of solo and duet"
         )
@@ -299,7 +299,7 @@ def check_facts(facts: Mapping[str, str]) -> dict[str, str]:
         raise readers.Unfit(f"campaign: planned_blocks: {missing[0]} is missing")
     if checked.get(KIND) == REPLAY and REPLAY not in checked:
         raise readers.Unfit(f"campaign: {REPLAY} is missing")
-    if "duet" in designs:
+    if Design.DUET in designs:
         check_json(checked["duet"], TypeAdapter(_PlayedDuet), "campaign: duet")
     return checked
 

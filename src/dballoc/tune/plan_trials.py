@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import (
-    Design,
     Origin,
     Stage,
     Standing,
@@ -24,6 +23,7 @@ from dballoc.analysis.tune.search_history import (
     list_front,
     summarize_standings,
 )
+from dballoc.experiment.designs import Design
 from dballoc.tune.choose_finalists import choose_finalists, rank_promising, simplify
 from dballoc.tune.choose_proposal import choose_proposal
 from dballoc.tune.propose_parameters import Outcome, propose_changes, propose_parameters
@@ -62,7 +62,7 @@ class Candidate:
     origin: Origin
     parameters: Parameters
     variant: str
-    design: Design = "solo"
+    design: Design = Design.SOLO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,17 +138,17 @@ def _make_duet(leader: Standing) -> Candidate:
         origin="again",
         parameters=leader.parameters,
         variant=leader.variant,
-        design="duet",
+        design=Design.DUET,
     )
 
 
 def _list_alone(trials: Sequence[Tried]) -> list[dict[str, str]]:
-    return [dict(t.parameters) for t in trials if t.design == "solo"]
+    return [dict(t.parameters) for t in trials if t.design is Design.SOLO]
 
 
 def _is_time_for_duet(trials: Sequence[Tried], pace: Pace) -> bool:
     """Whether a duet may come next: late enough, and not after another."""
-    return pace.progress >= DUETS_FROM and bool(trials) and trials[-1].design == "solo"
+    return pace.progress >= DUETS_FROM and bool(trials) and trials[-1].design is Design.SOLO
 
 
 def _choose_duet(
@@ -158,7 +158,7 @@ def _choose_duet(
     tell nothing here: one could not compare its servers, or the last two failed. ``thp_modes``:
     those that the host can have in a duet beside the default's.
     """
-    duets = [t for t in trials if t.design == "duet"]
+    duets = [t for t in trials if t.design is Design.DUET]
     if any(t.fault is None and not t.ratios for t in duets):
         return None
     if len(duets) > 1 and all(t.fault is not None for t in duets[-2:]):
@@ -245,7 +245,7 @@ def list_outcomes(trials: Sequence[Tried], aim: SearchAim) -> list[Outcome]:
                     objectives=objectives if aim.objective == "memory" else objectives[::-1],
                 )
             )
-        elif trial.design == "solo":
+        elif trial.design is Design.SOLO:
             outcomes.append(Outcome(parameters=trial.parameters, objectives=None))
     return outcomes
 

@@ -19,6 +19,7 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import recorded_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
+from dballoc.experiment.designs import Design
 from dballoc.servers.private.data_template import Template
 from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS, SEARCHED
 from dballoc.store.results import KIND, TUNE, Results
@@ -123,7 +124,7 @@ class _Search:
         self.session = replace(self.session, setting=self.setting)
 
     def _try_on_server(self, trials: SearchTrials, candidate: Candidate, number: int) -> None:
-        if candidate.design == "solo":
+        if candidate.design is Design.SOLO:
             trials.run_alone(candidate, number)
         elif obstacle := trials.run_duet(candidate, number):
             self.observer.notice(f"the search has no more duets: {obstacle}")
@@ -209,7 +210,7 @@ class _Search:
 def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:
     if trial.fault is not None:
         return f"FAULT: {trial.fault}"
-    if trial.design == "duet":
+    if trial.design is Design.DUET:
         if not trial.ratios:
             return "in a duet with the default: nothing to compare"
         cost = math.exp(statistics.mean(trial.ratios.values()))

@@ -34,6 +34,7 @@ from dballoc.analysis.tables.baseline_comparison import (
     Metric,
     compare_with_baseline,
 )
+from dballoc.experiment.designs import Design
 
 DIFFERENCES = (0.01, 0.02, 0.05)
 
@@ -109,7 +110,9 @@ def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
         variants = 2
     comparisons = compare_with_baseline(campaign)
     twin, baseline = campaign.names[1], campaign.experiment.baseline
-    seconds = {"solo": _sum_seconds(campaign.block), "duet": _sum_seconds(campaign.duet_block)}
+    seconds: dict[str, float] = {
+        design: _sum_seconds(campaign.list_attempts(design)) for design in Design
+    }
     promise = _make_promise(campaign, comparisons, variants)
     compared = [*comparisons.family, *comparisons.floor, *comparisons.descriptive]
     resolved = []
@@ -181,13 +184,6 @@ def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -
     )
 
 
-def _scale_block(design: str, variants: int) -> float:
-    """Return how much longer a block of that many variants is than one of twins: by its starts in
-    the solo design, where the baseline starts twice, and by its pairings in the duet.
-    """
-    return (variants + 1) / 3 if design == "solo" else variants / 2
-
-
 def _resolve_metric(
     twin: Comparison, floor: Comparison, promise: _Promise, block_seconds: float
 ) -> MetricResolution:
@@ -232,10 +228,14 @@ def _declare_confidence(procedure: Procedure, blocks: int) -> float:
     return declare_procedure(blocks, procedure.family).confidence
 
 
+def _scale_block(design: str, variants: int) -> float:
+    """Return how many times as long a block of that many variants takes as one of twins."""
+    return Design(design).count_trials(variants) / Design(design).count_trials(2)
+
+
 def _select_counted_blocks(campaign: Campaign, design: str) -> pl.DataFrame:
     """Return the attempt that counts, of each block."""
-    rows = campaign.block if design == "solo" else campaign.duet_block
-    return rows.sort("attempt").group_by("block").last()
+    return campaign.list_attempts(design).sort("attempt").group_by("block").last()
 
 
 def _sum_seconds(rows: pl.DataFrame) -> float:

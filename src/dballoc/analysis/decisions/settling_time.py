@@ -199,9 +199,10 @@ def _allow(way: Way, seconds: float, blocks: int | None = None) -> Settling:
 
 def measure_paces(campaign: Campaign) -> dict[str, Pace]:
     """Return the pace of each design; repeated attempts at a block are counted with it."""
-    paces, hosts = {}, max(1, len(split_by_host(campaign)))
+    paces: dict[str, Pace] = {}
+    hosts = max(1, len(split_by_host(campaign)))
     for design in campaign.designs:
-        rows = campaign.block if design == "solo" else campaign.duet_block
+        rows = campaign.list_attempts(design)
         blocks = campaign.blocks(design)
         seconds = float((rows["ended"] - rows["started"]).sum()) / blocks if blocks else 0.0
         paces[design] = Pace(blocks=blocks, seconds=max(0.0, seconds), hosts=hosts)

@@ -90,9 +90,7 @@ def _plan_part(campaign: Campaign, part: Campaign) -> Campaign:
     planned: dict[str, int] = json.loads(campaign.facts["planned_blocks"])
     looks: dict[str, list[int]] = {}
     for design, procedure in declare_procedures(campaign).items():
-        blocks, part_blocks = (
-            each.block if design == "solo" else each.duet_block for each in (campaign, part)
-        )
+        blocks, part_blocks = (each.list_attempts(design) for each in (campaign, part))
         total = max(1, blocks["block"].n_unique())
         # Rounded up; a design of which the host has no block needs a plan, too.
         share = -(-planned[design] * part_blocks["block"].n_unique() // total)

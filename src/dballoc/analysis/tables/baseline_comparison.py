@@ -278,7 +278,7 @@ def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]
         return campaign
     judged = {
         design: list_first_blocks(
-            campaign.block if design == "solo" else campaign.duet_block,
+            campaign.list_attempts(design),
             procedure.reached or procedure.blocks,
         )
         for design, procedure in procedures.items()

@@ -14,12 +14,12 @@ from pydantic import TypeAdapter
 from dballoc import readers
 from dballoc.analysis.statistics.duet_slices import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.store.campaign_facts import SEARCHED, SURVEY, check_json
 from dballoc.store.results import KIND, TUNE, Results
 
 Stage = Literal["replay", "server"]
-Design = Literal["solo", "duet"]
 Origin = Literal["default", "preset", "single", "front", "search", "simpler", "again"]
 
 _PARAMETERS = TypeAdapter(dict[str, str])
@@ -46,7 +46,7 @@ class Tried:
     rss: int | None
     costs: Mapping[str, float]
     seconds: float
-    design: Design = "solo"
+    design: Design = Design.SOLO
     ratios: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -105,7 +105,7 @@ def list_tried(results: Results) -> list[Tried]:
     ratios = _compute_ratios(results)
     tried = []
     for row in results.searched():
-        alone = row["design"] == "solo"
+        alone = row["design"] == Design.SOLO
         where = f"candidate: trial {row['number']}"
         try:
             parameters = json.loads(check_json(row["parameters"], _PARAMETERS, where))
@@ -124,7 +124,7 @@ def list_tried(results: Results) -> list[Tried]:
                 rss=row["rss_peak"] if alone and (row["rss_peak"] or 0) > 0 else None,
                 costs={w: c for w, c in costs.items() if 0 < c < math.inf},
                 seconds=row["ended"] - row["started"],
-                design="solo" if alone else "duet",
+                design=Design.SOLO if alone else Design.DUET,
                 ratios=ratios[row["number"]],
             )
         )
@@ -139,7 +139,7 @@ def _compute_ratios(results: Results) -> Mapping[int, Mapping[str, float]]:
         lambda: defaultdict(list)
     )
     trials: dict[tuple[int, int, str], int] = {}
-    for row in results.slices("duet"):
+    for row in results.slices(Design.DUET):
         if row["outcome"] != "ok":
             continue
         duet = row["block"], row["position"], row["workload"]
@@ -220,7 +220,7 @@ def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
                 parameters=trials[0].parameters,
                 readings=tuple(r for r in readings if r is not None),
                 duets=tuple(statistics.mean(ratios.values()) for ratios in duets),
-                faults=sum(t.fault is not None and t.design == "solo" for t in trials),
+                faults=sum(t.fault is not None and t.design is Design.SOLO for t in trials),
             )
         )
     return standings

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
 
 import psutil
 
@@ -23,7 +22,8 @@ from dballoc.campaign.preparation.prepare_variant import (
     suggest_small_scale,
 )
 from dballoc.errors import NotNow, UsageError
-from dballoc.experiment.model import LOAD, SCAN, Design, Experiment
+from dballoc.experiment.designs import Design, select_designs
+from dballoc.experiment.model import LOAD, SCAN, Experiment
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
@@ -72,13 +72,10 @@ class PreparedCampaign:
         return asked_thp.needs_switching((p.variant for p in self.variants.values()), self.thp)
 
     @property
-    def designs(self) -> list[str]:
-        """The designs that are run, of "solo" and "duet"."""
-        return [
-            d
-            for d in get_args(Design)
-            if self.experiment.design in (d, "both", None) and (d != "duet" or self.duet)
-        ]
+    def designs(self) -> list[Design]:
+        """The designs that are run."""
+        wanted = select_designs(self.experiment.design)
+        return [design for design in wanted if not design.is_paired or self.duet]
 
     @property
     def has_replica(self) -> bool:

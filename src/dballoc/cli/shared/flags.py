@@ -1,9 +1,11 @@
 """The flags that several verbs have, each with its one help text."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from dballoc.experiment.designs import DesignChoice
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="An experiment file (TOML).")]
 Named = Annotated[
@@ -78,7 +80,7 @@ Threads = Annotated[
     str | None, typer.Option(metavar="N,N,…", help="Client threads, one level each.")
 ]
 Design = Annotated[
-    Literal["solo", "duet", "both"] | None,
+    DesignChoice | None,
     typer.Option(
         help="solo: one server at a time, for levels and memory. duet: two at once, swapped, for "
         "the cost of a "

@@ -29,6 +29,7 @@ from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.hosts import place_blocks
@@ -367,7 +368,7 @@ class DriverLoop:
         return BlockRequest(
             dballoc=dballoc.__version__,
             experiment=experiment_file.format_experiment(setting.experiment),
-            design=key.design,  # type: ignore[arg-type]
+            design=Design(key.design),
             block=key.number,
             attempt=key.attempt,
             slices=slices,
