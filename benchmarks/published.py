@@ -32,8 +32,8 @@ from dballoc.analysis.published.setup.post_comparison import (
     NOT_STATED,
     PostComparison,
 )
+from dballoc.document.markdown import escape_markdown
 from dballoc.errors import Failure, UsageError
-from dballoc.report.outputs.markdown import escape_markdown
 
 # Exit statuses of what cannot be run as asked, and of what was interrupted.
 REFUSED, INTERRUPTED = 2, 130

@@ -19,11 +19,11 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.duration_estimate import DurationEstimate
 from dballoc.campaign.extension import plan_extension
 from dballoc.cli.bench_parts.bench_campaign import describe_time
+from dballoc.document.model import Answer
 from dballoc.errors import UsageError
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.sections.duet import _describe_duet, _describe_pairs, _describe_steal
 from dballoc.report.sections.method import _describe_moderation
-from dballoc.report.wording.answer import Answer
 from dballoc.report.wording.answer_table import collect_tail_latencies
 
 MARGIN = "INSERT INTO campaign VALUES ('margin', '0.03')"

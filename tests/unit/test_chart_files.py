@@ -6,10 +6,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from dballoc.document import chart_files
+from dballoc.document.charts import Variants
+from dballoc.document.model import Figure
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.report.charts import export
 from dballoc.report.charts.ratios import draw_intervals
-from dballoc.report.charts.variant_marks import Figure, Variants
 
 # \t is XML's.
 LETTERS = "\x01\x0b\x1b\ufffe\uffff\té😀"
@@ -30,10 +31,10 @@ def test_what_no_xml_may_have_is_not_drawn(tmp_path: Path, monkeypatch: pytest.M
         specifications.append(specification)
         return "<svg/>"
 
-    monkeypatch.setattr(export.vl_convert, "vegalite_to_svg", draw_nothing)
-    monkeypatch.setattr(export.vl_convert, "svg_to_png", lambda *_, **__: b"")
+    monkeypatch.setattr(chart_files.vl_convert, "vegalite_to_svg", draw_nothing)
+    monkeypatch.setattr(chart_files.vl_convert, "svg_to_png", lambda *_, **__: b"")
     with OutputDirectory.open(tmp_path) as directory:
-        export.write_chart(draw(LETTERS), LETTERS, directory)
+        chart_files.write_chart(draw(LETTERS), LETTERS, directory)
     [specification] = specifications
     assert specification["title"]["text"] == specification["title"]["subtitle"] == SHOWN
     texts = repr(specification)
@@ -42,9 +43,9 @@ def test_what_no_xml_may_have_is_not_drawn(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_is_left_is_xml_and_a_picture(tmp_path: Path) -> None:
-    text = export.make_drawable(LETTERS)
+    text = chart_files.make_drawable(LETTERS)
     with OutputDirectory.open(tmp_path) as directory:
-        export.write_chart(draw(text), text, directory)
+        chart_files.write_chart(draw(text), text, directory)
     root = ET.parse(tmp_path / "k.svg").getroot()
     assert SHOWN in " ".join(root.itertext())
     assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")

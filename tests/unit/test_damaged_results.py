@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dballoc.cli import main
-from dballoc.report.charts import export
+from dballoc.document import chart_files
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
 
@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     is passed on. Charts are specified in the page, but not drawn as pictures, which takes longest.
     """
     monkeypatch.setenv("DBALLOC_TRACEBACK", "1")
-    monkeypatch.setattr(export, "write_chart", lambda *_: None)
+    monkeypatch.setattr(chart_files, "write_chart", lambda *_: None)
 
     def call(*words: object) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["dballoc", *map(str, words)])

@@ -15,12 +15,12 @@ from dballoc.analysis.published.published_comparison import compare_published
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.analysis.tables.time_series import POINTS, build_time_series
 from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.document.charts import Variants
+from dballoc.document.model import Figure, Section
 from dballoc.report.charts import levels
 from dballoc.report.charts.overtime import draw_time_series
-from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections.published import make_published_section
-from dballoc.report.sections.section import Section
 from dballoc.report.sections.tables import tabulate_memory
 from dballoc.store.open_database import ADDED
 

@@ -10,8 +10,8 @@ import pytest
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables.level_curves import average_levels, compute_levels
+from dballoc.document import chart_files
 from dballoc.report import write_report_outputs
-from dballoc.report.charts import export
 
 NOTHING_ENDED = (
     "window_events = 0, tps = 0, qps = 0, p50 = NULL, p95 = NULL, p99 = NULL, p999 = NULL"
@@ -30,7 +30,7 @@ SLICES = "UPDATE slice SET events = 0"
 def test_a_report_without_them(
     make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, sql: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(export, "write_chart", lambda *_: None)
+    monkeypatch.setattr(chart_files, "write_chart", lambda *_: None)
     directory = make("idle", blocks=2, design="both", sql=sql)
     loaded = load_campaign(directory)
     for table in (compute_levels(loaded), average_levels(loaded)):

@@ -11,9 +11,9 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.campaign.recorded_facts import check_margin
+from dballoc.document.model import Answer
 from dballoc.errors import Failure, UsageError
 from dballoc.report.report_content import judge_campaign
-from dballoc.report.wording.answer import Answer
 
 STORED = "INSERT INTO campaign VALUES ('margin', '0.03'), ('procedure_version', '2')"
 # Throughput scatters by some per cent from trial to trial; a block takes a minute.

@@ -30,6 +30,10 @@ from dballoc.cli.verbs.record import format_next_command
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment import _check_words as check_words
 from dballoc.deploy.deployment_text import FORMS, render
+from dballoc.document.csv import format_csv
+from dballoc.document.html import render_html
+from dballoc.document.markdown import escape_markdown, render_markdown
+from dballoc.document.terminal import print_answer
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources.loadable_function import (
     LIBRARY,
@@ -40,10 +44,6 @@ from dballoc.explain.sources.loadable_function import (
 )
 from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.explain.verdicts.evidence import _select_figures as select_figures
-from dballoc.report.outputs.csv_cells import format_csv
-from dballoc.report.outputs.html import render_html
-from dballoc.report.outputs.markdown import escape_markdown, render_markdown
-from dballoc.report.outputs.terminal import _print_parts as print_parts
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune import tune_answer
 from dballoc.report.wording.compose_answer import quote_directory
@@ -264,7 +264,7 @@ def render_pages(directory: Path, texts: list[str]) -> tuple[str, str, str]:
             text = texts[number % len(texts)]
             change(directory, (f"UPDATE {table} SET {column} = ?{where}", text))
     content = gather_report(load_campaign(directory), directory=directory)
-    screen = draw(lambda console: print_parts(console, content.answer))
+    screen = draw(lambda console: print_answer(console, content.answer))
     return render_html(content, False), render_markdown(content, False), screen
 
 

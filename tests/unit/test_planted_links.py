@@ -14,6 +14,7 @@ from example_profiles import heap
 from example_recordings import simulate
 
 from dballoc.campaign.results_directory import Directory
+from dballoc.document import chart_files
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.explain.output import saved_snapshots
@@ -22,7 +23,6 @@ from dballoc.host.guardian import guardian
 from dballoc.profile.contention import contention
 from dballoc.profile.formats.profile_file import load_profile
 from dballoc.report import write_report_outputs
-from dballoc.report.charts import export
 from dballoc.store.results import Results
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.trace_file.write_trace import write_trace
@@ -52,7 +52,7 @@ def keep(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def results(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(export, "write_chart", lambda *_: None)
+    monkeypatch.setattr(chart_files, "write_chart", lambda *_: None)
     return make("results", blocks=1)
 
 

@@ -18,14 +18,14 @@ from dballoc.analysis.published.setup.campaign_setup import (
     read_campaign_setup,
 )
 from dballoc.cli.verb_list import application
+from dballoc.document.html import render_html
+from dballoc.document.markdown import render_markdown
+from dballoc.document.model import Document
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.load.post_like import fill_post
 from dballoc.report.outputs.csv import collect_tables
-from dballoc.report.outputs.html import render_html
-from dballoc.report.outputs.markdown import render_markdown
-from dballoc.report.outputs.page import Page
 from dballoc.report.outputs.terminal import print_answer
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
@@ -124,7 +124,7 @@ def test_every_form_of_the_report_has_all_of_it(
 ) -> None:
     monkeypatch.setattr(vega_code, "bundle_vega", str)  # takes seconds, and nothing is drawn
     answer = judge_campaign(load_campaign(results))[2]
-    content = Page(title="x", subtitle="", names=["glibc"], answer=answer, sections=[])
+    content = Document(title="x", subtitle="", names=["glibc"], answer=answer, sections=[])
     page, text = render_html(content, redacted=False), render_markdown(content, redacted=False)
     shown = io.StringIO()
     print_answer(Console(file=shown, width=70), results)

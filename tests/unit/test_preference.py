@@ -33,9 +33,9 @@ from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.cli.results_verbs import report as verb
+from dballoc.document.model import Answer
 from dballoc.errors import UsageError
 from dballoc.report.report_content import judge_campaign
-from dballoc.report.wording.answer import Answer
 from dballoc.report.wording.compose_answer import compose_answer
 
 CPU = Metric(

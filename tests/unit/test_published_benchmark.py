@@ -14,11 +14,11 @@ from dballoc import catalogue
 from dballoc.analysis.published.setup.post_comparison import PostComparison
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.doctor.planned_setup import plan_setup
+from dballoc.document.markdown import list_post_lines
 from dballoc.experiment import experiment_file
 from dballoc.experiment.scale import scale_table
 from dballoc.load.post_like import fill_post
 from dballoc.load.workload_cycles import expand
-from dballoc.report.outputs.markdown import list_post_lines
 from dballoc.report.wording.post_note import describe_comparisons
 
 

@@ -12,7 +12,8 @@ from dballoc.analysis.decisions.sequential_test import count_comparisons, declar
 from dballoc.analysis.decisions.settling_time import Settling, Way
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.report.wording.answer import Answer, Progress, describe_verdict
+from dballoc.document.model import Answer
+from dballoc.report.wording.answer import Progress, describe_verdict
 from dballoc.report.wording.answer_table import TailLatency
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 

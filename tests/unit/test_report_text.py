@@ -2,8 +2,8 @@
 
 import json
 
-from dballoc.report.outputs import markdown
-from dballoc.report.outputs.markdown import escape_markdown
+from dballoc.document import markdown
+from dballoc.document.markdown import escape_markdown
 from dballoc.report.report_content import Listing
 from dballoc.webpage import chart_script
 

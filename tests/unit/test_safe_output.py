@@ -26,10 +26,10 @@ from dballoc.cli.explain_parts import confirmed_server_changes, ledger_table
 from dballoc.cli.explain_parts.explain_request import View
 from dballoc.cli.shared import safe_output
 from dballoc.cli.shared.campaign_display import PlainDisplay
+from dballoc.document import csv as csv_cells
 from dballoc.experiment.schedule import Slot
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import TrimResult
-from dballoc.report.outputs import csv_cells
 from dballoc.servers.running.credentials import Credentials
 
 EVIL = "my\x1b[31msqld\x1b]0;title\x07\x9b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"

@@ -7,6 +7,8 @@ import pytest
 from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, ratio
 
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.document.charts import Variants
+from dballoc.document.model import Figure
 from dballoc.report.charts.matrix import draw_pair_matrix
 from dballoc.report.charts.speed_against_memory import (
     _compute_label_box,
@@ -14,7 +16,6 @@ from dballoc.report.charts.speed_against_memory import (
     draw_speed_against_memory,
     place_labels,
 )
-from dballoc.report.charts.variant_marks import Figure, Variants
 
 CPU = Metric(
     key="cpu:oltp",

@@ -11,6 +11,7 @@ import pytest
 
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.cli.results_verbs import deploy
+from dballoc.document.model import Answer
 from dballoc.errors import Failure, UsageError
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import (
@@ -19,7 +20,6 @@ from dballoc.report.tune.tune_report import (
     dump_tune,
     tabulate_knobs,
 )
-from dballoc.report.wording.answer import Answer
 from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED, SURVEY
 from dballoc.store.results import KIND, TUNE
 

@@ -14,7 +14,7 @@ from dballoc.analysis.tune.estimate_effects import estimate_effects, estimate_se
 from dballoc.analysis.tune.estimated_front import Estimated, Likely, estimate_front
 from dballoc.analysis.tune.search_history import Ratios, Standing, find_front, list_front
 from dballoc.analysis.tune.tuned import load_tuned
-from dballoc.report.charts.variant_marks import Variants
+from dballoc.document.charts import Variants
 from dballoc.report.tune.tune_charts import draw_front
 from dballoc.report.tune.tune_report import tabulate_standings
 from dballoc.store.campaign_facts import PREFERENCE

@@ -8,18 +8,15 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.tables.largest_cache import Fits, VariantFit
+from dballoc.document.charts import Variants
+from dballoc.document.csv import format_csv
+from dballoc.document.model import Answer, Document, Listing, Section, Table, VariantLine
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.charts import fit as chart
-from dballoc.report.charts.variant_marks import Variants
-from dballoc.report.outputs.csv_cells import format_csv
-from dballoc.report.outputs.page import Page
 from dballoc.report.sections import tables
-from dballoc.report.sections.section import Listing, Section
-from dballoc.report.sections.tables import Table
-from dballoc.report.wording.answer import Answer, Line
 from dballoc.report.wording.post_note import compose_post_note
 
 _SEARCH = {
@@ -31,7 +28,7 @@ _SEARCH = {
 }
 
 
-def gather_fit_report(fits: Fits) -> Page:
+def gather_fit_report(fits: Fits) -> Document:
     """Return the page of a fit."""
     campaign = fits.campaign
     names = [f.variant for f in fits.fitted]
@@ -75,7 +72,7 @@ def gather_fit_report(fits: Fits) -> Page:
         ),
         Section(key="method", title="Method", text=describe_method(fits)),
     ]
-    return Page(
+    return Document(
         title=f"dballoc fit: {campaign.experiment.name}",
         subtitle=subtitle,
         names=names,
@@ -100,7 +97,7 @@ def answer_fit(fits: Fits) -> Answer:
         headline=headline,
         reason=_explain_answer(fits),
         against="What to set",
-        variants=[Line(f.variant, advise(f)) for f in fits.fitted],
+        variants=[VariantLine(f.variant, advise(f)) for f in fits.fitted],
         post=compose_post_note(fits.campaign),
         notes=list_notes(fits),
     )

@@ -29,6 +29,8 @@ from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.analysis.two_speeds import find_two_speeds
+from dballoc.document.charts import Variants
+from dballoc.document.model import Answer, Document, Figure, Listing, Section
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
 from dballoc.report.charts import (
@@ -41,8 +43,6 @@ from dballoc.report.charts import (
     speed_against_memory,
 )
 from dballoc.report.charts import ledger as pieces
-from dballoc.report.charts.variant_marks import Figure, Variants
-from dballoc.report.outputs.page import Page
 from dballoc.report.replay.replay_content import (
     JudgedReplays,
     judge_replays,
@@ -62,8 +62,7 @@ from dballoc.report.sections import (
 )
 from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_results
-from dballoc.report.sections.section import Listing, Section
-from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
+from dballoc.report.wording.answer import describe_faults, measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 from dballoc.report.wording.encryption import describe_encryption
@@ -83,7 +82,7 @@ _PAIRS = "Any two variants against each other, not only against the baseline."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content(Page):
+class Content(Document):
     """The whole report of a campaign."""
 
     campaign: Campaign

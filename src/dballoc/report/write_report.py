@@ -16,13 +16,13 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tune.tuned import load_tuned
+from dballoc.document import chart_files, html, markdown
+from dballoc.document.model import Document
 from dballoc.errors import Failure, UsageError
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.report import fit_report
-from dballoc.report.charts import export
 from dballoc.report.hosts import hosts_answer, hosts_csv, hosts_report
-from dballoc.report.outputs import csv, html, markdown, recommendation_json
-from dballoc.report.outputs.page import Page
+from dballoc.report.outputs import csv, recommendation_json
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune import tune_report
 from dballoc.report.wording.redact import redact_campaign as redacted
@@ -127,7 +127,7 @@ def write_campaign_report(
 
 
 def _write_outputs(
-    content: Page, out: Path, redact: bool, tables: Callable[[_Outputs], None]
+    content: Document, out: Path, redact: bool, tables: Callable[[_Outputs], None]
 ) -> Path:
     try:
         with (
@@ -136,7 +136,7 @@ def _write_outputs(
             top.open_subdirectory("csv") as csv_files,
         ):
             for figure in content.figures:
-                export.write_chart(figure, content.subtitle, charts)
+                chart_files.write_chart(figure, content.subtitle, charts)
             for embed in content.embeds:
                 charts.write(f"{embed.key}.html", embed.page)
             tables(_Outputs(top=top, csv=csv_files))

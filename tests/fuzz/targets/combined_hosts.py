@@ -8,8 +8,8 @@ from dballoc.analysis.campaign_tables import load_unimported_campaign
 from dballoc.analysis.hosts.host_pool import pool_hosts
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
+from dballoc.document import chart_files
 from dballoc.errors import Failure, UsageError
-from dballoc.report.charts import export
 from dballoc.report.hosts.hosts_answer import describe_verdicts
 from dballoc.report.hosts.hosts_report import gather_hosts_report
 from dballoc.report.hosts.redact_hosts import redact_pool
@@ -94,7 +94,7 @@ def _combine(*directories: Path) -> None:
             figures = judge_over_hosts(shown)
             assert describe_verdicts(shown, figures)["headline"]
             for figure in gather_hosts_report(shown, figures).figures:
-                export.make_specification(figure)
+                chart_files.make_specification(figure)
 
 
 def _change_results(path: Path, lines: list[str]) -> None:

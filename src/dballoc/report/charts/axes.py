@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.report.charts.variant_marks import make_chart_data
+from dballoc.document.charts import make_chart_data
 
 # An interval is cut here: one from two blocks may span many powers of ten.
 CUT = (0.5, 2.0)

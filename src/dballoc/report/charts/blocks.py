@@ -8,8 +8,9 @@ import polars as pl
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import percent
-from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _ROW = 44

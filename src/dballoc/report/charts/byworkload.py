@@ -2,6 +2,8 @@
 
 import altair as alt
 
+from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.report.charts.axes import (
     compute_ratio_range,
     copy_axis_for_field,
@@ -9,7 +11,6 @@ from dballoc.report.charts.axes import (
     draw_reference_line,
     make_ratio_axis,
 )
-from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 from dballoc.report.sections.workload_groups import Cell
 from dballoc.report.wording.ratios_as_text import format_ratio
 

@@ -5,8 +5,9 @@ the memory limit.
 import altair as alt
 
 from dballoc.analysis.tables.largest_cache import Fits
+from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes
-from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 
 _HEIGHT = 320
 _WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}

@@ -5,7 +5,8 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.tables.profiles.heap_profiles import VariantHeap
-from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
+from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.model import Figure
 
 # A mean of fewer timed calls says little.
 _LEAST = 10

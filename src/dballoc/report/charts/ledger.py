@@ -3,8 +3,9 @@
 import altair as alt
 import polars as pl
 
+from dballoc.document.charts import make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes
-from dballoc.report.charts.variant_marks import Figure, make_chart_data
 
 # An owner below this share of the largest RSS gets no colour of its own; _MOST owners get one.
 _SMALL = 0.01

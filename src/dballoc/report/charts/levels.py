@@ -9,7 +9,8 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
+from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.report.wording.ratios_as_text import format_mean
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.

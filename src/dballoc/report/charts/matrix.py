@@ -3,7 +3,8 @@
 import altair as alt
 import polars as pl
 
-from dballoc.report.charts.variant_marks import Figure, make_chart_data
+from dballoc.document.charts import make_chart_data
+from dballoc.document.model import Figure
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _ROW = 34

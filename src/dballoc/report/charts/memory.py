@@ -6,8 +6,9 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes
-from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 # The store's column: its name, and how opaque its bar is.
 _KINDS = {"rss_peak": ("peak", 0.55), "rss_idle": ("idle", 0.25)}

@@ -8,9 +8,10 @@ import altair as alt
 import polars as pl
 
 from dballoc.analysis.tables.time_series import TimeSeries
+from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import duration
 from dballoc.report.charts.levels import is_another_figure
-from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 _HEIGHT = 240
 

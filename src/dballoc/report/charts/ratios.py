@@ -6,6 +6,8 @@ from typing import Any
 import altair as alt
 
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import percent
 from dballoc.report.charts.axes import (
     compute_ratio_range,
@@ -14,7 +16,6 @@ from dballoc.report.charts.axes import (
     draw_reference_line,
     make_ratio_axis,
 )
-from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 _ROW = 34

@@ -10,6 +10,8 @@ import altair as alt
 
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparisons, Metric
+from dballoc.document.charts import POINTS, WIDTH, Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import percent
 from dballoc.report.charts.axes import (
     compute_ratio_range,
@@ -18,7 +20,6 @@ from dballoc.report.charts.axes import (
     draw_reference_line,
     make_ratio_axis,
 )
-from dballoc.report.charts.variant_marks import POINTS, WIDTH, Figure, Variants, make_chart_data
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.ratios_as_text import format_ratio
 

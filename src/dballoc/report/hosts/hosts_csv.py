@@ -5,8 +5,8 @@ from typing import Any
 
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
 from dballoc.analysis.tables.baseline_comparison import DESCRIPTIVE_CONFIDENCE
+from dballoc.document.csv import format_csv
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.report.outputs.csv_cells import format_csv
 
 _COLUMNS = (
     "metric",

@@ -6,9 +6,10 @@ from typing import Any
 from dballoc.analysis.hosts.host_pool import HostPool
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
 from dballoc.analysis.tables.baseline_comparison import Metric
+from dballoc.document.charts import Variants
+from dballoc.document.model import Answer, Document, Figure, Section, Table, VariantLine
 from dballoc.numbers import NOTHING, count, percent
 from dballoc.report.charts.ratios import capitalize_title, draw_intervals
-from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.hosts.hosts_answer import (
     describe_kind,
     describe_verdict,
@@ -20,10 +21,6 @@ from dballoc.report.hosts.hosts_answer import (
 )
 from dballoc.report.hosts.hosts_headline import compose_headline
 from dballoc.report.hosts.hosts_notes import list_notes
-from dballoc.report.outputs.page import Page
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
-from dballoc.report.wording.answer import Answer, Line
 
 _METHOD = (
     "Each host gives one number, the mean of its blocks' ln ratio to the baseline. The interval is "
@@ -33,7 +30,7 @@ _METHOD = (
 )
 
 
-def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Page:
+def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Document:
     """Return the page of several hosts' campaigns."""
     names = list(pool.variants)
     metrics = dict.fromkeys(figure.metric for figure in figures)
@@ -41,7 +38,7 @@ def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> P
         _make_metric_section(metric, [f for f in figures if f.metric == metric], pool)
         for metric in metrics
     ]
-    return Page(
+    return Document(
         title=f"dballoc combine: {pool.first.experiment.name}",
         subtitle=f"{count(len(pool.hosts), 'host')} · {', '.join(names)}",
         names=names,
@@ -62,7 +59,7 @@ def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> P
 def _make_answer(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Answer:
     others = [name for name in pool.variants if name != pool.baseline]
     lines = [
-        Line(
+        VariantLine(
             name,
             "; ".join(
                 f"{f.metric.title} × {format_mean(f.mean)}, {describe_verdict(f)}"

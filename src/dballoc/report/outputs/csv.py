@@ -25,8 +25,8 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.document.csv import escape_formulas
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.report.outputs.csv_cells import escape_formulas
 from dballoc.report.sections import contention, heap
 from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_profiles, imported_results

@@ -5,10 +5,9 @@ import polars as pl
 
 from dballoc.analysis.replay.cycle_growth import CONFIDENCE, Cycles, Growth
 from dballoc.analysis.replay.replay_facts import ReplayFacts
+from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.model import Figure, Section, Table
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent, with_unit
-from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
 
 _HEIGHT = 280
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from dballoc.report.charts.variant_marks import Figure, make_chart_data
+from dballoc.document.charts import make_chart_data
+from dballoc.document.model import Figure
 
 _HEIGHT = 280
 # More would be a hatching.

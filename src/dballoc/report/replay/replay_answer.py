@@ -2,14 +2,17 @@
 the replay was from the recorded process. Pure.
 """
 
+from dataclasses import replace
+
 import polars as pl
 
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.document.model import Answer, Table
 from dballoc.numbers import count, listing, number, percent, with_unit
-from dballoc.report.wording.answer import Answer, AnswerTable, Progress, describe_verdict
+from dballoc.report.wording.answer import Progress, describe_verdict
 from dballoc.report.wording.answer_table import make_answer_table
 from dballoc.report.wording.ending import compose_headline, explain_ending
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -138,15 +141,13 @@ def _explain(
     )
 
 
-def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> AnswerTable | None:
+def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> Table | None:
     table = make_answer_table(comparisons, recommendation)
     if table is None:
         return None
     baseline = comparisons.floor[0].variant
-    return AnswerTable(
-        columns=table.columns,
-        rows=table.rows,
-        floor=table.floor,
+    return replace(
+        table,
         caption=(
             f"Ratios to {baseline}; {baseline} against itself is the A/A floor. Peak heap: the "
             "most resident memory of malloc's that was seen in a replay, without the replay "

@@ -8,8 +8,9 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
+from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes, number
-from dballoc.report.charts.variant_marks import Figure, Variants, make_chart_data
 
 _HEIGHT = 280
 

@@ -24,15 +24,15 @@ from dballoc.analysis.replay.replay_tables import (
     average_replays,
 )
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.document.charts import Variants
+from dballoc.document.model import Answer, Figure, Listing, Section
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count, listing, percent
 from dballoc.report.charts import ratios
-from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.replay import growth_section, replay_charts, replay_sections
 from dballoc.report.replay.replay_answer import compose_replay_answer
 from dballoc.report.sections import method, tables
-from dballoc.report.sections.section import Listing, Section
-from dballoc.report.wording.answer import Answer, describe_faults, measure_progress
+from dballoc.report.wording.answer import describe_faults, measure_progress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, Procedure
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.analysis.tables.baseline_comparison import Comparisons
+from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
-from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 # As replay_rows stores the size class without a limit.

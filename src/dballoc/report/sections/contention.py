@@ -8,6 +8,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
+from dballoc.document.model import Embed, Section, Table
 from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
 from dballoc.profile.contention.waits import PREEMPTED
@@ -20,8 +21,6 @@ from dballoc.profile.contention.waits_below_malloc import (
 )
 from dballoc.profile.model import Profile
 from dballoc.report.sections import frame_tables, profiles
-from dballoc.report.sections.section import Embed, Section
-from dballoc.report.sections.tables import Table
 
 _MUTEXES = 6
 

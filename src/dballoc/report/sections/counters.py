@@ -7,9 +7,8 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import counters
+from dballoc.document.model import Section, Table
 from dballoc.numbers import NOTHING, listing, number, percent
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _DESIGNS = {

@@ -11,11 +11,10 @@ from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.document.charts import Variants
+from dballoc.document.model import Section, Table
 from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.report.charts import blocks
-from dballoc.report.charts.variant_marks import Variants
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 

@@ -5,13 +5,13 @@ itself, and by where malloc is entered.
 from collections import defaultdict
 from collections.abc import Mapping
 
+from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, percent
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
 from dballoc.profile.contention.wait_rules import KERNEL
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.symbols import cpp_names
 from dballoc.report.sections import profiles as profile_sections
-from dballoc.report.sections.tables import Table
 
 # Functions with less than this share in every variant are not worth a line; at most so many have
 # one.

@@ -9,15 +9,14 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps, VariantHeap
+from dballoc.document.charts import Variants
+from dballoc.document.model import Embed, Section, Table
 from dballoc.numbers import NOTHING, count, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.heap_holders import sum_by_holder
 from dballoc.profile.profile_tables import VARIANCE
 from dballoc.report.charts import latency
-from dballoc.report.charts.variant_marks import Variants
 from dballoc.report.sections import profiles
-from dballoc.report.sections.section import Embed, Section
-from dballoc.report.sections.tables import Table
 
 _MOST, _SURE = 25, 2
 _GRAPHS = (

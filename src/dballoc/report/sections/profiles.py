@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.document.model import Embed
 from dballoc.profile import flamegraph
 from dballoc.profile.model import Profile
-from dballoc.report.sections.section import Embed
 
 # Functions whose names do not fit a column.
 _LONGEST = 90

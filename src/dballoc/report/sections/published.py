@@ -21,6 +21,7 @@ from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.analysis.tables.level_curves import HOST_MEASURES
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.virtual_size import reserves_terabytes
+from dballoc.document.model import Section, Table
 from dballoc.experiment import scale
 from dballoc.experiment.model import LOAD
 from dballoc.numbers import NOTHING, count, listing, number, percent
@@ -31,8 +32,6 @@ from dballoc.report.sections.published_frames import (
     tabulate_frames,
 )
 from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
 from dballoc.report.wording.published_collapse import describe_collapse
 from dballoc.report.wording.published_cpus import describe_published_cpus
 from dballoc.report.wording.ratios_as_text import format_change, format_ratio

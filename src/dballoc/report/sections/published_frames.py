@@ -7,8 +7,8 @@ import polars as pl
 from dballoc.analysis.published.inclusive_frames import MeasuredFrames, measure_frames
 from dballoc.analysis.published.published_frames import FrameTable, PublishedFrame
 from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, listing, percent
-from dballoc.report.sections.tables import Table
 
 # Of the stacks; frames that are all on fewer are in no order that means anything.
 _LEAST_SHARE = 0.001

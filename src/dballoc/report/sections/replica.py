@@ -4,9 +4,8 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.replica_lag import KEEPS_UP, build_replica_table
+from dballoc.document.model import Section, Table
 from dballoc.numbers import count, number
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
 
 _APART = "Primary and clients have CPUs of their own, {client}."
 _TOGETHER = (

@@ -2,8 +2,8 @@
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from dballoc.analysis.tables.baseline_comparison import (
     Comparison,
     Comparisons,
 )
+from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 from dballoc.report.wording.answer_notes import describe_levels
@@ -56,20 +57,6 @@ CHANGES = {
     "switches_per_op": "cs/o",
     "rss_peak": "peak RSS",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Cells are text, ready to be read; a line break in one is meant. The first ``heads`` columns
-    name the row, the columns in ``words`` hold words, and the rest numbers.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: list[list[str]]
-    caption: str = ""
-    heads: int = 1
-    words: Collection[str] = ()
 
 
 def tabulate_verdicts(comparisons: Comparisons) -> Table:

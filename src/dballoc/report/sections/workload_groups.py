@@ -10,8 +10,8 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import level_curves
+from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, number
-from dballoc.report.sections.tables import Table
 from dballoc.report.wording.answer import MANY
 from dballoc.report.wording.ratios_as_text import format_ratio
 

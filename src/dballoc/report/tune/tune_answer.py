@@ -5,8 +5,9 @@ from dballoc.analysis.decisions.noninferiority import Standing
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.analysis.tables.speed_metric import is_shown_slower
 from dballoc.analysis.tune.tuned import Confirmed, Tuned
+from dballoc.document.model import Answer, VariantLine
 from dballoc.numbers import count, listing, percent
-from dballoc.report.wording.answer import Answer, Line, describe_faults
+from dballoc.report.wording.answer import describe_faults
 from dballoc.report.wording.compose_answer import quote_directory
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -21,7 +22,7 @@ def answer_tune(tuned: Tuned) -> Answer:
         else "",
         against="The finalists",
         variants=[
-            Line(name, describe_finalist(tuned, confirmed, name))
+            VariantLine(name, describe_finalist(tuned, confirmed, name))
             for confirmed in tuned.confirmed
             for name in confirmed.finalists
         ],

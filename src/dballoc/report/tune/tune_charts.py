@@ -7,8 +7,9 @@ import altair as alt
 from dballoc.analysis.tune.estimated_front import Estimated
 from dballoc.analysis.tune.search_history import compare_with_default, convert_to_ratio
 from dballoc.analysis.tune.tuned import Tuned
+from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.model import Figure
 from dballoc.report.charts.axes import copy_axis_for_field
-from dballoc.report.charts.variant_marks import POINTS, Figure, Variants, make_chart_data
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _HEIGHT = 320

@@ -12,16 +12,14 @@ from dballoc.analysis.tune.search_history import (
     convert_to_ratio,
 )
 from dballoc.analysis.tune.tuned import Confirmed, Outcome, Tuned
+from dballoc.document.charts import Variants
+from dballoc.document.csv import format_csv
+from dballoc.document.model import Document, Listing, Section, Table
 from dballoc.experiment import experiment_file
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent
-from dballoc.report.charts.variant_marks import Variants
-from dballoc.report.outputs.csv_cells import format_csv
-from dballoc.report.outputs.page import Page
 from dballoc.report.sections import tables
-from dballoc.report.sections.section import Listing, Section
-from dballoc.report.sections.tables import Table
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_charts import draw_front, draw_path
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -34,7 +32,7 @@ _SEARCH_FIGURES = (
 )
 
 
-def gather_tune_report(tuned: Tuned) -> Page:
+def gather_tune_report(tuned: Tuned) -> Document:
     """Return the page of a search and its confirmation."""
     campaign = tuned.campaign
     bases = list(dict.fromkeys(t.base for t in tuned.tried))
@@ -72,7 +70,7 @@ def gather_tune_report(tuned: Tuned) -> Page:
         ),
         Section(key="method", title="Method", text=describe_method(tuned)),
     ]
-    return Page(
+    return Document(
         title=f"dballoc tune: {campaign.experiment.name}",
         subtitle=f"{servers} · {count(len(tuned.tried), 'trial')} · "
         f"{campaign.environment.get('cpu')}",

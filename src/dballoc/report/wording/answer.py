@@ -1,6 +1,4 @@
-"""What an answer consists of, for the terminal, the HTML page and the Markdown, and the words that
-all of them use.
-"""
+"""Words that all answers on campaigns use: how far a campaign is, verdicts, faults."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,9 +15,6 @@ from dballoc.report.wording.ratios_as_text import format_detectable, format_rati
 
 # More figures than these are counted and not listed.
 MANY = 8
-
-# A topic of a post with more characters is folded on the page.
-MANY_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,76 +63,6 @@ class Progress:
         return ", ".join(
             f"{self.blocks[d]} of {count(self.planned[d], f'{d} block')}" for d in designs
         )
-
-
-@dataclass(frozen=True)
-class Line:
-    """What is said of one variant."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerTable:
-    """The table under the answer: a row a variant, the name first; ``floor``: the row of the
-    baseline against itself. A line break in a cell is meant.
-    """
-
-    columns: list[str]
-    rows: list[list[str]]
-    floor: list[str]
-    caption: str
-
-
-@dataclass(frozen=True)
-class PostTopic:
-    """A topic in which a run differs from the post that it repeats: the number of ``differences``,
-    and in ``lines`` what they are, and why, as far as the experiment says it.
-    """
-
-    name: str
-    lines: list[str]
-    differences: int
-
-    @property
-    def title(self) -> str:
-        """``options, 12 differences``."""
-        number = f", {count(self.differences, 'difference')}" if self.differences > 1 else ""
-        return f"{self.name}{number}"
-
-    @property
-    def is_long(self) -> bool:
-        """Whether a page folds it."""
-        return sum(map(len, self.lines)) > MANY_CHARACTERS
-
-
-@dataclass(frozen=True)
-class PostNote:
-    """All that differs from a post: which post and how much, then topic by topic; ``silent``: what
-    the run has chosen where the post says nothing.
-    """
-
-    intro: str
-    topics: list[PostTopic]
-    silent: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """``headline`` and ``reason``: what to use and why; ``command``: what would settle it; the
-    ``table``; in what the run differs from the post that it repeats; what to know. Where there is
-    no such table, one line a variant, under the heading ``against``.
-    """
-
-    headline: str
-    reason: str
-    command: str = ""
-    table: AnswerTable | None = None
-    against: str = ""
-    variants: list[Line] = field(default_factory=list)
-    post: PostNote | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 def _read_ending(campaign: Campaign, procedures: Mapping[str, Procedure]) -> str | None:

@@ -9,8 +9,8 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation, judge_comparison
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, percent
-from dballoc.report.wording.answer import AnswerTable
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _TITLES = {
@@ -48,7 +48,7 @@ def make_answer_table(
     comparisons: Comparisons,
     recommendation: Recommendation,
     tails: Sequence[TailLatency] = (),
-) -> AnswerTable | None:
+) -> Table | None:
     """Return the table; None where nothing was compared. Of several workloads a cell shows the one
     whose interval is the least favourable to the variant, with its name.
     """
@@ -71,11 +71,14 @@ def make_answer_table(
         *(_format_cell(comparisons.floor, key, lambda _: "", several) for key in titles),
         *([NOTHING] if tails else []),
     ]
-    return AnswerTable(
-        columns=["", *(title for title in titles.values()), *(["p99"] if tails else [])],
-        rows=rows,
-        floor=floor,
+    columns = ["", *titles.values(), *(["p99"] if tails else [])]
+    return Table(
+        title="The variants against the baseline",
+        columns=columns,
+        rows=[*rows, floor],
         caption=_compose_caption(comparisons, titles, several, bool(tails)),
+        words=columns,
+        faint=[len(rows)],
     )
 
 

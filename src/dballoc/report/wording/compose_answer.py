@@ -11,7 +11,8 @@ from dballoc.analysis.decisions.preference import LEAST_MEMORY, format_share
 from dballoc.analysis.decisions.recommendation import Recommendation, list_questions
 from dballoc.analysis.decisions.settling_time import Settling, Way
 from dballoc.analysis.tables.baseline_comparison import Comparisons
-from dballoc.report.wording.answer import Answer, Progress
+from dballoc.document.model import Answer
+from dballoc.report.wording.answer import Progress
 from dballoc.report.wording.answer_notes import compose_notes
 from dballoc.report.wording.answer_table import TailLatency, make_answer_table
 from dballoc.report.wording.ending import compose_headline, explain_ending, explain_settling

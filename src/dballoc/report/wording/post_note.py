@@ -12,9 +12,9 @@ from dballoc.analysis.published.setup.post_comparison import (
     NOT_STATED,
     PostComparison,
 )
+from dballoc.document.model import PostNote, PostTopic
 from dballoc.experiment.post import Post
 from dballoc.numbers import count
-from dballoc.report.wording.answer import PostNote, PostTopic
 
 _OPTIONS = "options"
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.document.model import Embed, Section, Table
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.waits_below_malloc import split_waits
 from dballoc.profile.model import Profile
 from dballoc.report.sections import contention, frame_tables, profiles
-from dballoc.report.sections.section import Embed, Section
-from dballoc.report.sections.tables import Table
 
 # By what is counted: the words in captions, and the flame graph's title.
 _NOUNS = {

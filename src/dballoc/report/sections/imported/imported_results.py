@@ -19,15 +19,13 @@ from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_wit
 from dballoc.analysis.tables.collapses import find_collapses
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.document.charts import Variants
+from dballoc.document.model import Answer, Figure, Section, Table, VariantLine
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
-from dballoc.report.charts.variant_marks import Figure, Variants
 from dballoc.report.sections import published as post
 from dballoc.report.sections import tables
 from dballoc.report.sections.imported.imported_profiles import make_imported_profiles_section
-from dballoc.report.sections.section import Section
-from dballoc.report.sections.tables import Table
-from dballoc.report.wording.answer import Answer, Line
 from dballoc.report.wording.ratios_as_text import format_change, format_mean
 
 # Measures other than throughput: the heading, and how a value is written.
@@ -96,12 +94,14 @@ def compose_imported_answer(campaign: Campaign) -> Answer:
     )
 
 
-def _list_collapses(machine: Machine, apart: bool) -> list[Line]:
+def _list_collapses(machine: Machine, apart: bool) -> list[VariantLine]:
     collapses = find_collapses(machine.campaign)
     lines = []
     for name in machine.campaign.names:
         texts = [f.words for f in collapses if f.variant == name]
-        lines.append(Line(f"{name}, {machine.name}" if apart else name, listing(texts) or "none"))
+        lines.append(
+            VariantLine(f"{name}, {machine.name}" if apart else name, listing(texts) or "none")
+        )
     return lines
 
 

@@ -1,5 +1,5 @@
-"""Text in cells of CSV: a spreadsheet takes what begins as a formula for one, whoever wrote it.
-Pure.
+"""Tables as CSV. A spreadsheet takes a text that begins like a formula for one, whoever wrote it:
+such texts are escaped. Pure.
 """
 
 import csv

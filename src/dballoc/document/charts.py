@@ -1,7 +1,6 @@
 """What charts look like: shapes and dashes of the variants; colours are the page's theme's."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import altair as alt
@@ -21,29 +20,6 @@ _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [12, 4], [1, 3], [6, 2,
 
 # Pixels; a chart in the page takes its container's width instead.
 WIDTH = 640
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart with its key (the file's name), its title, what to know about it, and what a screen
-    reader says.
-    """
-
-    key: str
-    title: str
-    caption: str
-    chart: alt.LayerChart | alt.FacetChart
-
-    @cached_property
-    def specification(self) -> dict[str, Any]:
-        """The chart as Vega-Lite, without a theme."""
-        # Not validated against the schema again: that takes as long as drawing, and the tests do
-        # it.
-        spec = self.chart.to_dict(validate=False)
-        for key in ("$schema", "config"):
-            spec.pop(key, None)
-        spec["datasets"] = {name: rows.to_dict() for name, rows in spec["datasets"].items()}
-        return spec
 
 
 # For charts with points. All channels of a chart share a legend, or there would be one for each.

@@ -1,4 +1,4 @@
-"""The report as one self-contained page: no request leaves it."""
+"""A document as one self-contained page: no request leaves it."""
 
 import re
 from importlib.resources import files
@@ -8,18 +8,18 @@ import jinja2
 from markupsafe import Markup
 
 import dballoc
+from dballoc.document import chart_files
+from dballoc.document.model import Document
 from dballoc.profile import flamegraph
-from dballoc.report.charts import export
-from dballoc.report.outputs.page import Page
 from dballoc.webpage import chart_script, style, vega_code
 
 # A number and its per cent sign stay on one line.
 _PERCENT = re.compile(r"(?<=\d) %")
 
 
-def render_html(content: Page, redacted: bool) -> str:
-    """Return the report as one HTML page."""
-    package = files("dballoc.report")
+def render_html(document: Document, redacted: bool) -> str:
+    """Return a document as one HTML page. ``redacted``: whether names in it were replaced."""
+    package = files("dballoc.document")
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
@@ -31,10 +31,11 @@ def render_html(content: Page, redacted: bool) -> str:
         (package / "templates" / "report.html.j2").read_text(encoding="utf-8")
     )
     data = chart_script.encode_chart_data(
-        {figure.key: export.make_specification(figure) for figure in content.figures}, content.names
+        {figure.key: chart_files.make_specification(figure) for figure in document.figures},
+        document.names,
     )
     return template.render(
-        content=content,
+        document=document,
         redacted=redacted,
         version=dballoc.__version__,
         style=Markup(
@@ -44,7 +45,7 @@ def render_html(content: Page, redacted: bool) -> str:
         script=Markup(chart_script.read_drawing_code()),
         library=Markup(vega_code.bundle_vega()),
         data=Markup(data),
-        flames=Markup(flamegraph.render_library() if content.embeds else ""),
+        flames=Markup(flamegraph.render_library() if document.embeds else ""),
     )
 
 

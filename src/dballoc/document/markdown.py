@@ -1,29 +1,26 @@
-"""The report as Markdown, with the charts' SVG files beside it."""
+"""A document as Markdown, with the charts' SVG files beside it."""
 
 import re
 from collections.abc import Iterable
 
-from dballoc.report.outputs.page import Page
-from dballoc.report.sections.section import Listing
-from dballoc.report.sections.tables import Table
-from dballoc.report.wording.answer import AnswerTable, PostNote
+from dballoc.document.model import Document, Listing, PostNote, Table
 
 # What could begin markup within a line, or end a cell.
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
-def render_markdown(content: Page, redacted: bool) -> str:
-    """Return the report as Markdown."""
-    answer = content.answer
+def render_markdown(document: Document, redacted: bool) -> str:
+    """Return a document as Markdown. ``redacted``: whether names in it were replaced."""
+    answer = document.answer
     parts = [
-        f"# {escape_markdown(content.title)}",
-        escape_markdown(content.subtitle),
+        f"# {escape_markdown(document.title)}",
+        escape_markdown(document.subtitle),
         f"**{escape_markdown(answer.headline)}.** {escape_markdown(answer.reason)}",
     ]
     if answer.command:
         parts.append(f"```sh\n{answer.command}\n```")
     if answer.table:
-        parts.append(_render_answer_table(answer.table))
+        parts.append(f"{_render_cells(answer.table)}\n\n{escape_markdown(answer.table.caption)}")
     if answer.variants:
         lines = [
             f"- **{escape_markdown(v.name)}**: {escape_markdown(v.text)}" for v in answer.variants
@@ -39,7 +36,7 @@ def render_markdown(content: Page, redacted: bool) -> str:
     ]
     listed = [f"- {escape_markdown(note)}" for note in notes]
     parts.append("\n".join([*(list_post_lines(answer.post) if answer.post else []), *listed]))
-    for section in content.sections:
+    for section in document.sections:
         parts += [
             f"## {escape_markdown(section.title)}",
             *(escape_markdown(p) for p in section.text),
@@ -75,13 +72,6 @@ def escape_markdown(text: str) -> str:
     return " ".join(safe.split())
 
 
-def _render_answer_table(table: AnswerTable) -> str:
-    rows = [_join_cells(map(_escape_cell, row)) for row in [*table.rows, table.floor]]
-    head = _join_cells(map(escape_markdown, table.columns))
-    rule = _join_cells("---" for _ in table.columns)
-    return "\n".join([head, rule, *rows, "", escape_markdown(table.caption)])
-
-
 def _escape_cell(cell: str) -> str:
     return "<br>".join(map(escape_markdown, cell.split("\n")))
 
@@ -91,15 +81,14 @@ def _join_cells(cells: Iterable[str]) -> str:
 
 
 def _render_table(table: Table) -> str:
-    rule = _join_cells(
-        [
-            "---" if i < table.heads or c in table.words else "---:"
-            for i, c in enumerate(table.columns)
-        ]
-    )
-    rows = [_join_cells(map(_escape_cell, row)) for row in table.rows]
     head = f"**{escape_markdown(table.title)}.** {escape_markdown(table.caption)}".strip()
-    return "\n".join([head, "", _join_cells(map(escape_markdown, table.columns)), rule, *rows])
+    return f"{head}\n\n{_render_cells(table)}"
+
+
+def _render_cells(table: Table) -> str:
+    rule = _join_cells("---:" if is_number else "---" for is_number in table.numeric)
+    rows = [_join_cells(map(_escape_cell, row)) for row in table.rows]
+    return "\n".join([_join_cells(map(escape_markdown, table.columns)), rule, *rows])
 
 
 def _render_listing(listing: Listing) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 import vl_convert
 
+from dballoc.document.charts import WIDTH
+from dballoc.document.model import Figure
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.report.charts.variant_marks import WIDTH, Figure
 from dballoc.webpage.chart_theme import make_vega_config
 from dballoc.webpage.vega_code import VEGA_LITE
 
