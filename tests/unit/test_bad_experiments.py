@@ -145,10 +145,8 @@ BAD = [
     ),
     (
         "[server]",
-        '[post]\nsequence = "often"\n[server]',
-        "post.sequence: 'often' is not known; use 'one start for all workloads and levels', "
-        "'a start for each workload, its levels back to back' or "
-        "'a start for each workload and level'",
+        '[post.states]\n"load, drivr" = "sysbench"\n[server]',
+        "post.states: unknown setting 'load, drivr'; did you mean \"load, driver\"?",
     ),
     (
         "[server]",

@@ -19,9 +19,13 @@ from dballoc.analysis.published.setup.post_comparison import (
     NOT_STATED,
 )
 from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
-from dballoc.analysis.published.setup.release_names import is_same_release, is_same_variant
 from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
-from dballoc.analysis.published.setup.setting_values import normalize_value, spread_settings
+from dballoc.analysis.published.setup.setting_values import (
+    is_same_release,
+    is_same_variant,
+    normalize_value,
+    spread_settings,
+)
 from dballoc.analysis.published.setup.warmup_words import describe_warmups, is_same_warmup
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
@@ -64,41 +68,41 @@ POST: Table = {
     "memory": "16G",
     "thp": "never",
     "server": "MySQL 5.5",
-    "connect": "tcp",
-    "client_host": "same",
-    "sequence": "a start for each workload, its levels back to back",
     "options": {
         "innodb-buffer-pool-size": 1 << 30,
         "sync_binlog": False,
         "sort_buffer_size": 8192,
         "skip-log-bin": "",
     },
-    "load": {
-        "driver": "sysbench 1.0",
-        "random": "uniform",
-        "prepared_statements": "disable",
-        "percentile": 99,
-        "report_interval": 1,
-        "events": 0,
-    },
     "load_options": {"oltp-range-size": 90, "point_selects": 10},
-    "tables": 4,
-    "rows": 1000,
-    "tables_filled": "once, and copied for each start",
     "workloads": ["oltp_read_only", "oltp_read_write"],
     "statements": [
         "oltp_read_only: simple range of 90, sum range of 90, order range of 90, "
         "1 distinct range of 90, 10 point selects"
     ],
-    "threads": [64, 8],
-    "profile_at": {"workload": "oltp_read_only", "threads": 8},
+    "states": {
+        "load, clients": "8, 64",
+        "load, profiled at": "oltp_read_only, 8 clients",
+        "load, driver": "sysbench 1.0",
+        "load, random numbers": "uniform",
+        "load, statements are": "sent as text",
+        "load, sysbench's option percentile": "99",
+        "load, report interval": "1s",
+        "load, events of a level": "as many as its time has",
+        "sequence": "a start for each workload, its levels back to back",
+        "data, tables": "4",
+        "data, rows of a table": "1,000",
+        "data, tables are filled": "once, and copied for each start",
+        "time, a level": "5m",
+        "time, idle after the load": "0s",
+        "transport": "tcp",
+        "transport, client on": "same host",
+    },
     "warmup": [
         "a scan of every table",
         "oltp_read_only by 8 clients for 600s",
         "oltp_read_write by 8 clients",
     ],
-    "level": "300s",
-    "idle": "0s",
     "variants": {
         "glibc": "glibc 2.36 (the system's), THP always",
         "one-arena": "glibc 2.36, arena_max=1",
@@ -168,11 +172,6 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "cores": (("cpus",), {"server_cores": 3, "client_cores": 2}, {("CPUs", "")}),
     "memory": (("memory",), "32G", {("memory", "of the machine")}),
     "THP of the host": (("thp",), "always", {("THP", "one-arena, large-sorts")}),
-    "filling": (
-        ("tables_filled",),
-        "in each start, before its levels",
-        {("data", "tables are filled")},
-    ),
     "by hand": (
         ("otherwise",),
         {"options": {"thread pool": {"post": "Windows' own", "run": "MariaDB's"}}},
@@ -180,9 +179,6 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     ),
     "another series": (("server",), "MySQL 5.6", {("server", "")}),
     "another server": (("server",), "Percona Server 5.5", {("server", "")}),
-    "transport": (("connect",), "named pipe", {("transport", "")}),
-    "another host": (("client_host",), "another", {("transport", "client on")}),
-    "starts": (("sequence",), "one start for all workloads and levels", {("sequence", "")}),
     "a size": (
         ("options", "innodb-buffer-pool-size"),
         "2G",
@@ -191,28 +187,8 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
     "a switch": (("options", "sync_binlog"), 1, {("options", "sync_binlog")}),
     "the log": (("options", "skip-log-bin"), "OFF", {("options", "log_bin")}),
     "not set": (("options", "loose-thread_cache_size"), 9, {("options", "thread_cache_size")}),
-    "driver": (("load", "driver"), "sysbench 0.5", {("load", "driver")}),
-    "another driver": (("load", "driver"), "HammerDB", {("load", "driver")}),
-    "profile": (
-        ("profile_at", "threads"),
-        64,
-        {("load", "profiled at")},
-    ),
-    "another profile": (("profile_at", "profile"), "heap", {("load", "profiled for")}),
-    "binary logs": (
-        ("binary_logs_removed",),
-        "before and after each test",
-        {("sequence", "binary logs are removed")},
-    ),
-    "random": (("load", "random"), "pareto", {("load", "random numbers")}),
-    "prepared": (("load", "prepared_statements"), "auto", {("load", "statements are")}),
-    "percentile": (("load", "percentile"), 95, {("load", "sysbench's option percentile")}),
-    "interval": (("load", "report_interval"), 10, {("load", "report interval")}),
-    "events": (("load", "events"), 100, {("load", "events of a level")}),
     "range": (("load_options", "oltp-range-size"), 100, {("load", "range_size")}),
     "default": (("load_options", "point_selects"), 12, {("load", "point_selects")}),
-    "tables": (("tables",), 5, {("data", "tables")}),
-    "rows": (("rows",), 1001, {("data", "rows of a table")}),
     "workload": (("workloads",), ["oltp_read_only"], {("load", "workload")}),
     "statements": (
         ("statements",),
@@ -220,16 +196,12 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
         {("statements", "oltp_read_only")},
     ),
     "words": (("statements",), ["five selects"], {("statements", "")}),
-    "clients": (("threads",), [8, 64, 512], {("load", "clients")}),
     "no warm-up": (("warmup",), [], {("warm-up", "")}),
     "shorter warm-up": (
         ("warmup",),
         ["a scan of every table", "oltp_read_only for 5m", "oltp_read_write"],
         {("warm-up", "step 2 of 3")},
     ),
-    "level": (("level",), "301s", {("time", "a level")}),
-    "idle": (("idle",), "1ms", {("time", "idle after the load")}),
-    "runs": (("runs",), 1, {("sequence", "repeats")}),
     "allocator": (("variants", "glibc"), "glibc 2.3, THP always", {("allocator", "glibc")}),
     "THP": (("variants", "glibc"), "glibc 2.36", {("allocator", "glibc")}),
     "setting": (
@@ -238,7 +210,37 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any, set[tuple[str, str]]]] = {
         {("allocator", "one-arena")},
     ),
     "only the post's": (("variants", "lockless"), "lockless", {("allocator", "lockless")}),
+    **{
+        key: (("states", key), value, {(topic, item)})
+        for key, value in {
+            "load, clients": "8, 64, 512",
+            "load, profiled at": "oltp_read_only, 64 clients",
+            "load, profiled for": "heap",
+            "load, driver": "sysbench 0.5",
+            "load, random numbers": "pareto",
+            "load, statements are": "prepared in the server",
+            "load, sysbench's option percentile": "95",
+            "load, report interval": "10s",
+            "load, events of a level": "100",
+            "sequence": "one start for all workloads and levels",
+            "sequence, repeats": "each variant once",
+            "sequence, binary logs are removed": "before and after each test",
+            "data, tables": "5",
+            "data, rows of a table": "1,001",
+            "data, tables are filled": "in each start, before its levels",
+            "time, a level": "5m1s",
+            "time, idle after the load": "1ms",
+            "transport": "named pipe",
+            "transport, client on": "another host",
+        }.items()
+        for topic, _, item in [key.partition(", ")]
+    },
 }
+
+
+def state(post: Table, states: dict[str, str]) -> Table:
+    """Return the post with further settings in words."""
+    return {**post, "states": post["states"] | states}
 
 
 def change(table: Table, path: tuple[str, ...], value: Any) -> Table:
@@ -314,7 +316,7 @@ def test_servers_of_single_variants_are_told_apart() -> None:
         ("cycle", "rising", "one start for all workloads and levels"),
         ("fresh", "rising", "a start for each workload, its levels back to back"),
         ("fresh", "fresh", "a start for each workload and level"),
-        ("cycle", "fresh", None),
+        ("cycle", "fresh", "a start for each level, all workloads in it"),
     ],
 )
 def test_starts_are_derived(sequence: str, levels: str, same: str | None) -> None:
@@ -323,9 +325,10 @@ def test_starts_are_derived(sequence: str, levels: str, same: str | None) -> Non
         "one start for all workloads and levels",
         "a start for each workload, its levels back to back",
         "a start for each workload and level",
+        "a start for each level, all workloads in it",
     )
     for sentence in sentences:
-        differs = ("sequence", "") in find_items({**POST, "sequence": sentence}, run)
+        differs = ("sequence", "") in find_items(state(POST, {"sequence": sentence}), run)
         assert differs == (sentence != same)
 
 
@@ -339,7 +342,7 @@ def test_the_order_counts_where_one_server_runs_all() -> None:
 def test_one_workload_and_one_level_need_one_start() -> None:
     single = {**RUN, "workloads": ["oltp_read_only"], "threads": [8], "levels": "fresh"}
     sentence = "one start for all workloads and levels"
-    assert ("sequence", "") not in find_items({**POST, "sequence": sentence}, make_run(single))
+    assert ("sequence", "") not in find_items(state(POST, {"sequence": sentence}), make_run(single))
 
 
 def test_numbers_of_cpus_are_a_list() -> None:
@@ -683,7 +686,8 @@ def test_an_option_that_equals_the_servers_default_is_no_difference() -> None:
 
 def test_a_named_pipe_is_one_difference() -> None:
     options = {**POST["options"], "enable_named_pipe": "ON"}
-    assert find_items({**POST, "connect": "named pipe", "options": options}) == {("transport", "")}
+    post = state({**POST, "options": options}, {"transport": "named pipe"})
+    assert find_items(post) == {("transport", "")}
 
 
 def test_only_the_steps_of_a_warm_up_that_differ_are_told() -> None:
@@ -720,7 +724,7 @@ def test_where_it_is_profiled_is_marked_where_it_was_scaled() -> None:
     scaled = {"factor": 0.1, "rows": 1000, "threads": [8, 512], "level": "5m"}
     scaled["full"] = {"profile_at": {"workload": "oltp_read_only", "threads": 512}}
     run = make_run({**RUN, "scaled": scaled})
-    post = change(POST, ("profile_at", "threads"), 512)
+    post = state(POST, {"load, profiled at": "oltp_read_only, 512 clients"})
     assert ("profiled at", "oltp_read_only, 512 clients", "oltp_read_only, 8 clients (scaled)") in (
         list_texts(post, run)
     )
@@ -738,7 +742,7 @@ def test_duets_are_told_where_no_server_ran_alone() -> None:
         (
             "sequence",
             "",
-            POST["sequence"],
+            POST["states"]["sequence"],
             "two servers at once, a variant beside the baseline, each with half of the CPUs; they "
             "swap after each slice of load",
         ),
@@ -751,10 +755,10 @@ def test_when_binary_logs_are_removed_is_told_where_there_are_any() -> None:
     run = replace(make_run(table), added_options={})
     post = change(POST, ("options",), {**POST["options"], "skip-log-bin": "OFF"})
     item = "binary logs are removed"
-    stated = {**post, "binary_logs_removed": "after each test"}
+    stated = state(post, {f"sequence, {item}": "after each test"})
     ours = "after each step, all but the last file"
     assert list_texts(stated, run) == [(item, "after each test", ours)]
-    assert find_items({**post, "binary_logs_removed": ours}, run) == set()
+    assert find_items(state(post, {f"sequence, {item}": ours}), run) == set()
     [silent] = [c for c in compare_with_post(Post.model_validate(post), run) if c.item == item]
     assert (silent.post, silent.run) == (NOT_STATED, ours)
     assert item not in {c.item for c in compare_with_post(Post.model_validate(POST), make_run())}
@@ -809,7 +813,7 @@ def test_how_mallocs_come_to_their_servers_is_told_where_the_post_does_not_say()
 
 
 def test_the_drivers_version_is_told_where_the_post_has_none() -> None:
-    post = Post.model_validate({"load": {"driver": "sysbench (its oltp.lua)"}})
+    post = Post.model_validate({"states": {"load, driver": "sysbench (its oltp.lua)"}})
     found = {c.item: c for c in compare_with_post(post, make_run())}
     assert (found["version of the driver"].run, found["driver"].differs) == (
         "sysbench 1.0.20",
@@ -821,19 +825,19 @@ def test_the_drivers_version_is_told_where_the_post_has_none() -> None:
 
 
 def test_repeats_count_the_baseline_twice() -> None:
-    [(_, post, run)] = list_texts({**POST, "runs": 2}, make_run())
-    assert (post, run.partition(" (")[0]) == ("each variant twice", "each variant twice")
-    [(_, post, run)] = list_texts({**POST, "runs": 1}, make_run())
-    assert post == "each variant once"
+    stated = state(POST, {"sequence, repeats": "each variant twice"})
+    [(_, post, run)] = list_texts(stated, make_run())
+    assert post == "each variant twice"
     assert run == "each variant twice (the baseline four times), in random order"
 
 
 def test_the_most_clients_may_be_all_that_is_stated() -> None:
-    post = {k: v for k, v in POST.items() if k != "threads"}
-    assert find_items({**post, "most_threads": 64}) == set()
+    states = {k: v for k, v in POST["states"].items() if k != "load, clients"}
+    post = {**POST, "states": states}
+    assert find_items(state(post, {"load, most clients": "64"})) == set()
     scaled = {"factor": 0.5, "rows": 1000, "threads": [8, 4096], "level": "5m"}
     run = make_run({**RUN, "scaled": scaled})
-    assert list_texts({**post, "most_threads": 4096}, run) == [
+    assert list_texts(state(post, {"load, most clients": "4096"}), run) == [
         ("most clients", "4096", "64 (scaled)")
     ]
 
@@ -848,7 +852,8 @@ def test_what_was_scaled_is_marked() -> None:
         "left_out": ["many-cpus"],
         "full": {"server": {**RUN["server"], "options": options}, "time": {"level": "1h"}},
     }
-    post = {**POST, "rows": 9, "threads": [8, 512], "level": "1h"}
+    words = {"data, rows of a table": "9", "load, clients": "8, 512", "time, a level": "1h"}
+    post = state(POST, words)
     post = change(post, ("options", "innodb-buffer-pool-size"), "52G")
     post = change(post, ("variants", "many-cpus"), "glibc 2.36")
     assert list_texts(post, make_run({**RUN, "scaled": was})) == [
@@ -900,9 +905,9 @@ def test_what_differs_at_full_scale_too_is_told_with_what_it_was() -> None:
             "time": RUN["time"],
         },
     }
-    post = {**POST, "rows": 100_000, "threads": [16, 512], "level": "5m"}
+    states = {k: v for k, v in POST["states"].items() if not k.startswith("data")}
+    post = state({**POST, "states": states}, {"load, clients": "16, 512"})
     post = change(post, ("options", "innodb-buffer-pool-size"), "10G")
-    del post["tables"], post["rows"]
     assert list_texts(post, make_run(small)) == [
         ("innodb_buffer_pool_size", "10G", "1G (scaled from 80G)"),
         ("clients", "16, 512", "8, 64 (scaled)"),
@@ -971,19 +976,20 @@ def test_how_many_clients_fill_the_tables_is_told_where_a_start_fills_them() -> 
     item = "clients that fill them"
     loaded = {**RUN, "sequence": "cycle", "workloads": ["load", "oltp_read_only"]}
     alone = make_run({**loaded, "data": {**RUN["data"], "load_clients": 1}})
-    assert (item, "1", "4") in list_texts({**POST, "load_clients": 1}, make_run(loaded))
-    assert item not in {name for name, _, _ in list_texts({**POST, "load_clients": 1}, alone)}
+    stated = state(POST, {f"data, {item}": "1"})
+    assert (item, "1", "4") in list_texts(stated, make_run(loaded))
+    assert item not in {name for name, _, _ in list_texts(stated, alone)}
     [silent] = [c for c in compare_with_post(Post(), alone) if c.item == item]
     assert (silent.post, silent.run) == (NOT_STATED, "1")
     # A template is filled before, at its own speed.
-    assert list_texts({**POST, "load_clients": 1}, make_run()) == [(item, "1", "one for each CPU")]
+    assert list_texts(stated, make_run()) == [(item, "1", "one for each CPU")]
 
 
 def test_clients_on_hosts_of_their_own() -> None:
-    apart = {"cpus": {"server": 2}, "connect": "tcp", "client_host": "another"}
+    apart = state({**POST, "cpus": {"server": 2}}, {"transport, client on": "another host"})
     run = replace(make_run(), clients_apart=True)
-    assert list_texts({**POST, **apart}, run) == []
-    assert list_texts({**POST, "connect": "socket"}, run) == [
+    assert list_texts(apart, run) == []
+    assert list_texts(state(POST, {"transport": "socket"}), run) == [
         (
             "",
             "server 2 logical CPUs, client 2 logical CPUs",
@@ -994,12 +1000,12 @@ def test_clients_on_hosts_of_their_own() -> None:
     ]
     # They come over TCP, whatever the experiment asks.
     by_socket = make_run(change(RUN, ("server", "connect"), "socket"))
-    assert list_texts({**POST, **apart}, replace(by_socket, clients_apart=True)) == []
+    assert list_texts(apart, replace(by_socket, clients_apart=True)) == []
 
 
 def test_a_server_that_shares_no_cpus_with_its_clients() -> None:
     run = replace(make_run({**RUN, "cpu": {"count": 24}}), clients_apart=True)
-    post = {**POST, "client_host": "another", "cpus": {"server": 24}}
+    post = state({**POST, "cpus": {"server": 24}}, {"transport, client on": "another host"})
     assert list_texts(post, run) == []
     assert list_texts({**post, "cpus": {"count": 24}}, run) == [
         ("", "24 logical CPUs", "server 24 logical CPUs, client all of its own host")

@@ -41,12 +41,14 @@ POST: dict[str, Any] = {
     "server": "MySQL 5.5",
     "cpus": {"count": 24},
     "memory": "16G",
-    "sequence": "one start for all workloads and levels",
-    "connect": "named pipe",
     "options": {"innodb_buffer_pool_size": "52G", **{f"x_{i}": i for i in range(140)}},
-    "threads": [1, 4],
-    "rows": 50_000_000,
-    "level": "5m",
+    "states": {
+        "sequence": "one start for all workloads and levels",
+        "transport": "named pipe",
+        "load, clients": "1, 4",
+        "data, rows of a table": "50,000,000",
+        "time, a level": "5m",
+    },
     "variants": {"glibc": "glibc 2.12", "jemalloc": "jemalloc 2.2.5", "lockless": "lockless"},
     "reasons": {"allocator": "no registry has them"},
 }
@@ -201,16 +203,17 @@ def test_cores_that_no_machine_has_are_refused(make: Make, cores: object) -> Non
         load_campaign(path)
 
 
-@pytest.mark.parametrize("user", ["start", "another", "disable"])
+@pytest.mark.parametrize("user", ["start", "pipe", "clients"])
 def test_a_users_name_that_is_a_word_of_a_post_leaves_it_valid(make: Make, user: str) -> None:
     path = make(
         "named",
-        post={**POST, "machine": f"{user}'s", "client_host": "another"},
+        post={**POST, "machine": f"{user}'s", "thp": "never"},
         sql=(f"UPDATE campaign SET value = '{user}' WHERE key = 'server_user'",),
     )
     post = redact_campaign(load_campaign(path)).experiment.post
     assert post is not None
-    assert post.sequence == POST["sequence"]
+    assert post.states == POST["states"]
+    assert post.thp == "never"
     assert post.machine == "USER's"
 
 
@@ -224,7 +227,7 @@ def test_a_post_does_not_change_what_may_be_resumed(
 def test_a_post_is_written_read_back_and_not_scaled(
     experiment: Callable[..., Experiment],
 ) -> None:
-    stated = experiment(post={**POST, "options": {}, "warmup": [], "idle": "0s"})
+    stated = experiment(post={**POST, "options": {}, "warmup": []})
     table = experiment_file.parse_table(experiment_file.format_experiment(stated), "x")
     assert experiment_file.build_experiment(table, "x") == stated
     small = scale.scale_experiment(stated, 0.01, {0, 1}, "x")
@@ -277,7 +280,8 @@ def test_what_has_no_post_is_refused(words: list[str], message: str) -> None:
 
 def test_clients_apart_and_what_settled_otherwise_are_read_from_the_results(make: Make) -> None:
     otherwise = {n: {"lzero_now": "and_lzero_now"} for n in ("glibc", "jemalloc", "tuned")}
-    post = {"client_host": "same", "cpus": {"count": 2}, "warmup": ["settling for 10s"]}
+    post = {"states": {"transport, client on": "same host"}, "cpus": {"count": 2}}
+    post["warmup"] = ["settling for 10s"]
     path = make(
         "apart",
         post=post,
@@ -321,7 +325,7 @@ def test_hosts_of_several_kinds_are_told_apart_and_those_of_one_kind_are_not(mak
     shapes = {"a": (2, 2**34), "b": (2, 2**34 + 2**20), "c": (64, 2**37)}
     path = make(
         "kinds",
-        post={"cpus": {"count": 64}, "memory": "16G", "rows": 7},
+        post={"cpus": {"count": 64}, "memory": "16G", "states": {"data, rows of a table": "7"}},
         design="solo",
         blocks=3,
         sql=tuple(
@@ -405,10 +409,13 @@ def test_a_post_like_another_one_is_that_one_but_for_its_own_keys() -> None:
         for name in ("smalldatum-2025-myrocks", "smalldatum-2025-innodb")
     )
     # The first is like the other, which is like the base.
-    post = fill_post({"post": {"like": "smalldatum-2025-innodb", "rows": 7}}, "x")["post"]
+    post = fill_post(
+        {"post": {"like": "smalldatum-2025-innodb", "states": {"transport": "tcp"}}}, "x"
+    )["post"]
     assert other.pop("like") == "smalldatum-2025-myrocks"
     reasons = base["reasons"] | other["reasons"]
-    assert post == {**base, **other, "rows": 7, "reasons": reasons}
+    states = base["states"] | {"transport": "tcp"}
+    assert post == {**base, **other, "states": states, "reasons": reasons}
     assert "warm-up" in reasons.keys() - other["reasons"].keys()
     # What is no table is refused where the whole experiment is checked.
     assert fill_post({"post": {"like": "percona-2012", "reasons": 5}}, "x")["post"]["reasons"] == 5

@@ -3,11 +3,12 @@ repeats the post. It decides nothing of a campaign; reports compare it with what
 (:mod:`dballoc.analysis.published.setup.post_differences`).
 """
 
+import difflib
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from dballoc.experiment.quantity_fields import Duration, Size
+from dballoc.experiment.quantity_fields import Size
 
 Topic = Literal[
     "machine",
@@ -26,23 +27,35 @@ Topic = Literal[
     "warm-up",
 ]
 
-# When a server is started anew, as sentences that a post's author would agree with.
-ONE_START = "one start for all workloads and levels"
-START_PER_WORKLOAD = "a start for each workload, its levels back to back"
-START_PER_LEVEL = "a start for each workload and level"
-Starts = Literal[
-    "one start for all workloads and levels",
-    "a start for each workload, its levels back to back",
-    "a start for each workload and level",
-]
+# Settings that a post states in the words in which a report tells the run's, by topic and item.
+_STATES = frozenset(
+    {
+        "load, clients",
+        "load, most clients",
+        "load, profiled at",
+        "load, profiled for",
+        "load, driver",
+        "load, random numbers",
+        "load, statements are",
+        "load, sysbench's option percentile",
+        "load, report interval",
+        "load, events of a level",
+        "sequence",
+        "sequence, repeats",
+        "sequence, binary logs are removed",
+        "data, tables",
+        "data, rows of a table",
+        "data, tables are filled",
+        "data, clients that fill them",
+        "time, a level",
+        "time, idle after the load",
+        "transport",
+        "transport, client on",
+    }
+)
 
-# When sysbench's tables are filled.
-FILLED_IN_START = "in each start, before its levels"
-FILLED_BEFORE = "once, and copied for each start"
-Filling = Literal["in each start, before its levels", "once, and copied for each start"]
-
-# The keys of ``[post]`` whose values only a closed list allows.
-CLOSED_KEYS = ("connect", "client_host", "sequence", "load", "thp", "tables_filled")
+# The keys of ``[post]`` that are the same in redacted results: settings in words that name nobody.
+CLOSED_KEYS = ("thp", "states")
 
 _Count = Annotated[int, Field(ge=1, le=100_000)]
 # A setting as people write it in TOML: text, switch or number.
@@ -92,42 +105,16 @@ class PostOtherwise(_Table):
     run: str
 
 
-class PostProfile(_Table):
-    """Under which workload, with how many clients, the post profiled, and for what: for what
-    threads wait for (``contention``), or who holds memory (``heap``).
-    """
-
-    workload: str
-    threads: _Count
-    profile: Literal["contention", "heap"] | None = None
-
-
-class PostLoad(_Table):
-    """What queried the post's server, ``driver``: ``NAME VERSION``, and how.
-    ``prepared_statements``: true and ``"auto"`` mean that statements are prepared in the server,
-    false and ``"disable"`` that they go as text; ``report_interval`` in seconds; ``events``: after
-    how many a level ends, 0 where time alone ends it.
-    """
-
-    driver: str | None = None
-    random: Literal["uniform", "gaussian", "special", "pareto", "zipfian"] | None = None
-    prepared_statements: bool | Literal["auto", "disable"] | None = None
-    percentile: Annotated[int, Field(ge=1, le=99)] | None = None
-    report_interval: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    events: Annotated[int, Field(ge=0, le=10**12)] | None = None
-
-
 class Post(_Table):
     """What the post states, and nothing that it does not: a key left out was not stated.
 
     ``source``: who and when; ``machine``: in words. ``server``: ``NAME VERSION``. ``options``: of
     the server, of which ``options_complete`` says whether the post states all that were set;
-    ``load_options``: of sysbench's script. ``threads``: all levels; ``most_threads``: the highest,
-    where only that is stated. ``warmup``: in order, ``a scan of every table``, ``WORKLOAD by 8
-    clients for DURATION`` or ``settling for DURATION``. ``load_clients``: how many clients fill the
-    tables. ``binary_logs_removed``: when, in words. ``profile_at``: where the post profiled.
-    ``statements``: ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what
-    the workload holds, any other words are printed beside it. ``runs``: of each variant.
+    ``load_options``: of sysbench's script. ``warmup``: in order, ``a scan of every table``,
+    ``WORKLOAD by 8 clients for DURATION`` or ``settling for DURATION``. ``statements``:
+    ``WORKLOAD: 10 point selects, 1 simple range of 100, …`` is compared with what the workload
+    holds, any other words are printed beside it. ``states``: single settings, ``TOPIC, ITEM``, in
+    the words in which a report tells the run's.
 
     ``variants``: of a variant's name, what the post ran, ``NAME VERSION, SETTING=VALUE, THP MODE``,
     and remarks in brackets, which are not compared; a name that is no variant is of an allocator
@@ -140,28 +127,22 @@ class Post(_Table):
     cpus: PostCpus | None = None
     memory: Size | None = None
     server: str | None = None
-    connect: Literal["socket", "tcp", "named pipe"] | None = None
-    client_host: Literal["another", "same"] | None = None
     thp: Literal["always", "madvise", "never"] | None = None
-    sequence: Starts | None = None
-    binary_logs_removed: str | None = None
     options: _Settings | None = None
     options_complete: bool = True
-    load: PostLoad = PostLoad()
     load_options: _Settings | None = None
-    tables: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    rows: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    tables_filled: Filling | None = None
-    load_clients: _Count | None = None
     workloads: Annotated[list[str], Field(max_length=1000)] | None = None
     statements: Annotated[list[str], Field(max_length=1000)] = []
-    threads: Annotated[list[_Count], Field(max_length=1000)] | None = None
-    most_threads: _Count | None = None
-    profile_at: PostProfile | None = None
     warmup: Annotated[list[str], Field(max_length=1000)] | None = None
-    level: Duration | None = None
-    idle: Duration | None = None
-    runs: _Count | None = None
+    states: dict[str, str] = {}
     variants: dict[str, str] = {}
     otherwise: dict[Topic, dict[str, PostOtherwise]] = {}
     reasons: dict[Topic, str] = {}
+
+    @field_validator("states")
+    @classmethod
+    def _check_states(cls, states: dict[str, str]) -> dict[str, str]:
+        for name in states.keys() - _STATES:
+            [near] = difflib.get_close_matches(name[:100], sorted(_STATES), 1, 0)
+            raise ValueError(f'unknown setting {name[:100]!r}; did you mean "{near}"?')
+        return states

@@ -8,10 +8,10 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.errors import UsageError
 
-# The key that names a shipped experiment, whose ``[post]`` a post's own keys are laid over; of its
-# reasons a post keeps those of the topics for which it gives none.
+# The key that names a shipped experiment, whose ``[post]`` a post's own keys are laid over.
 KEY = "like"
-_REASONS = "reasons"
+# Tables of which a post keeps the other's entries for which it has none of its own.
+_MERGED = ("reasons", "states")
 
 
 def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -31,9 +31,9 @@ def fill_post(table: dict[str, Any], origin: str) -> dict[str, Any]:
                 "dballoc list experiments --post has them"
             )
         named.append(name)
-        reasons = post.get(_REASONS, {})
-        if isinstance(reasons, dict):
-            post = post | {_REASONS: other.get(_REASONS, {}) | reasons}
+        for key in _MERGED:
+            if isinstance(entries := post.get(key, {}), dict):
+                post = post | {key: other.get(key, {}) | entries}
         post = other | {key: value for key, value in post.items() if key != KEY}
     return {**table, "post": post}
 

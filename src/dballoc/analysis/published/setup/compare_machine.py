@@ -202,14 +202,12 @@ def _describe_shared_cores(cpus: list[Cpu], run: RunSetup) -> str:
 
 def compare_memory(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare the machine's memory; a limit of the server's always differs."""
+    memory = run.host_memory
+    share = memory / post.memory if memory and post.memory else 1.0
+    same = _LEAST_OF_STATED <= share <= _MOST_OF_STATED
+    words = "all that it has" if memory is None else f"{memory / 2**30:.3g}G"
     stated = None if post.memory is None else format_size(post.memory)
-    if run.host_memory is None:
-        yield compare_text("memory", "of the machine", stated, "all that it has", lambda *_: True)
-    else:
-        share = run.host_memory / post.memory if post.memory else 1.0
-        same = _LEAST_OF_STATED <= share <= _MOST_OF_STATED
-        words = f"{run.host_memory / 2**30:.3g}G"
-        yield compare_text("memory", "of the machine", stated, words, lambda *_: same)
+    yield compare_text("memory", "of the machine", stated, words, lambda *_: same)
     if limit := run.experiment.limits.memory:
         yield PostComparison(
             topic="memory",

@@ -35,7 +35,7 @@ def compare_options(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     searched = spread_settings(dict.fromkeys(run.searched, _SEARCHED))
     actual = {**spread_settings(run.added_options), **chosen, **searched}
     stated = spread_settings(post.options or {})
-    if post.connect == "named pipe":
+    if post.states.get("transport") == "named pipe":
         stated.pop(_NAMED_PIPE, None)
     defaults = spread_settings(run.defaults)
     for name in [*stated, *(name for name in actual if name not in stated)]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import get_args
 
-from dballoc.experiment.post import Topic
+from dballoc.experiment.post import Post, Topic
 
 NOT_STATED, NOT_SET, NOT_RUN = "not stated", "not set", "not run"
 # What a post has of an option that it does not set, where it states all that it sets.
@@ -36,6 +36,18 @@ def compare_text(
     return PostComparison(
         topic=topic, item=item, post=stated or NOT_STATED, run=actual, differs=differs
     )
+
+
+def compare_setting(
+    post: Post,
+    topic: Topic,
+    item: str,
+    actual: str,
+    is_same: Callable[[str, str], bool] = str.__eq__,
+) -> PostComparison:
+    """Compare a setting of the run with what the post states of it in words (``post.states``)."""
+    stated = post.states.get(", ".join(filter(None, (topic, item))))
+    return compare_text(topic, item, stated, actual, is_same)
 
 
 def sort_by_topic(comparisons: Iterable[PostComparison]) -> list[PostComparison]:

@@ -4,11 +4,11 @@ else is known of it here.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
 
-from dballoc.analysis.published.setup import release_names, workload_statements
+from dballoc.analysis.published.setup import workload_statements
 from dballoc.analysis.published.setup.compare_machine import (
     compare_cpus,
     compare_machines,
@@ -20,28 +20,25 @@ from dballoc.analysis.published.setup.post_comparison import (
     NOT_RUN,
     NOT_STATED,
     PostComparison,
+    compare_setting,
     compare_text,
     join_words,
     sort_by_topic,
 )
-from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
-from dballoc.analysis.published.setup.setting_values import spread_settings
+from dballoc.analysis.published.setup.run_setup import RunSetup
+from dballoc.analysis.published.setup.setting_values import (
+    ANY_MALLOC,
+    drop_remarks,
+    is_same_release,
+    is_same_variant,
+    spread_settings,
+)
 from dballoc.analysis.published.setup.warmup_words import compare_settling, compare_warmups
 from dballoc.experiment import scale
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import BUILTIN, LOAD, Variant
-from dballoc.experiment.post import (
-    FILLED_BEFORE,
-    FILLED_IN_START,
-    ONE_START,
-    START_PER_LEVEL,
-    START_PER_WORKLOAD,
-    Post,
-)
+from dballoc.experiment.post import Post
 from dballoc.numbers import count, listing
-
-# sysbench's report of every second, which our samples need.
-_REPORT_INTERVAL = 1
 
 
 def compare_with_post(post: Post, run: RunSetup) -> list[PostComparison]:
@@ -120,7 +117,7 @@ def _compare_allocators(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     for variant in (v for v in run.experiment.variant if v.name in run.allocators):
         actual = _describe_variant(run, variant)
         stated = post.variants.get(variant.name, NOT_RUN) if post.variants else None
-        yield compare_text("allocator", variant.name, stated, actual, release_names.is_same_variant)
+        yield compare_text("allocator", variant.name, stated, actual, is_same_variant)
     left_out = run.experiment.scaled.left_out if run.experiment.scaled else []
     for name, stated in post.variants.items():
         if name not in run.allocators:
@@ -208,14 +205,14 @@ def _name_malloc(run: RunSetup, variant: Variant) -> list[str]:
         name += f" (the server's own; the host has {run.host_libc.removeprefix('glibc ')})"
     if variant.allocator not in (None, BUILTIN) or variant.preload or name.startswith("glibc"):
         return [name]
-    return [release_names.ANY_MALLOC if name == BUILTIN else name, "built into the server"]
+    return [ANY_MALLOC if name == BUILTIN else name, "built into the server"]
 
 
 def _compare_servers(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     by_server = _group_variants(run.servers)
     for server, names in by_server.items():
         item = "" if len(by_server) == 1 else ", ".join(names)
-        yield compare_text("server", item, post.server, server, release_names.is_same_release)
+        yield compare_text("server", item, post.server, server, is_same_release)
 
 
 # -- load
@@ -229,87 +226,54 @@ def _compare_loads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     yield from _compare_profiles(post, run)
     if drivers := dict.fromkeys(w.driver for w in run.workloads.values() if w.driver):
         actual = listing(list(drivers))
-        same = release_names.is_same_release
-        yield compare_text("load", "driver", post.load.driver, actual, same)
-        if post.load.driver and not re.search(
-            "[0-9]", release_names.drop_remarks(post.load.driver)
-        ):
+        yield compare_setting(post, "load", "driver", actual, is_same_release)
+        stated = post.states.get("load, driver")
+        if stated and not re.search("[0-9]", drop_remarks(stated)):
             yield compare_text("load", "version of the driver", None, actual)
     # A workload that brings its own tables chooses its rows itself.
     if not any(w.brings for w in run.workloads.values()):
-        yield compare_text("load", "random numbers", post.load.random, load.random)
-    prepared = _describe_prepared([w for n, w in run.workloads.items() if n != LOAD])
-    stated = post.load.prepared_statements
-    words = None if stated is None else _PREPARED[stated in (True, "auto")]
-    if prepared:
-        yield compare_text("load", "statements are", words, prepared)
+        yield compare_setting(post, "load", "random numbers", load.random)
+    if kinds := sorted({w.prepared for name, w in run.workloads.items() if name != LOAD}):
+        words = " or ".join(("sent as text", "prepared in the server")[kind] for kind in kinds)
+        yield compare_setting(post, "load", "statements are", words)
     if all(w.driver == _HAMMERDB for w in run.workloads.values()) and run.workloads:
         return
-    percentile = None if post.load.percentile is None else str(post.load.percentile)
-    yield compare_text("load", "sysbench's option percentile", percentile, str(load.percentile))
-    interval = post.load.report_interval
-    yield compare_text(
-        "load",
-        "report interval",
-        None if interval is None else f"{interval}s",
-        f"{_REPORT_INTERVAL}s",
-    )
-    events = None if post.load.events is None else _write_events(str(post.load.events))
-    actual_events = _write_events(load.options.get("events", "0"))
-    yield compare_text("load", "events of a level", events, actual_events)
+    events = load.options.get("events", "0")
+    for item, actual in (
+        ("sysbench's option percentile", str(load.percentile)),
+        # Our samples need a report of every second.
+        ("report interval", "1s"),
+        ("events of a level", "as many as its time has" if events == "0" else events),
+    ):
+        yield compare_setting(post, "load", item, actual)
 
 
 _HAMMERDB = "HammerDB"  # which has none of sysbench's options
 
 
-def _write_events(number: str) -> str:
-    return "as many as its time has" if number == "0" else number
-
-
 def _compare_levels(post: Post, run: RunSetup) -> Iterator[PostComparison]:
-    levels, actual = run.experiment.threads, join_words(run.experiment.threads)
     if run.duet is not None:
-        stated_levels = None if post.threads is None else join_words(sorted(post.threads))
         words = f"{run.duet.threads} of each of the two servers"
-        yield compare_text("load", "clients", stated_levels, words)
+        yield compare_setting(post, "load", "clients", words)
         return
-    if post.threads is None and post.most_threads is not None:
-        highest = str(post.most_threads)
-        yield compare_text("load", "most clients", highest, str(max(levels)))
-        yield compare_text("load", "clients", None, actual)
-        return
-    stated = None if post.threads is None else sorted(post.threads)
-    yield compare_text("load", "clients", None if stated is None else join_words(stated), actual)
+    levels = run.experiment.threads
+    if "load, most clients" in post.states:
+        yield compare_setting(post, "load", "most clients", str(max(levels)))
+    yield compare_setting(post, "load", "clients", join_words(levels))
 
 
 def _compare_profiles(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare under which workload, with how many clients, is profiled, if anything is, and for
     what.
     """
-    experiment, stated = run.experiment, post.profile_at
-    level = experiment.profiled_level
+    experiment = run.experiment
     profiled = [] if experiment.profile is None else experiment.list_profiled(None)
-    actual = _describe_profiled(profiled, level) if profiled else "nothing"
-    if stated is not None:
-        place = _describe_profiled([stated.workload], stated.threads)
-        yield compare_text("load", "profiled at", place, actual)
-        if profiled and stated.profile is not None and experiment.profile is not None:
-            yield compare_text("load", "profiled for", stated.profile, experiment.profile)
-    elif profiled:
-        yield compare_text("load", "profiled at", None, actual)
-
-
-def _describe_profiled(workloads: Sequence[str], threads: int) -> str:
-    return f"{join_words(workloads)}, {count(threads, 'client')}"
-
-
-_PREPARED = {True: "prepared in the server", False: "sent as text"}
-
-
-def _describe_prepared(workloads: Sequence[WorkloadSetup]) -> str:
-    """Return how statements are sent; empty where it is not known."""
-    kinds = {workload.prepared for workload in workloads}
-    return " or ".join(_PREPARED[kind] for kind in sorted(kinds))
+    clients = count(experiment.profiled_level, "client")
+    actual = f"{join_words(profiled)}, {clients}" if profiled else "nothing"
+    if profiled or "load, profiled at" in post.states:
+        yield compare_setting(post, "load", "profiled at", actual)
+    if experiment.profile is not None and profiled and "load, profiled for" in post.states:
+        yield compare_setting(post, "load", "profiled for", experiment.profile)
 
 
 def _compare_workloads(post: Post, run: RunSetup) -> Iterator[PostComparison]:
@@ -373,17 +337,25 @@ def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     every post, and their repeats are nothing that a post has.
     """
     if run.duet is not None:
-        yield compare_text("sequence", "", post.sequence or _ONE_AT_A_TIME, _IN_DUETS)
+        yield PostComparison(
+            topic="sequence",
+            item="",
+            post=post.states.get("sequence", "one server at a time"),
+            run=_IN_DUETS,
+            differs=True,
+        )
         yield from _compare_binary_logs(post, run)
         return
-    yield compare_text(
-        "sequence",
-        "",
-        post.sequence,
-        _describe_starts(run),
-        lambda stated, actual: _reduce_starts(stated, run) == _reduce_starts(actual, run),
-    )
-    runs = None if post.runs is None else f"each variant {_count_times(post.runs)}"
+    experiment = run.experiment
+    anew = experiment.sequence == "fresh", experiment.levels == "fresh"
+    # Of one workload or one level, there is nothing to tell apart.
+    several = len(experiment.workloads) > 1, len(experiment.threads) > 1
+    same = {
+        words
+        for starts, words in _STARTS.items()
+        if all(x == y or not many for x, y, many in zip(starts, anew, several, strict=True))
+    }
+    yield compare_setting(post, "sequence", "", _STARTS[anew], lambda stated, _: stated in same)
     blocks = (
         "as many blocks as it takes"
         if run.blocks is None
@@ -391,60 +363,35 @@ def _compare_starts(post: Post, run: RunSetup) -> Iterator[PostComparison]:
         f"(the baseline {_count_times(2 * run.blocks)}), in random order"
     )
     # Even with as many, the baseline has more, and no post has a random order.
-    yield compare_text("sequence", "repeats", runs, blocks)
+    yield compare_setting(post, "sequence", "repeats", blocks)
     yield from _compare_binary_logs(post, run)
 
 
-_ONE_AT_A_TIME = "one server at a time"
 _IN_DUETS = (
     "two servers at once, a variant beside the baseline, each with half of the CPUs; they swap "
     "after each slice of load"
 )
-
-
-# What dballoc does, so that the disk has to hold one step's logs alone.
-_LOGS_REMOVED = "after each step, all but the last file"
+# When a server is started anew, by whether it is for each workload, and for each level.
+_STARTS = {
+    (False, False): "one start for all workloads and levels",
+    (True, False): "a start for each workload, its levels back to back",
+    (True, True): "a start for each workload and level",
+    (False, True): "a start for each level, all workloads in it",
+}
 
 
 def _compare_binary_logs(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     """Compare when the server's binary logs are removed, where it has any."""
     has_log = spread_settings(run.experiment.server.options).get("log_bin") == "ON"
-    stated = post.binary_logs_removed
-    if has_log or stated is not None:
-        actual = _LOGS_REMOVED if has_log else "there are none"
-        yield compare_text("sequence", "binary logs are removed", stated, actual)
+    if has_log or "sequence, binary logs are removed" in post.states:
+        # So that the disk has to hold one step's logs alone.
+        actual = "after each step, all but the last file" if has_log else "there are none"
+        yield compare_setting(post, "sequence", "binary logs are removed", actual)
 
 
 def _count_times(number: int) -> str:
     words = ("never", "once", "twice", "three times", "four times")
     return words[number] if number < len(words) else f"{number} times"
-
-
-_START_PER_LEVEL_FOR_ALL = "a start for each level, all workloads in it"
-
-
-def _describe_starts(run: RunSetup) -> str:
-    match run.experiment.sequence, run.experiment.levels:
-        case "cycle", "rising":
-            return ONE_START
-        case "fresh", "rising":
-            return START_PER_WORKLOAD
-        case "fresh", "fresh":
-            return START_PER_LEVEL
-        case _:
-            return _START_PER_LEVEL_FOR_ALL
-
-
-def _reduce_starts(sentence: str, run: RunSetup) -> tuple[bool, bool]:
-    """Return whether there is a start for each workload, and for each level; with one of them
-    alone, there is nothing to tell apart.
-    """
-    by_workload = sentence in (START_PER_WORKLOAD, START_PER_LEVEL)
-    by_level = sentence in (START_PER_LEVEL, _START_PER_LEVEL_FOR_ALL)
-    return (
-        by_workload and len(run.experiment.workloads) > 1,
-        by_level and len(run.experiment.threads) > 1,
-    )
 
 
 # -- data and times
@@ -456,22 +403,17 @@ def _compare_data(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     of its own, by an option of its script.
     """
     data = run.experiment.data
-    brings = any(workload.brings for workload in run.workloads.values())
-    for item, stated, actual in (
-        ("tables", post.tables, data.tables),
-        ("rows of a table", post.rows, data.rows),
-    ):
-        words = None if stated is None else f"{stated:,}"
-        if not brings:
-            yield compare_text("data", item, words, "own data" if data.own else f"{actual:,}")
+    if not any(workload.brings for workload in run.workloads.values()):
+        for item, number in (("tables", data.tables), ("rows of a table", data.rows)):
+            yield compare_setting(post, "data", item, "own data" if data.own else f"{number:,}")
     if not data.own:
         in_start = LOAD in run.experiment.workloads and run.experiment.sequence == "cycle"
-        filled = FILLED_IN_START if in_start else FILLED_BEFORE
-        yield compare_text("data", "tables are filled", post.tables_filled, filled)
-        if in_start or post.load_clients is not None:
-            clients = None if post.load_clients is None else str(post.load_clients)
-            number = _count_load_clients(run)
-            yield compare_text("data", "clients that fill them", clients, number)
+        filled = (
+            "in each start, before its levels" if in_start else "once, and copied for each start"
+        )
+        yield compare_setting(post, "data", "tables are filled", filled)
+        if in_start or "data, clients that fill them" in post.states:
+            yield compare_setting(post, "data", "clients that fill them", _count_load_clients(run))
 
 
 def _count_load_clients(run: RunSetup) -> str:
@@ -485,16 +427,11 @@ def _count_load_clients(run: RunSetup) -> str:
 def _compare_times(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     time = run.experiment.time
     if run.duet is not None:
-        stated_level = None if post.level is None else format_duration(post.level)
         slices = f"slices of {run.duet.slice_seconds:g} s"
-        yield compare_text("time", "a level", stated_level, slices)
+        yield compare_setting(post, "time", "a level", slices)
         return
-    for item, stated, actual in (
-        ("a level", post.level, time.level),
-        ("idle after the load", post.idle, time.idle),
-    ):
-        words = None if stated is None else format_duration(stated)
-        yield compare_text("time", item, words, format_duration(actual))
+    for item, seconds in (("a level", time.level), ("idle after the load", time.idle)):
+        yield compare_setting(post, "time", item, format_duration(seconds))
 
 
 # -- statements, transport, warm-up
@@ -540,10 +477,9 @@ def _compare_transports(post: Post, run: RunSetup) -> Iterator[PostComparison]:
     ways = dict.fromkeys(
         "tcp" if run.clients_apart and way == "socket" else way for way in asked_ways
     )
-    yield compare_text("transport", "", post.connect, listing(list(ways)))
-    client = None if post.client_host is None else f"{post.client_host} host"
+    yield compare_setting(post, "transport", "", listing(list(ways)))
     actual = "another host" if run.clients_apart else "same host"
-    yield compare_text("transport", "client on", client, actual)
+    yield compare_setting(post, "transport", "client on", actual)
     if run.encryption:
         words = listing(list(dict.fromkeys(run.encryption.values())))
         yield compare_text("transport", "connections are", None, words)

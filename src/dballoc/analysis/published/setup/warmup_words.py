@@ -10,8 +10,8 @@ from dballoc.analysis.published.setup.post_comparison import (
     compare_text,
     join_words,
 )
-from dballoc.analysis.published.setup.release_names import drop_remarks
 from dballoc.analysis.published.setup.run_setup import RunSetup
+from dballoc.analysis.published.setup.setting_values import drop_remarks
 from dballoc.experiment.durations_and_sizes import format_duration, parse_duration
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.post import Post
