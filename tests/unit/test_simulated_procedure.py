@@ -85,7 +85,7 @@ def test_a_design_ends_as_the_project_says(measure: str, middle: float, half: fl
 
 @pytest.mark.parametrize("wild", [0, 1, 4])
 def test_campaigns_err_no_more_often_than_they_say(wild: int) -> None:
-    """A short run of what docs/method.md has the whole table of."""
+    """A short run of what docs/evidence.md has the whole table of."""
     shape = Shape(variants=5, wild=wild, scale=3.0, host="luck", planned=6)
     found = simulate(shape, 4000, seed=1)
     assert found["campaign_error"] <= ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / 4000)

@@ -241,7 +241,7 @@ class Duet(_Table):
     ``threads``: clients a side; None: four for each CPU of a half, 64 at most. ``slice`` and
     ``pairs`` (of slices, in each block): None to let a pilot choose. ``discard``: the start of each
     slice that does not count; None: what the pilot chooses, else :data:`USUAL_DISCARD`.
-    ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: see docs/method.md.
+    ``warmup``: before the first slice; None: as ``time.warmup``. ``estimate``: docs/evidence.md.
     """
 
     threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None

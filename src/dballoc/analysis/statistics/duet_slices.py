@@ -11,7 +11,7 @@ paired       the mean over pairs of swapped slices of what both servers showed a
 middle       the interquartile mean over all pairs of neighbouring slices. The quarter at either
              end, in which a disturbance of one half began or ended, has no weight. Of 204 blocks
              of one allocator beside itself on a restless machine it scattered least of the three
-             (docs/method.md).
+             (docs/evidence.md).
 undisturbed  for each half, the partner's least disturbed pieces less the baseline's on the same
              half: the cheapest fifth of all pieces of a block. It is the better one where other
              tenants of the machine slow one CPU down for seconds now and then without any counter

@@ -5,7 +5,7 @@ and the scatter that the hosts show. Here every host has the same weight, with w
 interval of the hosts' own means. Weights of 1 ÷ estimated variance look better and are worse: a
 campaign has few blocks, so the host whose blocks agree by luck gets most of the weight, and at the
 levels of a family such verdicts err up to fourteen times as often as they may
-(``benchmarks/combined_hosts.py``; docs/method.md has the table).
+(``benchmarks/combined_hosts.py``; docs/evidence.md has the table).
 
 Hosts that agree by luck would give an interval next to nothing. So the mean's variance is never
 less than what the scatter of the hosts' blocks alone gives it: Knapp and Hartung's modification

@@ -20,7 +20,7 @@ and one variant may scatter several times as much as the others:
 - No variance is taken for smaller than the comparison's own. Where it would be, the guard alone
   let a variant of 3 to 4 times the scatter err almost 3 times as often as its level says.
 
-docs/method.md has the simulated errors, by benchmarks/simulated_campaigns.py.
+docs/evidence.md has the simulated errors, by benchmarks/simulated_campaigns.py.
 """
 
 from collections.abc import Hashable, Mapping

@@ -33,7 +33,7 @@ PRIOR_FREEDOM = 2
 
 # Other tenants of a machine disturb it in bursts of a second or two. One may fill a block of few
 # slices, and then the interquartile mean does not leave it out: the variance of a block's value
-# falls as (1 + so many seconds ÷ its counted ones) ÷ its pairs (docs/method.md, from
+# falls as (1 + so many seconds ÷ its counted ones) ÷ its pairs (docs/evidence.md, from
 # benchmarks/block_length.py).
 BURST_SECONDS = 1.7
 
