@@ -157,11 +157,11 @@ class Workshop:
         place.mkdir()
         words = _make_command(build, place, None)
         script = b""
-        if build.entry["bootstrap"] == "sql":
+        if build.entry.bootstrap == "sql":
             words += ["--bootstrap", "--skip-grant-tables"]
             texts = [
                 server_builds.script(build, names).read_text(encoding="utf-8")
-                for names in build.entry["scripts"]
+                for names in build.entry.scripts
             ]
             script = ("create database mysql;\nuse mysql;\n" + "\n".join(texts)).encode()
         else:
@@ -181,7 +181,7 @@ def _make_command(build: Build, data: Path, executable: Path | None) -> list[str
     words += [f"--tmpdir={data.parent}"]
     words += [f"--basedir={build.basedir}", f"--lc-messages-dir={build.share}"]
     words += [f"--plugin-dir={build.plugins}"] if build.plugins else []
-    words.append(_LOG_SIZE["mysql" if build.entry["bootstrap"] == "initialize" else "mariadb"])
+    words.append(_LOG_SIZE["mysql" if build.entry.bootstrap == "initialize" else "mariadb"])
     return [*words, "--user=root"] if os.geteuid() == 0 else words
 
 

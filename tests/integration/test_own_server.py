@@ -63,7 +63,7 @@ def theirs(server_home: Path, launch: Launch) -> Running:
         "CREATE EVENT shop.e ON SCHEDULE EVERY 1 SECOND DO DELETE FROM shop.item;\n"
     )
     give(A_USER, home, *home.iterdir())
-    scripts = [find_build.script(build, s).read_text() for s in build.entry["scripts"]]
+    scripts = [find_build.script(build, s).read_text() for s in build.entry.scripts]
     subprocess.run(
         [
             build.executable,

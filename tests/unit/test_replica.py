@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc import catalogue
 from dballoc.campaign.preparation import prepare_duet
 from dballoc.campaign.trials import replica
 from dballoc.campaign.trials.replica import Progress, ReplicaStep
@@ -14,6 +13,7 @@ from dballoc.errors import UsageError
 from dballoc.fetch.name_and_version import parse_version_numbers
 from dballoc.load import sysbench_command, workload
 from dballoc.load.client_output import Interval, Total
+from dballoc.servers import families
 from dballoc.servers.build import Build
 from dballoc.servers.private import command_line, replication
 from dballoc.servers.private.command_line import Address
@@ -102,10 +102,10 @@ def test_the_options_of_both_servers(family: str, version: str, workers: str) ->
 
 
 @pytest.mark.parametrize(
-    ("family", "version"), [("mysql", "9.7.4"), ("mysql", "8.0.40"), ("mysql", "5.7.44")]
+    ("family", "version"), [("mysql", "9.7.4"), ("percona", "8.0.36-28"), ("mysql", "5.7.44")]
 )
 def test_statements_suit_the_version(family: str, version: str) -> None:
-    words = build(family, version).entry["replication"]
+    words = build(family, version).entry.replication
     told = " ".join([*words["begin"], *words["follow"], words["state"]])
     assert ("SLAVE STATUS" in told) == (parse_version_numbers(version) < [8, 4])
     assert ("PUBLIC_KEY" in told) == (parse_version_numbers(version) >= [8, 0])
@@ -122,8 +122,8 @@ def test_servers_without_such_replicas_are_refused() -> None:
 
 
 def test_every_family_says_how_it_replicates() -> None:
-    for name, entry in catalogue.servers().items():
-        assert set(entry["replication"]) == {
+    for family in families.list_families():
+        assert set(family.replication) == {
             "primary",
             "replica",
             "workers",
@@ -132,7 +132,7 @@ def test_every_family_says_how_it_replicates() -> None:
             "state",
             "committed",
             "applied",
-        }, name
+        }, family.name
 
 
 def test_the_lag_is_the_time_since_the_primary_was_there() -> None:

@@ -39,7 +39,7 @@ def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
     return make_common_facts(setting) | {
         "sysbench": setting.sysbench.version,
         "workloads": json.dumps(_make_workloads_fact(setting)),
-        "option_defaults": json.dumps(baseline.build.entry.get("defaults", {})),
+        "option_defaults": json.dumps(baseline.build.entry.defaults),
     }
 
 

@@ -29,9 +29,20 @@ def tunables() -> Entries:
     return _read("tunables")
 
 
+@cache
 def servers() -> Entries:
-    """Server families by name; see servers.toml."""
-    return _read("servers")
+    """Server families by name, each with what it inherits; see servers.toml."""
+    return {name: _inherit(_read("servers"), name) for name in _read("servers")}
+
+
+def _inherit(rows: Entries, name: str) -> dict[str, Any]:
+    """Return a row laid over the one that it inherits from; a table is laid over it key by key."""
+    row = rows[name]
+    if "inherits" not in row:
+        return row
+    parent = _inherit(rows, row["inherits"])
+    tables = {k: parent[k] | v for k, v in row.items() if isinstance(v, dict) and k in parent}
+    return parent | row | tables
 
 
 def workloads() -> Entries:

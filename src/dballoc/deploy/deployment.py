@@ -19,14 +19,12 @@ from dballoc.analysis.tables import baseline_comparison
 from dballoc.catalogue import allocators
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_size
+from dballoc.servers.families import find_family_named
 
 # The shim that keeps a server from switching THP off for itself (native/thp).
 _SHIM = "libdballoc_keep_thp.so"
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
-
-# In a server's title, and in the name of a recorded program.
-_MARIADB = "mariadb"
 
 # The only directories, without their subdirectories, from which MySQL's mysqld_safe loads a library
 # (5.5.52, 5.6.33, 5.7.15 and later; the same list in 8.0). MariaDB's takes any absolute path that
@@ -169,7 +167,7 @@ def build_deployment(campaign: Campaign, name: str, directory: Path) -> Deployme
         allocator=row["allocator"],
         title=entry["title"] if entry else row["allocator"],
         version=row["allocator_version"],
-        family="mariadb" if _MARIADB in row["server"].lower() else "mysql",
+        family=find_family_named(row["server"]).name,
         server=row["server"],
         engine=row["engine"],
         libraries=libraries,

@@ -13,6 +13,7 @@ import jinja2
 from dballoc import readers
 from dballoc.deploy import quoting
 from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
+from dballoc.servers.families import describe_family
 
 Form = Literal[
     "systemd",
@@ -56,7 +57,7 @@ def render(
         "privileged": privileged,
         "forms": forms,
         "in_pod": any(form in forms for form in POD_FORMS),
-        "unit": "mariadb" if deployment.family == "mariadb" else "mysql",
+        "unit": describe_family(deployment.family).units[0],
         "directories": SAFE_DIRECTORIES,
         "steering": list(dict.fromkeys([*STEERING, *deployment.environment])),
         "install": _format_install_command(deployment.packages),

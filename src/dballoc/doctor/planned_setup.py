@@ -2,8 +2,6 @@
 a post's by before anything ran. Nothing is looked for on this machine.
 """
 
-from typing import Any
-
 from dballoc import catalogue
 from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
@@ -12,7 +10,7 @@ from dballoc.fetch.name_and_version import split_reference
 from dballoc.load import hammerdb_command, sysbench_command
 from dballoc.load import workload as find_workload
 from dballoc.load.workload import Workload
-from dballoc.servers.build import describe_family
+from dballoc.servers.families import Family, describe_family
 from dballoc.servers.private import command_line
 
 
@@ -26,7 +24,7 @@ def plan_setup(experiment: Experiment) -> RunSetup:
         allocators={v.name: _name_allocator(v) for v in experiment.variant},
         servers={v.name: _name_server(experiment.server_of(v)) for v in experiment.variant},
         added_options=_list_added_options(experiment, list(workloads.values())),
-        defaults=_find_entry(experiment).get("defaults", {}),
+        defaults=_find_family(experiment).defaults,
         workloads={name: _describe_workload(w, experiment) for name, w in workloads.items()},
         blocks=experiment.blocks,
         may_settle_otherwise=_list_open_settling(experiment),
@@ -60,12 +58,12 @@ def _name_server(server: Server) -> str:
     if server.basedir:
         return f"the build in {server.basedir}"
     family, version = split_reference(server.use)
-    title = describe_family(family, version)["title"].split()[0]
+    title = describe_family(family, version).called
     return f"{title} {version}" if version else title
 
 
-def _find_entry(experiment: Experiment) -> dict[str, Any]:
-    """Return the catalogue's row of the baseline's server."""
+def _find_family(experiment: Experiment) -> Family:
+    """Return what the catalogue knows of the baseline's server."""
     server = experiment.server_of(experiment.find(experiment.baseline))
     return describe_family(*split_reference(server.use))
 
@@ -73,14 +71,14 @@ def _find_entry(experiment: Experiment) -> dict[str, Any]:
 def _list_added_options(experiment: Experiment, workloads: list[Workload]) -> dict[str, str]:
     """Return the options that the baseline's server is given beside the experiment's own."""
     server = experiment.server_of(experiment.find(experiment.baseline))
-    entry = _find_entry(experiment)
+    family = _find_family(experiment)
     clients, tables = count_most_clients(experiment), experiment.data.tables
     statements = max(
         sysbench_command.statements(w, clients, tables, experiment.load) for w in workloads
     )
     return {
-        **entry["options"],
-        **entry["engines"].get(server.engine, {}),
+        **family.options,
+        **family.engines.get(server.engine, {}),
         **command_line.capacity(clients, statements, tables),
     }
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from dballoc.catalogue import look_up, servers
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import server_user
+from dballoc.servers.families import Family, describe_family, list_families
 
 _SYSTEM_DIRECTORIES = (
     "/usr/sbin",
@@ -45,23 +44,21 @@ class Build:
     plugins: Path | None
 
     @property
-    def entry(self) -> dict[str, Any]:
-        """The catalogue's row of its family, with the differences of releases as old as
-        this one.
-        """
+    def entry(self) -> Family:
+        """What the catalogue knows of its family, as releases as old as this one have it."""
         return describe_family(self.family, self.version)
 
     @property
     def title(self) -> str:
         """``MariaDB 10.11.19``."""
-        return f"{self.entry['title'].split()[0]} {self.version.split('-')[0]}"
+        return f"{self.entry.called} {self.version.split('-')[0]}"
 
     @property
     def engines(self) -> list[str]:
         """The storage engines that it has, built in or as a plugin that is installed."""
         return [
             name
-            for name, options in self.entry["engines"].items()
+            for name, options in self.entry.engines.items()
             if self._has(options.get("plugin-load-add"))
         ]
 
@@ -80,22 +77,6 @@ class Build:
         return f"{self.executable}:{self.version}:{status.st_size}:{status.st_mtime_ns}"
 
 
-def describe_family(family: str, version: str | None) -> dict[str, Any]:
-    """Return the catalogue's row of a family, with the differences of releases as old as
-    ``version`` (None: the newest). UsageError if there is no such family.
-    """
-    row: dict[str, Any] = look_up(servers(), family, "server")
-    if version is None:
-        return row
-    numbers = name_and_version.parse_version_numbers(version.partition("-")[0])
-    for bound in sorted(
-        row.get("before", {}), key=name_and_version.parse_version_numbers, reverse=True
-    ):
-        if numbers < name_and_version.parse_version_numbers(bound):
-            row = row | row["before"][bound]
-    return row
-
-
 @cache
 def find(use: str, basedir: str | None) -> Build:
     """Find the build to run: in a basedir, or by its family's name (this machine's, else a fetched
@@ -103,7 +84,7 @@ def find(use: str, basedir: str | None) -> Build:
     UsageError if there is none.
     """
     name, version = name_and_version.split_reference(use)
-    entry = look_up(servers(), name, "server")
+    entry = describe_family(name)
     if basedir is not None:
         if version is not None:
             raise UsageError(
@@ -121,7 +102,7 @@ def find(use: str, basedir: str | None) -> Build:
                 "installed into"
             )
         return build
-    if version is None and (build := _of_machine(name, entry)):
+    if version is None and (build := _of_machine(entry)):
         return build
     if kept := private_store.find_fetched(name, version):
         if (build := _in(kept.root, _any_binary(entry))) is None:
@@ -132,20 +113,21 @@ def find(use: str, basedir: str | None) -> Build:
         return build
     if version is None:
         raise UsageError(
-            f"server {use!r}: no {entry['title']} on this machine; install it: apt-get install "
-            f"{entry['packages'][0]}, or "
+            f"server {use!r}: no {entry.title} on this machine; install it: apt-get install "
+            f"{entry.packages[0]}, or "
             f"bring it into a private store: dballoc fetch {name}, or give server.basedir"
         )
-    if (build := _of_machine(name, entry)) and name_and_version.is_version_of(
+    if (build := _of_machine(entry)) and name_and_version.is_version_of(
         version, build.version.partition("-")[0]
     ):
         return build
     raise fetch_sources.NotFetched(f"server {use!r}", use)
 
 
-def _of_machine(name: str, entry: dict[str, Any]) -> Build | None:
+def _of_machine(entry: Family) -> Build | None:
     directories = [*os.environ.get("PATH", "").split(":"), *_SYSTEM_DIRECTORIES]
-    return _first((Path(d) / b for b in entry["binaries"] for d in directories if d), None, name)
+    places = (Path(d) / b for b in entry.binaries for d in directories if d)
+    return _first(places, None, entry.name)
 
 
 def _in(root: Path, binaries: list[str]) -> Build | None:
@@ -163,18 +145,16 @@ def _first(candidates: Iterable[Path], root: Path | None, family: str | None) ->
                 )
                 continue
             build = _identify(candidate.resolve(), root)
-            if build and family in (None, build.family):
+            if build and (family is None or family in build.entry.lineage):
                 return build
     if closed:
         raise UsageError(closed)
     return None
 
 
-def _any_binary(entry: dict[str, Any]) -> list[str]:
+def _any_binary(entry: Family) -> list[str]:
     """In a basedir the family need not be given."""
-    return list(
-        dict.fromkeys([*entry["binaries"], *(b for e in servers().values() for b in e["binaries"])])
-    )
+    return list(dict.fromkeys(b for e in (entry, *list_families()) for b in e.binaries))
 
 
 def _identify(executable: Path, basedir: Path | None) -> Build | None:
@@ -186,7 +166,7 @@ def _identify(executable: Path, basedir: Path | None) -> Build | None:
     match = re.search(r"Ver (\S+) ", answer.stdout)
     if answer.status != 0 or not match:
         return None
-    family = next((name for name, e in servers().items() if e["mark"] in answer.stdout), None)
+    family = next((e.name for e in list_families() if e.mark in answer.stdout), None)
     if family is None:
         return None
     root = basedir or executable.parent.parent

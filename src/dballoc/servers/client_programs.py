@@ -25,11 +25,11 @@ def find_backup(build: Build, purpose: str) -> Path:
     in front, if there is none, or if it is of another series than the server, whose files it would
     refuse in the middle.
     """
-    entry = build.entry["backup"]
-    path = _find_first(build, entry["names"])
+    backup = build.entry.backup
+    path = _find_first(build, backup["names"])
     if path is None:
         raise UsageError(
-            f"{purpose}: a backup of {build.title} needs {entry['names'][0]}; {entry['source']}"
+            f"{purpose}: a backup of {build.title} needs {backup['names'][0]}; {backup['source']}"
         )
     try:
         answer = run_unprivileged([path, "--version"])
@@ -39,7 +39,7 @@ def find_backup(build: Build, purpose: str) -> Path:
     if series != (wanted := ".".join(build.version.split(".")[:2])):
         raise UsageError(
             f"{purpose}: {path} is of {series or 'an unknown series'}, and the server of {wanted}; "
-            f"{entry['source']} of the server's series"
+            f"{backup['source']} of the server's series"
         )
     return path
 
@@ -52,7 +52,7 @@ def find_series(text: str) -> str | None:
 
 def _find_first(build: Build, names: Sequence[str]) -> Path | None:
     places = [build.executable.parent, build.basedir / "bin", build.basedir / "usr/bin"]
-    ordered = sorted(names, key=lambda n: not n.startswith(build.family))
+    ordered = sorted(names, key=lambda n: not n.startswith(build.entry.lineage))
     for name in ordered:
         for place in places:
             if os.access(place / name, os.X_OK):

@@ -125,7 +125,7 @@ def prepare_tune(experiment: Experiment) -> PreparedTune:
     check_bounds(preference, bases)
     setting = prepare.prepare_campaign(short)
     for prepared in setting.variants.values():
-        check_changeable(tune, prepared.build.entry["fixed"])
+        check_changeable(tune, prepared.build.entry.fixed)
     check_left_alone(tune, [p.allocator for p in setting.variants.values()])
     duets, no_duets = prepare_duets(setting, preference)
     spaces = _build_spaces(setting, preference, has_duets=bool(duets))

@@ -114,7 +114,7 @@ def _read_options(
     adopted = take(options, build.plugins)
     notes += adopted.notes()
     table: dict[str, Any] = {"engine": adopted.engine or "innodb"}
-    if table["engine"] not in build.entry["engines"]:
+    if table["engine"] not in build.entry.engines:
         notes.append(
             f"engine {table['engine']} is not one that dballoc can load in {build.title}; using "
             "innodb"

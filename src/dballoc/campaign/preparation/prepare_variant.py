@@ -179,7 +179,7 @@ def _find_build(where: str, server: Server, user: ServerUser) -> Build:
             "readable, or move the server"
         )
     # A build of the user's may have an engine built in that others have as a plugin.
-    engines = list(build.entry["engines"]) if server.basedir else build.engines
+    engines = list(build.entry.engines) if server.basedir else build.engines
     if server.engine not in engines:
         raise UsageError(
             f"{where}: {build.title} has no engine {server.engine!r}; it has {', '.join(engines)}"
@@ -196,7 +196,7 @@ def _make_server_options(
 ) -> dict[str, str]:
     """Return the server's options: the engine's, room for clients and statements, the variant's."""
     options = {
-        **build.entry["engines"][server.engine],
+        **build.entry.engines[server.engine],
         # The events of the user's own data would run in every trial.
         **({"event-scheduler": "OFF"} if experiment.data.own else {}),
         **server_options.capacity(
@@ -217,7 +217,7 @@ def _choose_init_options(server: Server, build: Build) -> dict[str, str]:
     fixed = {
         name: value
         for name, value in server.options.items()
-        if server_options.bare(name) in build.entry["fixed"]
+        if server_options.bare(name) in build.entry.fixed
     }
     return fixed | server.init_options
 
@@ -229,7 +229,7 @@ def _count_redo_bytes(build: Build, options: dict[str, str]) -> int:
     capacity = _parse_bytes(options.get("innodb-redo-log-capacity", ""))
     each = _parse_bytes(options.get("innodb-log-file-size", ""))
     files = options.get("innodb-log-files-in-group", "")
-    number = int(files) if files.isdigit() else build.entry["redo_files"]
+    number = int(files) if files.isdigit() else build.entry.redo_files
     return max(capacity, each * min(number, 100))
 
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from dballoc.allocators import host_requirements
-from dballoc.catalogue import servers
 from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.errors import UsageError
@@ -17,6 +16,7 @@ from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.privileged_start import Starter, read_executable_privilege
 from dballoc.process_memory import host_obstacles
+from dballoc.servers.families import describe_family
 
 _SERVER_DIRECTORIES = ("/usr/sbin", "/usr/libexec", "/usr/local/mysql/bin")
 # Any user but root.
@@ -78,7 +78,7 @@ def find_privileged_servers(family: str) -> list[str]:
     privileged.
     """
     search_path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SERVER_DIRECTORIES])
-    paths = (shutil.which(name, path=search_path) for name in servers()[family]["binaries"])
+    paths = (shutil.which(name, path=search_path) for name in describe_family(family).binaries)
     starts = {
         path: read_executable_privilege(Path(path), _SERVICE_USER)
         for path in dict.fromkeys(filter(None, paths))

@@ -165,7 +165,7 @@ def command(build: Build, data: Path, address: Address, options: dict[str, str])
     }
     if build.plugins:
         fixed["plugin-dir"] = build.plugins
-    merged = {normal(k): v for k, v in {**build.entry["options"], **options}.items()}
+    merged = {normal(k): v for k, v in {**build.entry.options, **options}.items()}
     if binary_log.writes_binary_log(merged):
         merged.pop(binary_log.SWITCHED_OFF, None)
     argv = [str(build.executable), "--no-defaults", *(f"--{k}={v}" for k, v in fixed.items())]

@@ -227,7 +227,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _launch(
     recipe: Recipe, user: ServerUser, home: Path, run: Path, log: Path, more: dict[str, str]
 ) -> Launch:
-    engine = recipe.build.entry["engines"][recipe.engine]
+    engine = recipe.build.entry.engines[recipe.engine]
     options = {**engine, **recipe.init_options, **more}
     address = Address(run / "mysqld.sock")
     argv = command(recipe.build, home / "data", address, options)
@@ -248,13 +248,12 @@ def _initialize(
     data.mkdir(mode=0o750)
     user.give(data)
     script_file = None
-    if recipe.build.entry["bootstrap"] == "sql":
+    if recipe.build.entry.bootstrap == "sql":
         launch = _launch(recipe, user, home, run, log, {"bootstrap": "", "skip-grant-tables": ""})
         script_file = home / "bootstrap.sql"
         # `use` must be on a line of its own: --bootstrap reads a statement a line.
         texts = [
-            script(recipe.build, s).read_text(encoding="utf-8")
-            for s in recipe.build.entry["scripts"]
+            script(recipe.build, s).read_text(encoding="utf-8") for s in recipe.build.entry.scripts
         ]
         script_file.write_text(
             "create database mysql;\nuse mysql;\n" + "\n".join(texts), encoding="utf-8"
@@ -318,7 +317,7 @@ def _fill(
 ) -> None:
     init = write_private(private / "init.sql", _accounts(recipe, password), user)
     more = {
-        **recipe.build.entry["once"],
+        **recipe.build.entry.once,
         **capacity(16, 0, recipe.data.tables),
         "init-file": str(init),
     }

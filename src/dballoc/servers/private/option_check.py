@@ -37,9 +37,9 @@ def check(build: Build, options: dict[str, str], user: ServerUser, where: str) -
                 *places,
                 # Those of every start: MySQL ends before it looks at the options if the directory
                 # of its own secure_file_priv is not there.
-                *arguments(build.entry["options"]),
+                *arguments(build.entry.options),
                 *arguments(options),
-                *build.entry["validate"],
+                *build.entry.validate,
             ],
             user=user,
         )

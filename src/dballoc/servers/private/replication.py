@@ -50,7 +50,7 @@ class ReplicaState:
 
 def check_replication(build: Build, where: str) -> None:
     """UsageError if dballoc cannot make a replica of this build."""
-    if not build.entry["replication"]:
+    if not build.entry.replication:
         raise UsageError(
             f"{where}: {build.title} cannot be a replica here: it needs GTIDs that a replica "
             "without a binary log of its own keeps (MariaDB 10.2, MySQL 5.7 or later)"
@@ -63,7 +63,7 @@ def make_replica_options(
     """Return a server's ``options`` with those that make it a replica: its number of applying
     threads is ``workers``, else what ``options`` say, else a few.
     """
-    words = build.entry["replication"]
+    words = build.entry.replication
     usual = {words["workers"]: str(WORKERS)}
     configured = {} if workers is None else {words["workers"]: str(workers)}
     return {**usual, **options, **configured, **words["replica"]}
@@ -71,7 +71,7 @@ def make_replica_options(
 
 def make_primary_options(build: Build, options: dict[str, str]) -> dict[str, str]:
     """Return the options of the primary of a replica that is started with ``options``."""
-    words = build.entry["replication"]
+    words = build.entry.replication
     of_replica = {*words["replica"], words["workers"]}
     return {k: v for k, v in options.items() if k not in of_replica} | words["primary"]
 
@@ -80,7 +80,7 @@ def begin_binary_log(build: Build, primary: Admin, account: Account) -> None:
     """Make the replica's account on the primary, and have it forget what was written before.
     pymysql.Error as it comes.
     """
-    for sql in build.entry["replication"]["begin"]:
+    for sql in build.entry.replication["begin"]:
         primary.rows(sql.format(**vars(account)))
 
 
@@ -88,23 +88,23 @@ def follow_primary(build: Build, replica: Admin, account: Account) -> None:
     """Have the server replicate from the beginning of its primary's binary log. pymysql.Error as it
     comes.
     """
-    for sql in build.entry["replication"]["follow"]:
+    for sql in build.entry.replication["follow"]:
         replica.rows(sql.format(**vars(account)))
 
 
 def count_committed(build: Build, primary: Admin) -> int:
     """Return how many transactions are in the primary's binary log."""
-    return count_gtids(primary.rows(build.entry["replication"]["committed"])[0][0])
+    return count_gtids(primary.rows(build.entry.replication["committed"])[0][0])
 
 
 def count_applied(build: Build, replica: Admin) -> int:
     """Return how many of its primary's transactions a replica has applied."""
-    return count_gtids(replica.rows(build.entry["replication"]["applied"])[0][0])
+    return count_gtids(replica.rows(build.entry.replication["applied"])[0][0])
 
 
 def read_state(build: Build, replica: Admin) -> ReplicaState:
     """Ask a replica how its replication stands. pymysql.Error as it comes."""
-    return parse_state(replica.first_row(build.entry["replication"]["state"]))
+    return parse_state(replica.first_row(build.entry.replication["state"]))
 
 
 def parse_state(row: dict[str, Any]) -> ReplicaState:
