@@ -16,11 +16,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.statistics.duet_slices import (
-    collect_pieces,
-    compute_block_log,
-    read_declared_estimate,
-)
+from dballoc.analysis.statistics.duet_estimates import compute_block_log
+from dballoc.analysis.statistics.duet_slices import collect_pieces, read_declared_estimate
 from dballoc.analysis.statistics.variance_components import Components
 
 PAIRS = (4, 6, 8, 10, 14, 20)

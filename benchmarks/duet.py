@@ -35,6 +35,7 @@ from cpu_hog import noisy_machine
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.statistics.duet_estimates import Estimate
 from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
@@ -108,7 +109,7 @@ def aa(out: Path, seeds: range, budget: str, *, has_hog: bool) -> bool:
     held, narrow = 0, 0
     in_time: dict[str, list[bool]] = {}
     halves: list[float] = []
-    scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(duet_slices.Estimate)}
+    scatter: dict[str, list[float]] = {estimate: [] for estimate in get_args(Estimate)}
     for seed in seeds:
         table = experiment(
             f"aa-{seed}",

@@ -45,6 +45,7 @@ from scipy import stats
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.sequential_test import MEMORY_ERROR
 from dballoc.analysis.replay.replay_facts import read_replay_facts
+from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
@@ -185,7 +186,9 @@ def run_replays(
     arguments = make_arguments(trace, blocks, mode, idle)
     model = build_replay_experiment(arguments, hash_trace(trace), recorded.threads)
     model = model.model_copy(update={"noise": Noise(repeats=0)})
-    run_campaign(prepare_replay(model, trace, recorded), out, Observer(), kind=REPLAYS)
+    run_campaign(
+        prepare_replay(model, trace, recorded), out, Observer(), looks=InterimLooks(), kind=REPLAYS
+    )
 
 
 def make_arguments(trace: Path, blocks: int, mode: str, idle: str = SHORT_IDLE) -> dict[str, Any]:

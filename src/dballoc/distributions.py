@@ -2,10 +2,13 @@
 
 ``scipy.special`` is imported by the first call: it takes longer to load than all else that a verb
 needs before its first line. (``scipy.stats`` has the same functions and takes two seconds.)
-:func:`find_t_quantile` needs no scipy, for verbs that run where it is not installed.
+:func:`find_t_quantile` and :func:`find_chi_square_quantile` need no scipy, for what runs where it
+is not installed: a look at a server, and measuring.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 
 
 def compute_t_quantile(freedom: float, probability: float) -> float:
@@ -42,18 +45,16 @@ def compute_noncentrality(freedom: float, probability: float, value: float) -> f
     return float(nctdtrinc(freedom, probability, value))
 
 
+@lru_cache(maxsize=10_000)
 def find_t_quantile(freedom: int, probability: float) -> float:
     """Return what :func:`compute_t_quantile` returns, for whole degrees of freedom and a
     probability of 0.5 or more: in plain Python, where scipy may be missing.
     """
     # Student's t is sqrt(freedom) * tan(angle), and its distribution rises with the angle.
-    low, high = 0.0, math.pi / 2
-    while low < (middle := (low + high) / 2) < high:
-        if (1 + _compute_t_within(freedom, middle)) / 2 < probability:
-            low = middle
-        else:
-            high = middle
-    return math.sqrt(freedom) * math.tan(low)
+    angle = _bisect(
+        lambda angle: (1 + _compute_t_within(freedom, angle)) / 2 < probability, math.pi / 2
+    )
+    return math.sqrt(freedom) * math.tan(angle)
 
 
 def _compute_t_within(freedom: int, angle: float) -> float:
@@ -68,3 +69,38 @@ def _compute_t_within(freedom: int, angle: float) -> float:
     if not is_odd:
         return math.sin(angle) * total
     return 2 / math.pi * (angle + math.sin(angle) * total)
+
+
+@lru_cache(maxsize=10_000)
+def find_chi_square_quantile(freedom: int, probability_above: float) -> float:
+    """Return what :func:`compute_chi_square_quantile` returns, for whole degrees of freedom: in
+    plain Python, where scipy may be missing.
+    """
+    most = 10.0 * freedom + 1000.0
+    return _bisect(
+        lambda value: _compute_chi_square_above(freedom, value) > probability_above, most
+    )
+
+
+def _compute_chi_square_above(freedom: int, value: float) -> float:
+    """Return the probability that chi-square exceeds a value: Abramowitz and Stegun, Handbook of
+    Mathematical Functions, 26.4.4 (odd degrees of freedom) and 26.4.5 (even).
+    """
+    is_odd = freedom % 2
+    term = math.exp(-value / 2) * (math.sqrt(2 * value / math.pi) if is_odd else 1.0)
+    total = math.erfc(math.sqrt(value / 2)) if is_odd else 0.0
+    for power in range(2 + is_odd, freedom + 1, 2):
+        total += term
+        term *= value / power
+    return total
+
+
+def _bisect(is_below: Callable[[float], bool], high: float) -> float:
+    """Return the number between 0 and ``high`` up to which ``is_below`` holds."""
+    low = 0.0
+    while low < (middle := (low + high) / 2) < high:
+        if is_below(middle):
+            low = middle
+        else:
+            high = middle
+    return low

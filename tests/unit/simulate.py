@@ -28,7 +28,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
 )
 from dballoc.analysis.decisions.stopping_rule import all_decided
-from dballoc.analysis.statistics.duet_slices import Estimate
+from dballoc.analysis.statistics.duet_estimates import Estimate
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.experiment import schedule

@@ -9,13 +9,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import example_results
+import measured_campaign
 
 from dballoc.campaign import run_blocks
-from dballoc.campaign.duration_estimate import DurationEstimate
+from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.run_blocks import CampaignKind, Ending
 from dballoc.experiment import experiment_file, schedule
@@ -48,42 +47,6 @@ LONGEST_POLL = 20.0
 ENVIRONMENT = {"host": "dbhost", "cpu": "a CPU", "cpus": 2, "memory": 2**34}
 
 MakeRecord = Callable[[Experiment, Slot, str], TrialRecord]
-
-
-class FakeVariant:
-    """A variant as if it were prepared, with nothing that was fetched."""
-
-    build = SimpleNamespace(executable=Path("/usr/sbin/mariadbd"))
-    allocator = SimpleNamespace(libraries=(), loader=None)
-
-    def __init__(self, name: str) -> None:
-        self._row = example_results.variant(name)
-
-    def make_row(self) -> dict[str, Any]:
-        return self._row
-
-
-class FakeUser:
-    name = "nobody"
-
-
-@dataclass(kw_only=True)
-class FakeSetting:
-    """A campaign as if it were prepared, without servers."""
-
-    experiment: Experiment
-    variants: Mapping[str, Any]
-    user: Any = field(default_factory=FakeUser)
-    sysbench: Any = field(default_factory=lambda: SimpleNamespace(version="1.0"))
-    duet: None = None
-    no_duet: None = None
-    thp: Mapping[str, str] = field(default_factory=dict)
-    thp_settings: list[str] = field(default_factory=list)
-    switches_thp: bool = False
-    put_back: tuple[()] = ()
-    margin: float | None = None
-    reuses_data: bool = False
-    copies_at_once: int = 1
 
 
 def make_example_record(experiment: Experiment, slot: Slot, host: str) -> TrialRecord:
@@ -249,35 +212,14 @@ class SimulatedHosts:
         self.closed = True
 
 
-def make_setting(experiment: Experiment) -> FakeSetting:
-    return FakeSetting(
-        experiment=experiment,
-        variants={v.name: FakeVariant(v.name) for v in experiment.variant},
-    )
-
-
 def make_kind(hosts: SimulatedHosts) -> CampaignKind:
     """The kind of campaign that the driver runs, over these hosts and in their clock."""
 
-    def estimate(setting: FakeSetting) -> DurationEstimate:
-        trials = len(schedule.order_block(setting.experiment, 1))
-        return DurationEstimate(
-            blocks={"solo": setting.experiment.blocks or 5},
-            trials_per_block={"solo": trials},
-            block_seconds={"solo": trials * TRIAL_SECONDS},
-            pilot=0.0,
-            measured_share=1.0,
-        )
-
-    def make_facts(setting: FakeSetting, planned: dict[str, int]) -> dict[str, str]:
-        facts = example_results.facts(setting.experiment, planned["solo"], ["solo"])
-        apart = {CLIENTS: APART} if hosts.clients else {}
-        return facts | {"procedure_version": "2"} | apart
-
+    apart = {CLIENTS: APART} if hosts.clients else {}
     return replace(
         run_on_hosts.make_kind(hosts, hosts.clock, apart=bool(hosts.clients)),
-        estimate=estimate,
-        make_facts=make_facts,
+        estimate=measured_campaign.estimate,
+        make_facts=lambda setting, planned: measured_campaign.make_facts(setting, planned) | apart,
     )
 
 
@@ -290,6 +232,10 @@ def run(
     """Run a campaign over simulated hosts; returns how it ended, and its results directory."""
     path = out or Path(tempfile.mkdtemp(prefix="dballoc-simulated-")) / "r"
     ending = run_blocks.run_campaign(
-        make_setting(experiment), path, observer or Observer(), kind=make_kind(hosts)
+        measured_campaign.make_setting(experiment),
+        path,
+        observer or Observer(),
+        looks=InterimLooks(),
+        kind=make_kind(hosts),
     )
     return ending, path

@@ -17,7 +17,7 @@ from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.decisions.sequential_test import declare_shares
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.duration_estimate import DurationEstimate
-from dballoc.campaign.extension import plan_extension
+from dballoc.campaign.interim_looks import plan_extension
 from dballoc.cli.bench_parts.bench_campaign import describe_time
 from dballoc.document.model import Answer
 from dballoc.errors import UsageError

@@ -1,24 +1,21 @@
 """A campaign that its budget ended: the same command gives it no more blocks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import example_results
+import measured_campaign
 import pytest
-import simulated_hosts
 from test_extended_procedure import declared
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.campaign import run_blocks
+from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
-from dballoc.campaign.run_blocks import CampaignKind, list_designs_over_budget
-from dballoc.campaign.session import Session
-from dballoc.experiment import schedule
+from dballoc.campaign.run_blocks import list_designs_over_budget
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.schedule import Slot
-from dballoc.store.results import Results
 
 
 @dataclass
@@ -31,46 +28,26 @@ class Clock:
         return self.now
 
 
-@dataclass
-class ExampleBlocks:
-    """Solo blocks whose trials take longer than they say, as data and probes come on top."""
-
-    experiment: Experiment
-    results: Results
-    clock: Clock
-    planned_seconds: float = 100.0
-
-    def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
-        return schedule.order_block(self.experiment, number, attempt)
-
-    def fit_block(self, _: float) -> float | None:
-        return None
-
-    def run_trial(self, slot: Slot) -> float:
-        self.results.add_trial(slot, example_results.record(self.experiment, slot))
-        self.clock.now += 25.0
-        return 0.0
-
-
 def test_the_same_command_gives_no_more_blocks(
     experiment: Callable[..., Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(run_blocks, "time", clock)
     chosen = experiment(design="solo", blocks=12, budget="560s", noise={"repeats": 0})
-    hosts = simulated_hosts.SimulatedHosts(names=["a"])
 
-    def prepare(session: Session, results: Results, *_: Any) -> dict[str, Any]:
-        return {"solo": ExampleBlocks(session.setting.experiment, results, clock)}
+    def pass_time() -> None:
+        """Longer than planned, as data and probes come on top."""
+        clock.now += 25.0
 
-    kind: CampaignKind = replace(
-        simulated_hosts.make_kind(hosts),
-        prepare_blocks=prepare,
-        run_blocks=run_blocks.run_blocks_in_turn,
+    kind = replace(
+        measured_campaign.make_kind(pass_time),
+        estimate=partial(measured_campaign.estimate, trial_seconds=25.0),
     )
-    setting = simulated_hosts.make_setting(chosen)
+    setting = measured_campaign.make_setting(chosen)
     for _ in range(2):
-        ending = run_blocks.run_campaign(setting, tmp_path / "r", Observer(), kind=kind)
+        ending = run_blocks.run_campaign(
+            setting, tmp_path / "r", Observer(), looks=InterimLooks(), kind=kind
+        )
         assert (ending.why, ending.blocks) == ("budget", {"solo": 5})
     assert load_campaign(tmp_path / "r").facts["budget_looks"] == '{"solo": [5]}'
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.decisions.sequential_test import declare_procedure
-from dballoc.analysis.statistics.duet_slices import Estimate, Piece, compute_block_log
+from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
 from dballoc.analysis.statistics.variance_components import (
     LEAST_PAIRS,
     LENGTHS,

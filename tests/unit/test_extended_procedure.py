@@ -33,7 +33,8 @@ from dballoc.analysis.tables.baseline_comparison import (
     list_metrics,
 )
 from dballoc.analysis.tables.campaign_diff import compare_campaigns
-from dballoc.campaign.extension import Extension, list_extensions, plan_extension
+from dballoc.campaign.interim_looks import list_extensions, plan_extension
+from dballoc.campaign.looks import Extension
 from dballoc.campaign.run_blocks import list_budget_looks
 from dballoc.errors import UsageError
 

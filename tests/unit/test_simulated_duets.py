@@ -32,7 +32,7 @@ from simulate import (
 )
 
 from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
-from dballoc.analysis.statistics.duet_slices import Estimate, Piece, compute_block_log
+from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
 
 # 4 000 campaigns: a standard error of 0.34 percentage points at 5 %.
 VARIANTS, SEEDS, CAMPAIGNS = 3, 1000, 4000

@@ -158,6 +158,12 @@ class Campaign:
             return self.trial["block"].n_unique() if design == Design.SOLO else 0
         return self.list_attempts(design)["block"].n_unique()
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The variants that cannot be in the duet, and why."""
+        variants: dict[str, str] = json.loads(self.facts["duet"]).get("left_out", {})
+        return variants
+
     def list_attempts(self, design: str) -> pl.DataFrame:
         """Return the attempts at blocks of a design."""
         return self.duet_block if Design(design).is_paired else self.block

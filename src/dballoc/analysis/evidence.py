@@ -1,7 +1,5 @@
 """Gather what a recommendation rests on beside the comparisons."""
 
-import json
-
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.constraint_bounds import compute_constraint_bounds
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
@@ -24,5 +22,5 @@ def gather_evidence(
         exploratory=margin != campaign.margin,
         bounds=compute_constraint_bounds(judged, comparisons, preference),
         collapsed=collapses.describe_own_collapses(judged),
-        left_out=frozenset(json.loads(campaign.facts["duet"]).get("left_out", {})),
+        left_out=frozenset(campaign.left_out),
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from dballoc.analysis.statistics.duet_slices import compute_block_log
+from dballoc.analysis.statistics.duet_estimates import compute_block_log
 from dballoc.analysis.statistics.variance_components import BlockCosts, fit_pairs
 from dballoc.campaign import duet_pilot
 from dballoc.campaign.duration_estimate import (

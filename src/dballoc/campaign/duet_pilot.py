@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from dballoc.analysis.statistics.duet_slices import (
+from dballoc.analysis.statistics.duet_estimates import (
     Estimate,
     Piece,
     average_neighbours,

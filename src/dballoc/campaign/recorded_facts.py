@@ -11,7 +11,7 @@ from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.session import RunSetting
+from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.cpu_list import format_cpus
@@ -19,7 +19,7 @@ from dballoc.host import machine_description
 from dballoc.store.results import KIND, REPLAY
 
 
-def make_common_facts(setting: RunSetting) -> dict[str, str]:
+def make_common_facts(setting: Prepared) -> dict[str, str]:
     """Return the facts that every results directory records of its campaign."""
     experiment = setting.experiment
     return {
@@ -44,7 +44,7 @@ def make_server_facts(setting: PreparedCampaign) -> dict[str, str]:
 
 
 def make_replay_facts(
-    setting: RunSetting, planned_blocks: dict[str, int], replay: ReplayFacts
+    setting: Prepared, planned_blocks: dict[str, int], replay: ReplayFacts
 ) -> dict[str, str]:
     """Return all facts of a campaign of replays."""
     return make_common_facts(setting) | {

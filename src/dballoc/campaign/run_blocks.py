@@ -9,22 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from dballoc.analysis import campaign_tables
-from dballoc.analysis.decisions import stopping_rule
 from dballoc.analysis.decisions.sequential_test import Procedure
-from dballoc.analysis.tables import baseline_comparison
 from dballoc.campaign import duet_pilot
 from dballoc.campaign.block_history import BlockHistory
 from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.duet_pilot import NotCpuBound
 from dballoc.campaign.duration_estimate import DurationEstimate, estimate_duration
-from dballoc.campaign.extension import Extension
+from dballoc.campaign.looks import Extension, Looks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.recorded_facts import check_margin, make_block_facts
-from dballoc.campaign.session import RunSetting, Session, run_in_session
+from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.errors import UsageError
@@ -133,22 +131,22 @@ SERVERS = CampaignKind(
 
 
 def run_campaign(
-    setting: RunSetting,
+    setting: Prepared,
     out: Path,
     observer: Observer,
+    *,
+    looks: Looks,
     extension: Extension | None = None,
     kind: CampaignKind = SERVERS,
 ) -> Ending:
-    """Run or resume the campaign in ``out``; with an ``extension``, to its look instead of the
-    planned end. UsageError or Failure; what was finished is kept.
+    """Run or resume the campaign in ``out``, judged by ``looks``; with an ``extension``, to its
+    look instead of the planned end. Raises UsageError or Failure; what was finished is kept.
     """
 
     def run_in(session: Session) -> Ending:
-        if setting.no_duet:
-            observer.notice(f"no duet, only the solo design: {setting.no_duet}")
-        for name, why in (setting.duet.left_out if setting.duet else {}).items():
-            observer.notice(f"{name} is not in the duet: {why}")
-        return CampaignRun(session, extension, kind).run()
+        for notice in setting.list_notices():
+            observer.notice(notice)
+        return CampaignRun(session, looks, extension, kind).run()
 
     return run_in_session(setting, out, observer, run_in, runs_here=kind.runs_here)
 
@@ -161,8 +159,11 @@ class CampaignRun:
 
     hosts_at_once = 1
 
-    def __init__(self, session: Session, extension: Extension | None, kind: CampaignKind) -> None:
+    def __init__(
+        self, session: Session, looks: Looks, extension: Extension | None, kind: CampaignKind
+    ) -> None:
         self.session = session
+        self.looks = looks
         self.kind = kind
         self.extension = extension
         self.setting = session.setting
@@ -253,11 +254,11 @@ class CampaignRun:
         decided: dict[str, int] = json.loads(self.results.facts().get("decided", "{}"))
         return decided
 
-    def declare_procedures(self) -> dict[str, Procedure]:
-        """Return each design's procedure after the blocks that are in the database."""
-        return baseline_comparison.declare_procedures(
-            campaign_tables.load_campaign(self.session.directory.path, series=False)
-        )
+    def declare_procedures(self) -> Mapping[str, Procedure]:
+        """Return each design's procedure after the blocks that are in the database; none where
+        there are no looks.
+        """
+        return self.looks.declare_procedures(self.session.directory.path)
 
     # -- the blocks -------------------------------------------------------------------------------
 
@@ -382,25 +383,10 @@ class CampaignRun:
             except NotCpuBound as error:
                 self._drop_duet(error)
                 return
-        if self._is_decided_at(design, number):
+        if self.looks.is_decided_at(self.session.directory.path, design, number):
             self.endings[design] = "decided" if number < planned else "planned"
             decided = self._read_decided_blocks() | {design: number}
             self.results.set_fact("decided", json.dumps(decided))
-
-    def _is_decided_at(self, design: str, number: int) -> bool:
-        """Whether this number of blocks is a look at which more blocks could only repeat the
-        verdicts.
-        """
-        campaign = campaign_tables.load_campaign(self.session.directory.path, series=False)
-        procedure = baseline_comparison.declare_procedures(campaign)[design]
-        if number not in procedure.spending:
-            return False
-        return stopping_rule.is_design_decided(
-            baseline_comparison.compare_with_baseline(campaign),
-            design,
-            self.setting.duet.left_out if self.setting.duet else {},
-            campaign.margin,
-        )
 
     # -- the budget -------------------------------------------------------------------------------
 

@@ -4,25 +4,22 @@ lock, and a user who may stop it.
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.preparation.prepare_duet import PreparedDuet
+from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.results_directory import ROOM, Directory
 from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
 from dballoc.errors import Failure, NotNow, UsageError
-from dballoc.experiment.model import Experiment
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.settings import machine_lock, thp
-from dballoc.host.settings.settings_journal import PutBack
-from dballoc.host.unprivileged.server_user import ServerUser
 
 T = TypeVar("T")
 
@@ -31,61 +28,7 @@ T = TypeVar("T")
 _PATIENCE_WITH_BLOCKS = 60.0
 
 
-class RunSetting(Protocol):
-    """What every prepared campaign has, of servers or of replays; see
-    :class:`dballoc.campaign.preparation.prepare.PreparedCampaign`.
-    """
-
-    @property
-    def experiment(self) -> Experiment:
-        """What was asked for."""
-
-    @property
-    def variants(self) -> Mapping[str, Any]:
-        """The variants as they will run on this machine."""
-
-    @property
-    def user(self) -> ServerUser:
-        """What servers and replays run as."""
-
-    @property
-    def duet(self) -> PreparedDuet | None:
-        """The duet, if there is one."""
-
-    @property
-    def no_duet(self) -> str | None:
-        """Why a campaign that might have a duet has none."""
-
-    @property
-    def thp(self) -> Mapping[str, str]:
-        """The host's own THP settings."""
-
-    @property
-    def thp_settings(self) -> list[str]:
-        """The names of the host's THP settings that any variant asks."""
-
-    @property
-    def switches_thp(self) -> bool:
-        """Whether any variant needs other THP settings than the host's."""
-
-    @property
-    def put_back(self) -> tuple[PutBack, ...]:
-        """Settings that an earlier run had left changed."""
-
-    @property
-    def margin(self) -> float | None:
-        """The share that a variant may lose, where the user named one."""
-
-    @property
-    def reuses_data(self) -> bool:
-        """Whether a server may start on the data that another one left."""
-
-    @property
-    def copies_at_once(self) -> int:
-        """How many copies of the data there may be at once."""
-
-
-SettingT = TypeVar("SettingT", bound=RunSetting)
+SettingT = TypeVar("SettingT", bound=Prepared)
 
 
 @dataclass
@@ -215,7 +158,7 @@ def run_in_session(
 
 @contextlib.contextmanager
 def _hold_host_settings(
-    setting: RunSetting, out: Path, patience: float
+    setting: Prepared, out: Path, patience: float
 ) -> Iterator[machine_lock.Hold | None]:
     """Hold the machine's lock, exclusively if a variant switches THP. UsageError if another run
     holds it for longer than ``patience`` seconds.

@@ -8,6 +8,9 @@ from dballoc.experiment.schedule import Slot
 
 Kind = Literal["sql", "warmup", "settle", "level", "idle", "slices", "profile"]
 
+# A replica that is farther behind when a level's load ends, in seconds, does not keep up.
+KEEPS_UP = 1.0
+
 # Seconds that are profiled, if the levels are that long.
 LONGEST_PROFILE = 10.0
 

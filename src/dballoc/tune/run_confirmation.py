@@ -16,6 +16,7 @@ from typing import Any
 from dballoc.analysis.tune import search_history
 from dballoc.analysis.tune.search_history import Tried
 from dballoc.campaign import results_directory, run_blocks
+from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -164,7 +165,9 @@ def run_confirmations(
         names = ", ".join(confirmation.finalists)
         observer.notice(f"confirmation of {names} against {confirmation.base}: {directory}")
         setting = prepare.prepare_campaign(confirmation.experiment)
-        ending = run_blocks.run_campaign(setting, directory, observer, kind=kind)
+        ending = run_blocks.run_campaign(
+            setting, directory, observer, looks=InterimLooks(), kind=kind
+        )
         if run_blocks.has_trials(directory):
             write_report(directory)
         if ending.why == "interrupted":

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dballoc.analysis.campaign_tables import Campaign
 from dballoc.numbers import listing, percent
 from dballoc.store.results import REPLAY
+
+if TYPE_CHECKING:
+    from dballoc.analysis.campaign_tables import Campaign
 
 # Why a recording ended before the program did, or anybody asked.
 _EARLY = {"limit": "at its limit", "disk": "as the disk was full"}
@@ -115,7 +118,7 @@ class ReplayFacts(RecordedTrace):
         return self.window is None or self.window[0] <= moment <= self.window[1]
 
 
-def read_replay_facts(campaign: Campaign) -> ReplayFacts:
+def read_replay_facts(campaign: "Campaign") -> ReplayFacts:
     """Read the fact of a campaign of replays."""
     fact = json.loads(campaign.facts[REPLAY])
     fact["marks"] = tuple(

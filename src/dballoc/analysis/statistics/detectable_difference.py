@@ -13,6 +13,8 @@ from dballoc.distributions import (
     compute_chi_square_quantile,
     compute_noncentrality,
     compute_t_quantile,
+    find_chi_square_quantile,
+    find_t_quantile,
 )
 
 # The power of the smallest detectable difference.
@@ -23,6 +25,9 @@ LEVEL = 0.9
 
 # The share of campaigns whose intervals must be no wider than planned.
 ASSURANCE = 0.9
+
+# Degrees of freedom up to which plain Python is fast.
+_MOST_IN_PYTHON = 1000
 
 # Nobody would wait for a campaign of more blocks.
 MOST_BLOCKS = 10_000
@@ -72,8 +77,10 @@ def compute_half_width(
     if blocks < 2:
         return math.inf
     freedom = blocks - 1 + common_freedom
+    # A campaign is planned by this where scipy may be missing.
+    compute = find_t_quantile if freedom <= _MOST_IN_PYTHON else compute_t_quantile
     return _convert_to_relative(
-        compute_t_quantile(freedom, (1 + confidence) / 2) * scatter / math.sqrt(blocks)
+        compute(freedom, (1 + confidence) / 2) * scatter / math.sqrt(blocks)
     )
 
 
@@ -85,7 +92,7 @@ def compute_assured_half_width(scatter: float, blocks: int, confidence: float) -
     if blocks < 2:
         return math.inf
     return compute_half_width(
-        scatter * math.sqrt(compute_chi_square_quantile(blocks - 1, 1 - ASSURANCE) / (blocks - 1)),
+        scatter * math.sqrt(find_chi_square_quantile(blocks - 1, 1 - ASSURANCE) / (blocks - 1)),
         blocks,
         confidence,
     )

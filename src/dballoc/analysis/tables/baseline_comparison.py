@@ -209,11 +209,10 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
     variants += count_finalists_elsewhere(campaign)
     if campaign.procedure_version > 1:
-        left_out = json.loads(campaign.facts["duet"]).get("left_out", {})
         shares = (
             declare_replay_shares(variants, workloads, judges_memory=campaign.has_whole_heap)
             if campaign.is_replay
-            else declare_shares(campaign.designs, variants, workloads, len(left_out))
+            else declare_shares(campaign.designs, variants, workloads, len(campaign.left_out))
         )
         budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
         declared = {

@@ -3,9 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-
-# A replica that is farther behind when a level's load ends, in seconds, does not keep up.
-KEEPS_UP = 1.0
+from dballoc.experiment.trial_steps import KEEPS_UP
 
 
 def build_replica_table(campaign: Campaign) -> pl.DataFrame:

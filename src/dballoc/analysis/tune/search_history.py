@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from dballoc import readers
-from dballoc.analysis.statistics.duet_slices import Piece, estimate_middle
+from dballoc.analysis.statistics.duet_estimates import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment

@@ -5,14 +5,13 @@ Whatever is wrong is one UsageError, and nothing was started.
 """
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 
 from dballoc import user_directories
-from dballoc.campaign.preparation import asked_thp, data_contents, missing_fetches
+from dballoc.campaign.preparation import data_contents, missing_fetches
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
 from dballoc.campaign.preparation.prepare_variant import (
@@ -21,6 +20,7 @@ from dballoc.campaign.preparation.prepare_variant import (
     prepare_variant,
     suggest_small_scale,
 )
+from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.errors import NotNow, UsageError
 from dballoc.experiment.designs import Design, select_designs
 from dballoc.experiment.model import LOAD, SCAN, Experiment
@@ -28,7 +28,6 @@ from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
 from dballoc.host.settings import machine_lock, thp
-from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import hammerdb_command, sysbench_command, workload
 from dballoc.measure.server_counters import Countable, find_countable
@@ -41,35 +40,24 @@ _CONNECTION_MEMORY = 2 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedCampaign:
-    """The whole campaign as it will run on this machine. ``no_duet``: why a campaign that might
-    have a duet has none; ``thp``: the host's own THP settings, empty where the kernel has none;
-    ``put_back``: settings that an earlier run had left changed; ``countable``: which of the
-    experiment's counters the host counts; ``margin``: the share that a variant may lose, where the
-    user named one.
+class PreparedCampaign(Prepared):
+    """A campaign of servers. ``no_duet``: why a campaign that might have a duet has none;
+    ``countable``: which of the experiment's counters the host counts.
     """
 
-    experiment: Experiment
     variants: dict[str, PreparedVariant]
-    user: ServerUser
     sysbench: sysbench_command.Sysbench
     contents: DataContents
     duet: PreparedDuet | None = None
     no_duet: str | None = None
-    thp: Mapping[str, str] = field(default_factory=dict)
-    put_back: tuple[PutBack, ...] = ()
     countable: Countable = field(default_factory=Countable)
-    margin: float | None = None
 
-    @property
-    def thp_settings(self) -> list[str]:
-        """The names of the host's THP settings that any variant asks."""
-        return asked_thp.list_asked_settings(p.variant for p in self.variants.values())
-
-    @property
-    def switches_thp(self) -> bool:
-        """Whether any variant needs other THP settings than the host's."""
-        return asked_thp.needs_switching((p.variant for p in self.variants.values()), self.thp)
+    def list_notices(self) -> list[str]:
+        """Return why there is no duet, or who is not in it."""
+        if self.no_duet:
+            return [f"no duet, only the solo design: {self.no_duet}"]
+        left_out = self.duet.left_out if self.duet else {}
+        return [f"{name} is not in the duet: {why}" for name, why in left_out.items()]
 
     @property
     def designs(self) -> list[Design]:

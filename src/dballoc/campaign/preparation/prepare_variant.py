@@ -12,8 +12,8 @@ from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.tunables import VariantSetting
 from dballoc.campaign.preparation import data_contents
-from dballoc.campaign.preparation.asked_thp import check_thp
 from dballoc.campaign.preparation.data_contents import DataContents
+from dballoc.campaign.preparation.prepared import check_thp
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_size

@@ -7,7 +7,7 @@ Whatever is wrong is one UsageError, and nothing was started.
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from dballoc import catalogue
 from dballoc.allocators import server_environment
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.replay.replay_facts import RecordedTrace
-from dballoc.campaign.preparation import asked_thp, variant_malloc
+from dballoc.campaign.preparation import variant_malloc
 from dballoc.campaign.preparation.malloc_on_this_host import find_entry
+from dballoc.campaign.preparation.prepared import Prepared, check_thp
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
 from dballoc.campaign.replay.recorded_variant import find_recorded_variant
 from dballoc.campaign.replay.replay_limits import check_needs, measure_spare_memory
@@ -25,7 +26,6 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.host.resources import cgroup, cpus
 from dballoc.host.settings import machine_lock, thp
-from dballoc.host.settings.settings_journal import PutBack
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers.build import Build
 from dballoc.trace.replay import run_replay
@@ -78,25 +78,13 @@ class PreparedReplayVariant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparedReplay:
-    """The whole campaign of replays as it will run on this machine. ``path``: of the trace;
-    ``server_cpus``: of the engine, None: all; the rest as in
-    :class:`dballoc.campaign.preparation.prepare.PreparedCampaign`.
-    """
+class PreparedReplay(Prepared):
+    """A campaign of replays. ``path``: of the trace; ``server_cpus``: of the engine, None: all."""
 
-    experiment: Experiment
+    variants: Mapping[str, PreparedReplayVariant]
     path: Path
     trace: RecordedTrace
-    variants: Mapping[str, PreparedReplayVariant]
-    user: ServerUser
     server_cpus: frozenset[int] | None = None
-    thp: Mapping[str, str] = field(default_factory=dict)
-    put_back: tuple[PutBack, ...] = ()
-    margin: float | None = None
-    duet: None = None
-    no_duet: None = None
-    reuses_data: bool = False
-    copies_at_once: int = 0
 
     def list_decaying_variants(self) -> tuple[str, ...]:
         """Return the variants whose malloc gives memory back by the clock; one that the catalogue
@@ -121,16 +109,6 @@ class PreparedReplay:
         replay = self.experiment.replay
         keeps_the_clock = replay is not None and replay.mode == "timed" and replay.speed == 1
         return () if keeps_the_clock else self.list_decaying_variants()
-
-    @property
-    def thp_settings(self) -> list[str]:
-        """The names of the host's THP settings that any variant asks."""
-        return asked_thp.list_asked_settings(self.experiment.variant)
-
-    @property
-    def switches_thp(self) -> bool:
-        """Whether any variant needs other THP settings than the host's."""
-        return asked_thp.needs_switching(self.experiment.variant, self.thp)
 
 
 def may_decay(allocator: Allocator) -> bool:
@@ -159,7 +137,7 @@ def prepare_replay(experiment: Experiment, path: Path, trace: RecordedTrace) -> 
     variants = {}
     for variant in experiment.variant:
         where = f"variant {variant.name!r}"
-        asked_thp.check_thp(where, variant)
+        check_thp(where, variant)
         malloc = _prove(where, experiment, user, build, variant)
         variants[variant.name] = PreparedReplayVariant(variant=variant, malloc=malloc, trace=trace)
     return PreparedReplay(

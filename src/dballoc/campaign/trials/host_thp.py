@@ -1,28 +1,14 @@
 """The host's THP settings while a trial runs: switched before it, checked during it."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
+from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import thp
 
 
-class SwitchesThp(Protocol):
-    """What a campaign knows of THP."""
-
-    @property
-    def thp(self) -> Mapping[str, str]:
-        """The host's own settings."""
-
-    @property
-    def thp_settings(self) -> list[str]:
-        """The names of the settings that any variant asks."""
-
-
-def switch_thp(
-    custody: Custody, campaign: SwitchesThp, wanted: Mapping[str, str]
-) -> dict[str, str]:
+def switch_thp(custody: Custody, campaign: Prepared, wanted: Mapping[str, str]) -> dict[str, str]:
     """Switch the host's THP settings for what is started next; those that are not wanted go back to
     the host's own. Returns all settings that the host has then.
     """

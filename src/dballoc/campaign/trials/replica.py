@@ -10,10 +10,10 @@ from typing import Any
 
 import pymysql
 
-from dballoc.analysis.tables.replica_lag import KEEPS_UP
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.primary import Primary
 from dballoc.campaign.trials.server_in_trial import ServerLife
+from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.load.client_output import Interval, Total
 from dballoc.servers.private import replication
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from dballoc.allocators import host_requirements
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.campaign import duration_estimate
-from dballoc.campaign.extension import Extension
+from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.campaign.run_blocks import SERVERS, CampaignKind

@@ -18,7 +18,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 
 if TYPE_CHECKING:
-    from dballoc.campaign.extension import Extension
+    from dballoc.campaign.looks import Extension
 
 
 def run_bench(arguments: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def _plan_extension(arguments: dict[str, Any]) -> "Extension | None":
         )
     seconds = duration(arguments["extend"], "--extend")
     with one_thread_for_numpy():
-        from dballoc.campaign.extension import plan_extension
+        from dballoc.campaign.interim_looks import plan_extension
         from dballoc.cli.shared.campaign_display import minutes
 
     extension = plan_extension(arguments["out"], seconds)

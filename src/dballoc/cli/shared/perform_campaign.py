@@ -10,9 +10,10 @@ from rich.console import Console
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.campaign import run_blocks
-from dballoc.campaign.extension import Extension
+from dballoc.campaign.interim_looks import InterimLooks
+from dballoc.campaign.looks import Extension
+from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.run_blocks import SERVERS, CampaignKind, Ending
-from dballoc.campaign.session import RunSetting
 from dballoc.cli.shared.campaign_display import display
 from dballoc.errors import Failure
 from dballoc.report import write_report_outputs
@@ -28,7 +29,7 @@ ENDINGS = {
 
 
 def perform(
-    setting: RunSetting,
+    setting: Prepared,
     directory: Path,
     show: Callable[[], None],
     console: Console,
@@ -42,7 +43,9 @@ def perform(
     typer.Exit after an interruption; UsageError and Failure as the campaign raises them.
     """
     with display(console) as watcher:
-        ending = run_blocks.run_campaign(setting, directory, watcher, extension, kind)
+        ending = run_blocks.run_campaign(
+            setting, directory, watcher, looks=InterimLooks(), extension=extension, kind=kind
+        )
     blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{describe_ending(ending)} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):

@@ -219,7 +219,7 @@ class DriverLoop:
         self._held: dict[str, dict[int, Row]] = {design: {} for design in planned}
         # Hosts that clean up after a finished block, and until when they may.
         self._cleaning: dict[str, tuple[Host, float]] = {}
-        self._looks = {
+        self._looks = {design: list[int]() for design in planned} | {
             design: sorted(procedure.spending)
             for design, procedure in campaign.declare_procedures().items()
         }

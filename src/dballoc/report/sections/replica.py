@@ -3,8 +3,9 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.replica_lag import KEEPS_UP, build_replica_table
+from dballoc.analysis.tables.replica_lag import build_replica_table
 from dballoc.document.model import Section, Table
+from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.numbers import count, number
 
 _APART = "Primary and clients have CPUs of their own, {client}."

@@ -1,4 +1,5 @@
-"""Plan an extension of a finished campaign: to which look it runs, in the time that there is.
+"""Judge a campaign at its looks by the analysis, and plan an extension: to which look a finished
+campaign runs, in the time that there is.
 
 The numbers of blocks at which an extension is judged were declared before the first block
 (dballoc.analysis.decisions.sequential_test), so that going on costs no more error than was set
@@ -7,37 +8,39 @@ aside for it.
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc.analysis.campaign_tables import Campaign, load_server_campaign
+from dballoc.analysis.campaign_tables import Campaign, load_campaign, load_server_campaign
 from dballoc.analysis.decisions.sequential_test import (
     PROCEDURE_VERSION,
     Procedure,
     list_extension_goals,
 )
-from dballoc.analysis.tables.baseline_comparison import declare_procedures
+from dballoc.analysis.decisions.stopping_rule import is_design_decided
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
+from dballoc.campaign.looks import Extension
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.numbers import duration, listing
+from dballoc.numbers import duration
 
 
-@dataclass(frozen=True, kw_only=True)
-class Extension:
-    """What an extension runs. ``goals``: the number of blocks of each design that goes on, in all;
-    ``missing``: those of them that are still to be run; ``seconds``: the time that these are
-    expected to take.
+class InterimLooks:
+    """Judges a campaign by its declared procedure
+    (:mod:`dballoc.analysis.decisions.stopping_rule`).
     """
 
-    goals: dict[str, int]
-    missing: dict[str, int]
-    seconds: float
+    def declare_procedures(self, directory: Path) -> Mapping[str, Procedure]:
+        """Return each design's procedure after the blocks that are finished."""
+        return declare_procedures(load_campaign(directory, series=False))
 
-    @property
-    def words(self) -> str:
-        """Return ``the look at 9 solo blocks and 15 duet blocks``."""
-        blocks = [f"{number} {design} blocks" for design, number in self.goals.items()]
-        return f"the look at {listing(blocks)}"
+    def is_decided_at(self, directory: Path, design: str, blocks: int) -> bool:
+        """Whether this number of blocks is a look at which more blocks of the design could only
+        repeat the verdicts.
+        """
+        campaign = load_campaign(directory, series=False)
+        return blocks in declare_procedures(campaign)[design].spending and is_design_decided(
+            compare_with_baseline(campaign), design, campaign.left_out, campaign.margin
+        )
 
 
 def list_extensions(
