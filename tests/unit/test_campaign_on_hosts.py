@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import measured_campaign
 import pytest
 import simulated_hosts
 
@@ -47,7 +48,7 @@ def test_what_is_on_this_machine_alone_is_not_sent(
     with (
         pytest.raises(UsageError, match=f"--ray: {words} cannot be sent to other hosts"),
         campaign_on_hosts.join_cluster(
-            "10.0.0.1:6379", simulated_hosts.make_setting(experiment(**changes)), Path("none")
+            "10.0.0.1:6379", measured_campaign.make_setting(experiment(**changes)), Path("none")
         ),
     ):
         raise AssertionError
@@ -77,7 +78,7 @@ def test_a_secret_of_the_experiment_is_not_sent(
     with (
         pytest.raises(UsageError, match=f"--ray: {name}.* holds a secret") as refused,
         campaign_on_hosts.join_cluster(
-            "10.0.0.1:6379", simulated_hosts.make_setting(experiment(**changes)), Path("none")
+            "10.0.0.1:6379", measured_campaign.make_setting(experiment(**changes)), Path("none")
         ),
     ):
         raise AssertionError
@@ -96,7 +97,7 @@ def test_a_cluster_without_a_token_is_not_joined(
     with (
         pytest.raises(UsageError, match="lets everybody in"),
         campaign_on_hosts.join_cluster(
-            "10.0.0.1:6379", simulated_hosts.make_setting(experiment()), Path("none")
+            "10.0.0.1:6379", measured_campaign.make_setting(experiment()), Path("none")
         ),
     ):
         raise AssertionError

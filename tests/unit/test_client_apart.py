@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import measured_campaign
 import pymysql
 import pytest
-import simulated_hosts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -478,7 +478,7 @@ def test_the_server_is_asked_over_tls_where_the_load_is_encrypted(
 
 def make_setting(experiment: Experiment, **work: Any) -> Any:
     words = {"driver": "sysbench", "replica": False, "program": (), "backup": False}
-    setting = simulated_hosts.make_setting(experiment)
+    setting = measured_campaign.make_setting(experiment)
     setting.sysbench = SimpleNamespace(workload=lambda name: SimpleNamespace(**(words | work)))
     return setting
 

@@ -39,8 +39,8 @@ class Prepared:
     @property
     def thp_settings(self) -> list[str]:
         """The names of the host's THP settings that any variant asks."""
-        asked = (name for p in self.variants.values() for name in p.variant.host_settings)
-        return list(dict.fromkeys(asked))
+        names = (name for p in self.variants.values() for name in p.variant.host_settings)
+        return list(dict.fromkeys(names))
 
     @property
     def switches_thp(self) -> bool:
