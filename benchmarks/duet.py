@@ -78,17 +78,18 @@ def minutes(campaign: Campaign) -> float:
 def words(c: Comparison) -> str:
     """Ratio, interval, half-width."""
     assert c.ratio
-    r = c.ratio
+    assert c.ratio.interval
+    r, (low, high) = c.ratio, c.ratio.interval
     return (
-        f"{r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}] ±{(r.high - r.low) / 2:.2%} at "
+        f"{r.estimate:.4f} [{low:.4f}, {high:.4f}] ±{(high - low) / 2:.2%} at "
         f"{r.confidence:.2%}, {r.blocks} blocks"
     )
 
 
 def measure_half_width(floor: Comparison) -> float:
     """Return half of the width of the A/A interval; infinite where there is none yet."""
-    ratio = floor.ratio
-    return (ratio.high - ratio.low) / 2 if ratio and ratio.has_interval else math.inf
+    interval = floor.ratio and floor.ratio.interval
+    return (interval.high - interval.low) / 2 if interval else math.inf
 
 
 def extend(out: Path, campaign: Campaign) -> Campaign:
@@ -127,8 +128,9 @@ def aa(out: Path, seeds: range, budget: str, *, has_hog: bool) -> bool:
             campaign = extend(out / f"aa-{seed}", campaign)
             [floor] = compare_with_baseline(campaign).floor
         assert floor.ratio
+        assert floor.ratio.interval
         half = measure_half_width(floor)
-        inside = floor.ratio.low <= 1 <= floor.ratio.high
+        inside = floor.ratio.interval.low <= 1 <= floor.ratio.interval.high
         held, narrow, halves = held + inside, narrow + (half <= MOST_HALF), [*halves, half]
         for estimate, each in scatter.items():
             each.append(statistics.stdev(duet_slices.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
@@ -263,9 +265,9 @@ def effects(out: Path, seeds: range, budget: str) -> bool:
         for comparison in compared.family:
             truth = 1 + added(place, campaign, comparison.variant)
             assert comparison.ratio
-            where = (
-                "inside" if comparison.ratio.low <= truth <= comparison.ratio.high else "OUTSIDE"
-            )
+            assert comparison.ratio.interval
+            low, high = comparison.ratio.interval
+            where = "inside" if low <= truth <= high else "OUTSIDE"
             found_of.setdefault(comparison.variant, []).append(comparison.verdict is Verdict.HIGHER)
             print(
                 f"seed {seed:2}, {comparison.variant}: {words(comparison)}: "

@@ -97,7 +97,7 @@ class Pair:
         """Whether not both can be true."""
         if {self.machine.verdict, self.nodes.verdict} == {Verdict.HIGHER, Verdict.LOWER}:
             return True
-        first, second = self.machine.ratio, self.nodes.ratio
+        first, second = (side.ratio and side.ratio.interval for side in (self.machine, self.nodes))
         if not first or not second:
             return False
         return first.high < second.low or second.high < first.low

@@ -206,7 +206,7 @@ def run_small_campaign(job: tuple[str | None, int]) -> SmallCampaign:
         family = compare_with_baseline(load_campaign(path, series=False)).family
     finally:
         shutil.rmtree(place)
-    ratios = [(row.variant, row.ratio) for row in family if row.ratio and row.ratio.has_interval]
+    ratios = [(row.variant, row.ratio) for row in family if row.ratio and row.ratio.interval]
     errors: dict[str, float] = defaultdict(float)
     for variant, ratio in ratios:
         errors[variant] += math.log(ratio.estimate / TRUTH[variant])
@@ -215,7 +215,11 @@ def run_small_campaign(job: tuple[str | None, int]) -> SmallCampaign:
         seed=seed,
         lost=len(cluster.names) - len(cluster.alive),
         intervals=len(ratios),
-        misses=any(not ratio.low <= TRUTH[variant] <= ratio.high for variant, ratio in ratios),
+        misses=any(
+            not ratio.interval.low <= TRUTH[variant] <= ratio.interval.high
+            for variant, ratio in ratios
+            if ratio.interval
+        ),
         errors=dict(errors),
     )
 

@@ -110,11 +110,11 @@ def measure(
     not_measured = promised.keys() & {v["name"] for v in variants}
     is_broken = False
     for comparison in [*found.floor, *found.family]:
-        if comparison.metric.key.startswith("cpu") and comparison.ratio:
-            r = comparison.ratio
+        r = comparison.ratio
+        if comparison.metric.key.startswith("cpu") and r and r.interval:
             promise = promised.get(comparison.variant)
-            said = judged(r.low, r.high, promise)
-            is_broken |= promise is not None and r.low > promise
+            said = judged(*r.interval, promise)
+            is_broken |= promise is not None and r.interval.low > promise
             not_measured -= {comparison.variant}
             print(
                 f"{comparison.variant}: {r.estimate:.4f} [{r.low:.4f}, {r.high:.4f}], {r.blocks} "

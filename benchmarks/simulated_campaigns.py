@@ -363,9 +363,9 @@ def compare_stored_widths(directory: Path) -> None:
         facts = campaign.facts | {"procedure_version": version}
         compared = compare_with_baseline(replace(campaign, facts=facts))
         by_version[version] = {
-            (c.variant, c.metric.key): math.log(c.ratio.high / c.ratio.low) / 2
+            (c.variant, c.metric.key): math.log(c.ratio.interval.high / c.ratio.interval.low) / 2
             for c in [*compared.family, *compared.descriptive]
-            if c.ratio and c.ratio.has_interval and c.variant != campaign.experiment.baseline
+            if c.ratio and c.ratio.interval and c.variant != campaign.experiment.baseline
         }
     ratios = {}
     for (variant, key), new in by_version["2"].items():

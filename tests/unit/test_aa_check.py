@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import simulate
+from example_ratios import make_ratio
 from example_results import Make
 from simulate import Host, logs, logs_of_floor, times
 from test_extended_procedure import mark_current
@@ -20,7 +21,6 @@ from dballoc.analysis.decisions.aa_check import (
 from dballoc.analysis.decisions.sequential_test import declare_current_procedure, declare_shares
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
 from dballoc.analysis.statistics.moderated_variance import count_common_freedom
-from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import (
     FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
@@ -46,6 +46,7 @@ WRITES = Metric(
     better="higher",
     workload="writes",
 )
+
 PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
 
 
@@ -137,21 +138,7 @@ def test_campaigns_of_more_variants_are_promised_what_they_get(
 
 
 def compared(metric: Metric, low: float, high: float, blocks: int = 6) -> Comparison:
-    found = (
-        Ratio(
-            estimate=math.sqrt(low * high),
-            low=low,
-            high=high,
-            blocks=blocks,
-            confidence=0.99,
-            scatter=0.02,
-        )
-        if blocks > 1
-        else Ratio(
-            estimate=1.0, low=0.0, high=math.inf, blocks=1, confidence=0.99, scatter=math.nan
-        )
-    )
-    return Comparison("glibc-again", metric, found)
+    return Comparison("glibc-again", metric, make_ratio(low, high, blocks))
 
 
 def resolved(

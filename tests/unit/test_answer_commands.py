@@ -15,6 +15,7 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, parse_preference
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.decisions.sequential_test import declare_shares
+from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.duration_estimate import DurationEstimate
 from dballoc.campaign.interim_looks import plan_extension
@@ -77,9 +78,9 @@ def test_a_gain_that_is_not_shown_is_not_the_end(make: Make) -> None:
         family = [
             replace(
                 c,
-                ratio=replace(c.ratio, low=low, high=high, estimate=estimate)
+                ratio=replace(c.ratio, interval=Interval(low, high), estimate=estimate)
                 if c.metric.measure == "rss_peak"
-                else replace(c.ratio, low=0.995, high=1.005, estimate=1.0),
+                else replace(c.ratio, interval=Interval(0.995, 1.005), estimate=1.0),
             )
             for c in compared.family
             if c.ratio

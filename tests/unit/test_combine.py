@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.verdict import Verdict, judge_interval
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.hosts.group_by_host import choose_free_name, group_by_shared_key
 from dballoc.analysis.hosts.host_pool import HostPool, pool_hosts, shorten_version
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, judge_over_hosts
 from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
+from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
@@ -125,7 +126,7 @@ def test_the_mean_by_hand() -> None:
     # Within: variance 2 · 0.01² of a block, half of it in a mean of two.
     assert mean.between == pytest.approx(math.sqrt(1 / 60 - 0.0001))
     reach = 3.18245 * math.sqrt(1 / 60 - 0.0001 + 1 / 240)
-    assert math.log(mean.next_high) == pytest.approx(0.25 + reach, abs=1e-5)
+    assert math.log(mean.next_host.high) == pytest.approx(0.25 + reach, abs=1e-5)
 
 
 logs = st.floats(-1, 1, allow_subnormal=False)
@@ -143,8 +144,8 @@ def test_the_order_of_hosts_is_nothing(of_hosts: list[list[float]], chance: Any)
 
 @given(hosts)
 def test_a_host_is_further_away_than_the_mean(of_hosts: list[list[float]]) -> None:
-    mean = compute_mean_over_hosts(of_hosts, 0.95)
-    assert mean.next_low <= mean.low <= mean.estimate <= mean.high <= mean.next_high
+    mean = compute_mean_over_hosts(of_hosts, 0.95, fewest=2)
+    assert mean.next_host.low <= mean.low <= mean.estimate <= mean.high <= mean.next_host.high
 
 
 @given(hosts, st.integers(2, 4))
@@ -158,7 +159,7 @@ def test_hosts_that_agree_by_luck_have_their_blocks_scatter_at_least() -> None:
     # s² of a block is 0.02, of a host's mean of two 0.01, of the mean of four hosts 0.0025.
     mean = compute_mean_over_hosts([[-0.1, 0.1]] * 4, 0.95)
     assert math.log(mean.high) == pytest.approx(3.18245 * 0.05, abs=1e-5)
-    assert judge_interval(mean) is Verdict.UNDECIDED
+    assert judge_ratio(mean) is Verdict.UNDECIDED
     assert mean.between == 0
 
 
@@ -172,7 +173,9 @@ def test_one_block_everywhere_does_not_tell_hosts_from_blocks() -> None:
     mean = compute_mean_over_hosts([[0.1], [0.2], [0.3], [0.4]], 0.95)
     assert mean.between is None
     assert format_between(mean) == "–"
-    assert math.log(mean.next_high) == pytest.approx(0.25 + 3.18245 * math.sqrt(5 / 240), abs=1e-5)
+    assert math.log(mean.next_host.high) == pytest.approx(
+        0.25 + 3.18245 * math.sqrt(5 / 240), abs=1e-5
+    )
 
 
 def test_one_host_has_no_mean() -> None:
@@ -268,7 +271,9 @@ def test_a_sign_is_a_hosts_only_if_it_is_shown_among_all(make_host: MakeHost) ->
         assert of_host.ratio.confidence == 0.95
         assert of_host.among_all.confidence == pytest.approx(1 - 0.05 / 4)
         assert of_host.among_all.low < of_host.ratio.low
-    edge = replace(figure.figures[0], ratio=replace(figure.figures[0].ratio, low=1.1))
+    edge = replace(
+        figure.figures[0], ratio=replace(figure.figures[0].ratio, interval=Interval(1.1, 1.2))
+    )
     assert replace(figure, figures=(edge,)).higher_on == ()
 
 
@@ -286,10 +291,9 @@ def test_kinds_of_hosts_have_means_of_their_own(make_host: MakeHost) -> None:
     low, high = figure.kinds
     assert (low.kind, low.hosts) == ("a CPU, 2 CPUs, 16 GiB", 2)
     assert (high.kind, high.hosts) == ("a CPU, 64 CPUs, 16 GiB", 2)
-    assert low.estimate < high.estimate
-    assert low.low
-    assert low.high
-    assert low.low < low.estimate < low.high
+    assert low.ratio.estimate < high.ratio.estimate
+    assert low.ratio.interval
+    assert low.ratio.interval.low < low.ratio.estimate < low.ratio.interval.high
 
 
 def test_a_kind_is_shown_in_every_output(
@@ -302,7 +306,7 @@ def test_a_kind_is_shown_in_every_output(
     [few, one] = peak_rss(pooled(*directories)).kinds
     report = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     for kind, label in ((few, "3 hosts: a CPU, 2 CPUs, "), (one, "1 host: a CPU, 64 CPUs, ")):
-        text = format_ratio(kind.estimate, kind.low, kind.high)
+        text = format_ratio(kind.ratio.estimate, kind.ratio.low, kind.ratio.high)
         assert "[" in text
         for output in (printed, report.replace("\\", "")):
             assert label in output
@@ -312,12 +316,12 @@ def test_a_kind_is_shown_in_every_output(
         for row in read_csv(tmp_path / "report")
         if (row["metric"], row["variant"], row["host"]) == ("rss_peak", "jemalloc", "")
     ]
-    assert rows[:2] == [(kind.kind, str(kind.hosts), kind.low) for kind in (few, one)]
+    assert rows[:2] == [(kind.kind, str(kind.hosts), kind.ratio.low) for kind in (few, one)]
     answer = json.loads((tmp_path / "report" / "combined.json").read_text(encoding="utf-8"))
     [peak] = [
         f for f in answer["figures"] if (f["variant"], f["metric"]) == ("jemalloc", "rss_peak")
     ]
-    assert peak["kinds"][one.kind]["high"] == one.high
+    assert peak["kinds"][one.kind]["high"] == one.ratio.high
 
 
 def test_under_four_hosts_nothing_has_an_interval_over_all(

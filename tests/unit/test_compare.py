@@ -57,8 +57,8 @@ def test_the_family_shares_the_error_and_the_rest_has_plain_intervals(make: Make
     found = compared(make("a"), make("b"))
     assert found.confidence == pytest.approx(1 - 0.05 / (2 * 3))
     for figure in found.figures:
-        assert figure.contrast
-        assert figure.contrast.confidence == (found.confidence if figure.measure.primary else 0.95)
+        assert figure.ratio
+        assert figure.ratio.confidence == (found.confidence if figure.measure.primary else 0.95)
     assert {f.measure.name for f in found.figures if f.measure.primary} == {
         "tps",
         "rss",

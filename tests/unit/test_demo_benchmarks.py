@@ -1,7 +1,6 @@
 """The benchmarks that run for hours: what is finished is kept, and nothing that was cut counts."""
 
 import json
-import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +8,10 @@ from typing import Any
 
 import pytest
 import tomli_w
+from example_ratios import make_ratio
 from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Metric
 from dballoc.experiment import experiment_file
 
@@ -119,10 +118,7 @@ def test_the_minutes_of_a_campaign_are_without_pauses(make: Make) -> None:
 def compare(low: float, high: float, variant: str = "jemalloc", key: str = "tps:a") -> Comparison:
     """A comparison with that interval."""
     metric = Metric(key=key, title=key, unit="", better="higher")
-    ratio = Ratio(
-        estimate=math.sqrt(low * high), low=low, high=high, blocks=8, confidence=0.95, scatter=0.01
-    )
-    return Comparison(variant, metric, ratio)
+    return Comparison(variant, metric, make_ratio(low, high, blocks=8, scatter=0.01))
 
 
 @pytest.mark.parametrize(

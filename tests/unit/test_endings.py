@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from example_ratios import make_ratio
 from hypothesis import given
 from hypothesis import strategies as st
 from test_report_answer import CPU, PEAK, READS, TPS
@@ -19,17 +20,6 @@ from dballoc.analysis.decisions.recommendation import (
 from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-
-
-def interval(low: float, high: float, blocks: int = 6) -> Ratio:
-    return Ratio(
-        estimate=math.sqrt(low * high),
-        low=low,
-        high=high,
-        blocks=blocks,
-        confidence=0.99,
-        scatter=0.02,
-    )
 
 
 @pytest.mark.parametrize(
@@ -49,35 +39,33 @@ def interval(low: float, high: float, blocks: int = 6) -> Ratio:
     ],
 )
 def test_standing(better: str, low: float, high: float, standing: Standing) -> None:
-    assert judge_standing(interval(low, high) if low else _Endless(), better, 0.03) is standing
-
-
-class _Endless:
-    """The interval of one block."""
-
-    low, high = 0.0, math.inf
+    assert (
+        judge_standing(make_ratio(low or 1.0, high, blocks=6 if low else 1), better, 0.03)
+        is standing
+    )
 
 
 def test_a_margin_below_one_per_cent_leaves_no_gap() -> None:
     limits = compute_thresholds("lower", 0.005)
     assert limits.tolerance == limits.loss == 1.005
-    assert judge_standing(interval(1.006, 1.009), "lower", 0.005) is Standing.WORSE
+    assert judge_standing(make_ratio(1.006, 1.009), "lower", 0.005) is Standing.WORSE
 
 
 @given(st.floats(0.5, 2), st.floats(0.5, 2), st.floats(0.001, 0.5), st.booleans())
 def test_better_is_no_worse_and_never_worse(
     a: float, b: float, margin: float, upward: bool
 ) -> None:
-    ratio = interval(min(a, b), max(a, b))
+    ratio = make_ratio(min(a, b), max(a, b))
+    assert ratio.interval
     better = "higher" if upward else "lower"
     limits = compute_thresholds(better, margin)
     standing = judge_standing(ratio, better, margin)
     sign = -1 if upward else 1
-    adverse = ratio.low if upward else ratio.high
+    adverse = ratio.interval.low if upward else ratio.interval.high
     if standing in (Standing.BETTER, Standing.NO_WORSE):
         assert sign * adverse < sign * limits.tolerance
     if standing is Standing.WORSE:
-        favourable = ratio.high if upward else ratio.low
+        favourable = ratio.interval.high if upward else ratio.interval.low
         assert sign * favourable > sign * 1
 
 
@@ -158,7 +146,7 @@ def test_of_what_is_not_settled_one_that_seems_to_lose_comes_last() -> None:
 METRICS = (PEAK, CPU, TPS, READS)
 RATIOS = st.one_of(
     st.none(),
-    st.tuples(st.floats(0.8, 1.2), st.floats(0.8, 1.2)).map(lambda x: interval(min(x), max(x))),
+    st.tuples(st.floats(0.8, 1.2), st.floats(0.8, 1.2)).map(lambda x: make_ratio(min(x), max(x))),
 )
 
 

@@ -25,7 +25,7 @@ from dballoc.analysis.decisions.sequential_test import (
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.detectable_difference import convert_to_fall
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
-from dballoc.analysis.statistics.ratio_interval import compute_variance
+from dballoc.analysis.statistics.ratio_interval import Interval, compute_variance
 from dballoc.analysis.tables.baseline_comparison import (
     Comparisons,
     compare_with_baseline,
@@ -192,7 +192,7 @@ def test_a_campaign_that_its_budget_ended_has_verdicts_of_the_blocks_that_it_has
     ended = ("INSERT INTO campaign VALUES ('budget_looks', '{\"solo\": [5], \"duet\": [5]}')",)
     early = load_campaign(make("early", blocks=5, sql=(*mark_current(6), *ended)))
     compared = compare_with_baseline(early)
-    assert all(c.ratio and c.ratio.blocks == 5 and c.ratio.has_interval for c in compared.family)
+    assert all(c.ratio and c.ratio.blocks == 5 and c.ratio.interval for c in compared.family)
     later = load_campaign(make("later", blocks=6, sql=(*mark_current(6), *ended)))
     without = load_campaign(make("without", blocks=6, sql=mark_current(6)))
     for with_look, alone in zip(
@@ -209,8 +209,8 @@ def test_before_the_first_look_there_are_no_verdicts_and_no_intervals(
 ) -> None:
     found = compare_with_baseline(current("five", 5, 6))
     assert {c.verdict for c in found.family} == {Verdict.NOT_JUDGED}
-    assert not any(c.ratio and c.ratio.has_interval for c in found.family)
-    assert all(c.ratio and c.ratio.has_interval for c in found.descriptive)
+    assert not any(c.ratio and c.ratio.interval for c in found.family)
+    assert all(c.ratio and c.ratio.interval for c in found.descriptive)
 
 
 def test_idle_rss_is_descriptive_and_each_metric_has_its_own_level(
@@ -270,7 +270,7 @@ def test_a_campaign_without_a_version_is_judged_as_before(make: Make) -> None:
 def test_a_faulty_variant_does_not_hold_up_the_stop(current: Callable[..., Campaign]) -> None:
     found = compare_with_baseline(current("faulty", 6, 6, faulty=("tuned",)))
     decided = [c for c in found.family if c.variant == "jemalloc"]
-    sure = replace(decided[0].ratio, low=1.02, high=1.03) if decided[0].ratio else None
+    sure = replace(decided[0].ratio, interval=Interval(1.02, 1.03)) if decided[0].ratio else None
     family = [replace(c, ratio=sure) if c.variant == "jemalloc" else c for c in found.family]
     assert "tuned" in found.faulty
     assert stopping_rule.is_design_decided(replace(found, family=family), "solo")
@@ -289,9 +289,9 @@ def test_what_is_shown_worse_but_maybe_within_the_margin_is_not_the_end(
         family = [
             replace(
                 c,
-                ratio=replace(some, low=low, high=high)
+                ratio=replace(some, interval=Interval(low, high))
                 if c.metric.better == "lower"
-                else replace(some, low=1 / high, high=1 / low),
+                else replace(some, interval=Interval(1 / high, 1 / low)),
             )
             for c in found.family
         ]
@@ -350,9 +350,9 @@ def test_campaigns_that_stopped_at_a_look_are_compared_at_its_level(
     found = compare_campaigns(early, late)
     share = 0.8 * 0.36 * 0.8 * 0.64
     for figure in found.figures:
-        assert figure.contrast
+        assert figure.ratio
         level = 1 - 0.025 / 2 * share if figure.measure.primary else 0.95
-        assert figure.contrast.confidence == pytest.approx(level)
+        assert figure.ratio.confidence == pytest.approx(level)
     assert [look.words for look in found.looks] == ["the first's solo blocks: 6 of 10 planned"]
     assert {f.measure.name for f in found.figures if f.measure.primary} == {"tps", "rss"}
 

@@ -120,7 +120,7 @@ def test_idle_heap_is_judged_by_nobody_where_the_clock_is_not_kept(tmp_path: Pat
         of_idle = [c for c in shown if c.metric.measure == "rss_idle" and c.ratio is not None]
         assert {comparison.variant for comparison in of_idle} == judged
         diff = compare_campaigns(load_campaign(directory), load_campaign(directory))
-        idle = [f for f in diff.figures if f.measure.name == "rss_idle" and f.contrast]
+        idle = [f for f in diff.figures if f.measure.name == "rss_idle" and f.ratio]
         # Relative to glibc, which is not compared with itself.
         assert {figure.variant for figure in idle} == judged - {"glibc"}
     preferred = parse_preference("rss_idle<=1.05")

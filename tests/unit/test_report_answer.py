@@ -1,10 +1,10 @@
 """The answer in words, for each mix of verdicts."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_ratios import make_ratio
 
 from dballoc.analysis.decisions.preference import parse_preference
 from dballoc.analysis.decisions.recommendation import Evidence, recommend
@@ -47,24 +47,7 @@ LOWER, HIGHER, EQUAL, OPEN = (0.94, 0.96), (1.04, 1.06), (0.995, 1.005), (0.96, 
 
 
 def ratio(interval: tuple[float, float], blocks: int = 6) -> Ratio:
-    low, high = interval
-    if blocks < 2:
-        return Ratio(
-            estimate=math.sqrt(low * high),
-            low=0.0,
-            high=math.inf,
-            blocks=blocks,
-            confidence=0.99,
-            scatter=math.nan,
-        )
-    return Ratio(
-        estimate=math.sqrt(low * high),
-        low=low,
-        high=high,
-        blocks=blocks,
-        confidence=0.99,
-        scatter=0.01,
-    )
+    return make_ratio(*interval, blocks=blocks, scatter=0.01)
 
 
 def comparisons(
@@ -372,7 +355,7 @@ def test_of_several_workloads_the_least_favourable_is_shown_with_its_name() -> N
 
 
 def test_a_smallest_detectable_difference_without_end_is_not_printed_in_full() -> None:
-    wide = Ratio(estimate=1.0, low=0.001, high=900.0, blocks=2, confidence=0.99, scatter=2.0)
+    wide = make_ratio(0.001, 900.0, blocks=2, scatter=2.0, estimate=1.0)
     found = comparisons({"jemalloc": (OPEN, OPEN)})
     assert (
         describe_verdict(Comparison("jemalloc", TPS, wide), found)

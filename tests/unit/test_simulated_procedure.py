@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_ratios import make_ratio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,10 +17,9 @@ from simulated_campaigns import BETTER, Shape, compute_intervals, find_decided, 
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.sequential_test import CPU, ERROR, MEMORY
 from dballoc.analysis.decisions.stopping_rule import is_settled
-from dballoc.analysis.decisions.verdict import is_decided
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
 from dballoc.analysis.statistics.ratio_interval import (
-    Ratio,
     compute_ratio,
     compute_variance,
     exp_clamped,
@@ -69,17 +69,12 @@ def test_as_the_project_judges(
 
 @given(st.sampled_from(list(BETTER)), st.floats(-0.06, 0.06), st.floats(0.0001, 0.05))
 def test_a_design_ends_as_the_project_says(measure: str, middle: float, half: float) -> None:
-    ratio = Ratio(
-        estimate=math.exp(middle),
-        low=math.exp(middle - half),
-        high=math.exp(middle + half),
-        blocks=6,
-        confidence=0.99,
-        scatter=0.02,
-    )
+    ratio = make_ratio(math.exp(middle - half), math.exp(middle + half), estimate=math.exp(middle))
     metric = Metric(key=measure, title="", unit="", better=BETTER[measure])
     comparison = Comparison("v", metric, ratio)
-    expected = is_decided(ratio) and is_settled(comparison, DEFAULT_MARGIN)
+    expected = judge_ratio(ratio) is not Verdict.UNDECIDED and is_settled(
+        comparison, DEFAULT_MARGIN
+    )
     assert find_decided(np.array(middle), np.array(half), BETTER[measure]) == expected
 
 

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from example_ratios import make_ratio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,23 +11,12 @@ from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
 from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
 from dballoc.analysis.decisions.throughput_collapse import find_peak_and_collapse
-from dballoc.analysis.decisions.verdict import Verdict, is_decided, judge_interval
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 
 SPEED = Metric(key="tps:w", title="w", unit="1/s", better="higher", workload="w")
 PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
-
-
-def interval(low: float, high: float) -> Ratio:
-    return Ratio(
-        estimate=math.sqrt(low * high) if low and high < math.inf else 1.0,
-        low=low,
-        high=high,
-        blocks=6,
-        confidence=0.95,
-        scatter=0.01,
-    )
 
 
 @pytest.mark.parametrize(
@@ -37,18 +27,17 @@ def interval(low: float, high: float) -> Ratio:
         (0.991, 1.009, Verdict.EQUIVALENT),
         (0.98, 1.005, Verdict.UNDECIDED),
         (0.995, 1.02, Verdict.UNDECIDED),
-        (0.0, math.inf, Verdict.UNDECIDED),
         (1.0, 1.02, Verdict.UNDECIDED),
         (1.001, 1.002, Verdict.HIGHER),
     ],
 )
 def test_judge(low: float, high: float, verdict: Verdict) -> None:
-    assert judge_interval(interval(low, high)) is verdict
-    assert is_decided(interval(low, high)) is (verdict is not Verdict.UNDECIDED)
+    assert judge_ratio(make_ratio(low, high)) is verdict
+    assert judge_ratio(make_ratio(low, high, blocks=1)) is Verdict.UNDECIDED
 
 
 def test_a_campaign_stops_when_every_comparison_is_decided() -> None:
-    higher, equal, open_ = interval(1.01, 1.02), interval(0.995, 1.005), interval(0.98, 1.02)
+    higher, equal, open_ = make_ratio(1.01, 1.02), make_ratio(0.995, 1.005), make_ratio(0.98, 1.02)
     assert all_decided([higher, equal])
     assert not all_decided([higher, open_])
     assert not all_decided([higher, None])
@@ -56,8 +45,8 @@ def test_a_campaign_stops_when_every_comparison_is_decided() -> None:
 
 
 def test_the_baseline_alone_stops_when_its_interval_is_narrow() -> None:
-    assert narrow(interval(1.001, 1.018))
-    assert not narrow(interval(0.99, 1.011))
+    assert narrow(make_ratio(1.001, 1.018))
+    assert not narrow(make_ratio(0.99, 1.011))
     assert not narrow(None)
 
 
@@ -137,10 +126,10 @@ def comparisons(
 
 
 SAME, LESS, LEAST, MORE = (
-    interval(0.98, 1.02),
-    interval(0.9, 0.95),
-    interval(0.8, 0.85),
-    interval(1.05, 1.1),
+    make_ratio(0.98, 1.02),
+    make_ratio(0.9, 0.95),
+    make_ratio(0.8, 0.85),
+    make_ratio(1.05, 1.1),
 )
 
 
@@ -150,15 +139,15 @@ def test_the_least_memory_of_those_no_worse_in_speed() -> None:
 
 
 def test_one_shown_slower_by_more_than_the_margin_is_out() -> None:
-    found = recommend(comparisons(a=(SAME, LESS), b=(interval(0.9, 0.96), LEAST)), "base")
+    found = recommend(comparisons(a=(SAME, LESS), b=(make_ratio(0.9, 0.96), LEAST)), "base")
     assert (found.variant, found.excluded) == ("a", {"b": "shown to be worse: w"})
 
 
 def test_slower_by_less_than_the_margin_is_not_out() -> None:
-    assert recommend(comparisons(a=(interval(0.975, 0.985), LESS)), "base").variant == "a"
+    assert recommend(comparisons(a=(make_ratio(0.975, 0.985), LESS)), "base").variant == "a"
 
 
-@pytest.mark.parametrize("peak", [SAME, interval(0.995, 1.005)])
+@pytest.mark.parametrize("peak", [SAME, make_ratio(0.995, 1.005)])
 def test_ties_go_to_the_baseline(peak: Ratio) -> None:
     found = recommend(comparisons(a=(SAME, peak)), "base")
     assert (found.variant, found.tie) == ("base", True)

@@ -75,7 +75,6 @@ def _collect_primary_bounds(
     bounds = []
     for c in comparisons:
         if c.ratio:
-            low, high = (c.ratio.low, c.ratio.high) if c.ratio.has_interval else (None, None)
             bounds.append(
                 (
                     c.variant,
@@ -83,8 +82,8 @@ def _collect_primary_bounds(
                         constraint=constraint,
                         workload=c.metric.workload,
                         ratio=c.ratio.estimate,
-                        low=low,
-                        high=high,
+                        low=c.ratio.low,
+                        high=c.ratio.high,
                         confidence=c.ratio.confidence,
                         primary=c.judged or c.metric.question is not None,
                         blocks=c.ratio.blocks,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dballoc.analysis.decisions.sequential_test import MARGIN as LEAST_GAIN
-from dballoc.analysis.decisions.verdict import Interval
+from dballoc.analysis.statistics.ratio_interval import Ratio
 
 # What a variant may lose where the user names no other margin.
 DEFAULT_MARGIN = 0.03
@@ -49,16 +49,17 @@ def compute_thresholds(better: str, margin: float) -> Thresholds:
     )
 
 
-def judge_standing(ratio: Interval | None, better: str, margin: float) -> Standing:
+def judge_standing(ratio: Ratio | None, better: str, margin: float) -> Standing:
     """Judge an interval. One that is within the margin is no worse, even if it is shown to be a
     little worse; without an interval nothing is decided.
     """
-    if ratio is None:
+    if ratio is None or ratio.interval is None:
         return Standing.UNDECIDED
+    low, high = ratio.interval
     limits = compute_thresholds(better, margin)
     if better == "lower":
-        tests = (ratio.high < limits.gain, ratio.high < limits.tolerance, ratio.low > limits.loss)
+        tests = (high < limits.gain, high < limits.tolerance, low > limits.loss)
     else:
-        tests = (ratio.low > limits.gain, ratio.low > limits.tolerance, ratio.high < limits.loss)
+        tests = (low > limits.gain, low > limits.tolerance, high < limits.loss)
     shown = (Standing.BETTER, Standing.NO_WORSE, Standing.WORSE)
     return next((s for s, holds in zip(shown, tests, strict=True) if holds), Standing.UNDECIDED)

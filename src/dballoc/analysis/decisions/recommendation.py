@@ -115,7 +115,7 @@ def compute_gain(comparison: Comparison) -> float:
 def is_promising(comparison: Comparison) -> bool:
     """Whether the estimate, which has an interval, lies where the whole interval would have to."""
     ratio = comparison.ratio
-    if ratio is None or not ratio.has_interval:
+    if ratio is None or ratio.interval is None:
         return False
     gain = compute_thresholds(comparison.metric.better, DEFAULT_MARGIN).gain
     return ratio.estimate > gain if comparison.metric.better == "higher" else ratio.estimate < gain

@@ -59,8 +59,8 @@ def judge_condition(between: CampaignDiff, condition: Condition) -> Outcome:
 def _judge_figure(between: CampaignDiff, condition: Condition, figure: Figure) -> Finding:
     if problem := between.no_verdict(figure):
         return Finding(figure, None, problem)
-    assert figure.contrast
-    return Finding(figure, condition.holds(figure.contrast.low, figure.contrast.high))
+    assert figure.ratio and figure.ratio.interval
+    return Finding(figure, condition.holds(*figure.ratio.interval))
 
 
 def _explain_no_figures(between: CampaignDiff, condition: Condition) -> str:

@@ -239,7 +239,7 @@ def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) 
     judged = [
         c
         for c in select_judged(comparisons, name, evidence.left_out)
-        if c.ratio and c.ratio.has_interval
+        if c.ratio and c.ratio.interval
     ]
     figures = []
     lead = find_unshown_gain(judged, recommendation)
@@ -280,10 +280,10 @@ def _list_aims(comparisons: Comparisons, recommendation: Recommendation) -> list
 
 def _may_be_better(comparison: Comparison) -> bool:
     ratio, better = comparison.ratio, comparison.metric.better
-    if ratio is None or not ratio.has_interval:
+    if ratio is None or ratio.interval is None:
         return False
     gain = compute_thresholds(better, DEFAULT_MARGIN).gain
-    return ratio.low < gain if better == "lower" else ratio.high > gain
+    return ratio.interval.low < gain if better == "lower" else ratio.interval.high > gain
 
 
 def list_unmeasured(comparisons: Comparisons, recommendation: Recommendation) -> list[Comparison]:
@@ -296,7 +296,7 @@ def list_unmeasured(comparisons: Comparisons, recommendation: Recommendation) ->
         c
         for c in _list_aims(comparisons, recommendation)
         if c.variant == (recommendation.subject or c.variant)
-        and (c.ratio is None or not c.ratio.has_interval)
+        and (c.ratio is None or c.ratio.interval is None)
     ]
 
 

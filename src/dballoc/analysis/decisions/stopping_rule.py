@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable
 from dballoc.analysis.decisions.noninferiority import Standing
 from dballoc.analysis.decisions.recommendation import is_promising, judge_comparison
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.analysis.decisions.verdict import Interval, is_decided
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
+from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
 
@@ -50,14 +51,16 @@ def is_settled(comparison: Comparison, margin: float) -> bool:
     return standing is not Standing.UNDECIDED and not is_gain_open
 
 
-def all_decided(ratios: Iterable[Interval | None]) -> bool:
+def all_decided(ratios: Iterable[Ratio | None]) -> bool:
     """Whether every comparison has an interval, and each is decided; False where nothing is
     compared.
     """
-    intervals = list(ratios)
-    return bool(intervals) and all(ratio is not None and is_decided(ratio) for ratio in intervals)
+    verdicts = [judge_ratio(ratio) for ratio in ratios]
+    return bool(verdicts) and Verdict.UNDECIDED not in verdicts
 
 
-def narrow(ratio: Interval | None) -> bool:
+def narrow(ratio: Ratio | None) -> bool:
     """Whether an A/A interval is no wider than that of an equivalence; False without one."""
-    return ratio is not None and ratio.high - ratio.low <= 2 * MARGIN
+    if ratio is None or ratio.interval is None:
+        return False
+    return ratio.interval.high - ratio.interval.low <= 2 * MARGIN

@@ -1,9 +1,9 @@
 """Judge an interval: the four verdicts, and none before the first look. Pure."""
 
 from enum import StrEnum
-from typing import Protocol
 
 from dballoc.analysis.decisions.sequential_test import MARGIN
+from dballoc.analysis.statistics.ratio_interval import Ratio
 
 
 class Verdict(StrEnum):
@@ -16,32 +16,18 @@ class Verdict(StrEnum):
     NOT_JUDGED = "not judged yet"
 
 
-class Interval(Protocol):
-    """The interval of a ratio, whatever it was computed from."""
-
-    @property
-    def low(self) -> float:
-        """Its lower end."""
-
-    @property
-    def high(self) -> float:
-        """Its upper end."""
-
-
-def judge_interval(ratio: Interval) -> Verdict:
+def judge_ratio(ratio: Ratio | None) -> Verdict:
     """Return the verdict by the printed interval alone: what can be read off it is what is decided.
 
     An interval that excludes 1 and yet lies within ±1 % is a difference, although a small one.
     """
-    if ratio.low > 1:
+    if ratio is None or ratio.interval is None:
+        return Verdict.UNDECIDED
+    low, high = ratio.interval
+    if low > 1:
         return Verdict.HIGHER
-    if ratio.high < 1:
+    if high < 1:
         return Verdict.LOWER
-    if ratio.low >= 1 - MARGIN and ratio.high <= 1 + MARGIN:
+    if low >= 1 - MARGIN and high <= 1 + MARGIN:
         return Verdict.EQUIVALENT
     return Verdict.UNDECIDED
-
-
-def is_decided(ratio: Interval) -> bool:
-    """Whether more blocks could only repeat the verdict."""
-    return judge_interval(ratio) is not Verdict.UNDECIDED

@@ -5,22 +5,20 @@ from dataclasses import dataclass
 
 from dballoc.analysis.hosts.group_by_host import Host
 from dballoc.analysis.statistics.mean_over_hosts import compute_mean_over_hosts
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio
 from dballoc.analysis.tables.baseline_comparison import DESCRIPTIVE_CONFIDENCE
 
 
 @dataclass(frozen=True, kw_only=True)
 class KindFigure:
-    """The mean over the hosts of a kind; of a kind with one host, that host's own figure. ``low``
-    and ``high`` are None where there is no interval: one host with one block. ``between`` as for
-    :class:`dballoc.analysis.statistics.mean_over_hosts.MeanOverHosts`, None for one host.
+    """The mean over the ``hosts`` of a kind; of a kind with one host, that host's own figure.
+    ``between`` as for :class:`dballoc.analysis.statistics.mean_over_hosts.MeanOverHosts`, None for
+    one host.
     """
 
     kind: str
     hosts: int
-    estimate: float
-    low: float | None
-    high: float | None
+    ratio: Ratio
     between: float | None = None
 
 
@@ -39,14 +37,6 @@ def compute_kinds(logs_by_host: Mapping[Host, Sequence[float]]) -> tuple[KindFig
 def _compute_kind(kind: str, logs_by_host: Sequence[Sequence[float]]) -> KindFigure:
     if len(logs_by_host) == 1:
         ratio = compute_ratio(logs_by_host[0], DESCRIPTIVE_CONFIDENCE)
-        low, high = (ratio.low, ratio.high) if ratio.has_interval else (None, None)
-        return KindFigure(kind=kind, hosts=1, estimate=ratio.estimate, low=low, high=high)
-    mean = compute_mean_over_hosts(logs_by_host, DESCRIPTIVE_CONFIDENCE)
-    return KindFigure(
-        kind=kind,
-        hosts=mean.hosts,
-        estimate=mean.estimate,
-        low=mean.low,
-        high=mean.high,
-        between=mean.between,
-    )
+        return KindFigure(kind=kind, hosts=1, ratio=ratio)
+    mean = compute_mean_over_hosts(logs_by_host, DESCRIPTIVE_CONFIDENCE, fewest=2)
+    return KindFigure(kind=kind, hosts=mean.hosts, ratio=mean, between=mean.between)

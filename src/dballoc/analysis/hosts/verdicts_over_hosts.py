@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dballoc.analysis.decisions.sequential_test import declare_replay_shares, declare_shares
-from dballoc.analysis.decisions.verdict import Verdict, judge_interval
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.hosts.group_by_host import Host
 from dballoc.analysis.hosts.host_pool import HostPool
 from dballoc.analysis.hosts.kinds_of_hosts import KindFigure, compute_kinds
@@ -81,17 +81,19 @@ class FigureOverHosts:
         """The verdict by the interval; not judged where there is none."""
         if self.no_verdict or self.mean is None:
             return Verdict.NOT_JUDGED
-        return judge_interval(self.mean)
+        return judge_ratio(self.mean)
 
     @property
     def higher_on(self) -> tuple[str, ...]:
         """The hosts that are shown to be above 1; for all hosts together this errs in 5 %."""
-        return tuple(f.host.name for f in self.figures if f.among_all.low > 1)
+        return tuple(
+            f.host.name for f in self.figures if judge_ratio(f.among_all) is Verdict.HIGHER
+        )
 
     @property
     def lower_on(self) -> tuple[str, ...]:
         """The hosts that are shown to be below 1, likewise."""
-        return tuple(f.host.name for f in self.figures if f.among_all.high < 1)
+        return tuple(f.host.name for f in self.figures if judge_ratio(f.among_all) is Verdict.LOWER)
 
 
 def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:

@@ -175,12 +175,11 @@ def _build_figure(table: Table, cell: Cell, by_cell: dict[int, _Measured | None]
         return Figure(cell=cell, value=None, published_change=published_change)
     if table.ratios:
         to_base = _compute_ratio(measured.variant, measured.base)
-        low, high = _get_interval(to_base)
         return Figure(
             cell=cell,
             value=to_base.estimate if to_base else None,
-            low=low,
-            high=high,
+            low=to_base.low if to_base else None,
+            high=to_base.high if to_base else None,
             blocks=to_base.blocks if to_base else 0,
         )
     unit = table.units.get(cell.measure, 1.0)
@@ -207,19 +206,13 @@ def _compare_pair(group: str, earlier: _Member, later: _Member) -> Pair:
         second=earlier.label,
         published=published,
         measured_ratio=measured_ratio,
-        shape=judge_shape(published, *_get_interval(measured_ratio)),
+        shape=judge_shape(published, measured_ratio.interval if measured_ratio else None),
     )
 
 
 def _compute_ratio(first: Blocks, second: Blocks) -> Ratio | None:
     logs = compute_log_ratios(first, second)
     return compute_ratio(logs, CONFIDENCE) if logs else None
-
-
-def _get_interval(first_to_second: Ratio | None) -> tuple[float | None, float | None]:
-    if first_to_second is None or first_to_second.blocks < 2:
-        return None, None
-    return first_to_second.low, first_to_second.high
 
 
 def _is_same_collapse(first: tuple[int, int] | None, second: tuple[int, int] | None) -> bool:

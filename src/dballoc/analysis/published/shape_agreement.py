@@ -13,6 +13,8 @@ more (less)        agrees if the interval lies above (below) 1 and reaches beyon
 from collections.abc import Iterable
 from enum import StrEnum
 
+from dballoc.analysis.statistics.ratio_interval import Interval
+
 # Single runs of the same server differ by this.
 BAND = 0.02
 
@@ -25,10 +27,11 @@ class Shape(StrEnum):
     UNDECIDED = "undecided"
 
 
-def judge_shape(published: float, low: float | None, high: float | None) -> Shape:
+def judge_shape(published: float, interval: Interval | None) -> Shape:
     """Judge our interval by the published ratio; undecided without an interval."""
-    if low is None or high is None:
+    if interval is None:
         return Shape.UNDECIDED
+    low, high = interval
     within = low >= 1 - BAND and high <= 1 + BAND
     if _is_equal(published):
         beyond = low > 1 + BAND or high < 1 - BAND

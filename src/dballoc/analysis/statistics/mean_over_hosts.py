@@ -17,8 +17,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc.analysis.statistics.detectable_difference import compute_detectable_by_error
-from dballoc.analysis.statistics.ratio_interval import compute_variance, exp_clamped
+from dballoc.analysis.statistics.ratio_interval import (
+    Interval,
+    Ratio,
+    compute_interval,
+    compute_variance,
+    exp_clamped,
+)
 from dballoc.distributions import compute_t_quantile
 
 # Under so many hosts there is no verdict for all: three would leave t two degrees of freedom, on
@@ -27,39 +32,23 @@ FEWEST_HOSTS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOverHosts:
+class MeanOverHosts(Ratio):
     """variant ÷ baseline over hosts. ``between``: the standard deviation of ln ratio from host to
     host, blocks' scatter taken out; None if no host has two blocks, for then nothing tells the one
-    from the other. ``next_low`` and ``next_high``: where one further host of these kinds would lie,
-    at the same ``confidence``.
+    from the other. ``next_host``: where one further host of these kinds would lie, at the same
+    ``confidence``.
     """
 
-    estimate: float
-    low: float
-    high: float
     hosts: int
-    confidence: float
-    error: float
     between: float | None
-    next_low: float
-    next_high: float
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether there are enough hosts for an interval that is about further ones."""
-        return self.hosts >= FEWEST_HOSTS
-
-    @property
-    def detectable(self) -> float:
-        """The smallest relative rise that as many hosts would show with 80 % power."""
-        return compute_detectable_by_error(self.error, self.hosts - 1, self.confidence)
+    next_host: Interval | None
 
 
 def compute_mean_over_hosts(
-    logs_by_host: Sequence[Sequence[float]], confidence: float
+    logs_by_host: Sequence[Sequence[float]], confidence: float, fewest: int = FEWEST_HOSTS
 ) -> MeanOverHosts:
     """Compute the mean of the hosts' mean ln ratios with its interval, from one ln ratio a block of
-    each host.
+    each host. ``fewest``: the hosts below which there is no interval.
 
     The scatter between hosts is that of their means less what their blocks' scatter puts into them
     (Hedges and Olkin's estimate, 0 where that is more). A further host lies within
@@ -82,14 +71,14 @@ def compute_mean_over_hosts(
     reach = quantile * math.sqrt(between + error**2)
     return MeanOverHosts(
         estimate=exp_clamped(mean),
-        low=exp_clamped(mean - quantile * error),
-        high=exp_clamped(mean + quantile * error),
-        hosts=hosts,
+        interval=compute_interval(mean, quantile * error) if hosts >= fewest else None,
+        blocks=sum(map(len, logs_by_host)),
         confidence=confidence,
         error=error,
+        freedom=hosts - 1,
+        hosts=hosts,
         between=None if within is None else math.sqrt(between),
-        next_low=exp_clamped(mean - reach),
-        next_high=exp_clamped(mean + reach),
+        next_host=compute_interval(mean, reach) if hosts >= fewest else None,
     )
 
 

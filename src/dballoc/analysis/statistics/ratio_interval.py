@@ -4,8 +4,9 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from dballoc.analysis.statistics import detectable_difference
+from dballoc.analysis.statistics.detectable_difference import compute_detectable_by_error
 from dballoc.analysis.statistics.moderated_variance import Variance
 from dballoc.distributions import compute_t_quantile
 
@@ -13,29 +14,42 @@ from dballoc.distributions import compute_t_quantile
 _MOST = math.log(sys.float_info.max)
 
 
+class Interval(NamedTuple):
+    """The ends of a ratio's interval."""
+
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """variant ÷ baseline. ``low`` and ``high`` are 0 and infinity where there is no interval: with
-    fewer than two blocks, or before the first look.
+    """One figure ÷ another, from a mean of logarithms. ``interval`` is None where the scatter is
+    not known (below two blocks), and before the first look. ``error``: the standard error of ln
+    ratio, with ``freedom`` degrees of freedom; None below two blocks.
 
-    ``scatter``: the standard deviation of ln ratio from block to block that the interval rests on,
-    with ``freedom`` degrees of freedom; moderated where the campaign's procedure says so.
-    ``own_scatter``: that of these blocks alone.
+    Where blocks are paired, ``scatter`` is the standard deviation of ln ratio from block to block
+    that the interval rests on, moderated where the campaign's procedure says so, and
+    ``own_scatter`` that of these blocks alone.
     """
 
     estimate: float
-    low: float
-    high: float
     blocks: int
     confidence: float
-    scatter: float
-    freedom: int | None = None
+    interval: Interval | None = None
+    error: float | None = None
+    freedom: float | None = None
+    scatter: float = math.nan
     own_scatter: float = math.nan
 
     @property
-    def has_interval(self) -> bool:
-        """Whether there is an interval."""
-        return math.isfinite(self.high)
+    def low(self) -> float | None:
+        """The interval's lower end."""
+        return self.interval.low if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """The interval's upper end."""
+        return self.interval.high if self.interval else None
 
     @property
     def detectable(self) -> float:
@@ -43,17 +57,23 @@ class Ratio:
         two blocks. A fall has the same size as a logarithm: see
         :func:`dballoc.analysis.statistics.detectable_difference.convert_to_fall`.
         """
-        if self.blocks < 2:
+        if self.error is None or self.freedom is None:
             return math.inf
-        return detectable_difference.compute_detectable_by_error(
-            self.scatter / math.sqrt(self.blocks),
-            self.blocks - 1 if self.freedom is None else self.freedom,
-            self.confidence,
-        )
+        return compute_detectable_by_error(self.error, self.freedom, self.confidence)
 
-    def without_interval(self) -> "Ratio":
-        """Return the estimate alone, as it is shown before the first look."""
-        return replace(self, low=0.0, high=math.inf)
+    def invert(self) -> "Ratio":
+        """Return the ratio of what costs less the more there is of the other: 1 ÷ this."""
+        interval = self.interval and Interval(1 / self.interval.high, 1 / self.interval.low)
+        return replace(self, estimate=1 / self.estimate, interval=interval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnpairedRatio(Ratio):
+    """The second campaign's figure ÷ the first's. ``blocks_of_each``: the number in each campaign;
+    ``blocks``: the smaller of the two.
+    """
+
+    blocks_of_each: tuple[int, int]
 
 
 def compute_variance(logs: Sequence[float]) -> Variance:
@@ -73,39 +93,71 @@ def compute_ratio(
     """
     if not logs:
         raise ValueError("no block to take a ratio from")
-    n = len(logs)
-    mean = math.fsum(logs) / n
-    if n == 1:
-        return Ratio(
-            estimate=exp_clamped(mean),
-            low=0.0,
-            high=math.inf,
-            blocks=1,
-            confidence=confidence,
-            scatter=math.nan,
-        )
-    block_variance = compute_variance(logs)
-    used = variance or block_variance
+    blocks = len(logs)
+    mean = math.fsum(logs) / blocks
+    estimate = Ratio(estimate=exp_clamped(mean), blocks=blocks, confidence=confidence)
+    if blocks == 1:
+        return estimate
+    plain = compute_variance(logs)
+    used = variance or plain
     scatter = math.sqrt(used.value)
-    half = compute_t_quantile(used.freedom, (1 + confidence) / 2) * scatter / math.sqrt(n)
-    return Ratio(
-        estimate=exp_clamped(mean),
-        low=exp_clamped(mean - half),
-        high=exp_clamped(mean + half),
-        blocks=n,
-        confidence=confidence,
-        scatter=scatter,
+    half = compute_t_quantile(used.freedom, (1 + confidence) / 2) * scatter / math.sqrt(blocks)
+    return replace(
+        estimate,
+        interval=compute_interval(mean, half),
+        error=scatter / math.sqrt(blocks),
         freedom=used.freedom,
-        own_scatter=math.sqrt(block_variance.value),
+        scatter=scatter,
+        own_scatter=math.sqrt(plain.value),
     )
+
+
+def compute_unpaired_ratio(
+    first: Sequence[float], second: Sequence[float], confidence: float
+) -> UnpairedRatio:
+    """Compute exp(mean second − mean first) with Welch's *t* interval, from one logarithm per block
+    of each campaign.
+
+    Blocks of different campaigns ran at different times, so nothing pairs them. ValueError if a
+    campaign has no block.
+    """
+    if not first or not second:
+        raise ValueError("a campaign without a block")
+    blocks = len(first), len(second)
+    mean = math.fsum(second) / len(second) - math.fsum(first) / len(first)
+    estimate = UnpairedRatio(
+        estimate=exp_clamped(mean),
+        blocks=min(blocks),
+        blocks_of_each=blocks,
+        confidence=confidence,
+    )
+    if min(blocks) == 1:
+        return estimate
+    a, b = (compute_variance(logs).value / len(logs) for logs in (first, second))
+    error = math.sqrt(a + b)
+    # Without any scatter at all the degrees of freedom are 0 ÷ 0, and do not matter.
+    freedom = (
+        (a + b) ** 2 / (a**2 / (blocks[0] - 1) + b**2 / (blocks[1] - 1))
+        if error
+        else float(sum(blocks) - 2)
+    )
+    half = compute_t_quantile(freedom, (1 + confidence) / 2) * error
+    return replace(estimate, interval=compute_interval(mean, half), error=error, freedom=freedom)
+
+
+def compute_interval(mean: float, half: float) -> Interval:
+    """Return the interval of a ratio from the mean of its logarithms and half of their width."""
+    return Interval(exp_clamped(mean - half), exp_clamped(mean + half))
 
 
 def exp_clamped(log: float) -> float:
     """Return a ratio, or an interval's end, from its logarithm. Two wild blocks at the level of a
     large family may give one beyond all floats: then it is the largest float, which charts and JSON
-    can show.
+    can show, or 1 ÷ that.
     """
-    return math.exp(log) if log < _MOST else sys.float_info.max
+    if log >= _MOST:
+        return sys.float_info.max
+    return math.exp(max(log, -_MOST))
 
 
 def compute_logs_to_baseline(

@@ -67,11 +67,6 @@ def _compare_pairs(
             first_to_second = compute_ratio(
                 [first_logs[b] - second_logs[b] for b in both], CONFIDENCE
             )
-            low, high = (
-                (first_to_second.low, first_to_second.high)
-                if first_to_second.blocks > 1
-                else (None, None)
-            )
             rows.append(
                 (
                     first,
@@ -79,8 +74,8 @@ def _compare_pairs(
                     measure,
                     workload,
                     first_to_second.estimate,
-                    low,
-                    high,
+                    first_to_second.low,
+                    first_to_second.high,
                     first_to_second.blocks,
                 )
             )

@@ -20,7 +20,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_replay_shares,
     declare_shares,
 )
-from dballoc.analysis.decisions.verdict import Verdict, judge_interval
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
 from dballoc.analysis.statistics.ratio_interval import (
@@ -87,7 +87,7 @@ class Comparison:
         """The verdict by the interval; undecided without a ratio."""
         if not self.judged:
             return Verdict.NOT_JUDGED
-        return judge_interval(self.ratio) if self.ratio else Verdict.UNDECIDED
+        return judge_ratio(self.ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +312,7 @@ def _compare_in_metric(
         ratio = compute_ratio(block_logs, confidence, variances.get(name)) if block_logs else None
         is_judged = procedure.reached is not None
         if ratio and not is_judged:
-            ratio = ratio.without_interval()
+            ratio = replace(ratio, interval=None)
         compared.append(Comparison(name, metric, ratio, is_judged))
     return compared
 

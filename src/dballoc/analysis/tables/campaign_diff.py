@@ -25,9 +25,12 @@ from dballoc.analysis.decisions.diff_levels import (
 )
 from dballoc.analysis.decisions.fail_condition import MEASURES
 from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION, Procedure
-from dballoc.analysis.decisions.verdict import Verdict, judge_interval
-from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline
-from dballoc.analysis.statistics.welch import Contrast, compute_contrast
+from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
+from dballoc.analysis.statistics.ratio_interval import (
+    UnpairedRatio,
+    compute_logs_to_baseline,
+    compute_unpaired_ratio,
+)
 from dballoc.analysis.tables import baseline_comparison, level_curves
 
 RatioKind = Literal["relative", "absolute"]
@@ -80,20 +83,20 @@ class Figure:
 
     variant: str
     measure: Measure
-    relative: Contrast | None
-    absolute: Contrast | None
+    relative: UnpairedRatio | None
+    absolute: UnpairedRatio | None
     judged: RatioKind
     faults: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None)
 
     @property
-    def contrast(self) -> Contrast | None:
+    def ratio(self) -> UnpairedRatio | None:
         """The ratio that is judged."""
         return self.relative if self.judged == "relative" else self.absolute
 
     @property
     def verdict(self) -> Verdict:
         """The verdict by the judged interval; undecided without one."""
-        return judge_interval(self.contrast) if self.contrast else Verdict.UNDECIDED
+        return judge_ratio(self.ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +129,9 @@ class CampaignDiff:
         for k_of_n, which in zip(figure.faults, ("first", "second"), strict=True):
             if k_of_n:
                 return f"{k_of_n[0]} of {k_of_n[1]} trials ended in a fault in the {which}"
-        if figure.contrast is None:
+        if figure.ratio is None:
             return "no figures"
-        return "" if figure.contrast.has_interval else "one block has no interval"
+        return "" if figure.ratio.interval else "one block has no interval"
 
     def of(self, measure: Measure) -> list[Figure]:
         """Return the figures of all variants in one measure."""
@@ -327,7 +330,7 @@ def _contrast_duets(
     name: str,
     pairing: Pairing,
     confidence: float,
-) -> Contrast | None:
+) -> UnpairedRatio | None:
     """Contrast the relative figures; a duet has no absolute ones, because the cost of a transaction
     depends on the half of the CPUs.
     """
@@ -338,7 +341,7 @@ def _contrast_duets(
 
 def _contrast_relative(
     values: tuple[_Values, _Values], name: str, pairing: Pairing, confidence: float
-) -> Contrast | None:
+) -> UnpairedRatio | None:
     if pairing.baseline is None or name == pairing.baseline:
         return None
     logs = [compute_logs_to_baseline(v.get(pairing.baseline, {}) | v.get(name, {})) for v in values]
@@ -347,7 +350,7 @@ def _contrast_relative(
 
 def _contrast_absolute(
     values: tuple[_Values, _Values], name: str, confidence: float
-) -> Contrast | None:
+) -> UnpairedRatio | None:
     logs = [_average_by_block(v.get(name, {})) for v in values]
     return _contrast_if_both(logs[0], logs[1], confidence)
 
@@ -364,5 +367,5 @@ def _average_by_block(values: dict[tuple[int, str], float]) -> list[float]:
 
 def _contrast_if_both(
     first: list[float], second: list[float], confidence: float
-) -> Contrast | None:
-    return compute_contrast(first, second, confidence) if first and second else None
+) -> UnpairedRatio | None:
+    return compute_unpaired_ratio(first, second, confidence) if first and second else None

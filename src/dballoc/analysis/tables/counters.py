@@ -140,6 +140,4 @@ def _find_ratio(logs: Sequence[float]) -> tuple[float | None, float | None, floa
     if not logs:
         return None, None, None, 0
     ratio = compute_ratio(logs, CONFIDENCE)
-    if ratio.blocks < 2:
-        return ratio.estimate, None, None, 1
     return ratio.estimate, ratio.low, ratio.high, ratio.blocks

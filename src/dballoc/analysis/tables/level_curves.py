@@ -157,19 +157,14 @@ def compute_relative_levels(campaign: Campaign, measure: str = "qps") -> pl.Data
                 }
                 if logs := compute_logs_to_baseline(values, campaign.baseline_roles):
                     to_baseline = compute_ratio(logs, CONFIDENCE)
-                    low, high = (
-                        (to_baseline.low, to_baseline.high)
-                        if to_baseline.blocks > 1
-                        else (None, None)
-                    )
                     ratios.append(
                         (
                             name,
                             workload,
                             threads,
                             to_baseline.estimate,
-                            low,
-                            high,
+                            to_baseline.low,
+                            to_baseline.high,
                             to_baseline.blocks,
                         )
                     )

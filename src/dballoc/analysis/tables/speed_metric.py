@@ -1,22 +1,10 @@
 """Define speed: one metric for each workload, and which direction is faster. Pure."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-
-
-@dataclass(frozen=True)
-class Speed:
-    """A variant's speed ÷ the baseline's; above 1 is faster. It is the ratio of throughput, or the
-    inverse ratio of cost.
-    """
-
-    estimate: float
-    low: float
-    high: float
 
 
 def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
@@ -61,20 +49,14 @@ def list_pictured_metrics(comparisons: Comparisons) -> list[Metric]:
     return list(used)
 
 
-def compute_speed(comparison: Comparison) -> Speed | None:
-    """Return the speed with its interval; None without a ratio. The ends are 0 and infinity where
-    there is no interval.
+def compute_speed(comparison: Comparison) -> Ratio | None:
+    """Return a variant's speed ÷ the baseline's, above 1 if it is faster: the ratio of throughput,
+    or the inverse ratio of cost. None without a ratio.
     """
     ratio = comparison.ratio
-    if ratio is None:
-        return None
-    if comparison.metric.better == "higher":
-        return Speed(ratio.estimate, ratio.low, ratio.high)
-    return Speed(
-        1 / ratio.estimate,
-        1 / ratio.high if math.isfinite(ratio.high) else 0.0,
-        1 / ratio.low if ratio.low else math.inf,
-    )
+    if ratio is None or comparison.metric.better == "higher":
+        return ratio
+    return ratio.invert()
 
 
 def is_shown_faster(comparison: Comparison) -> bool:
@@ -86,10 +68,8 @@ def is_shown_faster(comparison: Comparison) -> bool:
 
 def is_shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
     """Whether the whole interval lies more than ``margin`` on the slower side of 1."""
-    if comparison.ratio is None:
+    ratio = comparison.ratio
+    if ratio is None or ratio.interval is None:
         return False
-    return (
-        comparison.ratio.high < 1 - margin
-        if comparison.metric.better == "higher"
-        else comparison.ratio.low > 1 + margin
-    )
+    low, high = ratio.interval
+    return high < 1 - margin if comparison.metric.better == "higher" else low > 1 + margin

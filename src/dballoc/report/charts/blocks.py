@@ -104,7 +104,7 @@ def _make_rows(
             "words": format_ratio(r.estimate, r.low, r.high),
             "estimate": r.estimate,
         }
-        rows.append(interval | ({"low": r.low, "high": r.high} if r.blocks > 1 else {}))
+        rows.append(interval | ({"low": r.low, "high": r.high} if r.interval else {}))
         rows += [
             {"variant": name, "row": label, "block": block, "value": math.exp(log)}
             for block, log in variant_blocks.select("block", "log").iter_rows()

@@ -93,10 +93,9 @@ def capitalize_title(metric: Metric) -> str:
 def _make_row(comparison: Comparison, comparisons: Comparisons, label: str) -> dict[str, Any]:
     ratio = comparison.ratio
     assert ratio
-    has_interval = ratio.has_interval
     return {
         "variant": comparison.variant, "row": label, "ratio": ratio.estimate,
-        "low": ratio.low if has_interval else None, "high": ratio.high if has_interval else None,
+        "low": ratio.low, "high": ratio.high,
         "words": format_comparison(comparison),
         "verdict": describe_verdict(comparison, comparisons),
     }  # fmt: skip

@@ -88,9 +88,9 @@ def _make_rows(
     for name in names[1:]:
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
         ratio, speed = small.ratio, speed_metric.compute_speed(fast)
-        if ratio and speed and fast.ratio:
-            ends = {"xlow": speed.low, "xhigh": speed.high} if fast.ratio.has_interval else {}
-            ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.has_interval else {}
+        if ratio and speed:
+            ends = {"xlow": speed.low, "xhigh": speed.high} if speed.interval else {}
+            ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.interval else {}
             rows.append(
                 {
                     "variant": name,

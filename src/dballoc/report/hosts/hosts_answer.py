@@ -84,17 +84,15 @@ def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
 
 def format_next_host(figure: FigureOverHosts) -> str:
     """Return where one further host would lie: ``0.916 to 1.097``."""
-    if figure.mean is None or not figure.mean.has_interval:
+    if figure.mean is None or figure.mean.next_host is None:
         return NOTHING
-    return f"{figure.mean.next_low:.3f} to {figure.mean.next_high:.3f}"
+    return "{:.3f} to {:.3f}".format(*figure.mean.next_host)
 
 
 def format_mean(mean: MeanOverHosts | None) -> str:
     """Return the mean and, from enough hosts, its interval."""
     if mean is None:
         return NOTHING
-    if not mean.has_interval:
-        return format_ratio(mean.estimate)
     return format_ratio(mean.estimate, mean.low, mean.high)
 
 
@@ -112,7 +110,7 @@ def describe_kind(kind: KindFigure) -> str:
 
 def format_kind(kind: KindFigure) -> str:
     """Return the mean of a kind of hosts with its 95 % interval."""
-    return format_ratio(kind.estimate, kind.low, kind.high)
+    return format_ratio(kind.ratio.estimate, kind.ratio.low, kind.ratio.high)
 
 
 def _tabulate_host_figures(figures: Sequence[FigureOverHosts]) -> Table:
@@ -131,8 +129,8 @@ def format_host_figure(figure: HostFigure) -> str:
     """Return ``0.712 [0.690, 0.735] lower``: the host's own verdict where it has one."""
     ratio = figure.ratio
     words = sorted({v.value for v in figure.verdicts if v is not Verdict.NOT_JUDGED})
-    interval = (ratio.low, ratio.high) if ratio.has_interval else (None, None)
-    return " ".join([format_ratio(ratio.estimate, *interval), ", ".join(words)]).strip()
+    figures = format_ratio(ratio.estimate, ratio.low, ratio.high)
+    return " ".join([figures, ", ".join(words)]).strip()
 
 
 def _tabulate_differences(pool: HostPool) -> Table:
@@ -165,28 +163,27 @@ def describe_verdicts(pool: HostPool, figures: Sequence[FigureOverHosts]) -> dic
 
 def _describe_figure(figure: FigureOverHosts) -> dict[str, Any]:
     mean = figure.mean
-    has_interval = mean is not None and mean.has_interval
     return {
         "variant": figure.variant,
         "metric": figure.metric.key,
         "title": figure.metric.title,
         "better": figure.metric.better,
         "ratio": mean.estimate if mean else None,
-        "low": mean.low if mean and has_interval else None,
-        "high": mean.high if mean and has_interval else None,
-        "confidence": mean.confidence if mean and has_interval else None,
+        "low": mean.low if mean else None,
+        "high": mean.high if mean else None,
+        "confidence": mean.confidence if mean and mean.interval else None,
         "verdict": None if figure.no_verdict else figure.verdict.value,
         "no_verdict": figure.no_verdict or None,
         "between_hosts": mean.between if mean else None,
-        "next_host": [mean.next_low, mean.next_high] if mean and has_interval else None,
+        "next_host": mean.next_host if mean else None,
         "higher_on": list(figure.higher_on),
         "lower_on": list(figure.lower_on),
         "lacking": dict(figure.lacking),
         "kinds": {
             kind.kind: {
-                "ratio": kind.estimate,
-                "low": kind.low,
-                "high": kind.high,
+                "ratio": kind.ratio.estimate,
+                "low": kind.ratio.low,
+                "high": kind.ratio.high,
                 "between_hosts": kind.between,
                 "hosts": kind.hosts,
             }
@@ -196,8 +193,8 @@ def _describe_figure(figure: FigureOverHosts) -> dict[str, Any]:
             {
                 "host": f.host.name,
                 "ratio": f.ratio.estimate,
-                "low": f.ratio.low if f.ratio.has_interval else None,
-                "high": f.ratio.high if f.ratio.has_interval else None,
+                "low": f.ratio.low,
+                "high": f.ratio.high,
                 "blocks": f.ratio.blocks,
                 "verdicts": [verdict.value for verdict in f.verdicts],
             }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
-from dballoc.analysis.tables.baseline_comparison import DESCRIPTIVE_CONFIDENCE
+from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.document.csv import format_csv
 from dballoc.files.output_directory import OutputDirectory
 
@@ -39,36 +39,26 @@ def _list_rows(figure: FigureOverHosts) -> Iterator[dict[str, Any]]:
     for f in figure.figures:
         yield {
             "host": f.host.name,
-            "ratio": f.ratio.estimate,
-            **_make_interval(f.ratio.low, f.ratio.high, has_interval=f.ratio.has_interval),
+            **_describe_ratio(f.ratio),
             "kind": f.host.kind,
             "hosts": 1,
         }
     for kind in figure.kinds:
         yield {
-            "ratio": kind.estimate,
-            **_make_interval(kind.low, kind.high, has_interval=kind.low is not None),
+            **_describe_ratio(kind.ratio),
             "kind": kind.kind,
             "hosts": kind.hosts,
         }
     if mean := figure.mean:
         yield {
-            "ratio": mean.estimate,
-            **_make_interval(
-                mean.low, mean.high, has_interval=mean.has_interval, confidence=mean.confidence
-            ),
+            **_describe_ratio(mean),
             "hosts": mean.hosts,
             "verdict": "" if figure.no_verdict else figure.verdict.value,
         }
 
 
-def _make_interval(
-    low: float | None,
-    high: float | None,
-    *,
-    has_interval: bool,
-    confidence: float = DESCRIPTIVE_CONFIDENCE,
-) -> dict[str, float]:
-    if not has_interval or low is None or high is None:
-        return {}
-    return {"low": low, "high": high, "confidence": confidence}
+def _describe_ratio(ratio: Ratio) -> dict[str, float]:
+    if ratio.interval is None:
+        return {"ratio": ratio.estimate}
+    low, high = ratio.interval
+    return {"ratio": ratio.estimate, "low": low, "high": high, "confidence": ratio.confidence}

@@ -98,15 +98,15 @@ def _draw_hosts(key: str, figure: FigureOverHosts, variants: Variants, baseline:
             "row": f.host.name,
             "variant": figure.variant,
             "ratio": f.ratio.estimate,
-            "low": f.ratio.low if f.ratio.has_interval else None,
-            "high": f.ratio.high if f.ratio.has_interval else None,
+            "low": f.ratio.low,
+            "high": f.ratio.high,
             "words": format_host_figure(f),
             "verdict": "",
         }
         for f in figure.figures
     ]
     level = ""
-    if (mean := figure.mean) is not None and mean.has_interval:
+    if (mean := figure.mean) is not None and mean.interval:
         level = f", over hosts at {percent(mean.confidence, 2)}"
         over_all = {
             "row": "over hosts",

@@ -189,7 +189,6 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
     rows = []
     for c in judged:
         r, m = c.ratio, c.metric
-        has_interval = r is not None and r.has_interval
         rows.append(
             (
                 c.variant,
@@ -197,12 +196,12 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
                 m.workload,
                 m.better,
                 r.estimate if r else None,
-                r.low if r and has_interval else None,
-                r.high if r and has_interval else None,
+                r.low if r else None,
+                r.high if r else None,
                 r.blocks if r else 0,
                 comparisons.confidence(m),
-                r.scatter if r and has_interval else None,
-                r.detectable if r and has_interval else None,
+                r.scatter if r and r.interval else None,
+                r.detectable if r and r.interval else None,
                 describe_verdict(c, comparisons)
                 if c not in comparisons.descriptive
                 else "descriptive",

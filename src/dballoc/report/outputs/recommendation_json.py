@@ -111,7 +111,6 @@ def _describe_figure(
     comparison: Comparison, comparisons: Comparisons, judged: bool = True
 ) -> dict[str, Any]:
     r, m = comparison.ratio, comparison.metric
-    has_interval = r is not None and r.has_interval
     return {
         "metric": m.key.partition(":")[0],
         "workload": m.workload,
@@ -120,8 +119,8 @@ def _describe_figure(
         "design": m.design,
         "confidence": comparisons.confidence(m),
         "ratio": r.estimate if r else None,
-        "low": r.low if r and has_interval else None,
-        "high": r.high if r and has_interval else None,
+        "low": r.low if r else None,
+        "high": r.high if r else None,
         "blocks": r.blocks if r else 0,
         "verdict": describe_verdict(comparison, comparisons) if judged else None,
     }

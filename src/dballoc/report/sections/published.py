@@ -103,7 +103,6 @@ def collect_published_tables(
             for f in compared.figures.values()
         ]
         for p in compared.pairs:
-            has_interval = p.measured_ratio is not None and p.measured_ratio.blocks > 1
             pairs.append(
                 (
                     compared.table.name,
@@ -112,8 +111,8 @@ def collect_published_tables(
                     p.second,
                     p.published,
                     p.measured_ratio.estimate if p.measured_ratio else None,
-                    p.measured_ratio.low if p.measured_ratio and has_interval else None,
-                    p.measured_ratio.high if p.measured_ratio and has_interval else None,
+                    p.measured_ratio.low if p.measured_ratio else None,
+                    p.measured_ratio.high if p.measured_ratio else None,
                     p.shape.value,
                 )
             )
@@ -286,11 +285,10 @@ def _format_change(figure: Figure | None) -> list[str]:
     if figure is None:
         return [NOTHING, NOTHING]
     r = figure.change
-    has_interval = r is not None and r.blocks > 1
     measured_change = format_change(
         r.estimate if r else None,
-        r.low if r and has_interval else None,
-        r.high if r and has_interval else None,
+        r.low if r else None,
+        r.high if r else None,
     )
     return [format_change(figure.published_change), measured_change]
 

@@ -621,7 +621,7 @@ def _format_scaled(value: tuple[float, float | None, float | None] | None, scale
 
 def _format_scatter(comparison: Comparison) -> str:
     ratio = comparison.ratio
-    return percent(ratio.scatter) if ratio and ratio.has_interval else NOTHING
+    return percent(ratio.scatter) if ratio and ratio.interval else NOTHING
 
 
 def _describe_floor_verdict(comparison: Comparison, comparisons: Comparisons) -> str:

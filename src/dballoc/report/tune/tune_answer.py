@@ -97,7 +97,7 @@ def _format_ratio(comparison: Comparison) -> str:
     if ratio is None:
         return format_ratio(None)
     interval = format_ratio(ratio.estimate, ratio.low, ratio.high)
-    return f"{interval} at {percent(ratio.confidence, 1)}" if ratio.has_interval else interval
+    return f"{interval} at {percent(ratio.confidence, 1)}" if ratio.interval else interval
 
 
 def _write_headline(tuned: Tuned) -> str:

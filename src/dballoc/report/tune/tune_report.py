@@ -334,8 +334,8 @@ def _dump_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> dict[str, A
         "ratios": {
             c.metric.key: {
                 "ratio": c.ratio.estimate,
-                "low": c.ratio.low if c.ratio.has_interval else None,
-                "high": c.ratio.high if c.ratio.has_interval else None,
+                "low": c.ratio.low,
+                "high": c.ratio.high,
             }
             for c in (confirmed.comparisons.family if confirmed.comparisons else [])
             if c.variant == name and c.ratio is not None

@@ -22,7 +22,7 @@ def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -
     shown = [
         c
         for c in comparisons.floor
-        if c.ratio and c.ratio.has_interval and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
+        if c.ratio and c.ratio.interval and c.verdict in (Verdict.HIGHER, Verdict.LOWER)
     ]
     if shown:
         drifting = listing([name_figure(c, comparisons) for c in shown[:MANY]])

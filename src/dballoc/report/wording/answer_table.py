@@ -1,5 +1,6 @@
 """The table under the answer: a row a variant, a column a question. Pure."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -123,10 +124,11 @@ def _format_cell(
 
 def _measure_disfavour(comparison: Comparison) -> float:
     """Return the end of the interval that is the least favourable; the higher, the worse."""
-    assert comparison.ratio
-    if comparison.metric.better == "higher":
-        return -comparison.ratio.low
-    return comparison.ratio.high
+    ratio = comparison.ratio
+    assert ratio
+    if ratio.interval is None:
+        return math.inf if comparison.metric.better == "lower" else 0.0
+    return -ratio.interval.low if comparison.metric.better == "higher" else ratio.interval.high
 
 
 def _format_tail(name: str, tails: Sequence[TailLatency], several: bool) -> list[str]:

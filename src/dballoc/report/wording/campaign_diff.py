@@ -19,7 +19,7 @@ from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.replay.replay_facts import read_replay_facts
-from dballoc.analysis.statistics.welch import Contrast
+from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.experiment.model import REPLAY
@@ -148,9 +148,9 @@ def describe_verdict(figure: Figure, between: CampaignDiff) -> str:
     """Return one of the four verdicts, or why there is none."""
     if why := between.no_verdict(figure):
         return f"no verdict: {why}"
-    assert figure.contrast
+    assert figure.ratio
     if figure.verdict is Verdict.UNDECIDED:
-        smallest = format_detectable(figure.contrast.detectable)
+        smallest = format_detectable(figure.ratio.detectable)
         return f"{Verdict.UNDECIDED} (smallest detectable: {smallest})"
     return figure.verdict.value
 
@@ -172,7 +172,7 @@ def describe_finding(outcome: Outcome, finding: Finding) -> str:
         finding.holds
     ]
     judgement = f"cannot be judged: {finding.problem}" if finding.problem else judgement
-    return f"{figure.variant}{where} {_format_contrast(figure.contrast)}: {judgement}"
+    return f"{figure.variant}{where} {_format_ratio(figure.ratio)}: {judgement}"
 
 
 def describe_failed_conditions(outcomes: Sequence[Outcome], strict: bool) -> str:
@@ -214,9 +214,7 @@ def print_comparison(
         console.print("", Text(title, style="bold"), _tabulate_descriptive(between, rest), sep="\n")
     if between.figures:
         family = count(sum(f.measure.primary for f in between.figures), "comparison")
-        levels = {
-            f.contrast.confidence for f in between.figures if f.measure.primary and f.contrast
-        }
+        levels = {f.ratio.confidence for f in between.figures if f.measure.primary and f.ratio}
         at = listing([percent(level, 2) for level in sorted(levels, reverse=True)])
         level = (
             f"{at or percent(between.confidence, 2)}, so that all {family} together err in "
@@ -313,9 +311,9 @@ def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
         other = figure.absolute if relative else figure.relative
         cells = [
             f"  {figure.variant}",
-            _format_contrast(figure.contrast),
+            _format_ratio(figure.ratio),
             describe_verdict(figure, between),
-            _format_contrast(other),
+            _format_ratio(other),
         ]
         table.add_row(*map(Text, cells[: len(columns)]))
     for figure in (f for f in between.moved if f.measure == measure and f.absolute):
@@ -323,7 +321,7 @@ def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
             f"  {figure.variant}, the baseline",
             NOTHING,
             "what moved between the campaigns",
-            _format_contrast(figure.absolute),
+            _format_ratio(figure.absolute),
         ]
         table.add_row(*map(Text, row), style="dim")
     return table
@@ -337,7 +335,7 @@ def _tabulate_descriptive(between: CampaignDiff, measures: list[Measure]) -> Tab
         table.add_column(no_wrap=True)
     table.add_row(Text(""), *(Text(n, style="dim") for n in names))
     for measure in measures:
-        ratios = {f.variant: _format_contrast(f.contrast) for f in between.of(measure)}
+        ratios = {f.variant: _format_ratio(f.ratio) for f in between.of(measure)}
         label = (
             f"  {measure.name}, {measure.workload}"
             if len(between.pairing.levels) > 1
@@ -347,8 +345,8 @@ def _tabulate_descriptive(between: CampaignDiff, measures: list[Measure]) -> Tab
     return table
 
 
-def _format_contrast(contrast: Contrast | None) -> str:
-    return format_ratio(contrast.estimate, contrast.low, contrast.high) if contrast else NOTHING
+def _format_ratio(ratio: UnpairedRatio | None) -> str:
+    return format_ratio(ratio.estimate, ratio.low, ratio.high) if ratio else NOTHING
 
 
 def _describe_side(side: Side) -> dict[str, Any]:
@@ -374,8 +372,8 @@ def _describe_figure(figure: Figure, between: CampaignDiff) -> dict[str, Any]:
         "design": m.design,
         "primary": m.primary,
         "judged": figure.judged,
-        "relative": _describe_contrast(figure.relative),
-        "absolute": _describe_contrast(figure.absolute),
+        "relative": _describe_ratio(figure.relative),
+        "absolute": _describe_ratio(figure.absolute),
         "verdict": describe_verdict(figure, between) if m.primary else None,
     }
 
@@ -388,11 +386,10 @@ def _encode_finding(finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _describe_contrast(contrast: Contrast | None) -> dict[str, Any] | None:
-    if contrast is None:
+def _describe_ratio(ratio: UnpairedRatio | None) -> dict[str, Any] | None:
+    if ratio is None:
         return None
-    low, high = (contrast.low, contrast.high) if contrast.has_interval else (None, None)
     return {
-        "ratio": contrast.estimate, "low": low, "high": high, "confidence": contrast.confidence,
-        "blocks": list(contrast.blocks),
+        "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
+        "confidence": ratio.confidence, "blocks": list(ratio.blocks_of_each),
     }  # fmt: skip

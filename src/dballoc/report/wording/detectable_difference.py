@@ -194,7 +194,7 @@ def _describe_ratio(c: Comparison) -> dict[str, Any] | None:
     return {
         "ratio": r.estimate,
         "low": r.low,
-        "high": _keep_finite(r.high),
+        "high": r.high,
         "blocks": r.blocks,
         "confidence": r.confidence,
         "scatter": _keep_finite(r.scatter),
