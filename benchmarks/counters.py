@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from dballoc.host.process_handle import Process
 from dballoc.measure.server_counters import ServerCounters, find_countable
 
 # Waits for lines: how many threads to start that stay, or how often to pass a byte between two
@@ -62,7 +63,7 @@ def measure_switches(pid: int, ask: Callable[[str], float], events: tuple) -> tu
     plain, counted = [], []
     for _ in range(_ROUNDS):
         plain.append(ask(f"pass {_PASSES}"))
-        counters = ServerCounters.open(pid, events)
+        counters = ServerCounters.open(Process.open(pid), events)
         counted.append(ask(f"pass {_PASSES}"))
         counters.close()
     each = 1e6 / _PASSES / 2
@@ -93,7 +94,7 @@ def main() -> None:
 
         ask(f"threads {arguments.threads}")
         began = time.monotonic()
-        counters = ServerCounters.open(target.pid, countable.events)
+        counters = ServerCounters.open(Process.open(target.pid), countable.events)
         opened = (time.monotonic() - began) * 1e3
         first = measure_reading(counters)
         ask(f"threads {arguments.later}")

@@ -38,6 +38,7 @@ from scipy import stats
 
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain import explanation
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import pin_threads
 from dballoc.process_memory import memory_reader, pagemap_or_smaps, pagemap_scan, smaps
 
@@ -133,22 +134,22 @@ def read_by_smaps(pid: int) -> float:
 
 def looked_at(pid: int) -> bool:
     """Print what a look costs; whether it is within the targets."""
-    explanation.explain(
-        pid, None
-    )  # what is imported and cached by the first one is not the server's
+    process = Process.open(pid)
+    # What is imported and cached by the first one is not the server's.
+    explanation.explain(process, None)
     wall, cpu = [], []
     for _ in range(LOOKS):
         began, spent = time.perf_counter(), time.process_time()
-        found = explanation.explain(pid, None)
+        found = explanation.explain(process, None)
         wall.append(time.perf_counter() - began)
         cpu.append(time.process_time() - spent)
     with timed_reads() as reads:
-        explanation.explain(pid, None)
+        explanation.explain(process, None)
     longest = {
         what: max(s for s, w in reads if w == what) for what in sorted({w for _, w in reads})
     }
     rss = found.ledger.rss
-    largest = max(m.rss for m in pagemap_or_smaps.read_mappings(pid))
+    largest = max(m.rss for m in pagemap_or_smaps.read_mappings(process))
     median = sorted(wall)[LOOKS // 2]
     print(
         f"RSS {rss / 2**30:.2f} GiB, its largest mapping {largest / 2**30:.2f} GiB; from outside, "

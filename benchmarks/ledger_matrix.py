@@ -43,6 +43,7 @@ from dballoc.explain import explanation
 from dballoc.explain.sources import loadable_function
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.process_handle import Process
 from dballoc.load import client
 from dballoc.servers.private.admin_connection import USER
 from dballoc.servers.running.credentials import Credentials
@@ -177,7 +178,7 @@ def look(life: ServerLife, server: str, allocator: str, on: bool, when: str) -> 
     """The ledger of this moment, and what else is said."""
     admin = life.running.admin
     who = Credentials(user=USER, password=life.password, socket=str(life.address.socket))
-    found = explanation.explain(life.running.pid, who)
+    found = explanation.explain(life.running.process, who)
     if "SQL" not in found.ledger.tiers or found.bounds is None:
         raise Failure("; ".join(found.ledger.notes))
     variables = {k.lower(): v for k, v in admin.variables().items()}
@@ -193,7 +194,9 @@ def look(life: ServerLife, server: str, allocator: str, on: bool, when: str) -> 
         rss=books.rss,
         rest=books.rest,
         unowned=books.unowned,
-        booked=None if life.prepared.allocator.name == "glibc" else booked(life.running.pid, who),
+        booked=None
+        if life.prepared.allocator.name == "glibc"
+        else booked(life.running.process, who),
         schema=schema,
         memory_used=int(used) if used.isdigit() else None,
         tuner=tuner(variables, status, own_memory(admin)),
@@ -203,13 +206,13 @@ def look(life: ServerLife, server: str, allocator: str, on: bool, when: str) -> 
     )
 
 
-def booked(pid: int, who: Credentials) -> int:
+def booked(process: Process, who: Credentials) -> int:
     """What stays unowned where the loadable function is there, for as long as this takes."""
-    loadable_function.install_function(pid, who)
+    loadable_function.install_function(process, who)
     try:
-        return explanation.explain(pid, who).ledger.unowned
+        return explanation.explain(process, who).ledger.unowned
     finally:
-        loadable_function.remove_function(pid, who)
+        loadable_function.remove_function(process, who)
 
 
 def total_of_instruments(admin: Any) -> int | None:

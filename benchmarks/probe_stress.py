@@ -35,6 +35,7 @@ from dballoc.allocators import find_library
 from dballoc.allocators.find_library import Allocator
 from dballoc.catalogue import allocators
 from dballoc.errors import Failure, UsageError
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap import probe_client, probe_launch
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
@@ -151,7 +152,7 @@ def ask(sockets: Path, stop: threading.Event, answers: Counter[str]) -> None:
     while not stop.is_set():
         for path in list(sockets.glob("*.sock")):
             turn += 1
-            there = probe_client.Probe(int(path.stem), Path("/"), str(path))
+            there = probe_client.Probe(Process.open(int(path.stem)), Path("/"), str(path))
             try:
                 if turn % 3:
                     there.status()

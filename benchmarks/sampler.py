@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from dballoc.host.process_handle import Process
 from dballoc.measure.process_sampler import ProcessSampler
 
 MOST_OF_A_CORE = 0.005
@@ -65,9 +66,9 @@ def cpu(who: int) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def cost_of_the_sampler(pid: int, rate: float, samples: int) -> float:
+def cost_of_the_sampler(process: Process, rate: float, samples: int) -> float:
     """CPU seconds a sample, waking up for it included."""
-    sampler = ProcessSampler(pid)
+    sampler = ProcessSampler(process)
     sampler.sample()
     before = cpu(resource.RUSAGE_SELF)
     at_rate(sampler.sample, rate, samples)
@@ -112,10 +113,11 @@ def main() -> int:
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         pid = given.pid or stack.enter_context(target(given.megabytes, given.threads))
-        sampler = ProcessSampler(pid)
+        process = Process.open(pid)
+        sampler = ProcessSampler(process)
         seen = sampler.sample()
         sampler.close()
-        ours = cost_of_the_sampler(pid, given.rate, given.samples)
+        ours = cost_of_the_sampler(process, given.rate, given.samples)
         theirs = cost_of_ps(pid, given.rate, given.samples)
     # At one sample a second, CPU seconds a sample are the share of one core.
     ratio = theirs / ours

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.errors import Failure
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import smaps
 from report_cases.case import Case, Judgement, judge_bytes, judge_words
 from report_cases.private_server import PrivateServer, Workshop
@@ -160,7 +161,7 @@ def drop_table(workshop: Workshop) -> Iterator[Judgement]:
         )
         time.sleep(_DROPPED)
         pool = max(
-            (m for m in smaps.read_smaps(server.pid) if "dd" in (m.flags or ())),
+            (m for m in smaps.read_smaps(Process.open(server.pid)) if "dd" in (m.flags or ())),
             key=lambda m: m.size,
         )
         said = find_verdict(server.explain(), "pool")
@@ -196,7 +197,11 @@ def fill_gcache(workshop: Workshop) -> Iterator[Judgement]:
             )
         document = server.explain()
         line = find_line(document, "mapped file galera.cache")
-        right = sum(m.rss for m in smaps.read_smaps(server.pid) if m.path.endswith("galera.cache"))
+        right = sum(
+            m.rss
+            for m in smaps.read_smaps(Process.open(server.pid))
+            if m.path.endswith("galera.cache")
+        )
         yield judge_bytes("galera.cache", line["resident"], right, 0.01)
         yield judge_words("what it is", find_verdict(document, "owner"), r"gcache\.size")
         yield judge_words(

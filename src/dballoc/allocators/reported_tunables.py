@@ -16,7 +16,7 @@ from dballoc import readers
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.files.foreign_file import open_foreign_file
-from dballoc.host.process_environment import parse_environment
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 
 _PT_INTERP = 3
@@ -86,7 +86,7 @@ def read_reported_settings(
     return {}
 
 
-def read_running_settings(allocator: Allocator, pid: int) -> dict[str, str]:
+def read_running_settings(allocator: Allocator, process: Process) -> dict[str, str]:
     """Do what :func:`read` does, with the environment and the loader of a running server; none for
     an allocator that prints its settings, which are in the server's log.
     """
@@ -94,11 +94,10 @@ def read_running_settings(allocator: Allocator, pid: int) -> dict[str, str]:
     if family is None or family.get("dump", {}).get("how") not in ("loader", "asks"):
         return {}
     try:
-        raw = readers.of_process(f"/proc/{pid}/environ")
-        executable = os.readlink(f"/proc/{pid}/exe")
+        environ, executable = process.read_environment(), process.read_link("exe")
     except OSError:
         return {}
-    return read_reported_settings(allocator, [executable], parse_environment(raw))
+    return read_reported_settings(allocator, [executable], environ)
 
 
 def parse_reported_settings(allocator: Allocator, text: str) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Check CPUs, memory and disk."""
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import cpus, process_limits
 from dballoc.host.resources.process_limits import Limits
 from dballoc.host.unprivileged.server_user import find_server_user
@@ -30,7 +30,7 @@ _SWAP_SHARE = 0.01
 
 def check_cpus(*, is_client_host: bool = False) -> list[Finding]:
     """Check how many CPUs there are, and which governor sets their frequency."""
-    limits, allowed = process_limits.read_limits(os.getpid()), cpus.list_available_cpus()
+    limits, allowed = process_limits.read_limits(Process.own()), cpus.list_available_cpus()
     count = judge_cpu_count(limits, format_cpus(allowed), is_client_host=is_client_host)
     return [count, _check_governor(allowed)]
 

@@ -7,6 +7,7 @@ import psutil
 from dballoc import readers
 from dballoc.doctor.finding import Finding
 from dballoc.experiment.model import Noise
+from dballoc.host.process_handle import read_name
 from dballoc.measure import disturbed_block, host_sampler
 
 _SECONDS = 1.0
@@ -41,21 +42,11 @@ def check_noise() -> list[Finding]:
         return [*findings, Finding("load of others", "ok", text)]
     text += f"; a block tolerates {limits.others:.0%}"
     if busiest and busiest[0] > 1:
-        text += (
-            f" (most: {_read_name(busiest[1].pid)}, process {busiest[1].pid}, {busiest[0]:.0f} % "
-            "of one)"
-        )
+        # psutil completes a name of 15 characters by the command line, which may never answer.
+        named = read_name(busiest[1].pid)
+        name = readers.shown(named) if named else "one that has ended"
+        text += f" (most: {name}, process {busiest[1].pid}, {busiest[0]:.0f} % of one)"
     return [*findings, Finding("load of others", "warn", text, "stop them, or wait")]
-
-
-def _read_name(pid: int) -> str:
-    """Return the name that the kernel has for a process. psutil completes one of 15 characters by
-    the command line, which lies in the process's memory, where it may never answer.
-    """
-    try:
-        return readers.shown(readers.text_of_process(f"/proc/{pid}/comm").strip())
-    except OSError:
-        return "one that has ended"
 
 
 def _measure_cpu(process: psutil.Process) -> float:

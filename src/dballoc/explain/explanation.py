@@ -41,8 +41,10 @@ from dballoc.explain.verdicts.evidence import (
 from dballoc.explain.verdicts.verdict import Moment, Verdict
 from dballoc.host import process_root
 from dballoc.host.abandonable import touches
+from dballoc.host.process_handle import Process
+from dballoc.host.read_rights import describe_read_error
 from dballoc.host.resources import cgroup_memory, process_limits
-from dballoc.process_memory import malloc_bindings, process_snapshot
+from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe, ProbeEstimate, ask_no_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
@@ -125,7 +127,7 @@ class _Answers:
 
 
 def explain(
-    pid: int,
+    process: Process,
     credentials: Credentials | None,
     procedure: Procedure | None = None,
     sample: AskProbe = ask_no_probe,
@@ -138,10 +140,10 @@ def explain(
     (:mod:`dballoc.explain.checklist.checklist`); None for nothing. ``announce``: is told what is
     waited for, if that takes long.
     """
-    snapshot = process_snapshot.take_process_snapshot(pid)
+    snapshot = process_snapshot.take_process_snapshot(process)
     huge = _sample_huge_pages(snapshot)
     answers = (
-        _ask_server(pid, credentials, procedure, announce)
+        _ask_server(process, credentials, procedure, announce)
         if credentials
         else _Answers(sections=checklist.explain_missing_sections("--no-sql: not asked"))
     )
@@ -149,7 +151,7 @@ def explain(
     sampled, sample_notes = _ask_probe(snapshot, sample)
     attributed = build_ledger(snapshot, labels, answers.statistics, sampled)
     attributed.notes.extend([*answers.notes, *sample_notes, *_list_process_notes(snapshot)])
-    surroundings = _read_surroundings(pid)
+    surroundings = _read_surroundings(process)
     room = _measure_room(surroundings)
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
     sections = _gather_sections(snapshot, answers, attributed, labels) if procedure else []
@@ -172,7 +174,7 @@ def explain(
                     huge,
                     limits_of_verdicts(),
                     surroundings,
-                    _count_suspects(pid, credentials, labels, attributed),
+                    _count_suspects(process, credentials, labels, attributed),
                 ),
                 sections=sections,
                 reach=_compute_reach(bounds, attributed, labels) if bounds and labels else None,
@@ -197,7 +199,7 @@ def _add_uncounted(labels: ServerMemory, snapshot: ProcessSnapshot) -> ServerMem
     """Return the labels with those of memory that the server does not count itself."""
     uncounted = (
         doublewrite.confirm_by_blocks(
-            doublewrite.estimate_doublewrite_pages(snapshot.pid, labels.variables),
+            doublewrite.estimate_doublewrite_pages(snapshot.process, labels.variables),
             snapshot.heap.groups if snapshot.heap else [],
         ),
         my_once_alloc.measure_once_blocks(snapshot),
@@ -229,7 +231,7 @@ def _list_process_notes(snapshot: ProcessSnapshot) -> list[str]:
     what of it did not answer.
     """
     try:
-        note = process_root.describe_namespaces(snapshot.pid)
+        note = process_root.describe_namespaces(snapshot.process)
     except OSError:
         note = None
     return [
@@ -257,28 +259,31 @@ def _read_process_sections(snapshot: ProcessSnapshot) -> list[Section]:
     try:
         return checklist.describe_host_and_process(snapshot)
     except OSError as error:
-        raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
+        raise Failure(describe_read_error(snapshot.process, error)) from None
 
 
 def _sample_huge_pages(snapshot: ProcessSnapshot) -> thp_waste.HugePageSample | None:
     try:
         return thp_waste.sample_huge_pages(snapshot)
     except OSError as error:
-        raise Failure(malloc_bindings.describe_read_error(snapshot.pid, error)) from None
+        raise Failure(describe_read_error(snapshot.process, error)) from None
 
 
 def _talk(
-    pid: int, credentials: Credentials, announce: Announce | None = None
+    process: Process, credentials: Credentials, announce: Announce | None = None
 ) -> AbstractContextManager[Cursor]:
     """Return a connection to the server. UsageError or NoWord if there is none."""
-    server = running_server.look(pid, "process")
+    server = running_server.look(process, "process")
     # The socket it listens on is surer than its options are, and needs nothing of it to be run.
-    options = [] if running_server.listening(pid) else running_server.given(server)
+    options = [] if running_server.listening(process) else running_server.given(server)
     return running_server.talking(server, options, credentials, announce)
 
 
 def _count_suspects(
-    pid: int, credentials: Credentials | None, labels: ServerMemory | None, attributed: Ledger
+    process: Process,
+    credentials: Credentials | None,
+    labels: ServerMemory | None,
+    attributed: Ledger,
 ) -> dict[str, int]:
     """Return the counts of what may have memory that nobody claims; none where there is little of
     it, or the server does not answer any more.
@@ -291,7 +296,7 @@ def _count_suspects(
         return {}
     seconds = suspects_catalogue()["thresholds"]["statement"]
     try:
-        with _talk(pid, credentials) as cursor:
+        with _talk(process, credentials) as cursor:
             counts = suspect_counts.query_counts(cursor, labels.mariadb, seconds)
     except (running_server.NoWord, UsageError):
         return {}
@@ -299,7 +304,7 @@ def _count_suspects(
 
 
 def _ask_server(
-    pid: int,
+    process: Process,
     credentials: Credentials,
     procedure: Procedure | None,
     announce: Announce | None,
@@ -309,7 +314,7 @@ def _ask_server(
     """
     notes: list[str] = []
     try:
-        with _talk(pid, credentials, announce) as cursor:
+        with _talk(process, credentials, announce) as cursor:
             labels = server_memory.query_server_memory(cursor)
             notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)
@@ -340,13 +345,13 @@ def _measure_room(surroundings: Surroundings) -> AvailableMemory:
     )
 
 
-def _read_surroundings(pid: int) -> Surroundings:
+def _read_surroundings(process: Process) -> Surroundings:
     try:
-        cpus = process_limits.read_limits(pid)
+        cpus = process_limits.read_limits(process)
     except OSError:
         cpus = None
     return Surroundings(
-        cgroup=cgroup_memory.read_cgroup_memory(pid),
+        cgroup=cgroup_memory.read_cgroup_memory(process),
         cpus=cpus,
         online_cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
         machine_memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),

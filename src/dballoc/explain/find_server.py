@@ -5,30 +5,27 @@ import shutil
 import socket
 import subprocess
 
-from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.read_rights import describe_hidden, read_hiding
-from dballoc.servers.running.connection import peer
+from dballoc.host.process_handle import Process, read_name, read_peer
+from dballoc.host.read_rights import describe_hidden, open_process, read_hiding
 
 _SYSTEMCTL_SECONDS = 10.0
 
 
-def find_server_pid(pid: int | None, path: str | None, service: str | None) -> int:
-    """Return the PID. UsageError in one line if more than one option is given, or no server, or
-    more than one, is found.
+def find_server(pid: int | None, path: str | None, service: str | None) -> Process:
+    """Open the server's process. Raises UsageError in one line if more than one option is given, or
+    no server, or more than one, is found.
     """
     if sum(option is not None for option in (pid, path, service)) > 1:
         raise UsageError("give one of --pid, --socket and --service")
     if path is not None:
-        return run_abandonable(
-            lambda: find_socket_listener(path), look_limits(), f"--socket {path}"
-        )
-    if service is not None:
-        return find_service_process(service)
-    return pid if pid is not None else _find_only_server()
+        pid = run_abandonable(lambda: find_socket_listener(path), look_limits(), f"--socket {path}")
+    elif service is not None:
+        pid = find_service_process(service)
+    return open_process(pid) if pid is not None else _find_only_server()
 
 
 def find_socket_listener(path: str) -> int:
@@ -37,7 +34,7 @@ def find_socket_listener(path: str) -> int:
         connection.settimeout(10)
         try:
             connection.connect(path)
-            pid = peer(connection)
+            pid, _ = read_peer(connection)
         except OSError as error:
             raise UsageError(
                 f"--socket {path}: {error.strerror or error}; is the server running?"
@@ -83,23 +80,11 @@ def find_service_process(name: str) -> int:
     return int(main_pid)
 
 
-def _list_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _read_name(pid: int) -> str:
-    """Return the name that the kernel has of a process, empty if it has ended. The kernel alone
-    tells it: a command line is in the process's memory, which may not answer.
-    """
-    try:
-        return readers.text_of_process(f"/proc/{pid}/comm").strip()
-    except OSError:
-        return ""
-
-
-def _find_only_server() -> int:
+def _find_only_server() -> Process:
     names = {binary for entry in servers().values() for binary in entry["binaries"]}
-    pids = [pid for pid in _list_pids() if _read_name(pid) in names]
+    pids = [
+        int(name) for name in os.listdir("/proc") if name.isdigit() and read_name(name) in names
+    ]
     if not pids:
         hidden = describe_hidden(read_hiding())
         raise UsageError(f"no MySQL-family server runs here{hidden or '; give --pid'}")
@@ -108,4 +93,4 @@ def _find_only_server() -> int:
             f"{len(pids)} servers run here (processes {', '.join(map(str, sorted(pids)))}); give "
             "--pid"
         )
-    return int(pids[0])
+    return open_process(pids[0])

@@ -5,19 +5,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dballoc import readers
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
+from dballoc.host.process_handle import Process
 
 # How many readings are kept: beyond that every second one is dropped, so that a watch of days stays
 # small.
 _MOST = 1024
 
 
-# Takes a look at the process with this PID.
-Look = Callable[[int], Explanation]
+Look = Callable[[Process], Explanation]
 
 
 class Pace(NamedTuple):
@@ -52,7 +51,7 @@ def compute_pause(every: float, cost: float, share: float) -> float:
 
 
 def watch(
-    pid: int, look: Look, pace: Pace, wait: Callable[[float], bool]
+    process: Process, look: Look, pace: Pace, wait: Callable[[float], bool]
 ) -> Iterator[WatchReading]:
     """Yield a reading, and another one after each pause. ``look``: takes one; ``wait``: sleeps for
     so many seconds; False if the user ends the watch.
@@ -60,18 +59,17 @@ def watch(
     Failure when the process ends, or another one has its PID.
     """
     series: list[Explanation] = []
-    born, began = read_start_time(pid), time.monotonic()
+    began = time.monotonic()
     while True:
         started, cpu = time.monotonic(), read_cpu_seconds()
         try:
-            reading = look(pid)
+            reading = look(process)
         except Failure:
-            read_start_time(pid)  # raises a plainer message if the process has ended
-            if series and _is_ending(pid):
-                raise Failure(f"process {pid} has ended") from None
+            process.check_running()  # with a plainer message
+            if series and process.has_no_memory():
+                raise Failure(f"{process} has ended") from None
             raise
-        if read_start_time(pid) != born:
-            raise Failure(f"process {pid} has ended, and another process has its PID")
+        process.check_running()
         cost = read_cpu_seconds() - cpu + reading.within
         series = thin_series([*series, reading])
         remaining = compute_pause(pace.every, cost, pace.share) - (time.monotonic() - started)
@@ -85,25 +83,3 @@ def watch(
 def thin_series(series: list[Explanation], most: int = _MOST) -> list[Explanation]:
     """Return every second reading, with the first and the last, once there are too many."""
     return series if len(series) <= most else [*series[:-1:2], series[-1]]
-
-
-def read_start_time(pid: int) -> str:
-    """Return field 22 of proc_pid_stat(5), the start in clock ticks: with the PID it identifies a
-    process. Failure if it has ended.
-    """
-    return _read_stat(pid)[19]
-
-
-def _is_ending(pid: int) -> bool:
-    """Whether a process that had memory has none any more: field 23, its virtual size. It may still
-    be there until its parent asks for its end. Failure if it has ended.
-    """
-    return _read_stat(pid)[20] == "0"
-
-
-def _read_stat(pid: int) -> list[str]:
-    """Return the fields of proc_pid_stat(5) from the third on."""
-    try:
-        return readers.text_of_process(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    except OSError:
-        raise Failure(f"process {pid} has ended") from None

@@ -51,11 +51,6 @@ class FileRights:
     nosuid: bool = False
 
 
-def root_of(pid: int) -> Path:
-    """Return the directory that is a process's root."""
-    return Path(f"/proc/{pid}/root")
-
-
 def open_file(root: Path, path: str) -> int:
     """Open a regular file for reading; the caller closes the descriptor.
 

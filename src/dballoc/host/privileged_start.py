@@ -12,13 +12,10 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.host import open_in_process_root
 from dballoc.host.open_in_process_root import FileRights
+from dballoc.host.process_handle import AT_SECURE, Process
 
-# <linux/auxvec.h>
-_AT_SECURE = 23
-_AUXILIARY = struct.Struct("<QQ")
 # <linux/capability.h>, struct vfs_cap_data: its magic with the revision, by whose size the words
 # of the sets follow, permitted and inheritable in turn.
 _WORDS_BY_REVISION = {0x01000000: 1, 0x02000000: 2, 0x03000000: 2}
@@ -73,14 +70,6 @@ class Starter:
     no_new_privs: bool = False
 
 
-def is_secure(auxv: bytes) -> bool:
-    """Whether AT_SECURE is set in the bytes of /proc/PID/auxv. Pure."""
-    length = len(auxv) - len(auxv) % _AUXILIARY.size
-    return any(
-        kind == _AT_SECURE and value for kind, value in _AUXILIARY.iter_unpack(auxv[:length])
-    )
-
-
 def parse_capabilities(attribute: bytes) -> tuple[tuple[str, ...], bool]:
     """Parse the attribute ``security.capability``: the names of the capabilities that a program
     gets, and whether they are effective at once. None of an attribute that is none. Pure.
@@ -129,14 +118,14 @@ def explain_privilege(rights: FileRights, starter: Starter | None = None) -> Pri
     return None
 
 
-def read_privileged_start(pid: int) -> PrivilegedStart | None:
+def read_privileged_start(process: Process) -> PrivilegedStart | None:
     """Return why a process was started privileged; None if it was not. OSError if it is gone or
     not ours.
     """
-    if not is_secure(readers.of_process(f"/proc/{pid}/auxv")):
+    if not process.read_auxiliary().get(AT_SECURE):
         return None
     try:
-        rights = open_in_process_root.read_link_rights(f"/proc/{pid}/exe")
+        rights = open_in_process_root.read_link_rights(f"{process.home}/exe")
     except OSError:
         return PrivilegedStart(cause=_UNKNOWN_CAUSE)
     return explain_privilege(rights) or PrivilegedStart(cause=_UNKNOWN_CAUSE)

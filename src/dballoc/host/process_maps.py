@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dballoc import readers
+from dballoc.host.process_handle import Process
 
 _LINE = re.compile(
     r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) (\S+) ([0-9]{1,20}) *([^\n]*)"
@@ -39,22 +40,22 @@ class MapsLine:
         return self.end - self.start
 
 
-def read_maps(pid: int) -> list[MapsLine]:
+def read_maps(process: Process) -> list[MapsLine]:
     """Read a process's mappings by address. OSError if it is gone or not ours."""
-    return parse_maps(read_maps_text(pid))
+    return parse_maps(read_maps_text(process))
 
 
-def read_maps_text(pid: int, errors: str = "replace") -> str:
+def read_maps_text(process: Process, errors: str = "replace") -> str:
     """Read the text of /proc/PID/maps. ``errors``: what becomes of names that are not UTF-8, as
     bytes.decode has it. OSError if the process is gone or not ours.
     """
-    return readers.of_process(f"/proc/{pid}/maps", _MOST_BYTES).decode(errors=errors)
+    return process.read("maps", _MOST_BYTES).decode(errors=errors)
 
 
-def list_mapped_files(pid: int) -> set[str]:
+def list_mapped_files(process: Process) -> set[str]:
     """Return the paths of the files that a process has mapped. OSError if it cannot be read."""
     # Most lines of a process with very many are anonymous memory.
-    lines = (text for text in read_maps_text(pid).split("\n") if "/" in text)
+    lines = (text for text in read_maps_text(process).split("\n") if "/" in text)
     return {line.path for line in map(parse_line, lines) if line and line.path.startswith("/")}
 
 

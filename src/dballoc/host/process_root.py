@@ -6,33 +6,21 @@ import os
 import re
 
 from dballoc import readers
+from dballoc.host.process_handle import Process
 
 _FLAGS = re.compile(r"[0-9A-Fa-f]{1,8}")
 
 
-def strip_process_root(pid: int, its: str) -> str:
-    """Translate a path that the kernel gives of a process to the one that the process itself uses.
-    OSError if the process has ended or is not ours.
-
-    In a chroot the kernel gives paths as we see them, in a container as the process does.
-    """
-    root = os.readlink(f"/proc/{pid}/root").rstrip("/")
-    return its.removeprefix(root) if root and its.startswith(f"{root}/") else its
-
-
-def describe_namespaces(pid: int) -> str | None:
+def describe_namespaces(process: Process) -> str | None:
     """Describe how the PID and user of a process with namespaces of its own differ inside, in a
     sentence; None if they do not. OSError if it has ended.
     """
-    status = dict(
-        line.partition(":")[::2]
-        for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status"))
-    )
+    status = process.read_status()
     uid = int(status["Uid"].split()[1])
-    inner = status.get("NSpid", str(pid)).split()[-1]
-    inner_uid = map_uid(readers.text_of_process(f"/proc/{pid}/uid_map"), uid)
+    inner = status.get("NSpid", str(process.pid)).split()[-1]
+    inner_uid = map_uid(process.read_text("uid_map"), uid)
     differences = []
-    if inner != str(pid):
+    if inner != str(process.pid):
         differences.append(f"it is process {inner} there")
     if inner_uid is not None and inner_uid != uid:
         differences.append(f"its user {inner_uid} is {uid} here")
@@ -53,21 +41,19 @@ def map_uid(text: str, uid: int) -> int | None:
     return None
 
 
-def list_listening_sockets(pid: int) -> list[str]:
+def list_listening_sockets(process: Process) -> list[str]:
     """List the socket files that a process listens on, by its own paths (proc_net(5)). OSError if
     we may not read its descriptors.
     """
     numbers = set()
-    for entry in os.scandir(f"/proc/{pid}/fd"):
+    for entry in os.scandir(f"{process.home}/fd"):
         try:
             target = os.readlink(entry.path)
         except OSError:
             continue  # closed meanwhile
         if target.startswith("socket:["):
             numbers.add(target[8:-1])
-    return parse_listening_sockets(
-        os.fsdecode(readers.of_process(f"/proc/{pid}/net/unix", 64 * readers.MIB)), numbers
-    )
+    return parse_listening_sockets(os.fsdecode(process.read("net/unix", 64 * readers.MIB)), numbers)
 
 
 def parse_listening_sockets(text: str, numbers: set[str]) -> list[str]:

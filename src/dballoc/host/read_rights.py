@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc import readers
+from dballoc.errors import UsageError
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.keep_capabilities import (
     CAP_DAC_READ_SEARCH,
     CAP_SYS_PTRACE,
@@ -106,29 +108,38 @@ def explain_refusal(rights: OwnRights, *, is_own: bool) -> str:
     )
 
 
-def describe_refusal(pid: int) -> str:
+def describe_refusal(process: Process) -> str:
     """Return why the kernel refused a look into a process, and what to do."""
     rights = read_own_rights()
-    return explain_refusal(rights, is_own=_is_own(pid, rights.capabilities))
+    return explain_refusal(rights, is_own=_is_own(process, rights.capabilities))
 
 
-def _is_own(pid: int, capabilities: Collection[int]) -> bool:
+def describe_read_error(process: Process, error: OSError) -> str:
+    """Return why a process could not be read, and what to do, in one line."""
+    if isinstance(error, PermissionError):
+        return f"{process}: {error.strerror}; {describe_refusal(process)}"
+    if not process.home.exists():
+        return describe_absence(process.pid)
+    if isinstance(error, FileNotFoundError | ProcessLookupError):
+        return f"{process}: it has no executable: it is a kernel thread, or is just ending"
+    return f"{process}: {error.strerror}"
+
+
+def _is_own(process: Process, capabilities: Collection[int]) -> bool:
     """Whether a process has this one's user and group, and no capability that this one lacks: then
     the kernel asks for none (ptrace(2)). The files of one that changed its user are root's.
     """
-    status = Path(f"/proc/{pid}/status")
     try:
-        owner = status.stat().st_uid
-        lines = readers.rows(readers.text_of_process(status))
+        owner = (process.home / "status").stat().st_uid
+        fields = process.read_status()
     except OSError:
         return False
-    fields = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
-    permitted = int(fields["CapPrm"][0], 16)
+    permitted = int(fields["CapPrm"], 16)
     own_bits = sum(1 << number for number in capabilities)
     return (
         owner == os.geteuid()
-        and set(fields["Uid"]) == {str(os.geteuid())}
-        and set(fields["Gid"]) == {str(os.getegid())}
+        and set(fields["Uid"].split()) == {str(os.geteuid())}
+        and set(fields["Gid"].split()) == {str(os.getegid())}
         and not permitted & ~own_bits
     )
 
@@ -165,10 +176,20 @@ def describe_hidden(hiding: str) -> str:
     )
 
 
+def open_process(pid: int) -> Process:
+    """Open the process that a user has named. Raises UsageError if there is none, or /proc hides
+    it.
+    """
+    try:
+        return Process.open(pid)
+    except OSError:
+        raise UsageError(describe_absence(pid)) from None
+
+
 def describe_absence(pid: int) -> str:
     """Return that there is no process with that PID, or one that /proc hides, and what to do."""
     hiding = read_hiding()
-    # One that may be seen, and only not be looked into, is there.
+    # With hidepid=1 a foreign process is still listed, so a missing one really is absent.
     hidden = "" if hiding == "noaccess" else describe_hidden(hiding)
     return f"process {pid}: No such process{hidden}"
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc import readers
 from dballoc.host import process_maps
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
 from dballoc.measure.process_sampler import ProcessGone
 
@@ -28,11 +28,11 @@ class Mark:
     mappings: int
 
 
-def take_mark(pid: int) -> Mark:
+def take_mark(process: Process) -> Mark:
     """Take a mark of a running process. Gone if it has ended."""
     try:
-        rollup = readers.text_of_process(f"/proc/{pid}/smaps_rollup")
-        maps = process_maps.read_maps(pid)
+        rollup = process.read_text("smaps_rollup")
+        maps = process_maps.read_maps(process)
     except OSError:
         raise ProcessGone from None
     sizes = {

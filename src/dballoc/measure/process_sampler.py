@@ -9,6 +9,8 @@ import re
 import time
 from dataclasses import dataclass
 
+from dballoc.host.process_handle import Process
+
 TICK = os.sysconf("SC_CLK_TCK")
 _SIZE = re.compile(rb"^(Vm\w+):\s+(\d{1,18}) kB", re.MULTILINE)
 
@@ -52,13 +54,13 @@ class ProcessSampler:
     that have ended too.
     """
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, process: Process) -> None:
+        self.process = process
         # The clock of another process's CPU time in nanoseconds (clock_getcpuclockid(3)).
-        self._cpu_clock = (~pid << 3) | 2
-        self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-        self._task = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._cpu_clock = (~process.pid << 3) | 2
+        self._stat = os.open(process.home / "stat", os.O_RDONLY | os.O_CLOEXEC)
+        self._status = os.open(process.home / "status", os.O_RDONLY | os.O_CLOEXEC)
+        self._task = os.open(process.home / "task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._per_thread: dict[str, tuple[int, int]] = {}
         self._switches = (0, 0)
         self._waiting: list[str] = []
@@ -123,7 +125,7 @@ class ProcessSampler:
         where that is not permitted.
         """
         try:
-            with open(f"/proc/{self.pid}/clear_refs", "w") as f:
+            with open(self.process.home / "clear_refs", "w") as f:
                 f.write("5")
         except OSError:
             return False

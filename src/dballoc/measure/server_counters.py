@@ -8,7 +8,6 @@ for each of the first threads, however many clients connect afterwards.
 import contextlib
 import errno
 import math
-import os
 import resource
 import time
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from dballoc.host.process_handle import Process
 from dballoc.measure import perf_events
 from dballoc.measure.perf_events import CannotCount, Event, GroupReading
 from dballoc.measure.process_sampler import ProcessGone
@@ -122,18 +122,18 @@ class ServerCounters:
         self._groups = groups
 
     @classmethod
-    def open(cls, pid: int, events: Sequence[Event]) -> Self:
+    def open(cls, process: Process, events: Sequence[Event]) -> Self:
         """Begin to count in all threads of a process. CannotCount, ProcessGone.
 
         A thread that is new after the events were opened may have inherited them or not, which
         nothing tells. So all are closed and opened again until no thread has come meanwhile.
         """
         for _ in range(_TRIES):
-            threads = _list_threads(pid)
+            threads = _list_threads(process)
             make_room_for_descriptors(len(threads) * len(events))
             counters = cls(events, _open_groups(threads, events))
             try:
-                if _list_threads(pid) <= threads:
+                if _list_threads(process) <= threads:
                     return counters
             except ProcessGone:
                 counters.close()
@@ -158,9 +158,9 @@ class ServerCounters:
         return add_groups(clock, size, groups)
 
 
-def _list_threads(pid: int) -> set[int]:
+def _list_threads(process: Process) -> set[int]:
     try:
-        return {int(name) for name in os.listdir(f"/proc/{pid}/task")}
+        return set(process.list_threads())
     except OSError:
         raise ProcessGone from None
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dballoc import readers
 from dballoc.allocators import proof_of_use, setting_effects, version_ranges
 from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import SettingEffect
@@ -14,8 +13,9 @@ from dballoc.catalogue import allocators
 from dballoc.host import privileged_start, process_maps
 from dballoc.host.elf import loader
 from dballoc.host.privileged_start import PrivilegedStart
-from dballoc.host.process_environment import parse_environment
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
+from dballoc.host.read_rights import describe_read_error
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
 from dballoc.process_memory.malloc import library_file, read_settings
@@ -105,24 +105,22 @@ class MallocInUse:
         return allocators().get(self.name or "", {}).get("privileged") == "ignores"
 
 
-def identify_malloc_in_use(pid: int) -> MallocInUse:
+def identify_malloc_in_use(process: Process) -> MallocInUse:
     """Identify the malloc of a process.
     :class:`dballoc.process_memory.malloc_bindings.UnreadableProcess` if the process cannot be read,
     or its malloc cannot be told.
     """
-    bindings = malloc_bindings.read_bindings(pid)
+    bindings = malloc_bindings.read_bindings(process)
     try:
-        executable = loader.find_main_program(pid)
-        environ = parse_environment(readers.of_process(f"/proc/{pid}/environ"), "replace")
-        thp_mode, mappings = thp.describe_process_mode(pid), process_maps.read_maps(pid)
-        privileged = privileged_start.read_privileged_start(pid)
+        executable = loader.find_main_program(process)
+        environ = process.read_environment("replace")
+        thp_mode, mappings = thp.describe_process_mode(process), process_maps.read_maps(process)
+        privileged = privileged_start.read_privileged_start(process)
     except OSError as error:
-        raise malloc_bindings.UnreadableProcess(
-            malloc_bindings.describe_read_error(pid, error)
-        ) from None
+        raise malloc_bindings.UnreadableProcess(describe_read_error(process, error)) from None
     mapped = process_maps.list_file_paths(mappings)
     bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
-    use = _find_use(pid, bindings, mapped)
+    use = _find_use(process, bindings, mapped)
     name = use.name
     mixed = {
         s: lib
@@ -130,11 +128,11 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
         if not _is_same_allocator(lib, use.library)
         and not proof_of_use.calls_the_family(s, lib, executable)
     }
-    version = library_file.read_version(pid, name, use.library, mappings)
+    version = library_file.read_version(process, name, use.library, mappings)
     settings = _list_settings(environ, allocators()[name]) if name else {}
-    effects = _judge_settings(pid, use, version, settings, mappings, privileged)
+    effects = _judge_settings(process, use, version, settings, mappings, privileged)
     return MallocInUse(
-        pid=pid,
+        pid=process.pid,
         executable=executable,
         name=name,
         title=_make_title(name, use.library, version),
@@ -151,7 +149,7 @@ def identify_malloc_in_use(pid: int) -> MallocInUse:
         )
         | {effect.setting: effect.words for effect in effects if effect.effect == "none"},
         privileged=privileged,
-        replaced=_list_replaced(pid, use, version, executable, mappings),
+        replaced=_list_replaced(process, use, version, executable, mappings),
         thp=thp_mode,
     )
 
@@ -170,18 +168,18 @@ class _Use:
     static: bool = False
 
 
-def _find_use(pid: int, bindings: dict[str, str], mapped: Collection[str]) -> _Use:
+def _find_use(process: Process, bindings: dict[str, str], mapped: Collection[str]) -> _Use:
     """Find it by the bindings of the executable; by what is loaded and built in where it has none.
     Unreadable if that cannot be told.
     """
     if bound := bindings.get("malloc") or bindings.get("free"):
         return _Use(library=bound, name=find_catalogue_name(bound))
-    first = malloc_bindings.find_unbound_malloc(pid)
+    first = malloc_bindings.find_unbound_malloc(process)
     library = find_malloc_behind_probe(first.library, mapped)
     if first.imports:
         name = find_catalogue_name(library)
         return _Use(library=library, name=name, uncalled=True)
-    built_in = library_file.find_built_in_malloc(pid)
+    built_in = library_file.find_built_in_malloc(process)
     if built_in or library == first.executable:
         how = _STATIC if first.static else _BUILT_IN
         return _Use(library=first.executable, name=built_in, how=how, static=first.static)
@@ -201,7 +199,7 @@ def _make_title(name: str | None, library: str, version: str) -> str:
 
 
 def _judge_settings(
-    pid: int,
+    process: Process,
     use: _Use,
     version: str,
     settings: dict[str, str],
@@ -213,7 +211,7 @@ def _judge_settings(
     def judge(name: str, library: str, version: str, part: dict[str, str]) -> list[SettingEffect]:
         allocator = Allocator(name=name, libraries=(), version=version)
         evidence = read_settings.read_malloc_settings(
-            pid, allocator, library, mappings, part, cause
+            process, allocator, library, mappings, part, cause
         )
         return setting_effects.judge_settings(allocator, part, evidence)
 
@@ -225,7 +223,7 @@ def _judge_settings(
         effects += judge(use.name, use.library, version, part)
     if of_glibc:
         libc = next((m.path for m in mappings if find_catalogue_name(m.path) == "glibc"), "")
-        libc_version = library_file.read_version(pid, "glibc", libc, mappings)
+        libc_version = library_file.read_version(process, "glibc", libc, mappings)
         effects += judge("glibc", libc, libc_version, of_glibc)
     return effects
 
@@ -240,11 +238,11 @@ def _find_preload_obstacle(use: _Use, privileged: PrivilegedStart | None) -> str
 
 
 def _list_replaced(
-    pid: int, use: _Use, version: str, executable: str, mappings: Sequence[MapsLine]
+    process: Process, use: _Use, version: str, executable: str, mappings: Sequence[MapsLine]
 ) -> list[str]:
     notes = []
     if use.library != executable:
-        note = library_file.describe_replacement(pid, use.name, use.library, version, mappings)
+        note = library_file.describe_replacement(process, use.name, use.library, version, mappings)
         notes += [note] if note else []
     if executable.endswith(library_file.DELETED):
         path = executable.removesuffix(library_file.DELETED)
@@ -264,11 +262,11 @@ def find_malloc_behind_probe(library: str, mapped: Iterable[str]) -> str:
     )
 
 
-def read_ld_preload(pid: int) -> list[str]:
+def read_ld_preload(process: Process) -> list[str]:
     """Return the entries of a process's LD_PRELOAD as they are written there. OSError if it cannot
     be read.
     """
-    return _list_preloads(parse_environment(readers.of_process(f"/proc/{pid}/environ"), "replace"))
+    return _list_preloads(process.read_environment("replace"))
 
 
 def find_catalogue_name(library: str) -> str | None:

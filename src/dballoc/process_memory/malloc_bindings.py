@@ -13,32 +13,21 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from dballoc.allocators.proof_of_use import SYMBOLS
-from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable.blocking_mounts import Mounts, read_mounts
 from dballoc.host.elf import link_map, loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
-from dballoc.host.read_rights import describe_absence, describe_refusal
+from dballoc.host.read_rights import describe_read_error
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.memory_reader import Memory
 
 
 class UnreadableProcess(Exception):
     """The process cannot be read: it is gone, is not ours, or is not a 64-bit ELF executable."""
-
-
-def describe_read_error(pid: int, error: OSError) -> str:
-    """Return why a process could not be read, and what to do, in one line."""
-    if isinstance(error, PermissionError):
-        return f"process {pid}: {error.strerror}; {describe_refusal(pid)}"
-    if not Path(f"/proc/{pid}").exists():
-        return describe_absence(pid)
-    if isinstance(error, FileNotFoundError | ProcessLookupError):
-        return f"process {pid}: it has no executable: it is a kernel thread, or is just ending"
-    return f"process {pid}: {error.strerror}"
 
 
 # That are looked through for an export, each in a sandbox of its own: malloc's is among the first.
@@ -61,16 +50,16 @@ class _Image:
     mounts: Mounts
 
 
-def read_bindings(pid: int) -> dict[str, str]:
+def read_bindings(process: Process) -> dict[str, str]:
     """Return, by symbol, the file that provides each of
     :data:`dballoc.allocators.proof_of_use.SYMBOLS` to the executable.
 
     ``?`` for a slot that points nowhere. A symbol that the executable does not import, or has not
     called yet, is left out. Unreadable if the process cannot be read.
     """
-    with _explain_errors(pid):
-        image = _read_image(pid)
-        with Memory(pid) as memory:
+    with _explain_errors(process):
+        image = _read_image(process)
+        with Memory(process) as memory:
             providers = {}
             for symbol, slot, defined in image.slots:
                 address = _read_slot(memory, image, image.bias + slot)
@@ -95,15 +84,15 @@ class UnboundMalloc:
     static: bool
 
 
-def find_unbound_malloc(pid: int) -> UnboundMalloc:
+def find_unbound_malloc(process: Process) -> UnboundMalloc:
     """Find where an executable has malloc from that imports none, or has not called it yet: the
     first library that exports it, in the order in which the loader looks it up. Unreadable if it
     imports one, and that library cannot be told.
     """
-    with _explain_errors(pid):
-        image = _read_image(pid)
+    with _explain_errors(process):
+        image = _read_image(process)
         imports = any(symbol in ("malloc", "free") for symbol, _, _ in image.slots)
-        library = _find_first_export(pid, image, "malloc")
+        library = _find_first_export(process, image, "malloc")
         if imports and library is None:
             raise UnreadableProcess(
                 "it has not called malloc yet, and which library will provide it cannot be told; "
@@ -117,13 +106,13 @@ def find_unbound_malloc(pid: int) -> UnboundMalloc:
         )
 
 
-def _find_first_export(pid: int, image: _Image, symbol: str) -> str | None:
+def _find_first_export(process: Process, image: _Image, symbol: str) -> str | None:
     """Find the first library of the link map that exports a symbol; None if none does, or if one
     before it cannot be read.
     """
     address, size = image.dynamic
     try:
-        with Memory(pid) as memory:
+        with Memory(process) as memory:
             sections = link_map.iterate_objects(
                 lambda start, count: _read_loaded(memory, image, start, count),
                 image.bias + address,
@@ -133,17 +122,15 @@ def _find_first_export(pid: int, image: _Image, symbol: str) -> str | None:
         # The kernel's own library (vDSO) is in the list, too, and is no file.
         libraries = dict.fromkeys(path for path in files if path.startswith("/"))
         for path in list(libraries)[:_MOST_LIBRARIES]:
-            if path != image.path and _exports(pid, path, symbol):
+            if path != image.path and _exports(process, path, symbol):
                 return path
     except (OSError, SandboxError):
         return None
     return None
 
 
-def _exports(pid: int, path: str, symbol: str) -> bool:
-    fd = open_in_process_root.open_file(
-        open_in_process_root.root_of(pid), process_root.strip_process_root(pid, path)
-    )
+def _exports(process: Process, path: str, symbol: str) -> bool:
+    fd = open_in_process_root.open_file(process.root, process.strip_root(path))
     try:
         return ask_elf_parser("find_export", fd, symbol) is not None
     finally:
@@ -151,25 +138,25 @@ def _exports(pid: int, path: str, symbol: str) -> bool:
 
 
 @contextlib.contextmanager
-def _explain_errors(pid: int) -> Iterator[None]:
+def _explain_errors(process: Process) -> Iterator[None]:
     """Turn what reading a process may raise into Unreadable, with the reason."""
     try:
         yield
     except OSError as error:
-        raise UnreadableProcess(describe_read_error(pid, error)) from None
+        raise UnreadableProcess(describe_read_error(process, error)) from None
     except SandboxError as error:
-        raise UnreadableProcess(f"process {pid}: its executable cannot be read: {error}") from None
+        raise UnreadableProcess(f"{process}: its executable cannot be read: {error}") from None
     except UnreadableProcess as error:
-        raise UnreadableProcess(f"process {pid}: {error}") from None
+        raise UnreadableProcess(f"{process}: {error}") from None
     except (struct.error, OverflowError):
-        raise UnreadableProcess(f"process {pid}: its executable is damaged") from None
+        raise UnreadableProcess(f"{process}: its executable is damaged") from None
 
 
-def _read_image(pid: int) -> _Image:
-    executable = loader.find_main_program(pid)
-    started = executable == os.readlink(f"/proc/{pid}/exe")
-    parts = _list_slots(pid, executable, started)
-    mappings = process_maps.read_maps(pid)
+def _read_image(process: Process) -> _Image:
+    executable = loader.find_main_program(process)
+    started = executable == process.read_link("exe")
+    parts = _list_slots(process, executable, started)
+    mappings = process_maps.read_maps(process)
     return _Image(
         path=executable,
         slots=[(symbol, slot, defined) for symbol, slot, defined in parts["slots"]],
@@ -177,20 +164,18 @@ def _read_image(pid: int) -> _Image:
         bias=_find_load_bias(parts["loads"], mappings, executable),
         mappings=mappings,
         static=not parts["interpreter"],
-        mounts=read_mounts(pid),
+        mounts=read_mounts(process.home),
     )
 
 
-def _list_slots(pid: int, executable: str, started: bool) -> dict[str, list]:
+def _list_slots(process: Process, executable: str, started: bool) -> dict[str, list]:
     """List the slots and the loaded segments of the main program. ``started``: the process was
     started as this program, and not as the loader with the program as an argument.
     """
     if started:
-        fd = open_in_process_root.open_link(f"/proc/{pid}/exe")
+        fd = open_in_process_root.open_link(f"{process.home}/exe")
     else:
-        fd = open_in_process_root.open_file(
-            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, executable)
-        )
+        fd = open_in_process_root.open_file(process.root, process.strip_root(executable))
     try:
         slots: dict[str, list] = ask_elf_parser("list_slots", fd, list(SYMBOLS))
         return slots

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from dballoc.host.abandonable import touches
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_scan
 from dballoc.process_memory.pagemap_scan import PageCounts
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
@@ -79,13 +80,13 @@ def find_present_pages(entries: bytes, zero_frame: int) -> bytearray:
 class Memory:
     """The memory of one process. OSError where it cannot be read; use as a context manager."""
 
-    def __init__(self, pid: int, budget: ReadBudget | None = None) -> None:
+    def __init__(self, process: Process, budget: ReadBudget | None = None) -> None:
         if budget:
             self.budget = budget
-        self._skipped = touches.find_skipped_ranges(pid)
-        self._mem = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        self._skipped = touches.find_skipped_ranges(process)
+        self._mem = os.open(process.home / "mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+            self._pagemap = os.open(process.home / "pagemap", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             os.close(self._mem)
             raise

@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import replace
 
-from dballoc import readers
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_scan, smaps
 from dballoc.process_memory.pagemap_scan import PageCounts
 from dballoc.process_memory.read_limits import ReadBudget
@@ -23,29 +23,29 @@ MOST = 512 << 20
 
 # A mapping of the kernel's own address space, which pagemap does not cover.
 _BEYOND = "[vsyscall]"
-_SIZE = re.compile(r"\s*[0-9]{1,15} kB")
+_SIZE = re.compile(r"[0-9]{1,15} kB")
 
 
-def read_mappings(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
+def read_mappings(process: Process, budget: ReadBudget | None = None) -> list[Mapping]:
     """Return the mappings of a process by address, as many as one snapshot may read.
 
     They come from smaps, unless a mapping has more than :data:`MOST` bytes in small pages and the
     kernel (Linux 6.7 or later) has PAGEMAP_SCAN. OSError if the process is gone or not ours.
     """
     budget = budget or ReadBudget()
-    return _scan_mappings(pid, budget) or smaps.read_smaps(pid, budget)
+    return _scan_mappings(process, budget) or smaps.read_smaps(process, budget)
 
 
-def _scan_mappings(pid: int, budget: ReadBudget) -> list[Mapping]:
+def _scan_mappings(process: Process, budget: ReadBudget) -> list[Mapping]:
     """Return the mappings as PAGEMAP_SCAN sees them; none where smaps is fast enough, or the only
     way.
     """
-    sizes = read_status_sizes(pid)
+    sizes = read_status_sizes(process)
     # hugetlb pages are no part of RSS, and only smaps tells them from others.
     if sizes.get("VmRSS", 0) <= MOST or sizes.get("HugetlbPages"):
         return []
-    mappings = smaps.read_mapping_file(f"/proc/{pid}/maps", budget)
-    pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    mappings = smaps.read_mapping_file(f"{process.home}/maps", budget)
+    pagemap = os.open(process.home / "pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
         counts = {
             m.start: pagemap_scan.count_pages(pagemap, m.start, m.end)
@@ -75,9 +75,7 @@ def _with_counts(mapping: Mapping, counts: PageCounts) -> Mapping:
     return replace(mapping, rss=counts.resident, huge=counts.huge, swap=counts.swap, flags=None)
 
 
-def read_status_sizes(pid: int) -> dict[str, int]:
+def read_status_sizes(process: Process) -> dict[str, int]:
     """Read the sizes in /proc/PID/status, in bytes. OSError if the process is gone."""
-    lines = (
-        line.partition(":") for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status"))
-    )
-    return {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if _SIZE.fullmatch(rest)}
+    lines = process.read_status().items()
+    return {name: int(rest.split()[0]) * 1024 for name, rest in lines if _SIZE.fullmatch(rest)}

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.host import open_in_process_root, page_size, process_root
+from dballoc.host import open_in_process_root
+from dballoc.host.process_handle import AT_PAGESZ, Process
+from dballoc.host.read_rights import describe_read_error
 from dballoc.host.resources import process_limits
 from dballoc.process_memory import (
     bss,
@@ -60,7 +62,7 @@ class ProcessSnapshot:
     space and CPU time; ``budget``: what was read, with notes on what was left out.
     """
 
-    pid: int
+    process: Process
     taken_at: float
     malloc: MallocInUse
     mappings: list[Mapping]
@@ -101,69 +103,80 @@ class _HeapReading:
     server_mappings: list[ServerMapping]
 
 
-def take_process_snapshot(pid: int) -> ProcessSnapshot:
+def take_process_snapshot(process: Process) -> ProcessSnapshot:
     """Take a snapshot of a live process, of as much as one snapshot may read
     (:mod:`dballoc.process_memory.read_limits`). Failure in one line if it is gone or not ours.
     """
     began, budget = time.monotonic(), ReadBudget()
     try:
-        malloc = identify_malloc.identify_malloc_in_use(pid)
-        _check_page_size(pid)
-        mappings = pagemap_or_smaps.read_mappings(pid, budget)
+        malloc = identify_malloc.identify_malloc_in_use(process)
+        _check_page_size(process)
+        mappings = pagemap_or_smaps.read_mappings(process, budget)
         if not mappings:
-            raise Failure(f"process {pid} has ended")
-        reading = _read_heap(pid, malloc, mappings, budget)
-        status = pagemap_or_smaps.read_status_sizes(pid)
+            raise Failure(f"{process} has ended")
+        reading = _read_heap(process, malloc, mappings, budget)
+        status = pagemap_or_smaps.read_status_sizes(process)
         if "VmRSS" not in status:
-            raise Failure(f"process {pid} has ended")
+            raise Failure(f"{process} has ended")
         has_flags = any(m.flags for m in reading.mappings)
         return ProcessSnapshot(
-            pid=pid,
+            process=process,
             taken_at=time.time(),
             malloc=malloc,
             mappings=reading.mappings,
             kinds=reading.kinds,
             heap=reading.heap,
             server_mappings=reading.server_mappings,
-            threads=thread_stacks.count_threads(pid),
+            threads=thread_stacks.count_threads(process),
             page_tables=status.get("VmPTE", 0),
             swap=status.get("VmSwap", 0),
             seconds=time.monotonic() - began,
-            charged=process_limits.read_memory_usage(pid),
-            given_back=0 if has_flags else process_limits.read_lazily_freed_bytes(pid),
-            usage=process_usage.read_usage(pid, reading.mappings),
+            charged=process_limits.read_memory_usage(process),
+            given_back=0 if has_flags else process_limits.read_lazily_freed_bytes(process),
+            usage=process_usage.read_usage(process, reading.mappings),
             budget=budget,
         )
     except malloc_bindings.UnreadableProcess as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
+        raise Failure(describe_read_error(process, error)) from None
 
 
-def _check_page_size(pid: int) -> None:
+def parse_page_size(auxiliary: dict[int, int]) -> int | None:
+    """Return the size of a process's pages by its auxiliary vector; None if that has none that is a
+    power of two from 4 KiB to 64 KiB. Pure.
+
+    All processes of a kernel have one size, 4 KiB on x86-64 and 4, 16 or 64 KiB on aarch64. What we
+    are told of our own is the emulator's, where we ourselves run emulated.
+    """
+    size = auxiliary.get(AT_PAGESZ)
+    return size if size in (1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16) else None
+
+
+def _check_page_size(process: Process) -> None:
     """Failure if a process's pages are not of the size that we count in: we run emulated then.
     OSError if the process is gone.
     """
-    size = page_size.read_page_size(pid)
+    size = parse_page_size(process.read_auxiliary())
     if size not in (None, PAGE):
         raise Failure(
-            f"process {pid}: its pages have {size} bytes, and those that dballoc is told of "
+            f"{process}: its pages have {size} bytes, and those that dballoc is told of "
             f"{PAGE}: dballoc runs emulated here; run it with a Python of this machine's own "
             "architecture"
         )
 
 
 def _read_heap(
-    pid: int, malloc: MallocInUse, mappings: list[Mapping], budget: ReadBudget
+    process: Process, malloc: MallocInUse, mappings: list[Mapping], budget: ReadBudget
 ) -> _HeapReading:
     """Read the heap of a process and what its mappings are for."""
-    pointers = thread_stacks.read_stack_pointers(pid, budget)
+    pointers = thread_stacks.read_stack_pointers(process, budget)
     heap: HeapWalk | None = None
     heap_starts: set[int] = set()
     server_mappings: list[ServerMapping] = []
     own_malloc = malloc.name != "glibc"
-    with Memory(pid, budget) as memory:
-        mappings = _split_merged_mappings(memory, pid, malloc, mappings)
+    with Memory(process, budget) as memory:
+        mappings = _split_merged_mappings(memory, process, malloc, mappings)
         if malloc.name == "glibc":
             mappings = glibc_heap.split_off_heaps(memory, mappings)
             glibc, server_mappings = _walk_glibc_heap(memory, mappings, malloc.library, pointers)
@@ -182,7 +195,7 @@ def _read_heap(
 
 
 def _split_merged_mappings(
-    memory: Memory, pid: int, malloc: MallocInUse, mappings: list[Mapping]
+    memory: Memory, process: Process, malloc: MallocInUse, mappings: list[Mapping]
 ) -> list[Mapping]:
     """Return the mappings, with the buffer pool and .bss apart from what they were merged with."""
     mappings = innodb_buffer_pool.split_off_buffer_pool(
@@ -193,16 +206,14 @@ def _split_merged_mappings(
     )
     return bss.split_off_bss(
         mappings,
-        lambda path: _read_elf_header(pid, path),
+        lambda path: _read_elf_header(process, path),
         lambda start, end: memory.span(start, end).resident,
     )
 
 
-def _read_elf_header(pid: int, path: str) -> bytes:
+def _read_elf_header(process: Process, path: str) -> bytes:
     return open_in_process_root.read_beginning(
-        open_in_process_root.root_of(pid),
-        process_root.strip_process_root(pid, path),
-        bss.HEADER_BYTES,
+        process.root, process.strip_root(path), bss.HEADER_BYTES
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine, parse_line
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
@@ -78,11 +79,11 @@ class Mapping(MapsLine):
         return self.permissions.startswith("---")
 
 
-def read_smaps(pid: int, budget: ReadBudget | None = None) -> list[Mapping]:
+def read_smaps(process: Process, budget: ReadBudget | None = None) -> list[Mapping]:
     """Read a process's mappings by address, as many as one snapshot may read. OSError if the
     process is gone or not ours.
     """
-    return read_mapping_file(f"/proc/{pid}/smaps", budget or ReadBudget())
+    return read_mapping_file(f"{process.home}/smaps", budget or ReadBudget())
 
 
 def read_mapping_file(path: str, budget: ReadBudget) -> list[Mapping]:

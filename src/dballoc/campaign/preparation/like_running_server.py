@@ -11,10 +11,11 @@ from dballoc.allocators import find_library as find_allocator
 from dballoc.errors import UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import likeness_limits
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup, process_limits
 from dballoc.process_memory import identify_malloc
 from dballoc.process_memory.identify_malloc import MallocInUse
@@ -67,48 +68,50 @@ class Likeness:
 
 
 def read_running_server(
-    pid: int, credentials: Credentials, other: tuple[str, str | None] | None
+    process: Process, credentials: Credentials, other: tuple[str, str | None] | None
 ) -> Likeness:
     """Read what an experiment takes over from a running server. ``other``: the build to run in its
     place (``server.use``, ``server.basedir``). UsageError if the process is not a server, is not
     running, may not be read, or cannot be run here; Failure if it does not answer.
     """
     return run_abandonable(
-        lambda: _read_likeness(pid, credentials, other), likeness_limits(), f"--like {pid}"
+        lambda: _read_likeness(process, credentials, other),
+        likeness_limits(),
+        f"--like {process.pid}",
     )
 
 
 def _read_likeness(
-    pid: int, credentials: Credentials, other: tuple[str, str | None] | None
+    process: Process, credentials: Credentials, other: tuple[str, str | None] | None
 ) -> Likeness:
-    process = running.look(pid)
+    running_server = running.look(process)
     if other is None:
-        use, basedir, build = find_same_build(process)
+        use, basedir, build = find_same_build(running_server)
     else:
         use, basedir = other
         build = find_build.find(use, basedir)
     server: dict[str, Any] = {"use": use} | ({"basedir": basedir} if basedir else {})
-    options, option_notes = _read_options(process, credentials, build)
-    limits = _read_limits(pid)
+    options, option_notes = _read_options(running_server, credentials, build)
+    limits = _read_limits(process)
     return Likeness(
-        pid=pid,
+        pid=process.pid,
         server=server | options,
         cpu=limits.cpu,
         memory=limits.memory,
-        variant=_read_variant(pid),
+        variant=_read_variant(process),
         notes=[*option_notes, *limits.notes, *touches.list_notes()],
     )
 
 
 def _read_options(
-    process: running.Process, credentials: Credentials, build: Build
+    server: running.RunningServer, credentials: Credentials, build: Build
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the running server's engine and options as keys of ``server``, and notes."""
-    started_with = running.read_options(process)
+    started_with = running.read_options(server)
     options = started_with.options
     notes = [f"options: {note}" for note in started_with.notes]
     try:
-        options = with_own_word(options, running.own_word(process, options, credentials))
+        options = with_own_word(options, running.own_word(server, options, credentials))
     except running.NoWord as error:
         notes.append(f"options changed at run time are unknown: {error}")
     adopted = take(options, build.plugins)
@@ -136,9 +139,9 @@ class _Limits:
     notes: list[str]
 
 
-def _read_limits(pid: int) -> _Limits:
+def _read_limits(process: Process) -> _Limits:
     try:
-        limits = process_limits.read_limits(pid)
+        limits = process_limits.read_limits(process)
     except OSError as error:
         return _Limits({}, None, [f"CPU and memory limits are unknown: {error.strerror}"])
     notes = []
@@ -160,52 +163,53 @@ def _machine_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _read_variant(pid: int) -> dict[str, Any]:
+def _read_variant(process: Process) -> dict[str, Any]:
     try:
-        malloc = identify_malloc.identify_malloc_in_use(pid)
-        mapped = sorted(process_maps.list_mapped_files(pid))
-        preloaded = [] if malloc.privileged else identify_malloc.read_ld_preload(pid)
+        malloc = identify_malloc.identify_malloc_in_use(process)
+        mapped = sorted(process_maps.list_mapped_files(process))
+        preloaded = [] if malloc.privileged else identify_malloc.read_ld_preload(process)
     except (UnreadableProcess, OSError) as error:
-        raise UsageError(f"--like {pid}: its malloc cannot be read: {error}; run as root") from None
+        raise UsageError(
+            f"--like {process.pid}: its malloc cannot be read: {error}; run as root"
+        ) from None
     if malloc.library == malloc.executable:
         raise UsageError(
-            f"--like {pid}: its malloc is built into {malloc.executable} and cannot be replaced"
+        reason = f"its malloc cannot be read: {error}; run as root"
+        raise UsageError(f"--like {process.pid}: {reason}") from None
         )
     result = make_variant(malloc, [_find_mapped_file(entry, mapped) for entry in preloaded])
     for library in result.get("preload", []):
-        _check_library(pid, library)
+        _check_library(process, library)
     return result
 
 
-def _check_library(pid: int, library: str) -> None:
+def _check_library(process: Process, library: str) -> None:
     """UsageError unless a library that the running server names may be loaded into ours: it must be
     the same file on this host, which root alone may change.
     """
     remedy = "name a library of your own as preload in an experiment file"
     try:
         on_this_host = os.stat(library)
-        same = (on_this_host.st_dev, on_this_host.st_ino) == _identify_file(pid, library)
+        same = (on_this_host.st_dev, on_this_host.st_ino) == _identify_file(process, library)
         unsafe = find_unsafe_part(Path(library))
     except OSError as error:
         raise UsageError(
-            f"--like {pid}: its {library} cannot be used: {error.strerror}; {remedy}"
+            f"--like {process.pid}: its {library} cannot be used: {error.strerror}; {remedy}"
         ) from None
     if not same:
         raise UsageError(
-            f"--like {pid}: its {library} is not the same file as this host's; {remedy}"
+            f"--like {process.pid}: its {library} is not the same file as this host's; {remedy}"
         )
     if unsafe:
         raise UsageError(
-            f"--like {pid}: users other than root can change {unsafe}, so {library} is not "
+            f"--like {process.pid}: users other than root can change {unsafe}, so {library} is not "
             f"loaded; {remedy}"
         )
 
 
-def _identify_file(pid: int, library: str) -> tuple[int, int]:
+def _identify_file(process: Process, library: str) -> tuple[int, int]:
     """Return device and inode of a library as the running server's root has it."""
-    status = open_in_process_root.measure_file(
-        open_in_process_root.root_of(pid), process_root.strip_process_root(pid, library)
-    )
+    status = open_in_process_root.measure_file(process.root, process.strip_root(library))
     return status.st_dev, status.st_ino
 
 

@@ -159,7 +159,7 @@ class _Side:
 
     def move_to(self, cpus: frozenset[int]) -> None:
         """Move server and client to these CPUs, thread by thread."""
-        pin_threads.move_threads(self.life.running.pid, cpus)
+        pin_threads.move_threads(self.life.running.child.pid, cpus)
         if self.client:
             pin_threads.move_threads(self.client.pid, cpus)
 

@@ -33,7 +33,8 @@ def profile_contention(life: ServerLife, client: Client, step: Step) -> None:
 
     def record(name: str) -> None:
         profile = waits.watch_waits(
-            life.running.pid, step.seconds, life.context.custody, title=life.prepared.variant.name,
+            life.running.process, step.seconds, life.context.custody,
+            title=life.prepared.variant.name,
             facts={"workload": step.workload or "", "clients": str(step.threads)},
             alive=lambda: life.check_alive(step.title), watched=client.kill,
             is_ours=True,
@@ -49,7 +50,7 @@ def profile_heap(life: ServerLife, client: Client, step: Step) -> None:
     """
 
     def record(name: str) -> None:
-        probe = probe_client.find_probe_of_process(life.running.pid)
+        probe = probe_client.find_probe_of_process(life.running.process)
         probe.reset()
         end = time.monotonic() + step.seconds
         while (remaining := end - time.monotonic()) > 0:

@@ -97,7 +97,7 @@ class _Marks:
         """
         name = "-".join(f"after {step.title if step else 'the start'}".split())
         try:
-            recorder = find_recorder_of_process(life.running.pid)
+            recorder = find_recorder_of_process(life.running.process)
             truth = measure_truth(life, recorder, peak)
             if step is self._last and self._peak_heap is not None:
                 truth["heap_peak"] = self._peak_heap
@@ -135,7 +135,7 @@ def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, 
     has them in its books.
     """
     assert life.mark
-    snapshot = process_snapshot.take_process_snapshot(life.running.pid)
+    snapshot = process_snapshot.take_process_snapshot(life.running.process)
     lines = build_ledger(snapshot).lines
     memory = recorder.measure_memory()
     heap = sum(x.resident for x in lines if x.group == "heap")

@@ -223,7 +223,7 @@ class ServerLife:
             self.ended = error.exit
             raise self.examiner.explain_failed_start(str(error), error.exit) from None
         self.record.trial["seconds_to_start"] = self._running.seconds_to_start
-        self._sampler = ProcessSampler(self._running.pid)
+        self._sampler = ProcessSampler(self._running.process)
         self._prove_malloc()
         check_host_thp(self.host_thp)
         if self.context.client_host:
@@ -249,7 +249,7 @@ class ServerLife:
         if not self._counted_events:
             return
         try:
-            self._counters = ServerCounters.open(self.running.pid, self._counted_events)
+            self._counters = ServerCounters.open(self.running.process, self._counted_events)
         except CannotCount as error:
             self.context.observer.notice(f"{self.prepared.variant.name}: no counters: {error}")
 
@@ -265,14 +265,14 @@ class ServerLife:
 
     def _prove_malloc(self) -> None:
         running = self.running
-        maps = process_maps.read_maps_text(running.pid)
+        maps = process_maps.read_maps_text(running.process)
         write_own(self.directory / "maps.txt", maps)
         variables = running.admin.variables()
         _write_variables(self.directory / "variables.tsv", variables)
         reported = variables.get("version_malloc_library")
         expected = self.prepared.allocator.entry.get("word")
         try:
-            live: dict[str, str] | None = running_process.read_bindings(running.pid)
+            live: dict[str, str] | None = running_process.read_bindings(running.process)
         except running_process.UnreadableProcess:
             # The host forbids it (ptrace_scope); the loader's bindings at --version were checked.
             live = None
@@ -280,9 +280,9 @@ class ServerLife:
             proof_of_use.summarize_proof(self.prepared.bindings, live, reported)
         )
         self.record.trial["thp"] = thp.describe_process_mode(
-            running.pid, self.prepared.variant.host_settings
+            running.process, self.prepared.variant.host_settings
         )
-        self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.pid))
+        self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.process.pid))
         try:
             if live:
                 executable = os.path.realpath(self.prepared.build.executable)
@@ -300,12 +300,12 @@ class ServerLife:
             raise Fault("proof", complaint)
         if self.prepared.settings:
             self._check_settings(
-                reported_tunables.read_running_settings(self.prepared.allocator, running.pid)
+                reported_tunables.read_running_settings(self.prepared.allocator, running.process)
             )
         if (
             self.prepared.variant.wants_huge_pages
             and not self._thp_disable
-            and thp.is_thp_allowed(running.pid) is False
+            and thp.is_thp_allowed(running.process) is False
         ):
             raise Fault(
                 "proof", "the server switched THP off for itself in spite of dballoc's shim"
@@ -327,7 +327,7 @@ class ServerLife:
 
     def take_mark(self, step: int) -> None:
         """Take a mark of the server's memory after ``step``, and keep it in the record."""
-        self.mark = memory_marks.take_mark(self.running.pid)
+        self.mark = memory_marks.take_mark(self.running.process)
         self.record.marks.append(trial_rows.make_mark_row(step, self.mark, self.t0))
 
     def keep_ledger(self) -> None:
@@ -336,7 +336,7 @@ class ServerLife:
         """
         try:
             self.record.ledger += trial_rows.make_ledger_rows(
-                build_ledger(process_snapshot.take_process_snapshot(self.running.pid))
+                build_ledger(process_snapshot.take_process_snapshot(self.running.process))
             )
         except Failure:
             pass  # the host forbids it (ptrace_scope); the report says that there is no ledger

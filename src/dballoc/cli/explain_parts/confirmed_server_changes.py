@@ -12,36 +12,37 @@ from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import Installation
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_handle import Process
 from dballoc.servers.running.credentials import Credentials
 
 _MIB = 2**20
 
 
-def install_function(pid: int, credentials: Credentials, yes: bool) -> None:
+def install_function(process: Process, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and install it."""
-    installation = _read_installation(pid, credentials)
+    installation = _read_installation(process, credentials)
     if installation.installed:
         print("the loadable function is already installed")
         return
     _confirm("--install-function", loadable_function.list_install_steps(installation), yes)
-    loadable_function.install_function(pid, credentials)
+    loadable_function.install_function(process, credentials)
     print("installed: dballoc explain uses it from now on; --remove-function removes it")
 
 
-def remove_function(pid: int, credentials: Credentials, yes: bool) -> None:
+def remove_function(process: Process, credentials: Credentials, yes: bool) -> None:
     """Print the steps, ask unless ``yes``, and remove it."""
-    installation = _read_installation(pid, credentials)
+    installation = _read_installation(process, credentials)
     if installation.absent:
         print("there is nothing to remove")
         return
     _confirm("--remove-function", loadable_function.list_remove_steps(installation), yes)
-    loadable_function.remove_function(pid, credentials)
+    loadable_function.remove_function(process, credentials)
     print("removed")
 
 
-def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
+def trim_heap(process: Process, credentials: Credentials, yes: bool) -> None:
     """Print what it may cost, ask unless ``yes``, do it, and print what it gained."""
-    _read_installation(pid, credentials)
+    _read_installation(process, credentials)
     _confirm(
         "--trim",
         [
@@ -51,7 +52,7 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
         ],
         yes,
     )
-    trimmed = loadable_function.trim_malloc(pid, credentials)
+    trimmed = loadable_function.trim_malloc(process, credentials)
     gain = (trimmed.before - trimmed.after) / _MIB
     print(
         f"{safe(trimmed.called)} took {trimmed.seconds * 1e3:,.0f} ms: RSS "
@@ -61,14 +62,14 @@ def trim_heap(pid: int, credentials: Credentials, yes: bool) -> None:
     )
 
 
-def _read_installation(pid: int, credentials: Credentials) -> Installation:
+def _read_installation(process: Process, credentials: Credentials) -> Installation:
     """Read what is installed, in a child that can be given up. So it is known that the server's
     files and socket answer before anything is changed.
     """
     return run_abandonable(
-        lambda: loadable_function.read_installation(pid, credentials),
+        lambda: loadable_function.read_installation(process, credentials),
         look_limits(),
-        f"process {pid}",
+        f"{process}",
     )
 
 

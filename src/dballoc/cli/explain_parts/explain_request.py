@@ -11,10 +11,11 @@ from dballoc.experiment.durations_and_sizes import parse_duration
 from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.watch import Pace
+from dballoc.host.process_handle import Process
 from dballoc.servers.running.credentials import Credentials
 
-# Changes the server with this PID; the last argument: without asking first.
-Change = Callable[[int, Credentials, bool], None]
+# Changes the server; the last argument: without asking first.
+Change = Callable[[Process, Credentials, bool], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ from dballoc.host.abandonable.abandonable_work import (
 )
 from dballoc.host.abandonable.child import tell_parent
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate, has_probe
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running import credentials
@@ -55,7 +56,7 @@ def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, ye
         trim_heap: trim,
     }
     if change := choose_change(request, changes):
-        change(_find_pid(request.target), _find_login(request.target), yes)
+        change(_find_server(request.target), _find_login(request.target), yes)
         return
     refuse_conflicts(request)
     if request.outputs.html:
@@ -80,8 +81,8 @@ def _load_series(path: Path) -> list[Explanation]:
     return load_series(path)
 
 
-def _find_pid(target: Target) -> int:
-    return find_server.find_server_pid(target.pid, target.socket, target.service)
+def _find_server(target: Target) -> Process:
+    return find_server.find_server(target.pid, target.socket, target.service)
 
 
 def _print_difference(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -107,26 +108,26 @@ def _read_server(request: Request) -> Sequence[Explanation]:
         return [
             run_abandonable(
                 lambda: explanation.explain(
-                    _find_pid(target), login, request.procedure, _sample_heap, tell_parent
+                    _find_server(target), login, request.procedure, _sample_heap, tell_parent
                 ),
                 look_limits(),
                 f"process {target.pid}" if target.pid else "the server",
                 _announce,
             )
         ]
-    pid = _find_pid(target)
+    process = _find_server(target)
     from dballoc.cli.explain_parts import watch_display
 
-    reader = AbandonableWork[int, Explanation](
-        lambda pid: explanation.explain(pid, login, sample=_sample_heap),
+    reader = AbandonableWork[Process, Explanation](
+        lambda process: explanation.explain(process, login, sample=_sample_heap),
         look_limits(),
-        f"process {pid}",
+        str(process),
     )
     try:
         # Before the display has threads.
         reader.start()
         return watch_display.run_watch(
-            pid, reader.run, watching.parse_pace(), watching.save_series, Console()
+            process, reader.run, watching.parse_pace(), watching.save_series, Console()
         )
     finally:
         reader.close()
@@ -142,14 +143,14 @@ def _find_login(target: Target) -> Credentials:
 
 def _sample_heap(snapshot: ProcessSnapshot) -> ProbeEstimate | None:
     """Ask the heap probe of a process that has one."""
-    return _open_probe(snapshot.pid).look() if has_probe(snapshot) else None
+    return _open_probe(snapshot.process).look() if has_probe(snapshot) else None
 
 
 @cache
-def _open_probe(pid: int) -> "ProbedHeapReader":
+def _open_probe(process: Process) -> "ProbedHeapReader":
     from dballoc.profile.heap.live_heap import ProbedHeapReader
 
-    return ProbedHeapReader(pid)
+    return ProbedHeapReader(process)
 
 
 def _output(series: Sequence[Explanation], request: Request, cost: float | None = None) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from dballoc.cli.explain_parts.explain_request import Request, Target
 from dballoc.cli.shared.safe_output import safe
-from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.exporter.listen_address import parse_listen_address
@@ -18,9 +17,10 @@ from dballoc.explain.exporter.run_exporter import (
     check_listening,
     run_exporter,
 )
-from dballoc.explain.watch import read_start_time
 from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.abandonable.look_limits import scrape_limits
+from dballoc.host.process_handle import Process
+from dballoc.host.read_rights import open_process
 from dballoc.process_memory.heaps.heap_probe_estimate import AskProbe
 from dballoc.servers.running import credentials
 from dballoc.servers.running.credentials import Credentials
@@ -43,34 +43,34 @@ def serve_metrics(request: Request, address: str, sample: AskProbe) -> None:
     pace = request.watching.parse_pace()
     login = _find_login(request.target, listening.run_as)
 
-    find_pid = _make_finder(request.target)
+    find_process = _make_finder(request.target)
 
-    def look(pid: int) -> Explanation:
-        return explanation.explain(pid, login, sample=sample)
+    def look(process: Process) -> Explanation:
+        return explanation.explain(process, login, sample=sample)
 
     limits = scrape_limits()
     longer = dataclasses.replace(limits, seconds=limits.seconds + _SECONDS_TO_MANAGE)
     reader = AbandonableWork[None, ServerLook](
-        lambda _: look_at_server(find_pid, look), limits, "the server"
+        lambda _: look_at_server(find_process, look), limits, "the server"
     )
     # The threads that answer cannot fork safely. So a process of one thread starts the readers.
     manager = AbandonableWork[None, ServerLook](reader.run, longer, "the server")
     run_exporter(listening, manager, pace, _say)
 
 
-def _make_finder(target: Target) -> Callable[[], int]:
+def _make_finder(target: Target) -> Callable[[], Process]:
     """Return what finds the server's process before each look. One that was named by its PID is no
-    other that gets this PID later. Failure if it has ended already.
+    other that gets this PID later. Raises UsageError if there is none of that PID.
     """
-    started = None if target.pid is None else read_start_time(target.pid)
+    if target.pid is None:
+        return lambda: find_server.find_server(None, target.socket, target.service)
+    named = open_process(target.pid)
 
-    def find_pid() -> int:
-        pid = find_server.find_server_pid(target.pid, target.socket, target.service)
-        if started is not None and read_start_time(pid) != started:
-            raise Failure(f"process {pid} has ended, and another process has its PID")
-        return pid
+    def check_named() -> Process:
+        named.check_running()
+        return named
 
-    return find_pid
+    return check_named
 
 
 def _find_login(target: Target, run_as: str) -> Credentials | None:

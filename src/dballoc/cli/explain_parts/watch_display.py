@@ -26,6 +26,7 @@ from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
 from dballoc.explain.watch import Look, Pace, WatchReading, watch
+from dballoc.host.process_handle import Process
 from dballoc.numbers import duration, mebibytes, signed_mebibytes
 
 # Lines of the plot, and of the table below it at most: it must fit a terminal of 24 lines with the
@@ -34,7 +35,7 @@ _HEIGHT, _LINES = 5, 10
 
 
 def run_watch(
-    pid: int, look: Look, pace: Pace, series_file: Path | None, console: Console
+    process: Process, look: Look, pace: Pace, series_file: Path | None, console: Console
 ) -> list[Explanation]:
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the
     summary), and return the series. ``series_file``: where every snapshot is saved.
@@ -43,7 +44,7 @@ def run_watch(
     ended: Failure | None = None
     with _open_keyboard() as read_key, _open_display(console) as show:
         try:
-            for reading in watch(pid, look, pace, lambda seconds: _wait(seconds, read_key)):
+            for reading in watch(process, look, pace, lambda seconds: _wait(seconds, read_key)):
                 if series_file:
                     saved_snapshots.append_snapshot(
                         reading.explanation, series_file, first=latest is None

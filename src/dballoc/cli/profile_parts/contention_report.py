@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.errors import Failure
+from dballoc.host.process_handle import Process
 from dballoc.profile.contention import contention, malloc_paths, waits_below_malloc
 from dballoc.profile.contention.contention import Contention
 from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
@@ -31,11 +32,11 @@ class ContentionReport:
     files: list[Path] = field(default_factory=list)
 
 
-def make_report(pid: int, result: Contention) -> ContentionReport:
+def make_report(process: Process, result: Contention) -> ContentionReport:
     """Sum up what a process waited for."""
     measure = contention.choose_value(result.switches)
     return ContentionReport(
-        pid=pid,
+        pid=process.pid,
         result=result,
         measure=measure,
         split=waits_below_malloc.split_waits(result.switches),

@@ -9,11 +9,13 @@ from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_handle import Process
 from dballoc.profile import flamegraph
 from dballoc.profile.formats import export
 from dballoc.profile.formats.profile_file import pack_profile
 from dballoc.profile.heap import heap_profile, malloc_latency, session_owners
 from dballoc.profile.heap.heap_profile import Estimate, FunctionGrowth, HeapRow
+from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.heap.snapshot_series import ProbedProcess, SnapshotSeries
 from dballoc.servers.running import credentials, running_server
@@ -64,7 +66,7 @@ def make_report(
     if by == FUNCTION:
         rows = heap_profile.rank_functions(last, dominant_frames)
     else:
-        rows, owner_notes = _rank_owners(process.probe.pid, last, by, login_path)
+        rows, owner_notes = _rank_owners(process.probe, last, by, login_path)
         notes += owner_notes
         bytes_attributed = sum(row.live.bytes for row in rows if row.name != session_owners.UNKNOWN)
         attributed_share = bytes_attributed / (sum(row.live.bytes for row in rows) or 1.0)
@@ -99,15 +101,17 @@ def make_report(
 
 
 def _rank_owners(
-    pid: int, last: Snapshot, by: str, login_path: str | None
+    probe: Probe | SavedSnapshot, last: Snapshot, by: str, login_path: str | None
 ) -> tuple[list[HeapRow], list[str]]:
     """Return what is alive by session owner, and notes on what the server could not tell. Failure
     if it cannot be asked.
     """
     login = credentials.find(login_path)
+    assert isinstance(probe, Probe)  # a saved snapshot has no owners
+    process = probe.process
     try:
         sessions, session_notes = run_abandonable(
-            lambda: _read_sessions(pid, login), look_limits(), f"process {pid}"
+            lambda: _read_sessions(process, login), look_limits(), str(process)
         )
     except running_server.NoWord as error:
         raise Failure(
@@ -120,11 +124,11 @@ def _rank_owners(
 
 
 def _read_sessions(
-    pid: int, login: Credentials
+    process: Process, login: Credentials
 ) -> tuple[dict[int, session_owners.Session], list[str]]:
-    server = running_server.look(pid, "process")
+    server = running_server.look(process, "process")
     with running_server.talking(server, running_server.given(server), login) as cursor:
-        return session_owners.read_sessions(cursor, pid)
+        return session_owners.read_sessions(cursor, process)
 
 
 def save_profiles(series: SnapshotSeries, report: HeapReport, out: Path) -> list[Path]:

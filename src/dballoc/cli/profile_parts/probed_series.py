@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.cli.profile_parts.heap_report import FUNCTION
 from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.size_and_duration_flags import duration
 from dballoc.errors import UsageError
 from dballoc.explain import find_server
+from dballoc.host.process_handle import read_name
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap import heap_profile, probe_client, session_owners
 from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
@@ -35,7 +35,7 @@ def find_probe(
     no such probe.
     """
     if out_dir is None:
-        return probe_client.find_probe_of_process(find_server.find_server_pid(pid, socket, service))
+        return probe_client.find_probe_of_process(find_server.find_server(pid, socket, service))
     if any(option is not None for option in (pid, socket, service)):
         raise UsageError("give --out-dir, or one of --pid, --socket and --service")
     return probe_client.find_probe_in_directory(out_dir)
@@ -47,7 +47,7 @@ def begin_sampling(probe: Probe, interval: int | None, reset: bool) -> ProbedPro
         probe.set_interval(interval)
     if reset:
         probe.reset()
-    return ProbedProcess(probe, _read_process_name(probe.pid))
+    return ProbedProcess(probe, read_name(probe.pid) or "process")
 
 
 def read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedProcess:
@@ -70,10 +70,3 @@ def make_progress_printer(quiet: bool, many: bool) -> Callable[[Snapshot], None]
             )
 
     return print_live
-
-
-def _read_process_name(pid: int) -> str:
-    try:
-        return readers.text_of_process(f"/proc/{pid}/comm").strip()
-    except OSError:
-        return "process"

@@ -51,12 +51,17 @@ def contention(
     from dballoc.host.guardian.guardian_client import Custody
     from dballoc.profile.contention import contention as watch
 
-    pid = find_server.find_server_pid(pid, socket, service)
+    process = find_server.find_server(pid, socket, service)
     with Custody(adopt=True) as custody:
         result = watch.watch_waits(
-            pid, seconds, custody, method=method, stacks=stacks, title=watch.name_process(pid)
+            process,
+            seconds,
+            custody,
+            method=method,
+            stacks=stacks,
+            title=watch.name_process(process),
         )
-    report = contention_report.make_report(pid, result)
+    report = contention_report.make_report(process, result)
     if out is not None:
         report.files = contention_report.save_profiles(result, out)
     if as_json:

@@ -8,6 +8,7 @@ from typing import Any
 from dballoc import readers
 from dballoc.campaign.preparation import like_running_server as likeness
 from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.host.read_rights import open_process
 from dballoc.process_memory import identify_malloc
 from dballoc.servers import build as find_build
 from dballoc.servers import print_defaults
@@ -26,7 +27,7 @@ def layers(
     use, basedir = flags["server.use"], flags["server.basedir"]
     build = (use or "mariadb", basedir) if use or basedir else None
     if like is not None:
-        read = likeness.read_running_server(like, credentials.find(login_path), build)
+        read = likeness.read_running_server(open_process(like), credentials.find(login_path), build)
         say(f"--like {like}", read.notes)
         changes.append(read.lay)
     if defaults_file is not None:

@@ -92,7 +92,7 @@ def _find_recorder(
     if out_dir is None:
         from dballoc.explain import find_server  # here: what talks to servers takes a while to load
 
-        server = find_server.find_server_pid(pid, socket, service)
+        server = find_server.find_server(pid, socket, service)
         return recorder_client.find_recorder_of_process(server)
     if any(option is not None for option in (pid, socket, service)):
         raise UsageError("give --out-dir, or one of --pid, --socket and --service")

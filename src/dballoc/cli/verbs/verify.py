@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from dballoc import readers
 from dballoc.allocators import host_requirements
 from dballoc.catalogue import allocators
 from dballoc.cli.shared import flags
@@ -16,7 +15,8 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_environment import parse_environment
+from dballoc.host.process_handle import Process
+from dballoc.host.read_rights import open_process
 from dballoc.host.settings import thp
 from dballoc.process_memory import host_obstacles, identify_malloc
 from dballoc.process_memory.identify_malloc import MallocInUse
@@ -46,7 +46,8 @@ def verify(
     read from outside.
     """
     _check_expectation(expect, settings or [])
-    look = run_abandonable(lambda: _look(pid), look_limits(), f"process {pid}")
+    process = open_process(pid)
+    look = run_abandonable(lambda: _look(process), look_limits(), str(process))
     malloc, obstacle = look.malloc, look.obstacle
     if as_json:
         document = {
@@ -64,7 +65,7 @@ def verify(
     if expect:
         difference = find_difference(malloc, expect, settings or [])
         if difference or obstacle or malloc.mixed or malloc.idle:
-            raise Failure(difference or f"process {pid}: not as expected: see its warnings")
+            raise Failure(difference or f"{process}: not as expected: see its warnings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,12 +77,12 @@ class _Look:
     notes: list[str]
 
 
-def _look(pid: int) -> _Look:
+def _look(process: Process) -> _Look:
     try:
-        malloc = identify_malloc.identify_malloc_in_use(pid)
+        malloc = identify_malloc.identify_malloc_in_use(process)
     except UnreadableProcess as error:
         raise Failure(str(error)) from None
-    return _Look(malloc, _find_obstacle(malloc), touches.list_notes())
+    return _Look(malloc, _find_obstacle(process, malloc), touches.list_notes())
 
 
 def _print_malloc(malloc: MallocInUse, obstacle: str | None) -> None:
@@ -151,11 +152,11 @@ def find_difference(malloc: MallocInUse, expect: str, settings: Sequence[str]) -
     return None
 
 
-def _find_obstacle(malloc: MallocInUse) -> str | None:
+def _find_obstacle(process: Process, malloc: MallocInUse) -> str | None:
     """Return why this malloc will crash on this kernel; None if nothing speaks against it."""
     entry = allocators().get(malloc.name or "", {})
     try:
-        environ = parse_environment(readers.of_process(f"/proc/{malloc.pid}/environ"), "replace")
+        environ = process.read_environment("replace")
     except OSError:
         return None  # it has just ended
     # The process may have another C library than ours, as in a container.

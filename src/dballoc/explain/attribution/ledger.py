@@ -92,7 +92,7 @@ def build_ledger(
     rest = snapshot.rss - sum(line.resident for line in lines)
     unowned = rest + sum(line.resident for line in lines if line.owner in UNOWNED)
     return Ledger(
-        pid=snapshot.pid,
+        pid=snapshot.process.pid,
         executable=snapshot.malloc.executable,
         malloc=f"{snapshot.malloc.title} {snapshot.malloc.version}".strip(),
         rss=snapshot.rss,

@@ -90,7 +90,7 @@ def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
     return [
         host_summary.describe_host(),
         host_memory.summarize_host_memory(meminfo, host_memory.sum_rss()),
-        host_summary.describe_process(look.pid, look.mappings),
+        host_summary.describe_process(look.process, look.mappings),
     ]
 
 

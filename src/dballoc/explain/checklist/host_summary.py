@@ -12,6 +12,7 @@ from dballoc import readers
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.host import machine_description
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import process_limits
 from dballoc.process_memory.smaps import Mapping
 
@@ -106,25 +107,24 @@ def describe_host() -> Section:
     return section.build_facts("host", "/proc, /sys", rows)
 
 
-def describe_process(pid: int, mappings: list[Mapping]) -> Section:
+def describe_process(process: Process, mappings: list[Mapping]) -> Section:
     """Return the section of a process: RSS and VSZ, now and highest, limits, cgroup. OSError if it
     has ended.
     """
-    directory = Path(f"/proc/{pid}")
-    values = parse_meminfo(readers.text_of_process(directory / "status"))
+    values = parse_meminfo(process.read_text("status"))
     reserved = sum(m.size for m in mappings if m.guard)
     rows: list[tuple[str, Cell]] = [(name, values[name]) for name in _STATUS if name in values]
     rows.append(("of VmSize reserved, and accessible to nobody", Bytes(reserved)))
     rows += [
         (name, value)
-        for name, value in _parse_limits(readers.text_of_process(directory / "limits"))
+        for name, value in _parse_limits(process.read_text("limits"))
         if name in _LIMITS
     ]
     rows += [
-        (name, _read_setting(str(directory / name))) for name in ("oom_score", "oom_score_adj")
+        (name, _read_setting(f"{process.home}/{name}")) for name in ("oom_score", "oom_score_adj")
     ]
-    limits = process_limits.read_limits(pid)
-    cgroup_memory = process_limits.read_memory_usage(pid)
+    limits = process_limits.read_limits(process)
+    cgroup_memory = process_limits.read_memory_usage(process)
     rows += [
         ("CPUs of its affinity", limits.cpus),
         ("CPUs of its cgroup", limits.quota if limits.quota is not None else "no limit"),
@@ -138,10 +138,12 @@ def describe_process(pid: int, mappings: list[Mapping]) -> Section:
         ),
         (
             "started",
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(psutil.Process(pid).create_time())),
+            time.strftime(
+                "%Y-%m-%d %H:%M:%S", time.localtime(psutil.Process(process.pid).create_time())
+            ),
         ),
     ]
-    return section.build_facts("process", f"/proc/{pid}/status, limits, smaps, cgroup", rows)
+    return section.build_facts("process", f"{process.home}/status, limits, smaps, cgroup", rows)
 
 
 def parse_meminfo(text: str) -> dict[str, Cell]:

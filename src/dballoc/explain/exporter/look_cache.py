@@ -14,10 +14,10 @@ from dballoc.explain.watch import (
     Look,
     Pace,
     compute_pause,
-    read_start_time,
     thin_series,
 )
 from dballoc.host.abandonable.abandonable_work import read_cpu_seconds
+from dballoc.host.process_handle import Process
 
 # How many are kept for the verdicts on growth; some tens of KB each.
 _MOST_LOOKS = 256
@@ -25,21 +25,18 @@ _MOST_LOOKS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLook:
-    """A look at a server, and which process it was: its PID and start (:func:`read_start_time`)."""
+    """A look at a server, and which process it was."""
 
-    pid: int
-    started: str
+    process: Process
     explanation: Explanation
 
 
-def look_at_server(find_pid: Callable[[], int], look: Look) -> ServerLook:
-    """Find a server and take a look at it. Failure if it has ended meanwhile."""
-    pid = find_pid()
-    started = read_start_time(pid)
-    explanation = look(pid)
-    if read_start_time(pid) != started:
-        raise Failure(f"process {pid} has ended, and another process has its PID")
-    return ServerLook(pid=pid, started=started, explanation=explanation)
+def look_at_server(find_process: Callable[[], Process], look: Look) -> ServerLook:
+    """Find a server and take a look at it. Raises Failure if it has ended meanwhile."""
+    process = find_process()
+    explanation = look(process)
+    process.check_running()
+    return ServerLook(process=process, explanation=explanation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +68,7 @@ class LookCache:
         self._take_look, self._pace, self._say = take, pace, say
         self._looking = threading.Lock()
         self._served: ServedLook | None = None
-        self._process = (0, "")
+        self._process: Process | None = None
         self._series: list[Explanation] = []
         self._explanation: Explanation | None = None
         self._reason = "not looked yet"
@@ -101,7 +98,7 @@ class LookCache:
             self._explanation = explanation.judge_series(self._series)
             self._looks += 1
             if self._reason:
-                self._say(f"looking at process {self._process[0]}")
+                self._say(f"looking at {self._process}")
             self._reason = ""
         except (Failure, UsageError) as error:
             self._forget(str(error))
@@ -131,7 +128,6 @@ class LookCache:
 
     def _explain(self) -> Explanation:
         look = self._take_look()
-        process = look.pid, look.started
-        if process != self._process:
-            self._process, self._series = process, []
+        if look.process != self._process:
+            self._process, self._series = look.process, []
         return look.explanation

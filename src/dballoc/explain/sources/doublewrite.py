@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dballoc.explain.sources.server_memory import OwnerMemory
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
 OWNER = "InnoDB doublewrite pages, read at its start"
@@ -43,16 +44,18 @@ def confirm_by_blocks(
     return None if estimate.bytes > groups[-1].bytes else estimate
 
 
-def estimate_doublewrite_pages(pid: int, variables: Mapping[str, str]) -> OwnerMemory | None:
+def estimate_doublewrite_pages(
+    process: Process, variables: Mapping[str, str]
+) -> OwnerMemory | None:
     """Return the estimate for a server with these ``variables``; None where there are no such
     files, or they cannot be read.
     """
     directory = os.path.join(
         variables.get("datadir", ""), variables.get("innodb_doublewrite_dir", "")
     )
-    root = open_in_process_root.root_of(pid)
+    root = process.root
     try:
-        inside = process_root.strip_process_root(pid, directory)
+        inside = process.strip_root(directory)
         names = fnmatch.filter(
             open_in_process_root.list_directory(root, inside, _MOST_NAMES), _FILES
         )

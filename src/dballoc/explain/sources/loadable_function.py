@@ -22,6 +22,7 @@ from dballoc.explain.sources import allocator_statistics, interrupts, plugin_dir
 from dballoc.explain.sources.server_memory import query_values
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_or_smaps
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
@@ -64,7 +65,6 @@ class Installation:
     ``variables``: by name in lower case; ``members``: of its replication group.
     """
 
-    pid: int
     directory: str
     rows: Mapping[str, str]
     file: bool
@@ -165,21 +165,21 @@ def list_remove_steps(installation: Installation) -> list[str]:
     return [step for step in (drop, remove_file) if step]
 
 
-def read_installation(pid: int, credentials: Credentials) -> Installation:
+def read_installation(process: Process, credentials: Credentials) -> Installation:
     """Return what is installed now. UsageError if functions must not be created on this server;
     Failure if it cannot be connected to.
     """
-    with _connect(pid, credentials) as cursor:
-        return _query_installation(pid, cursor)
+    with _connect(process, credentials) as cursor:
+        return _query_installation(process, cursor)
 
 
-def install_function(pid: int, credentials: Credentials) -> None:
+def install_function(process: Process, credentials: Credentials) -> None:
     """Copy the library and create the function. Failure in one line, with everything undone, if it
     does not work.
     """
     library = _find_library()
-    with _connect(pid, credentials) as cursor:
-        installation = _query_installation(pid, cursor)
+    with _connect(process, credentials) as cursor:
+        installation = _query_installation(process, cursor)
         if other := next((lib for lib in installation.rows.values() if lib != LIBRARY), None):
             raise UsageError(
                 f"the server has a function {STATS} of another library, {other}: drop it first"
@@ -187,11 +187,11 @@ def install_function(pid: int, credentials: Credentials) -> None:
         _disable_binary_log(cursor, installation.variables)
         # A function of another version must be dropped before its library is replaced.
         _drop_functions(cursor, installation)
-        with plugin_directory.open_directory(pid, installation.directory) as directory:
+        with plugin_directory.open_directory(process, installation.directory) as directory:
 
             def undo() -> None:
                 try:
-                    _drop_with_retries(pid, credentials, cursor, installation.variables, STATS)
+                    _drop_with_retries(process, credentials, cursor, installation.variables, STATS)
                 finally:
                     plugin_directory.remove_file(directory, LIBRARY)
 
@@ -202,24 +202,24 @@ def install_function(pid: int, credentials: Credentials) -> None:
                 allocator_statistics.parse_statistics(_fetch_text(cursor))
 
 
-def remove_function(pid: int, credentials: Credentials) -> None:
+def remove_function(process: Process, credentials: Credentials) -> None:
     """Drop the functions and remove the library. Failure in one line if that does not work; it can
     be repeated.
     """
-    with _connect(pid, credentials) as cursor:
-        installation = _query_installation(pid, cursor)
+    with _connect(process, credentials) as cursor:
+        installation = _query_installation(process, cursor)
         _disable_binary_log(cursor, installation.variables)
         _drop_functions(cursor, installation)
-        with plugin_directory.open_directory(pid, installation.directory) as directory:
+        with plugin_directory.open_directory(process, installation.directory) as directory:
             plugin_directory.remove_file(directory, LIBRARY)
 
 
-def trim_malloc(pid: int, credentials: Credentials) -> TrimResult:
+def trim_malloc(process: Process, credentials: Credentials) -> TrimResult:
     """Make the server's malloc return its free memory to the kernel. The function for it is dropped
     at once: every account could call it, and threads that allocate may wait while it runs.
     """
-    with _connect(pid, credentials) as cursor:
-        installation = _query_installation(pid, cursor)
+    with _connect(process, credentials) as cursor:
+        installation = _query_installation(process, cursor)
         if not installation.installed:
             raise UsageError(
                 "--trim needs the loadable function, which is not installed: dballoc explain "
@@ -228,17 +228,17 @@ def trim_malloc(pid: int, credentials: Credentials) -> TrimResult:
         _disable_binary_log(cursor, installation.variables)
 
         def drop() -> None:
-            _drop_with_retries(pid, credentials, cursor, installation.variables, TRIM)
+            _drop_with_retries(process, credentials, cursor, installation.variables, TRIM)
 
         with interrupts.undo_on_interrupt(drop, always=True):
             if TRIM not in installation.rows:
                 cursor.execute(f"CREATE FUNCTION {TRIM} RETURNS STRING SONAME '{LIBRARY}'")
-            before, began = _measure_rss(pid), time.monotonic()
+            before, began = _measure_rss(process), time.monotonic()
             called = _call_trim(cursor, began)
             seconds = time.monotonic() - began
         if called is None:
             raise Failure("this malloc has no call that returns free memory")
-        return TrimResult(called, before, _measure_rss(pid), seconds)
+        return TrimResult(called, before, _measure_rss(process), seconds)
 
 
 def describe_leftover_trim(cursor: Cursor) -> str | None:
@@ -280,7 +280,11 @@ def _describe_leftover(name: str) -> str:
 
 
 def _drop_with_retries(
-    pid: int, credentials: Credentials, cursor: Cursor, variables: Mapping[str, str], name: str
+    process: Process,
+    credentials: Credentials,
+    cursor: Cursor,
+    variables: Mapping[str, str],
+    name: str,
 ) -> None:
     """Drop a function, if it is there, over this connection, or over a new one if this is lost.
     Failure, which tells how to drop it by hand, where that does not work.
@@ -295,7 +299,7 @@ def _drop_with_retries(
             if cursor.connection.open:
                 _drop_if_exists(cursor, variables, name)
             else:
-                with _connect(pid, credentials) as another:
+                with _connect(process, credentials) as another:
                     _end_session(another, cursor.connection)
                     _drop_if_exists(another, variables, name)
             return
@@ -329,8 +333,8 @@ def _end_session(cursor: Cursor, lost: "pymysql.Connection[Cursor]") -> None:
 
 
 @contextlib.contextmanager
-def _connect(pid: int, credentials: Credentials) -> Iterator[Cursor]:
-    server, options = run_abandonable(lambda: _read_server(pid), look_limits(), f"process {pid}")
+def _connect(process: Process, credentials: Credentials) -> Iterator[Cursor]:
+    server, options = run_abandonable(lambda: _read_server(process), look_limits(), f"{process}")
     try:
         with running_server.talking(server, options, credentials) as cursor:
             try:
@@ -346,8 +350,8 @@ def _connect(pid: int, credentials: Credentials) -> Iterator[Cursor]:
         raise Failure(f"cannot query the server: {error}") from None
 
 
-def _read_server(pid: int) -> tuple[running_server.Process, list[tuple[str, str]]]:
-    server = running_server.look(pid, "process")
+def _read_server(process: Process) -> tuple[running_server.RunningServer, list[tuple[str, str]]]:
+    server = running_server.look(process, "process")
     return server, running_server.given(server)
 
 
@@ -357,7 +361,7 @@ def _describe_error(error: pymysql.Error) -> str:
     return f"{message}; {remedy}" if remedy else message
 
 
-def _query_installation(pid: int, cursor: Cursor) -> Installation:
+def _query_installation(process: Process, cursor: Cursor) -> Installation:
     variables = query_values(cursor, "SHOW GLOBAL VARIABLES")
     try:
         cursor.execute(_MEMBERS)
@@ -369,10 +373,9 @@ def _query_installation(pid: int, cursor: Cursor) -> Installation:
     cursor.execute("SELECT name, dl FROM mysql.func WHERE name IN (%s, %s)", (STATS, TRIM))
     rows = select_own_functions(cursor.fetchall())
     path = variables["plugin_dir"].rstrip("/") or "/"
-    with plugin_directory.open_directory(pid, path) as directory:
+    with plugin_directory.open_directory(process, path) as directory:
         installed_library = plugin_directory.read_file(directory, LIBRARY)
     return Installation(
-        pid=pid,
         directory=path,
         rows=rows,
         file=installed_library is not None,
@@ -408,13 +411,13 @@ def _drop_functions(cursor: Cursor, installation: Installation) -> None:
             cursor.execute(f"DROP FUNCTION {name}")
 
 
-def _measure_rss(pid: int) -> int:
+def _measure_rss(process: Process) -> int:
     """Measure RSS, in a child: another process can hold up who reads about its memory."""
     try:
         return run_abandonable(
-            lambda: sum(mapping.rss for mapping in pagemap_or_smaps.read_mappings(pid)),
+            lambda: sum(mapping.rss for mapping in pagemap_or_smaps.read_mappings(process)),
             look_limits(),
-            f"process {pid}",
+            f"{process}",
         )
     except OSError as error:
-        raise Failure(f"process {pid}: {error.strerror}") from None
+        raise Failure(f"{process}: {error.strerror}") from None

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from dballoc.explain.sources.server_memory import LARGE, OwnerMemory
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.memory_reader import Memory
@@ -30,10 +30,7 @@ def measure_once_blocks(look: ProcessSnapshot) -> OwnerMemory | None:
     """
     executable = look.malloc.executable
     try:
-        fd = open_in_process_root.open_file(
-            open_in_process_root.root_of(look.pid),
-            process_root.strip_process_root(look.pid, executable),
-        )
+        fd = open_in_process_root.open_file(look.process.root, look.process.strip_root(executable))
         try:
             root = _find_root(fd)
         finally:
@@ -43,7 +40,7 @@ def measure_once_blocks(look: ProcessSnapshot) -> OwnerMemory | None:
         )
         if root is None or start is None:
             return None
-        with Memory(look.pid) as memory:
+        with Memory(look.process) as memory:
             sizes = list(walk_chain(memory.words, start + root))
     except (OSError, Broken):
         return None

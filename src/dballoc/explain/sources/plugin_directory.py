@@ -12,6 +12,7 @@ from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_handle import Process
 
 # Our library has some 40 KB.
 LARGEST = 16 << 20
@@ -26,16 +27,16 @@ class InaccessibleDirectory(Exception):
 class Directory(NamedTuple):
     """A directory of a process, by its path as the process sees it."""
 
-    pid: int
+    process: Process
     path: str
 
 
 @contextlib.contextmanager
-def open_directory(pid: int, path: str) -> Iterator[Directory]:
+def open_directory(process: Process, path: str) -> Iterator[Directory]:
     """Check that a process has the directory ``path``, and yield it.
     :class:`InaccessibleDirectory` if it cannot be opened, or for an OSError of what is done in it.
     """
-    directory = Directory(pid, path)
+    directory = Directory(process, path)
     try:
         _work_in(directory, lambda fd: None)
         yield directory
@@ -80,7 +81,7 @@ def _work_in(directory: Directory, work: Callable[[int], Result]) -> Result:
     """
 
     def open_and_work() -> Result:
-        root = open_in_process_root.root_of(directory.pid)
+        root = directory.process.root
         with (
             open_in_process_root.open_directory(root, directory.path) as fd,
             touches.touching_file(fd),

@@ -48,7 +48,7 @@ def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
     if not mappings:
         return None
     size = thp.read_mapped_size() or _USUAL_SIZE
-    with Memory(snapshot.pid, snapshot.budget) as memory:
+    with Memory(snapshot.process, snapshot.budget) as memory:
         candidates = [address for m in mappings for address in _find_huge_pages(memory, m, size)]
         draw = random.Random(0)
         addresses = [

@@ -6,6 +6,7 @@ because statfs(2) asks the file system, so that it would wait itself. Pure but f
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dballoc import readers
 from dballoc.host.process_maps import ANONYMOUS
@@ -74,10 +75,12 @@ class Mounts:
         return next((mount for mount in mounts if mount.may_block), None)
 
 
-def read_mounts(pid: int | str) -> Mounts:
-    """Read the file systems that a process (``self``: we) sees; none if that cannot be read."""
+def read_mounts(home: str | Path) -> Mounts:
+    """Read the file systems that a process sees, by its directory below /proc; none if that cannot
+    be read.
+    """
     try:
-        return parse_mounts(readers.text_of_process(f"/proc/{pid}/mountinfo", _MOST_BYTES))
+        return parse_mounts(readers.text_of_process(f"{home}/mountinfo", _MOST_BYTES))
     except OSError:
         return Mounts()
 

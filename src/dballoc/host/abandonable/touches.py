@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dballoc.host.abandonable.blocking_mounts import Mount, Mounts, read_mounts
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine, parse_line, read_maps_text
 
 _SIZE, _TEXT_AT = 4096, 64
 _SINCE, _ADDRESS, _LENGTH, _PATIENCE = range(4)
 # A parser that reads a whole file may take so many times as long as one touch.
 _PARSING = 3
-_ROOT_OF = re.compile(r"/proc/([0-9]+|self)/root")
+_ROOT_OF = re.compile(r"(/proc/(?:[0-9]+|self))/root")
 
 
 class NotAnswering(TimeoutError):
@@ -137,10 +138,10 @@ class _Child:
         self.notes[f"{error.strerror}: {left_out} counted, and not looked into"] = None
         return error
 
-    def read_mounts(self, pid: str) -> Mounts:
-        if pid not in self.mounts:
-            self.mounts[pid] = read_mounts(pid)
-        return self.mounts[pid]
+    def read_mounts(self, home: str) -> Mounts:
+        if home not in self.mounts:
+            self.mounts[home] = read_mounts(home)
+        return self.mounts[home]
 
     def skips_mount(self, mount: Mount) -> bool:
         return self.skips.everything or mount.title in self.skips.titles
@@ -186,9 +187,9 @@ def begin_path(root: str, path: str) -> str:
     """
     if not _child:
         return ""
-    pid = _ROOT_OF.fullmatch(root)
-    mounts = _child.read_mounts(pid[1] if pid else "self")
-    mount = mounts.find(path if pid else f"{root.rstrip('/')}{path}".rstrip("/") or "/")
+    home = _ROOT_OF.fullmatch(root)
+    mounts = _child.read_mounts(home[1] if home else "/proc/self")
+    mount = mounts.find(path if home else f"{root.rstrip('/')}{path}".rstrip("/") or "/")
     if not mount.may_block:
         _child.record.end()
         return ""
@@ -237,12 +238,12 @@ class SkippedRange(NamedTuple):
     size: int
 
 
-def find_skipped_ranges(pid: int) -> list[SkippedRange]:
+def find_skipped_ranges(process: Process) -> list[SkippedRange]:
     """Return the mappings of a process that are not to be read. OSError if the process is gone."""
     if not _child or not _child.skips:
         return []
-    lines = list(filter(None, map(parse_line, read_maps_text(pid).split("\n"))))
-    mounts = _child.read_mounts(str(pid))
+    lines = list(filter(None, map(parse_line, read_maps_text(process).split("\n"))))
+    mounts = _child.read_mounts(str(process.home))
     # A page that waited, of a mapping of a file: nothing of that file system is read again.
     devices = {line.device for line in lines if _holds_any(line, _child.skips.addresses)}
     ranges: list[tuple[int, int, str]] = []

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from dballoc import readers
 from dballoc.host import process_maps
+from dballoc.host.process_handle import Process
 
 _LOADER = re.compile(
     r"ld-musl-\w+\.so\.1|ld-linux[\w-]*\.so\.\d+|ld-[\d.]+\.so|ld64\.so\.\d+|ld\.so(\.\d+)?"
@@ -38,22 +38,22 @@ def find_program_index(words: Sequence[str]) -> int | None:
     return at if at < len(words) else None
 
 
-def find_main_program(pid: int) -> str:
+def find_main_program(process: Process) -> str:
     """Return the path of a process's main program, in its own mount namespace: its executable, or
     the program that its loader was given, if that is mapped. OSError if the process cannot be read.
     """
-    executable = os.readlink(f"/proc/{pid}/exe")
+    executable = process.read_link("exe")
     if not is_loader(executable):
         return executable
-    words = [os.fsdecode(w) for w in readers.of_process(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
+    words = process.read_words()
     at = find_program_index(words)
     if at is None:
         return executable
     named = (
         words[at]
         if words[at].startswith("/")
-        else os.path.join(os.readlink(f"/proc/{pid}/cwd"), words[at])
+        else os.path.join(process.read_link("cwd"), words[at])
     )
     name = Path(os.path.realpath(named)).name
-    paths = (line.path for line in process_maps.read_maps(pid))
+    paths = (line.path for line in process_maps.read_maps(process))
     return next((p for p in paths if p != executable and Path(p).name == name), executable)

@@ -9,21 +9,19 @@ import errno
 import os
 import re
 import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_identity import read_identity
-from dballoc.host.read_rights import describe_absence, describe_refusal
+from dballoc.host.process_handle import Process, read_peer
+from dballoc.host.read_rights import describe_read_error, open_process
 
 # How often somebody is looked for within a second.
 _ATTEMPTS = 10
@@ -85,7 +83,7 @@ class PreloadSocket:
     """
 
     kind: PreloadKind
-    pid: int
+    process: Process
     root: Path
     path: str
     request: tuple[str, ...] = ()
@@ -93,7 +91,7 @@ class PreloadSocket:
     def ask(self, line: str) -> bytes:
         """Return the answer to a request. Failure if there is none, or it is an error."""
         return ask_preload(
-            self.root, self.path, line, self.pid, f"the {self.kind.noun} in process {self.pid}"
+            self.root, self.path, line, self.process, f"the {self.kind.noun} in {self.process}"
         )
 
     def has_gone(self) -> bool:
@@ -101,7 +99,7 @@ class PreloadSocket:
         closes all its files is asked again.
         """
         return run_abandonable(
-            lambda: _has_gone(self.root, self.path), look_limits(), f"process {self.pid}"
+            lambda: _has_gone(self.root, self.path), look_limits(), str(self.process)
         )
 
 
@@ -118,16 +116,18 @@ def _has_gone(root: Path, path: str) -> bool:
     return True
 
 
-def ask_preload(root: Path, path: str, line: str, pid: int, subject: str) -> bytes:
+def ask_preload(root: Path, path: str, line: str, process: Process, subject: str) -> bytes:
     """Return the answer to a request. Failure, about ``subject``, if there is none, it is an error,
-    or another process than ``pid`` listens there.
+    or another process listens there.
     """
     limit = _SNAPSHOT if line == "snapshot" else _STATUS
     limits = look_limits()
     limits = dataclasses.replace(limits, seconds=limit.seconds + limits.patience)
     try:
         answer = run_abandonable(
-            lambda: _exchange(root, path, line.encode() + b"\n", limit, lambda peer: peer == pid),
+            lambda: _exchange(
+                root, path, line.encode() + b"\n", limit, lambda peer: peer == process.pid
+            ),
             limits,
             subject,
         )
@@ -154,48 +154,42 @@ def select_figures(status: dict[str, str]) -> dict[str, int]:
     return {name: int(value) for name, value in status.items() if _FIGURE.fullmatch(value)}
 
 
-def find_preload_of_process(pid: int, kind: PreloadKind) -> PreloadSocket:
+def find_preload_of_process(process: Process, kind: PreloadKind) -> PreloadSocket:
     """Find a preload in a process. UsageError, with how to get one, if there is none or we may not
     ask it.
     """
     path, request = run_abandonable(
-        lambda: _find_in_process(pid, kind), look_limits(), f"process {pid}"
+        lambda: _find_in_process(process, kind), look_limits(), str(process)
     )
-    root = open_in_process_root.root_of(pid)
-    return PreloadSocket(kind=kind, pid=pid, root=root, path=path, request=request)
+    return PreloadSocket(kind=kind, process=process, root=process.root, path=path, request=request)
 
 
-def _find_in_process(pid: int, kind: PreloadKind) -> tuple[str, tuple[str, ...]]:
+def _find_in_process(process: Process, kind: PreloadKind) -> tuple[str, tuple[str, ...]]:
     """Return the path of the socket in the process's root, and the groups of its request."""
-    home = Path(f"/proc/{pid}")
     try:
-        environ = readers.of_process(home / "environ").split(b"\0")
-        inside = _parse_inner_pid(readers.text_of_process(home / "status"))
-        name = readers.text_of_process(home / "comm").strip()
-    except PermissionError as error:
-        raise UsageError(f"process {pid}: {error.strerror}; {describe_refusal(pid)}") from None
-    except FileNotFoundError:
-        raise UsageError(describe_absence(pid)) from None
+        environ = process.read("environ").split(b"\0")
+        inside = _read_inner_pid(process)
+        named = f"{process} ({process.read_text('comm').strip()})"
     except OSError as error:
-        raise UsageError(f"process {pid}: {error.strerror or error}") from None
+        raise UsageError(describe_read_error(process, error)) from None
     requests = [v for v in (os.fsdecode(e).partition(f"{kind.variable}=")[2] for e in environ) if v]
     request = kind.request.fullmatch(requests[0]) if requests else None
-    if request is None or kind.library not in process_maps.read_maps_text(pid):
+    if request is None or kind.library not in process_maps.read_maps_text(process):
         raise UsageError(
-            f"process {pid} ({name}) has no {kind.noun}; start the server under one: "
+            f"{named} has no {kind.noun}; start the server under one: "
             f"dballoc exec --probe {kind.option} --out DIR -- COMMAND"
         )
-    root, path = open_in_process_root.root_of(pid), f"{request[request.re.groups]}/{inside}.sock"
+    root, path = process.root, f"{request[request.re.groups]}/{inside}.sock"
     try:
         listener = _find_peer(root, path)
     except OSError:
         raise UsageError(
-            f"process {pid} ({name}): its {kind.noun.split()[-1]} does not listen on a socket in "
+            f"{named}: its {kind.noun.split()[-1]} does not listen on a socket in "
             f"{request[request.re.groups]}; the process's standard error says why"
         ) from None
-    if listener != pid:
+    if listener != process.pid:
         raise UsageError(
-            f"process {pid} ({name}): process {listener} answers on {path} instead of this "
+            f"{named}: process {listener} answers on {path} instead of this "
             f"process's {kind.noun.split()[-1]}"
         )
     return path, request.groups()
@@ -219,7 +213,7 @@ def find_preload_in_directory(directory: Path, kind: PreloadKind) -> PreloadSock
             f"{', '.join(str(pid) for pid in alive.values())} listen there; give --pid"
         )
     ((name, pid),) = alive.items()
-    return PreloadSocket(kind=kind, pid=pid, root=directory, path=name)
+    return PreloadSocket(kind=kind, process=open_process(pid), root=directory, path=name)
 
 
 def _find_in_directory(directory: Path, kind: PreloadKind) -> dict[str, int]:
@@ -235,7 +229,7 @@ def _find_in_directory(directory: Path, kind: PreloadKind) -> dict[str, int]:
 
         def accept(peer: int, name: str = name, peers: list[int] = peers) -> bool:
             peers.append(peer)
-            return _has_inner_pid(peer, int(name.removesuffix(".sock")))
+            return _read_inner_pid(Process.open(peer)) == int(name.removesuffix(".sock"))
 
         limit = _STATUS._replace(seconds=max(0.0, until - time.monotonic()))
         try:
@@ -245,14 +239,6 @@ def _find_in_directory(directory: Path, kind: PreloadKind) -> dict[str, int]:
         if kind.status in parse_status(answer):
             alive[name] = peers[0]
     return alive
-
-
-def _has_inner_pid(pid: int, inner: int) -> bool:
-    """Whether a process has that PID in its own PID namespace."""
-    try:
-        return _parse_inner_pid(readers.text_of_process(f"/proc/{pid}/status")) == inner
-    except OSError:
-        return False
 
 
 def _exchange(
@@ -285,12 +271,10 @@ def _read_peer(connection: socket.socket) -> int:
     """Return the PID, in our namespace, of the process that listens at the other end; 0 if it is
     in another PID namespace. OSError if it has ended, or if that PID is another user's by now.
     """
-    pid, user, _ = struct.unpack(
-        "iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    )
-    if pid and user not in read_identity(pid).users:
+    pid, user = read_peer(connection)
+    if pid and user not in Process.open(pid).read_users():
         raise PermissionError(errno.EPERM, f"a process of user {user} answers there")
-    return int(pid)
+    return pid
 
 
 def _find_peer(root: Path, path: str) -> int:
@@ -313,9 +297,10 @@ def _connect(root: Path, path: str, seconds: float) -> socket.socket:
     return connection
 
 
-def _parse_inner_pid(status: str) -> int:
-    """Parse the process's PID in its own PID namespace (proc(5), NSpid)."""
-    for line in readers.rows(status):
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
+def _read_inner_pid(process: Process) -> int:
+    """Return a process's PID in its own PID namespace (proc(5), NSpid). Raises OSError if it has
+    ended, or the kernel shows none.
+    """
+    if numbers := process.read_status().get("NSpid", "").split():
+        return int(numbers[-1])
     raise OSError("the kernel shows no NSpid in its status")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dballoc import readers
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup_tree, process_limits
 from dballoc.host.resources.cgroup_tree import Group
 
@@ -55,14 +56,12 @@ class CgroupMemory:
         return self.high is not None and (self.limit is None or self.high < self.limit)
 
 
-def read_cgroup_memory(
-    pid: int, proc: Path = cgroup_tree.PROC, root: Path = cgroup_tree.ROOT
-) -> CgroupMemory | None:
+def read_cgroup_memory(process: Process, root: Path = cgroup_tree.ROOT) -> CgroupMemory | None:
     """Read it of that group of the process, or above it, which has the least left to its limit;
     without any limit, of the process's own. None if no group is visible, or the process is gone.
     """
     try:
-        groups = cgroup_tree.list_groups(pid, "memory", proc, root)
+        groups = cgroup_tree.list_groups(process, "memory", root)
     except OSError:
         return None
     return choose_narrowest([memory for group in groups if (memory := _read_group(group))])

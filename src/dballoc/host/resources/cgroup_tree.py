@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from dballoc import readers
 from dballoc.host import open_in_process_root
+from dballoc.host.process_handle import PROC, Process
 
-PROC = Path("/proc")
 ROOT = Path("/sys/fs/cgroup")
 
 # The largest file that is read, memory.stat, has about 2 KB.
@@ -47,19 +47,19 @@ class Group:
         return parse_number(self.read(name))
 
 
-def list_groups(pid: int, controller: str, proc: Path = PROC, root: Path = ROOT) -> list[Group]:
+def list_groups(process: Process, controller: str, root: Path = ROOT) -> list[Group]:
     """List a process's group of a controller and those above it, as far as they are visible.
 
     One of a container beside ours has none that is; then the root of its own view, if it says that
     the process is in there. OSError if the process is gone.
     """
-    paths = parse_groups(readers.text_of_process(proc / str(pid) / "cgroup"))
-    groups = [Group(path) for path in iterate_groups(paths, controller, root, proc)]
+    paths = parse_groups(process.read_text("cgroup"))
+    groups = [Group(path) for path in iterate_groups(paths, controller, root, process.home.parent)]
     if groups:
         return groups[:_MOST_GROUPS]
     top = ROOT / controller if controller in paths else ROOT
-    group = Group(top, proc / str(pid) / "root")
-    return [group] if str(pid) in group.read("cgroup.procs").split() else []
+    group = Group(top, process.root)
+    return [group] if str(process.pid) in group.read("cgroup.procs").split() else []
 
 
 def parse_groups(text: str) -> dict[str, str]:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup_tree
-from dballoc.host.resources.cgroup_tree import PROC, ROOT
+from dballoc.host.resources.cgroup_tree import ROOT
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,11 @@ class QuotaPeriods:
     throttled: int
 
 
-def read_quota_periods(pid: int, proc: Path = PROC, root: Path = ROOT) -> tuple[QuotaPeriods, ...]:
+def read_quota_periods(process: Process, root: Path = ROOT) -> tuple[QuotaPeriods, ...]:
     """Read the periods of a process's cgroup and of those above it, as far as they are visible;
     those of a group without a quota are 0. OSError if the process is gone.
     """
-    groups = cgroup_tree.list_groups(pid, "cpu", proc, root)
+    groups = cgroup_tree.list_groups(process, "cpu", root)
     counts = [cgroup_tree.parse_flat_keyed(group.read("cpu.stat")) for group in groups]
     return tuple(
         QuotaPeriods(count.get("nr_periods", 0), count.get("nr_throttled", 0)) for count in counts

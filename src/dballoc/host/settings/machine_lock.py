@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dballoc.errors import Failure, NotNow, UsageError
+from dballoc.host.process_handle import Process
 from dballoc.host.settings import settings_journal
 from dballoc.host.settings.settings_journal import BadJournal, PutBack
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting
@@ -66,7 +67,13 @@ class Holder:
     @property
     def is_alive(self) -> bool:
         """False if only its guardian is left; one in another PID namespace counts as alive."""
-        return self.namespace != _read_pid_namespace() or _read_start_time(self.pid) == self.started
+        if self.namespace != _read_pid_namespace():
+            return True
+        try:
+            process = Process.open(self.pid)
+        except OSError:
+            return False
+        return str(process.started) == self.started and not process.has_ended()
 
     @property
     def words(self) -> str:
@@ -129,7 +136,7 @@ class Hold:
     def _write_note(self, purpose: str) -> None:
         note = {
             "pid": os.getpid(),
-            "started": _read_start_time(os.getpid()),
+            "started": str(Process.own().started),
             "namespace": _read_pid_namespace(),
             "exclusive": self.exclusive,
             "what": purpose,
@@ -337,15 +344,6 @@ def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _read_start_time(pid: int) -> str:
-    """Read when a process started, in clock ticks since boot; empty if it has ended."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return words[19] if words[0] != "Z" else ""
 
 
 def _read_pid_namespace() -> int:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from dballoc import readers
+from dballoc.host.process_handle import Process
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, read_setting
 
 SETTING, DEFRAG = "thp", "thp_defrag"
@@ -169,17 +170,15 @@ def combine_modes(
 SWITCHED_OFF = "switched off by the process"
 
 
-def is_thp_allowed(pid: int) -> bool | None:
+def is_thp_allowed(process: Process) -> bool | None:
     """Whether THP is not switched off for a process (``PR_SET_THP_DISABLE``); None if the kernel
     does not tell.
     """
-    for line in readers.rows(readers.text_of_process(f"/proc/{pid}/status")):
-        if line.startswith("THP_enabled:"):
-            return line.split()[1] == "1"
-    return None
+    enabled = process.read_status().get("THP_enabled")
+    return None if enabled is None else enabled == "1"
 
 
-def describe_process_mode(pid: int, named: Collection[str] = ()) -> str:
+def describe_process_mode(process: Process, named: Collection[str] = ()) -> str:
     """Describe the mode of a process: the host's, unless THP is switched off for the process; then
     the settings of the host that are ``named``, and sizes whose mode is not the kernel's default.
     """
@@ -187,7 +186,7 @@ def describe_process_mode(pid: int, named: Collection[str] = ()) -> str:
     if (mode := host.get(SETTING)) is None:
         return "absent"
     words = [mode]
-    if is_thp_allowed(pid) is False and mode != "never":
+    if is_thp_allowed(process) is False and mode != "never":
         words.append(SWITCHED_OFF)
     others = {n: v for n, v in host.items() if n in named and n != SETTING}
     if others := {**others, **list_unusual_sizes(host)}:

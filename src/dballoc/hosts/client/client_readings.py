@@ -3,12 +3,12 @@ they hold neither the client's start nor its end.
 """
 
 import contextlib
-import os
 from dataclasses import dataclass
 
 import psutil
 
 from dballoc.host.guardian.guardian_client import Exit
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import cpu_throttling, process_limits
 from dballoc.host.resources.cpu_throttling import QuotaPeriods
 from dballoc.hosts.client import network_link
@@ -50,7 +50,7 @@ class LoadReadings:
         return compute_figures(
             first,
             last,
-            cpus=process_limits.read_limits(os.getpid()).cpu_count,
+            cpus=process_limits.read_limits(Process.own()).cpu_count,
             speed=network_link.read_speed(self._interface),
             round_trip=round_trip,
         )
@@ -60,7 +60,7 @@ class LoadReadings:
             cpu=cpu,
             host=take_host_sample(),
             link=network_link.read_bytes(self._interface),
-            periods=cpu_throttling.read_quota_periods(os.getpid()),
+            periods=cpu_throttling.read_quota_periods(Process.own()),
         )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from dballoc.allocators import library_version
 from dballoc.catalogue import allocators
 from dballoc.fetch import private_store
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root
 from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
 from dballoc.host.unprivileged.sandbox import SandboxError
 
@@ -19,7 +20,9 @@ from dballoc.host.unprivileged.sandbox import SandboxError
 DELETED = " (deleted)"
 
 
-def read_version(pid: int, name: str | None, library: str, mappings: Sequence[MapsLine]) -> str:
+def read_version(
+    process: Process, name: str | None, library: str, mappings: Sequence[MapsLine]
+) -> str:
     """Read the version of the catalogue's allocator ``name`` from the file that a process has
     mapped, or from our store's manifest where it is one of the store's files.
     """
@@ -28,7 +31,7 @@ def read_version(pid: int, name: str | None, library: str, mappings: Sequence[Ma
     entry = allocators()[name]
     path = _choose_file(entry, library, mappings)
     try:
-        fd = open_mapped_file(pid, path, mappings)
+        fd = open_mapped_file(process, path, mappings)
     except OSError:
         return library_version.UNKNOWN
     try:
@@ -40,7 +43,7 @@ def read_version(pid: int, name: str | None, library: str, mappings: Sequence[Ma
 
 
 def describe_replacement(
-    pid: int, name: str | None, library: str, version: str, mappings: Sequence[MapsLine]
+    process: Process, name: str | None, library: str, version: str, mappings: Sequence[MapsLine]
 ) -> str | None:
     """Return in words what a restart will load where a process's malloc was in a file that is not
     there any more; None if it still is. ``version``: the one in use.
@@ -50,9 +53,7 @@ def describe_replacement(
     entry = allocators()[name] if name else {}
     path = _choose_file(entry, library, mappings).removesuffix(DELETED)
     try:
-        fd = open_in_process_root.open_file(
-            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, path)
-        )
+        fd = open_in_process_root.open_file(process.root, process.strip_root(path))
     except OSError:
         return f"{path} was removed since it was loaded: a restart will not find it there"
     try:
@@ -65,12 +66,12 @@ def describe_replacement(
     return f"{begin} {'another file of the same version' if new == version else 'version'} {new}"
 
 
-def find_built_in_malloc(pid: int) -> str | None:
+def find_built_in_malloc(process: Process) -> str | None:
     """Find the catalogue's name of the malloc that a process's executable has built in, by a text
     that only this malloc has; None if there is none.
     """
     try:
-        fd = open_in_process_root.open_link(f"/proc/{pid}/exe")
+        fd = open_in_process_root.open_link(f"{process.home}/exe")
     except OSError:
         return None
     try:
@@ -98,16 +99,14 @@ def _choose_file(entry: dict[str, Any], library: str, mappings: Sequence[MapsLin
     return next((m.path for m in mappings if Path(m.path).name.startswith(soname)), library)
 
 
-def open_mapped_file(pid: int, path: str, mappings: Sequence[MapsLine]) -> int:
+def open_mapped_file(process: Process, path: str, mappings: Sequence[MapsLine]) -> int:
     """Open the very file that a process has mapped. OSError if that cannot be read."""
     if path.endswith(DELETED):
         line = next((m for m in mappings if m.path == path), None)
         if line:
-            link = f"/proc/{pid}/map_files/{line.start:x}-{line.end:x}"
+            link = f"{process.home}/map_files/{line.start:x}-{line.end:x}"
             return open_in_process_root.open_link(link)
-    return open_in_process_root.open_file(
-        open_in_process_root.root_of(pid), process_root.strip_process_root(pid, path)
-    )
+    return open_in_process_root.open_file(process.root, process.strip_root(path))
 
 
 def _is_file(fd: int, path: str) -> bool:

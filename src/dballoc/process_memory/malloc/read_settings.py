@@ -13,6 +13,7 @@ from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.setting_effects import MallocSettings, SettingInForce
 from dballoc.host.elf import loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
@@ -26,7 +27,7 @@ _MOST_BYTES = 4 << 20
 
 
 def read_malloc_settings(
-    pid: int,
+    process: Process,
     allocator: Allocator,
     library: str,
     mappings: Sequence[MapsLine],
@@ -39,13 +40,13 @@ def read_malloc_settings(
     """
     try:
         if allocator.name == "glibc":
-            return _read_glibc(pid, mappings, library, privileged)
+            return _read_glibc(process, mappings, library, privileged)
         if allocator.name == "mimalloc":
             lines = [m for m in mappings if m.path == library]
-            return _read_mimalloc(pid, allocator, lines, variables, privileged)
+            return _read_mimalloc(process, allocator, lines, variables, privileged)
         family = tunables.find_family(allocator) or {}
         if "variables" in family:
-            in_force = _read_variables(pid, family, library, mappings)
+            in_force = _read_variables(process, family, library, mappings)
             return MallocSettings(in_force=in_force, privileged=privileged)
     except (OSError, SandboxError):
         pass
@@ -53,12 +54,12 @@ def read_malloc_settings(
 
 
 def _read_glibc(
-    pid: int, mappings: Sequence[MapsLine], library: str, privileged: str | None
+    process: Process, mappings: Sequence[MapsLine], library: str, privileged: str | None
 ) -> MallocSettings:
     # A static program has the list in its own data.
     lines = [m for m in mappings if loader.is_loader(m.path) or m.path == library]
     # Of a list with pages that are absent, what lacks cannot be told from what is not there.
-    lists = (parse_tunable_list(p.data) for p in _read_pieces(pid, lines) if p.is_whole)
+    lists = (parse_tunable_list(p.data) for p in _read_pieces(process, lines) if p.is_whole)
     listed = next(filter(None, lists), {})
     in_force = {name.removeprefix("glibc.malloc."): value for name, value in listed.items()}
     return MallocSettings(
@@ -67,7 +68,7 @@ def _read_glibc(
 
 
 def _read_mimalloc(
-    pid: int,
+    process: Process,
     allocator: Allocator,
     lines: Sequence[MapsLine],
     variables: Collection[str],
@@ -77,7 +78,7 @@ def _read_mimalloc(
     start = allocator.entry["tunables"]["env"].partition("{")[0]
     wanted = {variable.removeprefix(start).lower() for variable in variables}
     family = tunables.find_family(allocator) or {}
-    pieces = _read_pieces(pid, lines)
+    pieces = _read_pieces(process, lines)
     if not all(piece.is_whole for piece in pieces):
         return MallocSettings(in_force={}, privileged=privileged)
     in_force = parse_option_table(
@@ -92,7 +93,7 @@ def _read_mimalloc(
 
 
 def _read_variables(
-    pid: int, family: Mapping[str, Any], library: str, mappings: Sequence[MapsLine]
+    process: Process, family: Mapping[str, Any], library: str, mappings: Sequence[MapsLine]
 ) -> dict[str, SettingInForce]:
     """Read the settings that the library names as variables. SandboxError if its file is none, or
     damaged.
@@ -100,13 +101,13 @@ def _read_variables(
     base = next((m.start for m in mappings if m.path == library and m.offset == 0), None)
     if base is None:
         return {}
-    fd = open_mapped_file(pid, library, mappings)
+    fd = open_mapped_file(process, library, mappings)
     try:
         listed = ask_elf_parser("list_data_symbols", fd, family["variables"])
     finally:
         os.close(fd)
     in_force = {}
-    with Memory(pid) as memory:
+    with Memory(process) as memory:
         for symbol, address, size in listed["symbols"]:
             name = match_setting(family, symbol)
             if name is None or size not in (1, 4, 8):
@@ -131,11 +132,11 @@ class _Piece:
     is_whole: bool
 
 
-def _read_pieces(pid: int, lines: Sequence[MapsLine]) -> list[_Piece]:
+def _read_pieces(process: Process, lines: Sequence[MapsLine]) -> list[_Piece]:
     """Read what is resident of mappings without code. OSError if the process is gone."""
     pieces: list[_Piece] = []
     remaining = _MOST_BYTES
-    with Memory(pid) as memory:
+    with Memory(process) as memory:
         for line in lines:
             if "x" in line.permissions or "r" not in line.permissions or line.size > remaining:
                 continue

@@ -2,7 +2,6 @@
 /proc without stacks.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from dballoc.catalogue import waits as catalogue
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.guardian.guardian_client import Custody
-from dballoc.host.read_rights import describe_absence
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile import flamegraph
 from dballoc.profile.contention import (
@@ -53,7 +52,7 @@ class Contention:
 class _WatchRequest:
     """What to watch, and for how long: see :func:`look`."""
 
-    pid: int
+    process: Process
     seconds: float
     stacks: int
     title: str
@@ -68,7 +67,7 @@ def _do_nothing() -> None:
 
 
 def watch_waits(
-    pid: int,
+    process: Process,
     seconds: float,
     custody: Custody,
     *,
@@ -84,16 +83,14 @@ def watch_waits(
     then, and may raise; ``watched`` is called when the watching is over and only the recording
     remains to be read. ``is_ours``: the process is a server that we have started.
 
-    UsageError if there is no such process; Failure if it cannot be watched, or ``method`` is perf
+    Failure if it cannot be watched, or ``method`` is perf
     and perf cannot be used.
     """
-    if not Path(f"/proc/{pid}").exists():
-        raise UsageError(describe_absence(pid))
     request = _WatchRequest(
-        pid=pid,
+        process=process,
         seconds=seconds,
         stacks=stacks,
-        title=title or f"process {pid}",
+        title=title or f"{process}",
         facts=dict(facts or {}),
         check_alive=alive,
         report_watched=watched,
@@ -122,7 +119,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
         with raise_priority(RECORDING):
             recording = perf_record.record(
                 perf_record.RecordingRequest(
-                    pid=request.pid,
+                    process=request.process,
                     seconds=request.seconds,
                     stacks=request.stacks,
                     custody=custody,
@@ -132,7 +129,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
             )
             copies = scratch / "files"
             left_out = mapped_copies.copy_mapped_files(
-                request.pid, copies, give_up_rights.choose_parser(), request.is_ours
+                request.process, copies, give_up_rights.choose_parser(), request.is_ours
             )
         request.report_watched()
         began = time.monotonic()
@@ -156,7 +153,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
         remove_tree(scratch)
     if not recorded.waits + recorded.preemptions:
         raise Failure(
-            f"process {request.pid}: none of its threads was switched in {request.seconds:g} s: it "
+            f"{request.process}: none of its threads was switched in {request.seconds:g} s: it "
             "is idle, or in another PID namespace"
         )
     return _make_contention(request, recording, recorded, recording_facts, taken_at)
@@ -172,8 +169,8 @@ def _read_waits(
     for file in recording.files:
         with perf_record.run_perf_script(file, copies) as lines:
             events = perf_script.parse_events(lines, unnamed.resolve)
-            waits.gather_waits(events, request.pid, recorded, recording.since)
-    named = name_places(request.pid, [*unnamed.places.values()], request.is_ours)
+            waits.gather_waits(events, request.process, recorded, recording.since)
+    named = name_places(request.process, [*unnamed.places.values()], request.is_ours)
     frames = dict(zip(unnamed.places, named.frames, strict=True))
     return waits.replace_frames(recorded, frames), named.left_out
 
@@ -210,7 +207,7 @@ def _watch_by_proc(request: _WatchRequest, reason: str) -> Contention:
     taken_at = time.time()
     arenas_before, malloc = _find_arena_mutexes(request)
     with raise_priority(RECORDING):
-        states = thread_states.sample_states(request.pid, request.seconds, request.check_alive)
+        states = thread_states.sample_states(request.process, request.seconds, request.check_alive)
     request.report_watched()
     # Arenas are made as threads come; an arena that is gone by now was one all the same.
     arenas = arenas_before | _find_arena_mutexes(request)[0]
@@ -233,11 +230,11 @@ def _find_arena_mutexes(request: _WatchRequest) -> tuple[set[int], str]:
     server of ours.
     """
     if request.is_ours:
-        return thread_states.find_arena_mutexes(request.pid)
+        return thread_states.find_arena_mutexes(request.process)
     return run_abandonable(
-        lambda: thread_states.find_arena_mutexes(request.pid),
+        lambda: thread_states.find_arena_mutexes(request.process),
         look_limits(),
-        f"process {request.pid}",
+        str(request.process),
     )
 
 
@@ -274,9 +271,9 @@ def save_profiles(
     return [directory / name for name in files]
 
 
-def name_process(pid: int) -> str:
+def name_process(process: Process) -> str:
     """Return a title for a process: its executable's name and PID."""
     try:
-        return f"{Path(os.readlink(f'/proc/{pid}/exe')).name} {pid}"
+        return f"{Path(process.read_link('exe')).name} {process.pid}"
     except OSError:
-        return f"process {pid}"
+        return f"{process}"

@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.host import open_in_process_root, process_maps, process_root
+from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.host.unprivileged.server_user import ServerUser
 
@@ -27,7 +28,7 @@ _PIECE = 1 << 20
 _LOOKS = 4
 
 
-def copy_mapped_files(pid: int, tree: Path, reader: ServerUser, is_ours: bool) -> list[str]:
+def copy_mapped_files(process: Process, tree: Path, reader: ServerUser, is_ours: bool) -> list[str]:
     """Copy a process's files into the new directory ``tree``, where ``reader``, and nobody else but
     us, can read them under the paths that the process has for them. Return a line for each thing
     that was left out because it did not answer.
@@ -38,29 +39,29 @@ def copy_mapped_files(pid: int, tree: Path, reader: ServerUser, is_ours: bool) -
     """
     try:
         if is_ours:
-            return _copy_files(pid, tree, reader)
+            return _copy_files(process, tree, reader)
         look = look_limits()
         limits = replace(look, seconds=_LOOKS * look.seconds)
         return run_abandonable(
-            lambda: _copy_files(pid, tree, reader), limits, f"copying the files of process {pid}"
+            lambda: _copy_files(process, tree, reader), limits, f"copying the files of {process}"
         )
     except Failure as error:
         return [str(error)]
     except OSError as error:
-        return [f"the files of process {pid} were not copied: {error.strerror}"]
+        return [f"the files of {process} were not copied: {error.strerror}"]
     finally:
         tree.mkdir(mode=0o700, exist_ok=True)  # it may have been given up before it began
 
 
-def _copy_files(pid: int, tree: Path, reader: ServerUser) -> list[str]:
-    root = open_in_process_root.root_of(pid)
-    maps = process_maps.parse_maps(process_maps.read_maps_text(pid, errors="surrogateescape"))
+def _copy_files(process: Process, tree: Path, reader: ServerUser) -> list[str]:
+    root = process.root
+    maps = process_maps.parse_maps(process_maps.read_maps_text(process, errors="surrogateescape"))
     paths = dict.fromkeys(
         line.path for line in maps if "x" in line.permissions and line.path.startswith("/")
     )
 
     def open_file(path: str) -> int:
-        return open_in_process_root.open_file(root, process_root.strip_process_root(pid, path))
+        return open_in_process_root.open_file(root, process.strip_root(path))
 
     copies = Copies(tree, reader)
     for path in paths:

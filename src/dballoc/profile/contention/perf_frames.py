@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.errors import Failure
-from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import symbol_limits
+from dballoc.host.process_handle import Process
 from dballoc.profile.model import Frame
 from dballoc.profile.symbols import kernel_symbols
 from dballoc.profile.symbols.symbols import Symbols
@@ -50,13 +50,13 @@ class UnnamedFrames:
         return frame
 
 
-def name_places(pid: int, places: Sequence[Place], is_ours: bool) -> PlaceFrames:
+def name_places(process: Process, places: Sequence[Place], is_ours: bool) -> PlaceFrames:
     """Look up the functions at places in the files of a process. ``is_ours``: it is a server of
     ours, whose files are read without a child that could be given up.
     """
 
     def look_up() -> PlaceFrames:
-        frames = PerfFrames(open_in_process_root.root_of(pid))
+        frames = PerfFrames(process.root)
         return PlaceFrames(
             frames=[frames.resolve(*place) for place in places], left_out=touches.list_notes()
         )
@@ -64,7 +64,7 @@ def name_places(pid: int, places: Sequence[Place], is_ours: bool) -> PlaceFrames
     if is_ours:
         return look_up()
     try:
-        return run_abandonable(look_up, symbol_limits(), f"the files of process {pid}")
+        return run_abandonable(look_up, symbol_limits(), f"the files of {process}")
     except Failure as error:
         unnamed = UnnamedFrames()
         return PlaceFrames(

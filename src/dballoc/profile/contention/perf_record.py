@@ -24,6 +24,7 @@ from typing import BinaryIO, Self
 from dballoc.errors import Failure
 from dballoc.host.exit_status import end_process
 from dballoc.host.guardian.guardian_client import Child, Custody
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged import give_up_rights
 from dballoc.profile.contention.thread_priority import RECORDING, make_nice_prefix
 from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
@@ -64,7 +65,7 @@ class RecordingRequest:
     now and then, and may raise.
     """
 
-    pid: int
+    process: Process
     seconds: float
     stacks: int
     custody: Custody
@@ -124,7 +125,7 @@ def _record(perf: str, request: RecordingRequest, traced: bool) -> Recording:
         # The first of them records the switches.
         recorders = [
             stack.enter_context(
-                _PerfRecord(command, request.pid, request.custody, request.scratch, name)
+                _PerfRecord(command, request.process, request.custody, request.scratch, name)
             )
             for name, command in commands.items()
         ]
@@ -152,9 +153,9 @@ def _record(perf: str, request: RecordingRequest, traced: bool) -> Recording:
 
 def _estimate_switches(request: RecordingRequest) -> tuple[float, int]:
     """Return how many switches the recording is likely to see, and how many threads there are."""
-    before, began = count_switches(request.pid)[0], time.monotonic()
+    before, began = count_switches(request.process)[0], time.monotonic()
     time.sleep(_COUNTING_SECONDS)
-    after, threads = count_switches(request.pid)
+    after, threads = count_switches(request.process)
     # On a busy machine the count takes longer than it should.
     return (after - before) / (time.monotonic() - began) * request.seconds, threads
 
@@ -238,7 +239,7 @@ class _PerfRecord:
     """
 
     def __init__(
-        self, command: list[str], pid: int, custody: Custody, scratch: Path, name: str
+        self, command: list[str], process: Process, custody: Custody, scratch: Path, name: str
     ) -> None:
         self.file = scratch / f"{name}.data"
         self._log = scratch / f"{name}.log"
@@ -257,7 +258,7 @@ class _PerfRecord:
                     "--output",
                     str(self.file),
                     "--pid",
-                    str(pid),
+                    str(process.pid),
                     "--delay=-1",
                     "--no-buildid",
                     "--no-buildid-cache",
@@ -335,12 +336,12 @@ def compute_period(expected: float, stacks: int) -> int:
     return n
 
 
-def count_switches(pid: int) -> tuple[int, int]:
+def count_switches(process: Process) -> tuple[int, int]:
     """Return the context switches of all live threads, as the kernel counts them, and the number of
     these threads.
     """
     context_switches = threads = 0
-    for task in Path(f"/proc/{pid}/task").glob("*/status"):
+    for task in (process.home / "task").glob("*/status"):
         try:
             lines = task.read_text().splitlines()[-2:]
         except OSError:

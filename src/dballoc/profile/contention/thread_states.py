@@ -6,17 +6,16 @@ a thread that waits outside of any system call, in a page fault. A futex at the 
 glibc's arenas is that arena's mutex.
 """
 
-import os
 import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from dballoc import readers
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
+from dballoc.host.process_handle import Process
+from dballoc.host.read_rights import describe_read_error
 from dballoc.process_memory import identify_malloc, malloc_bindings, pagemap_or_smaps
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.memory_reader import Memory
@@ -50,7 +49,7 @@ class ThreadStates:
 
 
 def sample_states(
-    pid: int, seconds: float, alive: Callable[[], None] = lambda: None
+    process: Process, seconds: float, alive: Callable[[], None] = lambda: None
 ) -> ThreadStates:
     """Read the states of all threads again and again for ``seconds``. Failure if we may not read
     them, or the process ends.
@@ -61,16 +60,16 @@ def sample_states(
     counts: Counter[tuple[str, int]] = Counter()
     began = time.monotonic()
     sweeps = threads = 0
-    source = _choose_source(pid, bool(names))
+    source = _choose_source(process, bool(names))
     while (sweep_began := time.monotonic()) < began + seconds:
         alive()
         try:
-            tasks = os.listdir(f"/proc/{pid}/task")
+            tasks = process.list_threads()
         except OSError as error:
-            raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
+            raise Failure(describe_read_error(process, error)) from None
         for task in tasks:
             try:
-                text = readers.text_of_process(f"/proc/{pid}/task/{task}/{source}")
+                text = process.read_text(f"task/{task}/{source}")
             except OSError:
                 continue  # it has just ended
             counts[parse_state(text, names) if source == "syscall" else (text or RUNNING, 0)] += 1
@@ -86,30 +85,29 @@ def sample_states(
     )
 
 
-def _choose_source(pid: int, named: bool) -> str:
+def _choose_source(process: Process, named: bool) -> str:
     """Return ``syscall``, or if we may not read that ``wchan``, the kernel's function. Failure if
     we may read neither.
     """
-    home = Path(f"/proc/{pid}")
     refused: OSError | None = None
     try:
-        if named and readers.text_of_process(home / "syscall"):
+        if named and process.read_text("syscall"):
             return "syscall"
     except OSError as error:
         refused = error
     try:
         # 0 means that the thread runs, or that we may not know.
         if any(
-            readers.text_of_process(task / "wchan") not in ("", "0")
-            for task in (home / "task").iterdir()
+            process.read_text(f"task/{thread}/wchan") not in ("", "0")
+            for thread in process.list_threads()
         ):
             return "wchan"
     except OSError as error:
         refused = error
     raise Failure(
-        malloc_bindings.describe_read_error(pid, refused)
+        describe_read_error(process, refused)
         if refused
-        else f"process {pid}: the kernel does not show what its threads wait for"
+        else f"{process}: the kernel does not show what its threads wait for"
     )
 
 
@@ -124,24 +122,24 @@ def parse_state(text: str, names: Mapping[int, str]) -> tuple[str, int]:
         return RUNNING, 0
 
 
-def find_arena_mutexes(pid: int) -> tuple[set[int], str]:
+def find_arena_mutexes(process: Process) -> tuple[set[int], str]:
     """Return the addresses of the mutexes of glibc's arenas, none under another malloc, and the
     malloc's name. Failure if we may not read the process.
     """
     try:
-        malloc = identify_malloc.identify_malloc_in_use(pid)
+        malloc = identify_malloc.identify_malloc_in_use(process)
         if malloc.name != "glibc":
             return set(), malloc.name or "unknown"
-        with Memory(pid) as memory:
+        with Memory(process) as memory:
             return glibc_heap.find_arenas(
                 memory,
-                glibc_heap.split_off_heaps(memory, pagemap_or_smaps.read_mappings(pid)),
+                glibc_heap.split_off_heaps(memory, pagemap_or_smaps.read_mappings(process)),
                 malloc.library,
             ), "glibc"
     except malloc_bindings.UnreadableProcess as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(malloc_bindings.describe_read_error(pid, error)) from None
+        raise Failure(describe_read_error(process, error)) from None
 
 
 def make_profile(

@@ -9,6 +9,7 @@ by kind alone, a few long waits for idle clients would make all other sums scatt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from dballoc.host.process_handle import Process
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
 from dballoc.profile.contention.switch_lengths import Factor, Tally, scale_by_length
 from dballoc.profile.contention.wait_rules import Rules
@@ -61,7 +62,7 @@ class _Absence:
 
 
 def gather_waits(
-    events: Iterable[Event], pid: int, waits: Waits | None = None, since: int = 0
+    events: Iterable[Event], process: Process, waits: Waits | None = None, since: int = 0
 ) -> Waits:
     """Gather the waits of a process from events in the order of time. With several recordings,
     they are added to the ``waits`` of those before. Events before ``since``, nanoseconds, are left
@@ -87,10 +88,10 @@ def gather_waits(
         elif event.event.startswith(SWITCHES):
             latest_samples[event.tid] = event
         elif event.event.startswith(WAKEUP):
-            waits.wakeups += event.pid == pid
+            waits.wakeups += event.pid == process.pid
             if (woken_absence := absences.get(event.target)) and woken_absence.woken is None:
                 woken_absence.woken = event.time
-        elif event.event.startswith(WAKING) and event.pid == pid and event.stack:
+        elif event.event.startswith(WAKING) and event.pid == process.pid and event.stack:
             waits.wakers[event.stack] = waits.wakers.get(event.stack, 0) + 1
     for absence in absences.values():
         _record_return(waits, absence, now)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from dballoc.catalogue import counted, wrappers
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.profile.heap import heap_profile, probe_client
 from dballoc.profile.heap.snapshot_series import ProbedProcess
@@ -22,9 +23,9 @@ _LARGE_BLOCK = 128 << 10
 class ProbedHeapReader:
     """Reads the probe of one process repeatedly; each call stack is resolved once."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, process: Process) -> None:
         """Connect to the probe. UsageError if the process has none, or we may not ask it."""
-        self._probe = probe_client.find_probe_of_process(pid)
+        self._probe = probe_client.find_probe_of_process(process)
         self._watch = ProbedProcess(self._probe, "server")
 
     def look(self) -> ProbeEstimate | None:

@@ -9,6 +9,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host import open_in_process_root
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, parse_snapshot
 
 VARIABLE = HEAP_PROBE.variable
@@ -25,10 +26,15 @@ class Probe:
     that is not known.
     """
 
-    pid: int
+    process: Process
     root: Path
     socket: str
     loaded_with: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """The PID of its process."""
+        return self.process.pid
 
     def status(self) -> dict[str, int]:
         """Return its figures by name: interval, live, peak (bytes, estimated), … . Failure if it
@@ -53,11 +59,11 @@ class Probe:
         try:
             return parse_snapshot(self._request("snapshot"))
         except Damaged as error:
-            raise Failure(f"the probe in process {self.pid}: {error}") from None
+            raise Failure(f"the probe in {self.process}: {error}") from None
 
     def _request(self, line: str) -> bytes:
-        subject = f"the probe in process {self.pid}"
-        return preload_socket.ask_preload(self.root, self.socket, line, self.pid, subject)
+        subject = f"the probe in {self.process}"
+        return preload_socket.ask_preload(self.root, self.socket, line, self.process, subject)
 
 
 @dataclass(frozen=True)
@@ -89,12 +95,12 @@ class SavedSnapshot:
             raise UsageError(f"{self.path}: {error}") from None
 
 
-def find_probe_of_process(pid: int) -> Probe:
+def find_probe_of_process(process: Process) -> Probe:
     """Find the probe in a process. UsageError, with how to get one, if there is none or we may not
     ask it.
     """
-    place = preload_socket.find_preload_of_process(pid, HEAP_PROBE)
-    return Probe(pid, place.root, place.path, int(place.request[0]))
+    place = preload_socket.find_preload_of_process(process, HEAP_PROBE)
+    return Probe(process, place.root, place.path, int(place.request[0]))
 
 
 def find_probe_in_directory(directory: Path) -> Probe:
@@ -102,4 +108,4 @@ def find_probe_in_directory(directory: Path) -> Probe:
     one.
     """
     place = preload_socket.find_preload_in_directory(directory, HEAP_PROBE)
-    return Probe(place.pid, place.root, place.path)
+    return Probe(place.process, place.root, place.path)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc import readers
+from dballoc.host.process_handle import STARTED, Process, split_stat
 from dballoc.profile.heap.probe_snapshot import Block
 from dballoc.servers.running.sql_values import describe_refusal
 
@@ -70,7 +70,7 @@ class Session:
     statements: Sequence[Statement] = field(default_factory=list)
 
 
-def read_sessions(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[str]]:
+def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, Session], list[str]]:
     """Read the server's threads, by the kernel's thread ID, and notes on what the server does not
     tell. pymysql.Error if it tells nothing.
     """
@@ -96,7 +96,7 @@ def read_sessions(cursor: Cursor, pid: int) -> tuple[dict[int, Session], list[st
             user=str(user) if user is not None and number is not None else None,
             connection=number,
             name=str(name),
-            born=_read_thread_start(pid, int(os_id)),
+            born=_read_thread_start(process, int(os_id)),
             statements=statements.get(int(thread), []) if thread is not None else [],
         )
     return sessions, notes
@@ -180,15 +180,13 @@ def remove_literals(sql: str) -> str:
     return " ".join(_LITERAL.sub(lambda m: m["name"] or "?", sql).split())
 
 
-def _read_thread_start(pid: int, thread: int) -> float:
+def _read_thread_start(process: Process, thread: int) -> float:
     """Read when a thread began (proc_pid_stat(5), field 22: since boot): seconds, CLOCK_MONOTONIC;
     0 if that is not known.
     """
     try:
-        words = (
-            readers.text_of_process(f"/proc/{pid}/task/{thread}/stat").rpartition(")")[2].split()
-        )
+        started = int(split_stat(process.read_text(f"task/{thread}/stat"))[STARTED])
     except OSError:
         return 0.0
     slept = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
-    return int(words[19]) / os.sysconf("SC_CLK_TCK") - slept
+    return started / os.sysconf("SC_CLK_TCK") - slept

@@ -66,9 +66,8 @@ class ProbedProcess:
     def __init__(self, probe: Probe | SavedSnapshot, name: str) -> None:
         self.probe = probe
         self.name = name
-        is_saved = isinstance(probe, SavedSnapshot)
         self.notes: list[str] = []
-        self._symbols = Symbols(Path("/") if is_saved else Path(f"/proc/{probe.pid}/root"))
+        self._symbols = Symbols(probe.process.root if isinstance(probe, Probe) else Path("/"))
         self._functions: dict[int, tuple[Frame, ...]] = {}
         self._reader = AbandonableWork[_Unresolved, _Resolved](
             self._resolve_stacks, symbol_limits(), f"{name}: the files that it has mapped"

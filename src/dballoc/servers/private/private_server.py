@@ -6,11 +6,13 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pymysql
 
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.command_line import LOOPBACK, Address
@@ -51,10 +53,10 @@ class Running:
     admin: Admin
     seconds_to_start: float
 
-    @property
-    def pid(self) -> int:
-        """The PID of the server process."""
-        return self.child.pid
+    @cached_property
+    def process(self) -> Process:
+        """The server process. Raises OSError if it has ended."""
+        return Process.open(self.child.pid)
 
 
 def free_port(host: str = LOOPBACK) -> int:

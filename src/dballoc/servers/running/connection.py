@@ -6,12 +6,11 @@ What of ours a process may get, :mod:`password_trust` decides.
 """
 
 import contextlib
-import os
 import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_identity import ProcessIdentity, read_identity
+from dballoc.host.process_handle import STATE, Process, read_peer
 from dballoc.servers.running.bounded_socket import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust, decide_trust, read_standing
@@ -120,8 +119,8 @@ class _ChallengedConnection(_Connection):
         pass
 
 
-def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connection[Cursor]":
-    """Connect to the process ``pid`` by the path of a socket in its root, with as much of our
+def connect(process: Process, path: str, credentials: Credentials) -> "pymysql.Connection[Cursor]":
+    """Connect to a process by the path of a socket in its root, with as much of our
     password as it may get. NoConnection unless it is the one that listens there; FileNotFoundError
     if there is no socket.
     """
@@ -131,26 +130,27 @@ def connect(pid: int, path: str, credentials: Credentials) -> "pymysql.Connectio
         seconds = min(_SECONDS, _SHARE * touches.count_seconds_left())
         talk.deadline = time.monotonic() + seconds
         talk.settimeout(min(_CONNECT_SECONDS, seconds))
-        before = read_identity(pid)
-        root = open_in_process_root.root_of(pid)
+        users = process.read_users()
         _have_connected(
-            talk, lambda: open_in_process_root.connect_to_socket(talk, root, path), f"process {pid}"
+            talk,
+            lambda: open_in_process_root.connect_to_socket(talk, process.root, path),
+            str(process),
         )
-        _check_peer(talk, pid, before)
-        _await_greeting(pid, talk)
+        _check_peer(talk, process, users)
+        _await_greeting(process, talk)
         if credentials.password:
-            decision = _decide(pid, talk, credentials)
+            decision = _decide(process, talk, credentials)
         return _log_in(talk, path, credentials, decision.trust)
     except pymysql.Error as error:
         _hang_up(talk)
         reason = describe_refusal(error)
         if decision.reason and decision.trust is Trust.NOTHING and error.args[0] in _ACCESS_DENIED:
-            reason += f"; your password was not sent to process {pid}: {decision.reason}"
+            reason += f"; your password was not sent to {process}: {decision.reason}"
         raise NoConnection(reason) from None
     except _WantsPassword as error:
         _hang_up(talk)
         raise NoConnection(
-            f"it asks for your password itself ({error}), which was not sent to process {pid}: "
+            f"it asks for your password itself ({error}), which was not sent to {process}: "
             f"{decision.reason}; log in once with its own client, so that it knows the password's "
             "hash, or use an account without a password (unix_socket, auth_socket)"
         ) from None
@@ -179,37 +179,35 @@ def _have_connected(talk: socket.socket, connect: Callable[[], None], subject: s
     run_abandonable(connect, look_limits(), subject, kept=[talk.fileno()])
 
 
-def _check_peer(talk: socket.socket, pid: int, before: ProcessIdentity) -> None:
+def _check_peer(talk: socket.socket, process: Process, users: Collection[int]) -> None:
     """Check that a process listens at the other end, and is the one that it was before we
     connected. NoConnection if it is another, OSError if it has ended.
     """
-    answers, user = _read_peer(talk)
-    if answers != pid:
+    answers, user = read_peer(talk)
+    if answers != process.pid:
         raise NoConnection(f"its socket is answered by process {answers}")
-    if user not in before.users:
+    if user not in users:
         # Its number was another's when that began to listen.
         raise NoConnection(f"its socket is answered by a process of user {user}")
-    if read_identity(pid).started != before.started:
-        raise NoConnection("it has ended, and another process has its number now")
+    if process.has_ended():
+        raise NoConnection("it has ended, and another process may have its number now")
 
 
-def _await_greeting(pid: int, talk: BoundedSocket) -> None:
+def _await_greeting(process: Process, talk: BoundedSocket) -> None:
     """Wait until the server has sent something. NoConnection if it does not for
     :data:`_GREETING_SECONDS`.
     """
     readable, _, _ = select.select([talk], [], [], _GREETING_SECONDS)
     if not readable:
-        stopped = ": it is stopped (SIGSTOP, or a debugger)" if _is_stopped(pid) else ""
+        stopped = ": it is stopped (SIGSTOP, or a debugger)" if _is_stopped(process) else ""
         raise NoConnection(f"it does not answer within {_GREETING_SECONDS:.0f} s{stopped}")
 
 
-def _is_stopped(pid: int) -> bool:
+def _is_stopped(process: Process) -> bool:
     try:
-        # The name in brackets may have brackets and spaces of its own (proc_pid_stat(5)).
-        stat = readers.text_of_process(f"/proc/{pid}/stat")
+        return process.read_stat()[STATE] in ("T", "t")
     except OSError:
         return False
-    return stat.rpartition(") ")[2][:1] in ("T", "t")
 
 
 def _log_in(
@@ -239,27 +237,14 @@ def _hang_up(talk: socket.socket) -> None:
     talk.close()
 
 
-def peer(talk: socket.socket) -> int:
-    """Return the process that listens at the other end of a connected socket (unix(7),
-    SO_PEERCRED).
-    """
-    return _read_peer(talk)[0]
-
-
-def _read_peer(talk: socket.socket) -> tuple[int, int]:
-    """Return process and user of the other end, as they were when it began to listen."""
-    pid, user, _ = struct.unpack("iII", talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid, user
-
-
-def _decide(pid: int, talk: socket.socket, credentials: Credentials) -> Decision:
+def _decide(process: Process, talk: socket.socket, credentials: Credentials) -> Decision:
     """Decide what the process at the other end may get of our password. OSError if it has ended."""
-    server, us = read_standing(pid), read_standing(os.getpid())
-    if _read_peer(talk)[1] != server.user:
+    server, us = read_standing(process), read_standing(Process.own())
+    if process.has_ended() or read_peer(talk)[1] != server.user:
         # Its number was another's when that began to listen.
         return Decision(trust=Trust.NOTHING, reason="another user listens at its socket")
     sockets = [credentials.socket] if credentials.socket else USUAL_SOCKETS
-    named = any(_listener(path) == pid for path in sockets)
+    named = any(_listener(path) == process.pid for path in sockets)
     # An exporter that root started is nobody by now, as which anybody's program may run.
     return decide_trust(server, replace(us, user=credentials.reader), named)
 
@@ -270,6 +255,6 @@ def _listener(path: str) -> int:
         talk.settimeout(_CONNECT_SECONDS)
         try:
             _have_connected(talk, lambda: talk.connect(path), path)
-            return peer(talk)
+            return read_peer(talk)[0]
         except (OSError, ValueError, Failure):
             return 0

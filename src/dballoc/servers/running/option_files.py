@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from dballoc.host import open_in_process_root, process_root
+from dballoc.host import open_in_process_root
 from dballoc.host.elf import loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.servers.private.command_line import EMPTY
 from dballoc.servers.running.credentials import parse
@@ -65,16 +66,14 @@ class Build:
 
 
 def read_option_files(
-    pid: int, executable: str, switches: Sequence[str], environ: Mapping[str, str]
+    process: Process, executable: str, switches: Sequence[str], environ: Mapping[str, str]
 ) -> OptionFiles:
-    """Read the option files of the server with process ID ``pid``. ``switches``: those of its first
+    """Read the option files of a server. ``switches``: those of its first
     arguments that name the files; ``environ``: its environment.
     """
     if "--no-defaults" in switches:
         return OptionFiles()
-    return _Reader(open_in_process_root.root_of(pid)).read(
-        _look_at_build(pid, executable), switches, environ
-    )
+    return _Reader(process.root).read(_look_at_build(process, executable), switches, environ)
 
 
 def list_groups(build: Build, suffix: str) -> list[str]:
@@ -205,10 +204,10 @@ def _value_of(switches: Sequence[str], start: str) -> str:
     return next((switch.removeprefix(start) for switch in switches if switch.startswith(start)), "")
 
 
-def _look_at_build(pid: int, executable: str) -> Build:
+def _look_at_build(process: Process, executable: str) -> Build:
     named_mariadb = PurePosixPath(executable).name.startswith("mariadb")
     try:
-        fd = _open_executable(pid, executable)
+        fd = _open_executable(process, executable)
     except OSError:
         return Build(mariadb=named_mariadb, version="", directories=())
     try:
@@ -225,10 +224,8 @@ def _look_at_build(pid: int, executable: str) -> Build:
     return Build(mariadb=mariadb, version=version, directories=tuple(map(str, directories)))
 
 
-def _open_executable(pid: int, executable: str) -> int:
+def _open_executable(process: Process, executable: str) -> int:
     """Return the server's own file, even if the process executes the loader."""
-    if loader.is_loader(os.readlink(f"/proc/{pid}/exe")):
-        return open_in_process_root.open_file(
-            open_in_process_root.root_of(pid), process_root.strip_process_root(pid, executable)
-        )
-    return open_in_process_root.open_link(f"/proc/{pid}/exe")
+    if loader.is_loader(process.read_link("exe")):
+        return open_in_process_root.open_file(process.root, process.strip_root(executable))
+    return open_in_process_root.open_link(f"{process.home}/exe")

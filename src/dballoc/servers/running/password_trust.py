@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dballoc import readers
 from dballoc.catalogue import servers
+from dballoc.host.process_handle import Process
 
 # The cgroup of a process that systemd started: /system.slice/NAME.service, maybe with a group of
 # the service's own below it.
@@ -64,21 +65,18 @@ class Decision:
     reason: str = ""
 
 
-def read_standing(pid: int) -> Standing:
+def read_standing(process: Process) -> Standing:
     """Read what the kernel shows of a process. OSError if it has ended or is not ours to see."""
-    home = f"/proc/{pid}"
-    status = dict(
-        line.partition(":")[::2] for line in readers.rows(readers.text_of_process(f"{home}/status"))
-    )
-    namespaces = {name: os.readlink(f"{home}/ns/{name}") for name in _OF_OTHERS}
+    status = process.read_status()
+    namespaces = {name: process.read_link(f"ns/{name}") for name in _OF_OTHERS}
     shared = all(namespaces[name] == os.readlink(f"/proc/self/ns/{name}") for name in _OF_UNITS)
-    root = os.stat(f"{home}/root") if shared else None
+    root = process.root.stat() if shared else None
     return Standing(
         user=int(status["Uid"].split()[1]),
         namespaces=namespaces,
         root=(root.st_dev, root.st_ino) if root else None,
         capabilities=int(status["CapPrm"], 16),
-        cgroups=readers.text_of_process(f"{home}/cgroup", 1 << 16),
+        cgroups=process.read_text("cgroup", 1 << 16),
     )
 
 

@@ -16,12 +16,11 @@ from pathlib import Path
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc import readers
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.host import process_root, read_rights
 from dballoc.host.elf import loader
-from dballoc.host.process_environment import parse_environment
+from dballoc.host.process_handle import Process
 from dballoc.servers.running import connection, option_files
 from dballoc.servers.running.adopted_options import parse
 from dballoc.servers.running.credentials import Credentials
@@ -45,13 +44,13 @@ class NoWord(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
-    """A running server. ``executable``: its path in the server's own mount namespace;
+class RunningServer:
+    """``executable``: its path in the server's own mount namespace;
     ``elsewhere``: that namespace is not ours; ``loader``: the words before the program, if it was
     started through the loader.
     """
 
-    pid: int
+    process: Process
     executable: str
     arguments: tuple[str, ...]
     environ: dict[str, str]
@@ -61,50 +60,47 @@ class Process:
     @property
     def words(self) -> str:
         """A name for messages."""
-        return f"process {self.pid} ({self.executable})"
+        return f"{self.process} ({self.executable})"
 
 
-def look(pid: int, flag: str = "--like") -> Process:
-    """Find the server with that PID, which the flag ``flag`` gave. UsageError if there is no such
-    process, it is not a server, or we may not read it.
+def look(process: Process, flag: str = "--like") -> RunningServer:
+    """Read which server a process is, that the flag ``flag`` gave. Raises UsageError if it is no
+    server, has ended, or we may not read it.
     """
-    home = Path(f"/proc/{pid}")
+    named = f"{flag} {process.pid}"
     try:
-        name = readers.text_of_process(home / "comm").strip()
-        owner = home.stat()
+        name = process.read_text("comm").strip()
+        owner = process.home.stat()
     except PermissionError:
-        refusal = read_rights.describe_refusal(pid)
-        raise UsageError(f"{flag} {pid}: you may not read it; {refusal}") from None
+        refusal = read_rights.describe_refusal(process)
+        raise UsageError(f"{named}: you may not read it; {refusal}") from None
     except OSError:
-        hidden = read_rights.describe_hidden(read_rights.read_hiding())
-        raise UsageError(f"{flag} {pid}: there is no such process{hidden}") from None
+        raise UsageError(read_rights.describe_absence(process.pid)) from None
     try:
-        link = os.readlink(home / "exe")
-        arguments = tuple(
-            os.fsdecode(a) for a in readers.of_process(home / "cmdline").split(b"\0")[:-1]
-        )
-        environ = parse_environment(readers.of_process(home / "environ"))
-        elsewhere = _other_root(pid)
+        link = process.read_link("exe")
+        arguments = tuple(process.read_words())
+        environ = process.read_environment()
+        elsewhere = _other_root(process)
     except PermissionError:
         permitted = (
-            read_rights.describe_refusal(pid)
+            read_rights.describe_refusal(process)
             if os.geteuid() in (0, owner.st_uid)
             else f"run as its owner, user {owner.st_uid}, or as root"
         )
-        raise UsageError(f"{flag} {pid}: you may not read {name}; {permitted}") from None
+        raise UsageError(f"{named}: you may not read {name}; {permitted}") from None
     except OSError as error:
-        raise UsageError(f"{flag} {pid}: {name}: {error.strerror}") from None
+        raise UsageError(f"{named}: {name}: {error.strerror}") from None
     executable, before = link.removesuffix(_REPLACED), 0
     if loader.is_loader(executable) and (before := loader.find_program_index(arguments) or 0):
-        executable = loader.find_main_program(pid)
+        executable = loader.find_main_program(process)
     if not any(
         Path(executable).name.startswith(binary)
         for entry in servers().values()
         for binary in entry["binaries"]
     ):
-        raise UsageError(f"{flag} {pid}: {name} ({executable}) is not a MySQL-family server")
-    return Process(
-        pid=pid,
+        raise UsageError(f"{named}: {name} ({executable}) is not a MySQL-family server")
+    return RunningServer(
+        process=process,
         executable=executable,
         arguments=arguments[before + 1 :],
         environ=environ,
@@ -113,38 +109,38 @@ def look(pid: int, flag: str = "--like") -> Process:
     )
 
 
-def given(process: Process) -> list[tuple[str, str]]:
+def given(server: RunningServer) -> list[tuple[str, str]]:
     """Every option that it was started with, as far as that can be read: from option files, then
     from its arguments.
     """
-    return read_options(process).options
+    return read_options(server).options
 
 
-def read_options(process: Process) -> OptionFiles:
+def read_options(server: RunningServer) -> OptionFiles:
     """Read the options that it was started with, from option files, then from its arguments; the
     notes list what could not be read. Nothing of it is executed.
     """
     switches = list(
-        takewhile(lambda argument: argument.startswith(option_files.SWITCHES), process.arguments)
+        takewhile(lambda argument: argument.startswith(option_files.SWITCHES), server.arguments)
     )
     files = option_files.read_option_files(
-        process.pid, process.executable, switches, process.environ
+        server.process, server.executable, switches, server.environ
     )
-    return OptionFiles([*files.options, *arguments(process)], files.notes)
+    return OptionFiles([*files.options, *arguments(server)], files.notes)
 
 
-def arguments(process: Process) -> list[tuple[str, str]]:
+def arguments(server: RunningServer) -> list[tuple[str, str]]:
     """Return the options of its command line only."""
-    return parse(a for a in process.arguments if not a.startswith(option_files.SWITCHES))
+    return parse(a for a in server.arguments if not a.startswith(option_files.SWITCHES))
 
 
 def own_word(
-    process: Process, options: list[tuple[str, str]], credentials: Credentials
+    server: RunningServer, options: list[tuple[str, str]], credentials: Credentials
 ) -> dict[str, str]:
     """Return the variables that somebody has set, as the running server reports them. NoWord if it
     cannot be queried.
     """
-    with talking(process, options, credentials) as cursor:
+    with talking(server, options, credentials) as cursor:
         cursor.execute("SELECT VERSION()")
         version = str(cursor.fetchall()[0][0])
         cursor.execute(_MARIADB if "mariadb" in version.lower() else _MYSQL)
@@ -153,7 +149,7 @@ def own_word(
 
 @contextlib.contextmanager
 def talking(
-    process: Process,
+    server: RunningServer,
     options: list[tuple[str, str]],
     credentials: Credentials,
     announce: Announce | None = None,
@@ -165,13 +161,13 @@ def talking(
     waiting = threading.Timer(
         _ANNOUNCE_SECONDS,
         announce or (lambda _: None),
-        [f"{process.words}: waiting for its answers over SQL"],
+        [f"{server.words}: waiting for its answers over SQL"],
     )
     waiting.daemon = True
     if announce:  # without it there is no thread, so that a child can be started that connects
         waiting.start()
     try:
-        with _connected(process, options, credentials) as connected, connected.cursor() as cursor:
+        with _connected(server, options, credentials) as connected, connected.cursor() as cursor:
             yield cursor
     except pymysql.Error as error:
         raise NoWord(describe_refusal(error)) from None
@@ -186,19 +182,18 @@ def talking(
 
 
 def _connected(
-    process: Process, options: list[tuple[str, str]], credentials: Credentials
+    server: RunningServer, options: list[tuple[str, str]], credentials: Credentials
 ) -> "pymysql.Connection[Cursor]":
+    process = server.process
     named = [v for k, v in options if k.replace("_", "-") == "socket" and v]
     # The kernel tells who answers there; a password is not sent because of the socket's name.
-    places = listening(process.pid) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
+    places = listening(process) or named[-1:] or [*connection.USUAL_SOCKETS, "/tmp/mysql.sock"]  # noqa: S108
     reason = ""
     # The socket of MySQL's X protocol does not speak our protocol.
     for place in sorted(places, key=lambda place: "mysqlx" in place):
-        its = process_root.strip_process_root(
-            process.pid, os.path.join(os.readlink(f"/proc/{process.pid}/cwd"), place)
-        )
+        its = process.strip_root(os.path.join(process.read_link("cwd"), place))
         try:
-            return connection.connect(process.pid, its, credentials)
+            return connection.connect(process, its, credentials)
         except FileNotFoundError:
             continue
         except (connection.NoConnection, OSError) as error:
@@ -208,20 +203,19 @@ def _connected(
     raise NoWord(reason or "no socket of it is found")
 
 
-def listening(pid: int) -> list[str]:
+def listening(process: Process) -> list[str]:
     """Return the sockets that it listens on, by its own paths; none if they cannot be read."""
     try:
-        return process_root.list_listening_sockets(pid)
+        return process_root.list_listening_sockets(process)
     except OSError:
         return []
 
 
-def _other_root(pid: int) -> bool:
+def _other_root(process: Process) -> bool:
     """Whether the server sees other files than we do."""
-    home = Path(f"/proc/{pid}")
-    return not is_same_file(home / "root", Path("/")) or (
-        os.readlink(home / "ns/mnt") != os.readlink("/proc/self/ns/mnt")
-        and not is_same_file(home / "root/etc", Path("/etc"))
+    return not is_same_file(process.root, Path("/")) or (
+        process.read_link("ns/mnt") != os.readlink("/proc/self/ns/mnt")
+        and not is_same_file(process.root / "etc", Path("/etc"))
     )
 
 

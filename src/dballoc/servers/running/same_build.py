@@ -17,27 +17,27 @@ from dballoc.host import open_in_process_root
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
-from dballoc.servers.running.running_server import Process, is_same_file
+from dballoc.servers.running.running_server import RunningServer, is_same_file
 
 _REMEDY = "give the build to run with --basedir"
 
 
-def find_same_build(process: Process) -> tuple[str, str | None, Build]:
+def find_same_build(server: RunningServer) -> tuple[str, str | None, Build]:
     """Find ``server.use``, ``server.basedir`` (None for the machine's own) and the build of a
     running server. UsageError if it is not on this machine, or cannot be shown to be the same.
     """
-    where = f"--like {process.pid}"
-    if process.loader:
+    where = f"--like {server.process.pid}"
+    if server.loader:
         raise UsageError(
-            f"{where}: it was started through the loader {process.loader[0]}; only a server that "
+            f"{where}: it was started through the loader {server.loader[0]}; only a server that "
             "was started directly can be repeated"
         )
-    if process.elsewhere:
+    if server.elsewhere:
         raise UsageError(
-            f"{where}: it runs in a container or chroot, and its {process.executable} is not this "
+            f"{where}: it runs in a container or chroot, and its {server.executable} is not this "
             f"machine's; {_REMEDY}"
         )
-    path = Path(process.executable)
+    path = Path(server.executable)
     if not path.exists():
         raise UsageError(f"{where}: its {path} no longer exists; {_REMEDY}")
     if unsafe := find_unsafe_part(path):
@@ -45,7 +45,7 @@ def find_same_build(process: Process) -> tuple[str, str | None, Build]:
             f"{where}: users other than root can change {unsafe}, so {path} is not run; if you "
             f"trust it, {_REMEDY}"
         )
-    if not (identity := _read_build_id(f"/proc/{process.pid}/exe")):
+    if not (identity := _read_build_id(f"{server.process.home}/exe")):
         raise UsageError(
             f"{where}: its executable has no build-id, so dballoc cannot tell whether a build is "
             f"the same; {_REMEDY}"

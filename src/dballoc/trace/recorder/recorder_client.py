@@ -8,6 +8,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import RECORDER, PreloadSocket
+from dballoc.host.process_handle import Process
 
 # A mark's name, which may contain a workload's; and the names of its figures.
 _NAME = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,100}")
@@ -51,11 +52,6 @@ class Recorder:
 
     place: PreloadSocket
 
-    @property
-    def pid(self) -> int:
-        """The PID of its process."""
-        return self.place.pid
-
     def status(self) -> RecorderStatus:
         """Return how far it is. Failure if it does not answer."""
         words = preload_socket.parse_status(self.place.ask("status"))
@@ -75,7 +71,7 @@ class Recorder:
             )
         except KeyError as error:
             raise Failure(
-                f"the recorder in process {self.pid} does not say its {error.args[0]}"
+                f"the recorder in {self.place.process} does not say its {error.args[0]}"
             ) from None
 
     def measure_memory(self) -> RecorderMemory:
@@ -88,7 +84,7 @@ class Recorder:
             )
         except KeyError as error:
             raise Failure(
-                f"the recorder in process {self.pid} does not say its {error.args[0]}"
+                f"the recorder in {self.place.process} does not say its {error.args[0]}"
             ) from None
 
     def start(self) -> None:
@@ -117,11 +113,11 @@ class Recorder:
         self.place.ask(line)
 
 
-def find_recorder_of_process(pid: int) -> Recorder:
+def find_recorder_of_process(process: Process) -> Recorder:
     """Find the recorder in a process. UsageError, with how to get one, if there is none or we may
     not ask it.
     """
-    return Recorder(preload_socket.find_preload_of_process(pid, RECORDER))
+    return Recorder(preload_socket.find_preload_of_process(process, RECORDER))
 
 
 def find_recorder_in_directory(directory: Path) -> Recorder:
