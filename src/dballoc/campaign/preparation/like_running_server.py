@@ -174,8 +174,8 @@ def _read_variant(process: Process) -> dict[str, Any]:
         ) from None
     if malloc.library == malloc.executable:
         raise UsageError(
-        reason = f"its malloc cannot be read: {error}; run as root"
-        raise UsageError(f"--like {process.pid}: {reason}") from None
+            f"--like {process.pid}: its malloc is built into {malloc.executable} and cannot be "
+            "replaced"
         )
     result = make_variant(malloc, [_find_mapped_file(entry, mapped) for entry in preloaded])
     for library in result.get("preload", []):
