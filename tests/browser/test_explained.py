@@ -2,7 +2,6 @@
 times.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from dballoc.explain import explanation
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.output import page
+from dballoc.host.process_handle import Process
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -27,7 +27,7 @@ _MARKS = """() => Object.fromEntries([...document.querySelectorAll(".chart")].ma
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = explanation.explain(os.getpid(), None, Procedure())
+    found = explanation.explain(Process.own(), None, Procedure())
     assert found.usage
     found = replace(
         found,

@@ -18,6 +18,7 @@ from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
 from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.host.process_handle import Process
 from dballoc.host.settings import thp
 from dballoc.servers.running.credentials import Credentials
 
@@ -58,7 +59,7 @@ def cursor(server: Server) -> Iterator[pymysql.cursors.Cursor]:
 
 def judge(server: Server, key: str, **figures: int) -> Verdict | None:
     """The verdict with that key, as if the server had run for a day with these figures."""
-    reading = explanation.explain(server[0], LOGIN)
+    reading = explanation.explain(Process.open(server[0]), LOGIN)
     aged = {**reading.evidence.figures, "uptime": DAY, "uptime_since_flush_status": DAY, **figures}
     moment = reading.moment._replace(evidence=replace(reading.evidence, figures=aged))
     judged = verdicts.judge_moments([moment], reading.bounds, limits())
@@ -149,7 +150,7 @@ def test_memory_of_nobody_is_looked_for_with_instruments_that_can_be_set(
     settings = re.findall(r"(performance_schema\S*=\S+?)[,;]", advised)
     assert len(settings) == 2
     counting = stock_server(*options, *(f"--{each.replace(chr(39), '')}" for each in settings))
-    assert explanation.explain(counting[0], LOGIN).evidence.counted
+    assert explanation.explain(Process.open(counting[0]), LOGIN).evidence.counted
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +209,7 @@ def work_in_turn(socket: Path, sessions: int) -> list[pymysql.connections.Connec
 
 
 def find_held(pid: int) -> Verdict | None:
-    reading = explanation.explain(pid, LOGIN)
+    reading = explanation.explain(Process.open(pid), LOGIN)
     return next((v for v in reading.verdicts if v.key == "fragmentation"), None)
 
 

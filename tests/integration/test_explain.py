@@ -15,6 +15,7 @@ from harness import A_USER, Cli, StartServer
 
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.sources import server_memory
+from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
 from dballoc.process_memory import innodb_buffer_pool, pagemap_or_smaps, process_snapshot
 from dballoc.process_memory.mapping_kind import Kind
@@ -279,8 +280,8 @@ def test_a_server_too_large_for_smaps(
             patch.setattr(pagemap_or_smaps, "MOST", 4 << 20)
             # More than the doublewrite buffer, whose copies of pages may lie next to anything.
             patch.setattr(innodb_buffer_pool, "_LEAST", 16 << 20)
-            seen = process_snapshot.take_process_snapshot(pid)
-        return seen, process_snapshot.take_process_snapshot(pid)
+            seen = process_snapshot.take_process_snapshot(Process.open(pid))
+        return seen, process_snapshot.take_process_snapshot(Process.open(pid))
 
     if any(m.flags for m in looks()[0].mappings):
         pytest.skip("this kernel has no PAGEMAP_SCAN (Linux 6.7)")

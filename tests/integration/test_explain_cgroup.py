@@ -24,6 +24,7 @@ from dballoc.catalogue import verdicts as limits
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup, cgroup_memory
 from dballoc.servers.running.credentials import Credentials
 
@@ -192,7 +193,7 @@ def test_a_server_at_its_limit_is_told_so_before_it_is_killed(
     """A session takes what is left but 8 %."""
 
     def read_share() -> float:
-        memory = cgroup_memory.read_cgroup_memory(confined.pid)
+        memory = cgroup_memory.read_cgroup_memory(Process.open(confined.pid))
         assert memory
         return memory.working_set / LIMIT
 
@@ -218,7 +219,7 @@ def test_the_key_cache_keeps_what_is_in_use(confined: Confined) -> None:
     the cache, and it can be done.
     """
     day = {"uptime": 86400, "uptime_since_flush_status": 86400, "key_read_requests": 10**9}
-    before = explanation.explain(confined.pid, LOGIN).evidence.figures
+    before = explanation.explain(Process.open(confined.pid), LOGIN).evidence.figures
     used = KEYS - before["key_blocks_unused"] * before["key_cache_block_size"] / 0.82
     assert used > 3 * MIB, "the index is not in the cache"
     with (
@@ -226,7 +227,7 @@ def test_the_key_cache_keeps_what_is_in_use(confined: Confined) -> None:
         connection.cursor() as cursor,
     ):
         cursor.execute("FLUSH TABLES WITH READ LOCK")
-    reading = explanation.explain(confined.pid, LOGIN)
+    reading = explanation.explain(Process.open(confined.pid), LOGIN)
     figures = {**reading.evidence.figures, **day}
     assert figures["key_blocks_unused"] > before["key_blocks_unused"], "nothing was emptied"
     aged = reading.moment._replace(evidence=replace(reading.evidence, figures=figures))
@@ -310,9 +311,14 @@ def test_memory_of_sessions_goes_with_their_connections(confined: Confined) -> N
         cursor.execute("SET GLOBAL max_allowed_packet = 1073741824")
         for number in range(5):
             cursor.execute(f"SET @own{number} = REPEAT('x', 15 * 1024 * 1024)")
-        before = explanation.explain(confined.pid, LOGIN)
+        before = explanation.explain(Process.open(confined.pid), LOGIN)
     assert before.evidence.sessions_bytes > 70 * MIB
     [verdict] = [v for v in before.verdicts if v.key == "sessions"]
     assert "renew its connections" in " ".join(verdict.remedies)
     assert "max_session_mem_used" not in " ".join(verdict.remedies)
-    wait_until(lambda: explanation.explain(confined.pid, LOGIN).evidence.sessions_bytes < 10 * MIB)
+    wait_until(
+        lambda: (
+            explanation.explain(Process.open(confined.pid), LOGIN).evidence.sessions_bytes
+            < 10 * MIB
+        )
+    )

@@ -13,6 +13,7 @@ import pytest
 from harness import StartServer
 
 from dballoc.host import process_maps
+from dballoc.host.process_handle import Process
 from dballoc.profile.symbols import cpp_names
 from dballoc.profile.symbols.symbols import Mapped, Symbols
 
@@ -49,7 +50,9 @@ def busy_server(stock_server: StartServer) -> Iterator[int]:
 
 
 def maps_of(pid: int) -> list[Mapped]:
-    return [Mapped(m.start, m.end, m.offset, m.path) for m in process_maps.read_maps(pid)]
+    return [
+        Mapped(m.start, m.end, m.offset, m.path) for m in process_maps.read_maps(Process.open(pid))
+    ]
 
 
 def record_samples(pid: int, data: Path) -> list[str]:

@@ -187,7 +187,7 @@ def test_what_is_no_server(run_cli: Cli, pid: int) -> None:
     done = run_cli("bench", "--like", str(pid), "--print")
     assert (done.status, done.stdout) == (2, "")
     assert re.fullmatch(
-        rf"dballoc: --like {pid}: (\S+ \(\S+\) is not a MySQL-family server|there is no such process)\n",
+        rf"dballoc: (--like {pid}: \S+ \(\S+\) is not a MySQL-family server|process {pid}: No such process)\n",
         done.stderr,
     )
 

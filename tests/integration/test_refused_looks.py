@@ -64,7 +64,7 @@ def needs_mounts_of_their_own() -> None:
         (("explain",), "no MySQL-family server runs here, "),
         (("profile", "contention", "--pid", "PID"), "process PID: No such process, "),
         (("profile", "heap", "--pid", "PID"), "process PID: No such process, "),
-        (("bench", "--like", "PID", "--print"), "--like PID: there is no such process, "),
+        (("bench", "--like", "PID", "--print"), "process PID: No such process, "),
     ],
 )
 def test_a_hidden_process_is_one_line_with_what_to_do(

@@ -151,7 +151,7 @@ def test_any_process_has_a_malloc(run_cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("pid", "status", "line"),
     [
-        ("4194303", 1, "dballoc: process 4194303: No such process\n"),
+        ("4194303", 2, "dballoc: process 4194303: No such process\n"),
         (
             "2",
             1,

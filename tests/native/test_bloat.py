@@ -8,6 +8,7 @@ from programs import compiled, starting
 
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import thp_waste
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -30,7 +31,9 @@ def bloat(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.mark.parametrize("written", [1, 128, 512])
 def test_what_was_never_written_is_told(bloat: Run, written: int) -> None:
-    found = thp_waste.sample_huge_pages(process_snapshot.take_process_snapshot(bloat(written)))
+    found = thp_waste.sample_huge_pages(
+        process_snapshot.take_process_snapshot(Process.open(bloat(written)))
+    )
     assert found
     if found.bytes < 90 * MIB:
         pytest.skip("the kernel gave too few huge pages: memory is fragmented")
@@ -40,10 +43,10 @@ def test_what_was_never_written_is_told(bloat: Run, written: int) -> None:
 
 def test_it_is_named_and_not_made_worse(bloat: Run) -> None:
     pid = bloat(1)
-    found = explanation.explain(pid, None)
+    found = explanation.explain(Process.open(pid), None)
     [verdict] = [v for v in found.verdicts if v.key == "thp"]
     assert verdict.level == "problem"
     # A look maps nothing.
-    assert explanation.explain(pid, None).ledger.rss == pytest.approx(
+    assert explanation.explain(Process.open(pid), None).ledger.rss == pytest.approx(
         found.ledger.rss, abs=64 * 1024
     )

@@ -16,6 +16,7 @@ import pytest
 from machine import MACHINE
 from programs import probed, starting, wait_for_probe
 
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap import heap_profile, malloc_latency, probe_client
 from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot, compute_bucket_start
@@ -360,7 +361,9 @@ def test_nobody_else_is_answered(
         assert "PermissionError" in as_user(12346).stderr
         path.chmod(0o666)
         assert "only root and the user of the process" in as_user(12346).stdout
-        assert Probe(process.pid, path.parent, path.name).status()["pid"] == process.pid
+        assert (
+            Probe(Process.open(process.pid), path.parent, path.name).status()["pid"] == process.pid
+        )
         process.communicate("", timeout=10)
 
 

@@ -26,6 +26,7 @@ from programs import (
 )
 
 from dballoc.errors import Failure
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.probe_client import Probe
 
@@ -66,7 +67,7 @@ class Poll:
         while not self.over.is_set():
             for path in list(self.directory.glob("*.sock")):
                 try:
-                    there = Probe(self.pid, path.parent, path.name)
+                    there = Probe(Process.open(self.pid), path.parent, path.name)
                     self.answers += "pid" in there.status()
                     self.answers += there.snapshot().pid > 0
                 except Failure:

@@ -11,6 +11,7 @@ from machine import MACHINE
 from programs import probed, starting
 
 from dballoc.explain import explanation
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.heaps.allocator_statistics import HELD, LIVE_ALL, LIVE_SMALL
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.live_heap import ProbedHeapReader
@@ -42,8 +43,10 @@ def test_what_is_alive_and_whose(
             **{probe_client.VARIABLE: f"{INTERVAL}:{tmp_path}"},
         )
         truth = {site: int(size) for _, site, size, _ in map(str.split, running.said)}
-        asked = ProbedHeapReader(running.pid)
-        found = explanation.explain(running.pid, None, sample=lambda _: asked.look()).ledger
+        asked = ProbedHeapReader(Process.open(running.pid))
+        found = explanation.explain(
+            Process.open(running.pid), None, sample=lambda _: asked.look()
+        ).ledger
     assert found.tiers == ["outside", "probe"]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
     lines = {line.owner: line for line in found.lines}

@@ -25,6 +25,7 @@ from dballoc.host.abandonable.abandonable_work import AbandonableWork, run_aband
 from dballoc.host.abandonable.answers import ChildError
 from dballoc.host.abandonable.child import tell_parent
 from dballoc.host.abandonable.look_limits import LookLimits
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.mapping_kind import Kind
 from hostile_files import HostileFile, HostileFiles
 
@@ -215,7 +216,7 @@ def test_it_holds_no_file_of_its_parent(tmp_path: Path) -> None:
     """Whoever waits for the end of our output must not wait for a child that is stuck."""
     with (tmp_path / "f").open("w"):
         links = run(lambda: [read_link(f"/proc/self/fd/{n}") for n in range(100)])
-    assert {link.partition(":")[0] for link in links} == {"/dev/null", "socket", ""}
+    assert {link.partition(":")[0] for link in links} <= {"/dev/null", "socket", "anon_inode", ""}
 
 
 def test_it_ends_with_its_parent(package_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_what_is_left_out_has_a_size() -> None:
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
     def look() -> list[str]:
-        skipped = touches.find_skipped_ranges(os.getpid())
+        skipped = touches.find_skipped_ranges(Process.own())
         if not skipped:
             touch(address, 60)
         for each in skipped:

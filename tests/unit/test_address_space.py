@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_or_smaps, pagemap_scan, smaps
 
 MIB = 1 << 20
@@ -59,7 +60,7 @@ def reading(program: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], li
 
     def read(most: int) -> list[smaps.Mapping]:
         monkeypatch.setattr(pagemap_or_smaps, "MOST", most)
-        return pagemap_or_smaps.read_mappings(program)
+        return pagemap_or_smaps.read_mappings(Process.open(program))
 
     return read
 
@@ -69,10 +70,10 @@ Reading = Callable[[int], list[smaps.Mapping]]
 
 def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
     for _ in range(10):
-        theirs = [m for m in smaps.read_smaps(program) if m.path != "[vsyscall]"]
+        theirs = [m for m in smaps.read_smaps(Process.open(program)) if m.path != "[vsyscall]"]
         ours = reading(16 * MIB)
         # The kernel may make pages huge, or take a file's, between the two.
-        if theirs == [m for m in smaps.read_smaps(program) if m.path != "[vsyscall]"]:
+        if theirs == [m for m in smaps.read_smaps(Process.open(program)) if m.path != "[vsyscall]"]:
             break
     assert all(m.flags is None for m in ours)
     assert (
@@ -89,7 +90,7 @@ def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
 def test_smaps_tells_more_where_it_is_quick(program: int, reading: Reading) -> None:
     assert any(m.flags for m in reading(64 * MIB))
     # Huge pages are walked at once.
-    largest = max(m.rss - m.huge for m in smaps.read_smaps(program))
+    largest = max(m.rss - m.huge for m in smaps.read_smaps(Process.open(program)))
     assert any(m.flags for m in reading(largest))
     assert not any(m.flags for m in reading(largest - 1))
 
@@ -104,7 +105,7 @@ def test_a_kernel_without_it_has_smaps(reading: Reading, monkeypatch: pytest.Mon
 
 def test_no_call_goes_on_for_long(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little a call may do, the sum is the same."""
-    [mapping] = [m for m in smaps.read_smaps(program) if m.size == 40 * MIB]
+    [mapping] = [m for m in smaps.read_smaps(Process.open(program)) if m.size == 40 * MIB]
     pagemap = os.open(f"/proc/{program}/pagemap", os.O_RDONLY)
     try:
         for name, least in (("_MOST_PAGES", 7), ("_STEP", 4096 * 3), ("_REGIONS", 1)):

@@ -1,12 +1,12 @@
 """Which file systems may keep a reader waiting, by the text of /proc/PID/mountinfo."""
 
-import os
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.host.abandonable.blocking_mounts import parse_mounts, read_mounts
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import read_maps
 
 TEXT = r"""
@@ -35,7 +35,7 @@ def test_a_path_lies_on_the_mount_with_the_longest_point() -> None:
 def test_what_is_not_known_may_block() -> None:
     assert parse_mounts("").find("/a/b").may_block
     assert parse_mounts(TEXT).find_blocking_device("00:99")
-    assert read_mounts(2**22 + 1).by_point == {}
+    assert read_mounts(f"/proc/{2**22 + 1}").by_point == {}
 
 
 def test_devices_are_those_of_maps() -> None:
@@ -48,9 +48,9 @@ def test_devices_are_those_of_maps() -> None:
 
 
 def test_our_own_files_are_on_our_own_mounts(tmp_path: Path) -> None:
-    mounts = read_mounts("self")
+    mounts = read_mounts("/proc/self")
     assert mounts.by_point
-    library = next(line for line in read_maps(os.getpid()) if "/libc" in line.path)
+    library = next(line for line in read_maps(Process.own()) if "/libc" in line.path)
     assert library.device in {mount.device for mount in mounts.by_point.values()}
 
 

@@ -1,12 +1,12 @@
 """What MySQL keeps of its doublewrite files."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from dballoc.explain.sources import doublewrite
 from dballoc.explain.sources.server_memory import OwnerMemory
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
 MIB = 1 << 20
@@ -23,25 +23,31 @@ def test_three_pages_for_each_of_a_file(tmp_path: Path) -> None:
         with (tmp_path / name).open("wb") as file:
             file.truncate(size * MIB)
     found = doublewrite.estimate_doublewrite_pages(
-        os.getpid(), {"datadir": f"{tmp_path}/", "innodb_doublewrite_dir": ""}
+        Process.own(), {"datadir": f"{tmp_path}/", "innodb_doublewrite_dir": ""}
     )
     assert found is not None
     assert found.bytes == 48 * MIB
     elsewhere = {"datadir": "/nowhere/", "innodb_doublewrite_dir": str(tmp_path)}
-    assert doublewrite.estimate_doublewrite_pages(os.getpid(), elsewhere) == found
+    assert doublewrite.estimate_doublewrite_pages(Process.own(), elsewhere) == found
     assert (
         doublewrite.estimate_doublewrite_pages(
-            os.getpid(), {"datadir": str(tmp_path.parent), "innodb_doublewrite_dir": tmp_path.name}
+            Process.own(),
+            {"datadir": str(tmp_path.parent), "innodb_doublewrite_dir": tmp_path.name},
         )
         == found
     )
 
 
 def test_a_server_without(tmp_path: Path) -> None:
-    assert doublewrite.estimate_doublewrite_pages(os.getpid(), {"datadir": str(tmp_path)}) is None
-    assert doublewrite.estimate_doublewrite_pages(os.getpid(), {"datadir": "/nowhere"}) is None
-    assert doublewrite.estimate_doublewrite_pages(os.getpid(), {}) is None
-    assert doublewrite.estimate_doublewrite_pages(2**22 - 1, {"datadir": str(tmp_path)}) is None
+    assert doublewrite.estimate_doublewrite_pages(Process.own(), {"datadir": str(tmp_path)}) is None
+    assert doublewrite.estimate_doublewrite_pages(Process.own(), {"datadir": "/nowhere"}) is None
+    assert doublewrite.estimate_doublewrite_pages(Process.own(), {}) is None
+    assert (
+        doublewrite.estimate_doublewrite_pages(
+            Process(2**22 - 1, 0, Path(f"/proc/{2**22 - 1}")), {"datadir": str(tmp_path)}
+        )
+        is None
+    )
 
 
 def make_group(size: int, count: int) -> BlockGroup:

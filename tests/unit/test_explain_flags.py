@@ -9,7 +9,7 @@ import pytest
 from example_explanations import look
 
 from dballoc.cli.verbs.explain import explain
-from dballoc.errors import Failure, UsageError
+from dballoc.errors import UsageError
 from dballoc.explain.output import saved_snapshots
 
 NOWHERE = Path("/nowhere/x")
@@ -60,7 +60,7 @@ def test_what_cannot_be_asked_for(flags: dict[str, Any], says: str) -> None:
 
 
 def test_a_process_that_is_not_there_is_not_served() -> None:
-    with pytest.raises(Failure, match="process 4194300 has ended"):
+    with pytest.raises(UsageError, match="process 4194300: No such process"):
         explain(listen=LISTEN, pid=4194300)
 
 

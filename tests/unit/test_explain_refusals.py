@@ -15,6 +15,7 @@ from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.checklist.checklist import Procedure
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.mapping_kind import Kind
@@ -63,7 +64,7 @@ def test_one_that_ends_while_it_is_looked_at(
     where = getattr(process_snapshot, module)
     monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
     with pytest.raises(Failure, match=rf"^process {program}(: .*| has )end") as caught:
-        explanation.explain(program, None, procedure=Procedure())
+        explanation.explain(Process.open(program), None, procedure=Procedure())
     assert "\n" not in str(caught.value)
 
 
@@ -72,14 +73,16 @@ def test_one_that_ends_before_it_is_asked(program: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         explanation.running_server, "look", killed_before(program, explanation.running_server.look)
     )
-    found = explanation.explain(program, Credentials(user="root"))
+    found = explanation.explain(Process.open(program), Credentials(user="root"))
     assert found.ledger.rss > 0
     [note] = [note for note in found.ledger.notes if "not queried by SQL" in note]
     assert "\n" not in note
 
 
 def test_no_server_is_explained_from_outside(program: int) -> None:
-    found = explanation.explain(program, Credentials(user="root"), procedure=Procedure())
+    found = explanation.explain(
+        Process.open(program), Credentials(user="root"), procedure=Procedure()
+    )
     assert found.ledger.tiers == ["outside"]
     assert any("is not a MySQL-family server" in note for note in found.ledger.notes)
     [server] = [part for part in found.sections if part.missing]
@@ -88,9 +91,9 @@ def test_no_server_is_explained_from_outside(program: int) -> None:
 
 
 def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = build_ledger(process_snapshot.take_process_snapshot(program))
+    known = build_ledger(process_snapshot.take_process_snapshot(Process.open(program)))
     monkeypatch.setattr(glibc_heap, "LAYOUTS", ())
-    found = build_ledger(process_snapshot.take_process_snapshot(program))
+    found = build_ledger(process_snapshot.take_process_snapshot(Process.open(program)))
     assert found.notes == [
         "glibc's heap was not read (no arena of a known layout): all of it is one line"
     ]
@@ -119,7 +122,9 @@ int main(void) {
 
 
 def test_what_the_program_has_given_back_lazily(running_program: Callable[..., int]) -> None:
-    found = build_ledger(process_snapshot.take_process_snapshot(running_program("lazy", LAZY)))
+    found = build_ledger(
+        process_snapshot.take_process_snapshot(Process.open(running_program("lazy", LAZY)))
+    )
     lines = {line.owner: line.resident for line in found.lines}
     # The kernel may have taken some of it already, and batches what it counts.
     assert 5 << 20 <= lines["lazily freed"] <= 6 << 20
@@ -151,7 +156,9 @@ def test_memory_that_was_read_and_never_written_is_not_resident(
     """The kernel has its one page of zeros there, which it does not count."""
     if os.geteuid() != 0:
         pytest.skip("needs root: only it may see the frames of pages")
-    found = build_ledger(process_snapshot.take_process_snapshot(running_program("read", READ)))
+    found = build_ledger(
+        process_snapshot.take_process_snapshot(Process.open(running_program("read", READ)))
+    )
     [own] = [line for line in found.lines if line.owner == "mapped by the server itself"]
     assert (own.resident, own.size) == (4 << 20, 8 << 20)
     assert abs(found.rest) <= 0.02 * found.rss

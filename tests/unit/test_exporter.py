@@ -3,7 +3,6 @@ the text; the dashboard and the alert rules ask for no metric that it has not.
 """
 
 import json
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -26,15 +25,17 @@ from dballoc.explain.exporter.listen_address import (
     make_admission,
     parse_listen_address,
 )
-from dballoc.explain.exporter.look_cache import LookCache, ServedLook, look_at_server
+from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLook, look_at_server
 from dballoc.explain.exporter.run_exporter import Listening, check_listening
 from dballoc.explain.verdicts.verdict import Verdict
 from dballoc.explain.watch import Pace
+from dballoc.host.process_handle import Process
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import Limits
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
 from dballoc.process_memory.process_usage import ProcessUsage
 
+PROCESS = Process.own()
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 
 
@@ -158,12 +159,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(look_cache.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(look_cache.time, "process_time", lambda: clock.cpu)
-    monkeypatch.setattr(look_cache, "read_start_time", lambda pid: f"start of {pid}")
     return clock
 
 
 def make_cache(clock: Clock, looks: Iterator[Explanation | Exception], cost: float) -> LookCache:
-    def take(pid: int) -> Explanation:
+    def take(process: Process) -> Explanation:
         clock.cpu += cost
         clock.now += cost
         reading = next(looks)
@@ -172,7 +172,7 @@ def make_cache(clock: Clock, looks: Iterator[Explanation | Exception], cost: flo
         return reading
 
     return LookCache(
-        lambda: look_at_server(lambda: 7, take),
+        lambda: look_at_server(lambda: PROCESS, take),
         Pace(every=5, span=None, share=0.01),
         clock.lines.append,
     )
@@ -198,12 +198,12 @@ def test_what_the_parser_took_is_of_the_looks_cost(
 ) -> None:
     readings = (look(taken=1e9 + i) for i in range(2))
 
-    def take(pid: int) -> Explanation:
+    def take(process: Process) -> Explanation:
         monkeypatch.setattr(ELF_PARSER, "_cpu", ELF_PARSER.cpu_seconds + 0.5)
         return next(readings)
 
     cache = LookCache(
-        lambda: look_at_server(lambda: 7, take),
+        lambda: look_at_server(lambda: PROCESS, take),
         Pace(every=5, span=None, share=0.01),
         clock.lines.append,
     )
@@ -212,22 +212,22 @@ def test_what_the_parser_took_is_of_the_looks_cost(
 
 
 def test_a_server_that_ends_is_not_shown_as_it_was(clock: Clock) -> None:
-    ended = Failure("process 7 has ended")
+    ended = Failure("it has ended")
     looks = iter([look(taken=1e9), ended, ended, look(taken=1e9 + 20)])
     cache = make_cache(clock, looks, cost=0.01)
     assert cache.serve().explanation
     clock.now += 6
     gone = cache.serve()
-    assert (gone.explanation, gone.reason, gone.failures) == (None, "process 7 has ended", 1)
+    assert (gone.explanation, gone.reason, gone.failures) == (None, "it has ended", 1)
     clock.now += 6
     assert not cache.serve().explanation
     clock.now += 6
     assert cache.serve().explanation
     # Each change is said once, whatever is asked in between.
     assert clock.lines == [
-        "looking at process 7",
-        "nothing to look at: process 7 has ended",
-        "looking at process 7",
+        f"looking at {PROCESS}",
+        "nothing to look at: it has ended",
+        f"looking at {PROCESS}",
     ]
 
 
@@ -242,10 +242,14 @@ def test_a_look_that_breaks_is_not_tried_more_often(clock: Clock) -> None:
     assert cache.serve().explanation
 
 
-def test_verdicts_are_over_all_looks_at_one_process(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = make_cache(clock, (look(taken=1e9 + 10 * i) for i in range(100)), cost=0.0)
+def test_verdicts_are_over_all_looks_at_one_process(clock: Clock) -> None:
+    processes = [PROCESS] * 8 + [replace(PROCESS, started=1)]
+    looks = (look(taken=1e9 + 10 * i) for i in range(100))
+    cache = LookCache(
+        lambda: ServerLook(process=processes.pop(0), explanation=next(looks)),
+        Pace(every=5, span=None, share=0.01),
+        clock.lines.append,
+    )
 
     def growth() -> str:
         clock.now += 6
@@ -255,14 +259,13 @@ def test_verdicts_are_over_all_looks_at_one_process(
         return level
 
     assert [growth() for _ in range(8)][-1] == "fine"
-    monkeypatch.setattr(look_cache, "read_start_time", lambda pid: "another start")
     assert growth() == "open"
 
 
 def test_who_asks_during_a_look_gets_that_look() -> None:
     began, go_on, calls = threading.Event(), threading.Event(), 0
 
-    def take(pid: int) -> Explanation:
+    def take(process: Process) -> Explanation:
         nonlocal calls
         calls += 1
         began.set()
@@ -270,7 +273,7 @@ def test_who_asks_during_a_look_gets_that_look() -> None:
         return look(taken=1e9)
 
     cache = LookCache(
-        lambda: look_at_server(os.getpid, take), Pace(every=1e6, span=None, share=1), print
+        lambda: look_at_server(Process.own, take), Pace(every=1e6, span=None, share=1), print
     )
     served: list[ServedLook] = []
     threads = [threading.Thread(target=lambda: served.append(cache.serve())) for _ in range(4)]
@@ -287,7 +290,7 @@ def test_who_asks_while_a_server_does_not_answer_gets_the_last_look() -> None:
     began, go_on = threading.Event(), threading.Event()
     looks = iter([look(taken=1e9), look(taken=2e9)])
 
-    def take(pid: int) -> Explanation:
+    def take(process: Process) -> Explanation:
         reading = next(looks)
         if reading.timestamp > 1e9:
             began.set()
@@ -295,7 +298,7 @@ def test_who_asks_while_a_server_does_not_answer_gets_the_last_look() -> None:
         return reading
 
     cache = LookCache(
-        lambda: look_at_server(os.getpid, take), Pace(every=0.0, span=None, share=1e9), print
+        lambda: look_at_server(Process.own, take), Pace(every=0.0, span=None, share=1e9), print
     )
     assert cache.serve().looks == 1
     stalled = threading.Thread(target=cache.serve)

@@ -9,6 +9,7 @@ import pytest
 
 from dballoc.explain.sources import loadable_function, plugin_directory
 from dballoc.explain.sources.loadable_function import LIBRARY, STATS, Installation
+from dballoc.host.process_handle import Process
 from hostile_files import HostileFile, HostileFiles
 
 
@@ -40,9 +41,7 @@ def test_where_it_is_not(variables: dict[str, str]) -> None:
 
 
 def standing(rows: dict[str, str], file: bool, same: bool = True) -> Installation:
-    return Installation(
-        pid=1, directory="/p", rows=rows, file=file, same=same, variables={}, members=0
-    )
+    return Installation(directory="/p", rows=rows, file=file, same=same, variables={}, members=0)
 
 
 def test_what_there_is() -> None:
@@ -78,7 +77,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_is_written_and_removed(root: Path) -> None:
-    with plugin_directory.open_directory(1, "/usr/lib/plugin/") as directory:
+    with plugin_directory.open_directory(Process.open(1), "/usr/lib/plugin/") as directory:
         assert plugin_directory.read_file(directory, "f.so") is None
         plugin_directory.write_file(directory, "f.so", b"one")
         plugin_directory.write_file(directory, "f.so", b"two")
@@ -100,7 +99,7 @@ def test_a_file_is_written_and_removed(root: Path) -> None:
 )
 def test_links_are_followed_inside(root: Path, link: str, target: str) -> None:
     (root / link).symlink_to(target)
-    with plugin_directory.open_directory(1, "/lib/plugin") as directory:
+    with plugin_directory.open_directory(Process.open(1), "/lib/plugin") as directory:
         plugin_directory.write_file(directory, "f", b"x")
     assert (root / "usr/lib/plugin/f").exists()
 
@@ -112,7 +111,7 @@ def test_no_link_leads_out(root: Path, tmp_path: Path) -> None:
     for path in ("/way", "/up", "/../outside"):
         with (
             pytest.raises(plugin_directory.InaccessibleDirectory, match="No such file"),
-            plugin_directory.open_directory(1, path) as directory,
+            plugin_directory.open_directory(Process.open(1), path) as directory,
         ):
             plugin_directory.write_file(directory, "f", b"x")
     assert list((tmp_path / "outside").iterdir()) == []
@@ -122,7 +121,7 @@ def test_a_link_of_the_files_name_is_not_written_through(root: Path, tmp_path: P
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     (root / "usr/lib/plugin/f").symlink_to(victim)
-    with plugin_directory.open_directory(1, "/usr/lib/plugin") as directory:
+    with plugin_directory.open_directory(Process.open(1), "/usr/lib/plugin") as directory:
         plugin_directory.write_file(directory, "f", b"x")
     assert victim.read_text() == "as it was"
     assert not (root / "usr/lib/plugin/f").is_symlink()
@@ -132,7 +131,7 @@ def test_a_pipe_of_the_files_name_is_not_waited_for(root: Path) -> None:
     os.mkfifo(root / "usr/lib/plugin/f")
     with (
         pytest.raises(plugin_directory.InaccessibleDirectory, match="not a regular file"),
-        plugin_directory.open_directory(1, "/usr/lib/plugin") as directory,
+        plugin_directory.open_directory(Process.open(1), "/usr/lib/plugin") as directory,
     ):
         plugin_directory.read_file(directory, "f")
 
@@ -142,7 +141,7 @@ def test_links_in_a_circle_end(root: Path) -> None:
     (root / "b").symlink_to("a")
     with (
         pytest.raises(plugin_directory.InaccessibleDirectory, match="symbolic links"),
-        plugin_directory.open_directory(1, "/a"),
+        plugin_directory.open_directory(Process.open(1), "/a"),
     ):
         pass
 
@@ -153,7 +152,7 @@ def test_what_is_no_directory_is_one_line(root: Path) -> None:
         pytest.raises(
             plugin_directory.InaccessibleDirectory, match=r"the server's /file/x: Not a directory"
         ),
-        plugin_directory.open_directory(1, "/file/x"),
+        plugin_directory.open_directory(Process.open(1), "/file/x"),
     ):
         pass
 
@@ -169,6 +168,6 @@ def test_a_directory_that_never_answers_is_not_waited_for(
         pytest.raises(
             plugin_directory.InaccessibleDirectory, match=r"did not answer within 0\.4 s"
         ),
-        plugin_directory.open_directory(os.getpid(), str(path)),
+        plugin_directory.open_directory(Process.own(), str(path)),
     ):
         pass

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pymysql
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap import session_owners
 from dballoc.profile.heap.probe_snapshot import Block
 from dballoc.profile.heap.session_owners import UNKNOWN, Session, Statement
@@ -68,7 +69,7 @@ def test_without_performance_schema_the_process_list_tells() -> None:
             "PROCESSLIST WHERE TID": [(123456789, None, "app", 3, "Query")],
         }
     )
-    sessions, notes = session_owners.read_sessions(cursor, 1)  # type: ignore[arg-type]
+    sessions, notes = session_owners.read_sessions(cursor, Process.own())  # type: ignore[arg-type]
     assert sessions[123456789].user == "app"
     assert "performance_schema is off" in notes[0]
 
@@ -86,7 +87,7 @@ def test_statements_run_on_our_clock() -> None:
             "performance_schema.threads": [(123456789, 7, "app", 3, "thread/sql/one_connection")],
         }
     )
-    sessions, notes = session_owners.read_sessions(cursor, 1)  # type: ignore[arg-type]
+    sessions, notes = session_owners.read_sessions(cursor, Process.own())  # type: ignore[arg-type]
     now = time.monotonic()
     running, ended = sessions[123456789].statements
     assert (running.digest, ended.digest) == ("SELECT ? FROM t", "BEGIN")

@@ -19,6 +19,7 @@ from dballoc.cli.verbs import exec_ as exec_verb
 from dballoc.cli.verbs import verify as verify_verb
 from dballoc.errors import UsageError
 from dballoc.host.elf import elf_parser
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import host_obstacles, identify_malloc
 from dballoc.servers.build import Build
 
@@ -218,14 +219,14 @@ def test_exec_refuses_before_the_program_starts(
 def test_verify_warns_of_a_malloc_that_will_crash(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = identify_malloc.identify_malloc_in_use(os.getpid())
+    own = identify_malloc.identify_malloc_in_use(Process.own())
     monkeypatch.setattr(
         identify_malloc,
         "identify_malloc_in_use",
         lambda pid: replace(own, name="google-tcmalloc", version="2025-06-16"),
     )
-    environment = b"GLIBC_TUNABLES=glibc.pthread.rseq=0\0"
-    monkeypatch.setattr(verify_verb.readers, "of_process", lambda path: environment)
+    environment = {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
+    monkeypatch.setattr(Process, "read_environment", lambda *_: environment)
     for kernel in ("6.18.1", "6.19.1"):
         host = Host(page_size=4 * KIB, kernel=kernel)
         monkeypatch.setattr(host_requirements, "read_host", lambda host=host: host)

@@ -16,10 +16,10 @@ import pytest
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
-from dballoc.explain import watch
 from dballoc.host import process_root
 from dballoc.host.elf import loader
 from dballoc.host.preload import preload_socket
+from dballoc.host.process_handle import Process
 from dballoc.host.resources import process_limits
 from dballoc.host.settings import thp
 from dballoc.measure import memory_marks
@@ -54,7 +54,7 @@ NAMES = [
 
 
 @pytest.fixture(params=NAMES, ids=ascii)
-def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Process]:
     """Its PID. Its environment has 1.9 MB, nearly all that the kernel lets a program start with."""
     environment = {
         **os.environ,
@@ -68,11 +68,11 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     ) as child:
         assert child.stdout
         assert child.stdout.readline() == "ready\n"
-        yield child.pid
+        yield Process.open(child.pid)
         child.communicate("", timeout=20)
 
 
-def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
+def test_what_is_said_of_it_is_the_kernels_word(hostile: Process) -> None:
     status = pagemap_or_smaps.read_status_sizes(hostile)
     assert 2**20 < status["VmRSS"] < 2**32
     assert process_root.describe_namespaces(hostile) is None  # in our namespaces, and our user
@@ -83,24 +83,23 @@ def test_what_is_said_of_it_is_the_kernels_word(hostile: int) -> None:
         sampler.close()
     found = smaps.read_smaps(hostile)
     kernels = subprocess.run(
-        ["wc", "-l", f"/proc/{hostile}/maps"], capture_output=True, text=True, check=True
+        ["wc", "-l", hostile.home / "maps"], capture_output=True, text=True, check=True
     ).stdout
     assert len(found) == int(kernels.split()[0])
     assert sum(mapping.path.count("VmRSS") for mapping in found) == 1
     assert memory_marks.take_mark(hostile).mappings == len(found)
-    assert watch.read_start_time(hostile).isdigit()
     assert process_limits.read_limits(hostile).cpus > 0
     thp.describe_process_mode(hostile)
     loader.find_main_program(hostile)
     identify_malloc.read_ld_preload(hostile)
 
 
-def test_verbs_that_do_not_want_it_say_so_in_one_line(hostile: int) -> None:
+def test_verbs_that_do_not_want_it_say_so_in_one_line(hostile: Process) -> None:
     for ask in (running_server.look, probe_client.find_probe_of_process):
         with pytest.raises(UsageError) as refused:
             ask(hostile)
         said = str(refused.value)
-        assert str(hostile) in said
+        assert str(hostile.pid) in said
 
 
 def test_no_more_is_read_than_a_process_has_by_right(tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         threads.append(threading.Thread(target=run, daemon=True))
         threads[0].start()
-        return probe_client.Probe(os.getpid(), tmp_path, "s")
+        return probe_client.Probe(Process.own(), tmp_path, "s")
 
     yield start
     for thread in threads:

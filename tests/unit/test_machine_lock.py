@@ -14,6 +14,7 @@ import pytest
 from dballoc.doctor import host_settings
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
+from dballoc.host.process_handle import Process
 from dballoc.host.settings import machine_lock, settings_journal
 from dballoc.host.settings.machine_lock import Hold, Machine
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting, read_setting
@@ -149,7 +150,7 @@ def test_a_process_with_the_pid_of_a_dead_one_is_another() -> None:
         "exclusive": True,
         "purpose": "",
     }
-    assert machine_lock.Holder(**us, started=machine_lock._read_start_time(os.getpid())).is_alive
+    assert machine_lock.Holder(**us, started=str(Process.own().started)).is_alive
     assert not machine_lock.Holder(**us, started="1").is_alive
     assert machine_lock.Holder(**us | {"namespace": 1}, started="1").is_alive, "who knows"
 

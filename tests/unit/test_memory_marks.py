@@ -1,12 +1,12 @@
 """Which address space is reserved, which readable, in /proc/PID/maps."""
 
 import mmap
-import os
 import subprocess
 import sys
 
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import parse_maps
 from dballoc.measure import memory_marks
 from dballoc.measure.process_sampler import ProcessGone, ProcessSampler
@@ -53,9 +53,13 @@ def test_reserved_space_of_a_real_process_is_taken_out_of_its_vsz() -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
-        mark, sampler = memory_marks.take_mark(child.pid), ProcessSampler(child.pid)
+        mark, sampler = (
+            memory_marks.take_mark(Process.open(child.pid)),
+            ProcessSampler(Process.open(child.pid)),
+        )
         sample = sampler.sample()
         sampler.close()
+        ended = Process.open(child.pid)
         child.communicate(timeout=10)
     assert mark.reserved >= 1 << 40
     # The two ways of counting, the exact one at marks and the cheap one between them, agree to a
@@ -64,11 +68,11 @@ def test_reserved_space_of_a_real_process_is_taken_out_of_its_vsz() -> None:
     assert abs(cheap - mark.reserved) < 64 * mmap.PAGESIZE
     assert 0 < mark.pss <= mark.rss < 1 << 30
     with pytest.raises(ProcessGone):
-        memory_marks.take_mark(child.pid)
+        memory_marks.take_mark(ended)
 
 
 def test_a_mark_of_ourselves_agrees_with_the_sampler() -> None:
-    sampler = ProcessSampler(os.getpid())
-    mark, sample = memory_marks.take_mark(os.getpid()), sampler.sample()
+    sampler = ProcessSampler(Process.own())
+    mark, sample = memory_marks.take_mark(Process.own()), sampler.sample()
     sampler.close()
     assert abs(mark.rss - sample.rss) < 4 << 20

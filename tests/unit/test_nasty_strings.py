@@ -347,7 +347,7 @@ def test_a_word_of_a_server_is_no_word_of_sql() -> None:
         assert pick_figures(text) == {}
         rows = select_own_functions([(text, LIBRARY), (f"{STATS} {text}", LIBRARY), (STATS, text)])
         installation = Installation(
-            pid=1, directory="/p", rows=rows, file=False, same=False, variables={}, members=0
+            directory="/p", rows=rows, file=False, same=False, variables={}, members=0
         )
         steps = list_remove_steps(installation)
         assert steps == [f"SET sql_log_bin = 0, and DROP FUNCTION {STATS}"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.host import open_in_process_root
+from dballoc.host.process_handle import Process
 from dballoc.servers.running import option_files
 from dballoc.servers.running.option_files import Build
 
@@ -21,14 +21,14 @@ MYSQL = Build(mariadb=False, version="8.0", directories=())
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the process sees as ``/``; whatever its executable, it is MariaDB 10.11."""
-    monkeypatch.setattr(open_in_process_root, "root_of", lambda pid: tmp_path / "root")
+    monkeypatch.setattr(Process, "root", tmp_path / "root")
     monkeypatch.setattr(option_files, "_look_at_build", lambda pid, executable: MARIADB)
     (tmp_path / "root/etc/mysql/conf.d").mkdir(parents=True)
     return tmp_path / "root"
 
 
 def read(*switches: str, **environ: str) -> option_files.OptionFiles:
-    return option_files.read_option_files(1, "/usr/sbin/mariadbd", switches, environ)
+    return option_files.read_option_files(Process.open(1), "/usr/sbin/mariadbd", switches, environ)
 
 
 def test_all_of_its_files_in_their_order(root: Path) -> None:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.errors import Failure
-from dballoc.host import page_size
+from dballoc.host.process_handle import Process, parse_auxiliary
 from dballoc.process_memory import process_snapshot
+from dballoc.process_memory.process_snapshot import parse_page_size
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 HERE = Path(__file__).parent
@@ -25,7 +26,7 @@ def auxv(*entries: tuple[int, int]) -> bytes:
 
 
 def test_ours_is_the_kernels() -> None:
-    assert page_size.read_page_size(os.getpid()) == PAGE
+    assert parse_page_size(Process.own().read_auxiliary()) == PAGE
 
 
 @pytest.mark.parametrize(
@@ -42,18 +43,18 @@ def test_ours_is_the_kernels() -> None:
     ],
 )
 def test_it_is_parsed_from_the_vector(data: bytes, size: int | None) -> None:
-    assert page_size.parse_page_size(data) == size
+    assert parse_page_size(parse_auxiliary(data)) == size
 
 
 @given(st.binary(max_size=200))
 def test_any_vector_is_a_size_or_none(data: bytes) -> None:
-    assert page_size.parse_page_size(data) in (None, 4096, 8192, 16384, 32768, 65536)
+    assert parse_page_size(parse_auxiliary(data)) in (None, 4096, 8192, 16384, 32768, 65536)
 
 
 def test_a_process_with_others_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_size, "read_page_size", lambda pid: 16 * PAGE)
+    monkeypatch.setattr(process_snapshot, "PAGE", 16 * PAGE)
     with pytest.raises(Failure, match="dballoc runs emulated here"):
-        process_snapshot.take_process_snapshot(os.getpid())
+        process_snapshot.take_process_snapshot(Process.own())
 
 
 LARGER = """

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.servers.running.password_trust import (
     Standing,
     Trust,
@@ -65,10 +66,10 @@ def test_a_refusal_says_what_to_do() -> None:
 
 
 def test_a_process_stands_where_its_children_do() -> None:
-    ours = read_standing(os.getpid())
+    ours = read_standing(Process.own())
     assert ours.user == os.geteuid()
     assert ours.root == (os.stat("/").st_dev, os.stat("/").st_ino)
-    assert decide_trust(read_standing(os.getpid()), ours, True).trust is not Trust.NOTHING
+    assert decide_trust(read_standing(Process.own()), ours, True).trust is not Trust.NOTHING
 
 
 def test_a_unit_is_known_by_its_cgroup() -> None:

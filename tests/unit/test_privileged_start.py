@@ -10,7 +10,7 @@ from dballoc.campaign.preparation import proved_malloc
 from dballoc.errors import UsageError
 from dballoc.host import privileged_start
 from dballoc.host.open_in_process_root import FileRights, read_file_rights
-from dballoc.host.privileged_start import Starter, explain_privilege, is_secure, parse_capabilities
+from dballoc.host.privileged_start import Starter, explain_privilege, parse_capabilities
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.servers.build import Build
 
@@ -43,14 +43,6 @@ def test_capabilities_beyond_32_and_unknown_ones() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\x01", attribute(SYS_NICE)[:12], b"\xff" * 20])
 def test_an_attribute_that_is_none(raw: bytes) -> None:
     assert parse_capabilities(raw) == ((), False)
-
-
-def test_the_auxiliary_vector() -> None:
-    pairs = struct.pack("<6Q", 33, 7, 23, 1, 0, 0)
-    assert is_secure(pairs)
-    assert not is_secure(struct.pack("<4Q", 23, 0, 0, 0))
-    assert not is_secure(pairs[:20])
-    assert not is_secure(b"")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from dballoc.cli.profile_verbs.heap import heap_
 from dballoc.errors import UsageError
 from dballoc.host.preload import preload_launch
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap import probe_client, probe_launch
 
 
@@ -111,11 +112,12 @@ def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
                 UsageError,
                 match=r"\(sleep\) has no heap probe; start the server under one: dballoc exec --probe",
             ):
-                probe_client.find_probe_of_process(process.pid)
+                probe_client.find_probe_of_process(Process.open(process.pid))
         finally:
+            handle = Process.open(process.pid)
             process.kill()
-    with pytest.raises(UsageError, match="process 999999999: No such process"):
-        probe_client.find_probe_of_process(999999999)
+    with pytest.raises(UsageError, match=f"{handle}: No such process"):
+        probe_client.find_probe_of_process(handle)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:

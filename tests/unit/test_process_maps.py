@@ -5,6 +5,7 @@ import os
 import pytest
 
 from dballoc.host import process_maps
+from dballoc.host.process_handle import Process
 
 LINE = "55d000001000-55d000003000 r-xp 00001000 08:01 77      /usr/sbin/server (deleted)"
 
@@ -32,6 +33,6 @@ def test_what_is_no_line_is_left_out(text: str) -> None:
 
 
 def test_a_live_process() -> None:
-    assert os.path.realpath("/proc/self/exe") in process_maps.list_mapped_files(os.getpid())
+    assert os.path.realpath("/proc/self/exe") in process_maps.list_mapped_files(Process.own())
     with pytest.raises(OSError, match="No such"):
-        process_maps.read_maps(2**22 + 1)
+        process_maps.read_maps(Process.open(2**22 + 1))

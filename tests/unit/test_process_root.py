@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.host import process_root
+from dballoc.host.process_handle import Process
 
 NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 4711 /run/mysqld/mysqld.sock
@@ -31,9 +32,9 @@ def test_our_own_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as ours:
         path = os.path.relpath(tmp_path / "s")
         ours.bind(path)
-        assert path not in process_root.list_listening_sockets(os.getpid())
+        assert path not in process_root.list_listening_sockets(Process.own())
         ours.listen()
-        assert path in process_root.list_listening_sockets(os.getpid())
+        assert path in process_root.list_listening_sockets(Process.own())
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,3 @@ def test_our_own_socket(tmp_path: Path) -> None:
 )
 def test_a_user_in_its_namespace(text: str, uid: int, there: int | None) -> None:
     assert process_root.map_uid(text, uid) == there
-
-
-def test_our_own_files_are_where_we_see_them() -> None:
-    assert process_root.strip_process_root(os.getpid(), "/etc/passwd") == "/etc/passwd"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.measure import process_sampler
 from dballoc.measure.process_sampler import ProcessGone, ProcessSampler, Sample
 
@@ -66,7 +67,7 @@ def worker() -> Iterator[tuple[ProcessSampler, Do]]:
             assert child.stdout.readline() == "done\n"
             return sampler.sample(every_thread=True)
 
-        sampler = ProcessSampler(child.pid)
+        sampler = ProcessSampler(Process.open(child.pid))
         do("burn", 0)
         yield sampler, do
         sampler.close()
@@ -176,7 +177,7 @@ def test_its_own_cost_is_counted(worker: tuple[ProcessSampler, Do]) -> None:
 
 def test_a_process_that_has_ended_is_gone() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        sampler = ProcessSampler(child.pid)
+        sampler = ProcessSampler(Process.open(child.pid))
         sampler.sample()
         child.communicate(b"\n", timeout=10)
     with pytest.raises(ProcessGone):
@@ -192,7 +193,7 @@ def test_a_zombie_is_gone_too() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
-        sampler = ProcessSampler(child.pid)
+        sampler = ProcessSampler(Process.open(child.pid))
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(b"\n")

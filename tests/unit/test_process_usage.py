@@ -1,6 +1,5 @@
 """VSZ and %CPU: read, over a series, and in every form."""
 
-import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import charts, openmetrics
 from dballoc.explain.vsz_and_cpu import compute_cpu_share, describe_vsz_and_cpu
+from dballoc.host.process_handle import Process, split_stat
 from dballoc.process_memory import smaps
 from dballoc.process_memory.process_usage import ProcessUsage, parse_usage, read_usage
 from dballoc.process_memory.read_limits import ReadBudget
@@ -34,7 +34,7 @@ def used(taken: float, cpu: float, running: float, vsz: int = 4 * GIB) -> Explan
 
 
 def test_a_name_with_parentheses_moves_no_field() -> None:
-    assert parse_usage(STAT, now=40.0, tick=100, reserved=5) == ProcessUsage(
+    assert parse_usage(split_stat(STAT), now=40.0, tick=100, reserved=5) == ProcessUsage(
         vsz=2147483648, reserved=5, cpu_seconds=3.0, running_seconds=30.0
     )
 
@@ -46,7 +46,7 @@ def test_the_share_is_that_of_ps() -> None:
 
 def test_this_process() -> None:
     began = time.process_time()
-    found = read_usage(os.getpid(), smaps.read_smaps(os.getpid(), ReadBudget()))
+    found = read_usage(Process.own(), smaps.read_smaps(Process.own(), ReadBudget()))
     assert found.vsz > 2**20
     assert 0 <= found.reserved < found.vsz
     # In ticks of the clock.

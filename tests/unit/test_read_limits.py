@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.explain.attribution.ledger import build_ledger
+from dballoc.host.process_handle import Process
 from dballoc.process_memory import (
     pagemap_or_smaps,
     pagemap_scan,
@@ -100,8 +101,8 @@ def test_a_span_of_runs_answers_as_one_of_pages_would(
 def test_a_tib_takes_as_much_as_is_in_it(hostile: Callable[[str, int], int]) -> None:
     """Runs, not pages: 9 bytes for each page of the address range were 2.4 GB of a TiB."""
     pid = hostile("sparse", 1000)
-    [tib] = [m for m in smaps.read_smaps(pid) if m.size == 1 << 40 and m.private]
-    with Memory(pid) as memory:
+    [tib] = [m for m in smaps.read_smaps(Process.open(pid)) if m.size == 1 << 40 and m.private]
+    with Memory(Process.open(pid)) as memory:
         span = memory.span(tib.start, tib.end)
         assert span.resident == tib.rss == 1000 * PAGE
         assert len(span.starts) == len(span.ends) == 1000
@@ -116,10 +117,10 @@ def test_both_ways_to_find_what_is_present_agree(
         raise OSError(25, "Inappropriate ioctl for device")
 
     pid = hostile("alternate", 3000)
-    [mapping] = [m for m in smaps.read_smaps(pid) if m.rss == 3000 * PAGE]
+    [mapping] = [m for m in smaps.read_smaps(Process.open(pid)) if m.rss == 3000 * PAGE]
     if not scan:
         monkeypatch.setattr(pagemap_scan, "iterate_resident_runs", refuses)
-    with Memory(pid) as memory:
+    with Memory(Process.open(pid)) as memory:
         span = memory.span(mapping.start, mapping.end)
     assert list(span.starts) == list(range(mapping.start, mapping.end, 2 * PAGE))
     assert [end - PAGE for end in span.ends] == list(span.starts)
@@ -151,7 +152,7 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 ) -> None:
     pid = hostile(kind, count)
     fewer(monkeypatch, work, most)
-    look = process_snapshot.take_process_snapshot(pid)
+    look = process_snapshot.take_process_snapshot(Process.open(pid))
     found = build_ledger(look)
     assert [note for note in found.notes if f"it has more than {most:,} {work}" in note]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss == look.rss
@@ -166,7 +167,7 @@ def test_a_bound_that_is_reached_is_said_and_the_look_goes_on(
 def test_without_a_bound_in_its_way_nothing_is_said(
     hostile: Callable[[str, int], int], kind: str, count: int
 ) -> None:
-    found = process_snapshot.take_process_snapshot(hostile(kind, count))
+    found = process_snapshot.take_process_snapshot(Process.open(hostile(kind, count)))
     assert found.budget.notes == []
     if kind == "chunks" and isinstance(found.heap, GlibcHeap):
         # 32 bytes each, of two heaps of 64 MiB but for their heads and tops.
@@ -179,7 +180,7 @@ def test_when_the_time_is_over_the_look_ends_and_adds_up(
 ) -> None:
     pid = hostile("chunks", 4)
     monkeypatch.setattr(read_limits, "SECONDS", 0.05)
-    look = process_snapshot.take_process_snapshot(pid)
+    look = process_snapshot.take_process_snapshot(Process.open(pid))
     found = build_ledger(look)
     assert any("reading was stopped" in note for note in found.notes)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
@@ -190,14 +191,16 @@ def test_mimallocs_segments_end_too(
 ) -> None:
     pid = hostile("segments", 40)
     mappings = [
-        m for m in smaps.read_smaps(pid) if m.private and m.size >= 40 * mimalloc_heap.SEGMENT
+        m
+        for m in smaps.read_smaps(Process.open(pid))
+        if m.private and m.size >= 40 * mimalloc_heap.SEGMENT
     ]
-    with Memory(pid) as memory:
+    with Memory(Process.open(pid)) as memory:
         whole = mimalloc_heap.walk_heap(memory, mappings)
     assert whole
     assert whole.statistics.holdings[0].bytes == 40 * 511 * 512 * 64
     fewer(monkeypatch, Work.SLICES, 5000)
-    with Memory(pid) as memory:
+    with Memory(Process.open(pid)) as memory:
         part = mimalloc_heap.walk_heap(memory, mappings)
         assert part
         assert 0 < part.statistics.holdings[0].bytes < whole.statistics.holdings[0].bytes
@@ -209,8 +212,8 @@ def test_a_false_libc_is_not_read_without_end(
 ) -> None:
     """A library's writable data may be a TiB: so much is never held."""
     pid = hostile("sparse", 10)
-    [tib] = [m for m in smaps.read_smaps(pid) if m.size == 1 << 40 and m.private]
-    with Memory(pid) as memory:
+    [tib] = [m for m in smaps.read_smaps(Process.open(pid)) if m.size == 1 << 40 and m.private]
+    with Memory(Process.open(pid)) as memory:
         assert (
             glibc_heap.find_main_arena(memory, glibc_heap.LAYOUTS[0], [tib, tib], None, []) is None
         )
@@ -252,8 +255,8 @@ def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int
         }
         """,
     )
-    assert pagemap_or_smaps.read_status_sizes(pid)["VmRSS"] > 9 * 1024
-    assert process_snapshot.take_process_snapshot(pid).rss > 9 * 1024
+    assert pagemap_or_smaps.read_status_sizes(Process.open(pid))["VmRSS"] > 9 * 1024
+    assert process_snapshot.take_process_snapshot(Process.open(pid)).rss > 9 * 1024
 
 
 def test_threads_and_mappings_are_not_multiplied() -> None:

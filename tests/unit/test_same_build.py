@@ -15,8 +15,9 @@ from dballoc.allocators import find_library, library_version
 from dballoc.campaign.preparation import like_running_server
 from dballoc.errors import UsageError
 from dballoc.host.elf import elf_parser
+from dballoc.host.process_handle import Process
 from dballoc.servers.running import running_server, same_build
-from dballoc.servers.running.running_server import Process
+from dballoc.servers.running.running_server import RunningServer
 
 pytestmark = pytest.mark.unprivileged
 
@@ -24,19 +25,19 @@ STRANGER = 65533
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[[], Process]]:
+def running(tmp_path: Path) -> Iterator[Callable[[], RunningServer]]:
     """A process that runs a copy of a small program which is called as a server is."""
     program = Path(shutil.copy("/bin/sleep", tmp_path / "mariadbd"))
     started = subprocess.Popen([program, "1000"])
     while os.readlink(f"/proc/{started.pid}/exe") != str(program):  # until it has executed it
         pass
-    yield lambda: running_server.look(started.pid)
+    yield lambda: running_server.look(Process.open(started.pid))
     started.kill()
     started.wait()
 
 
 def test_a_build_of_somebody_elses_is_not_run(
-    running: Callable[[], Process], tmp_path: Path
+    running: Callable[[], RunningServer], tmp_path: Path
 ) -> None:
     server = running()
     tmp_path.chmod(0o777)
@@ -54,7 +55,7 @@ def test_a_build_of_somebody_elses_is_not_run(
 
 
 def test_another_build_at_that_place_is_not_run(
-    running: Callable[[], Process], tmp_path: Path
+    running: Callable[[], RunningServer], tmp_path: Path
 ) -> None:
     server = running()
     (tmp_path / "mariadbd").unlink()
@@ -65,30 +66,30 @@ def test_another_build_at_that_place_is_not_run(
         same_build.find_same_build(server)
 
 
-def test_the_same_build_that_is_no_server_is_not_run(running: Callable[[], Process]) -> None:
+def test_the_same_build_that_is_no_server_is_not_run(running: Callable[[], RunningServer]) -> None:
     with pytest.raises(UsageError, match="is not a server that dballoc can start"):
         same_build.find_same_build(running())
 
 
-def test_one_of_a_container_is_not_run(running: Callable[[], Process]) -> None:
+def test_one_of_a_container_is_not_run(running: Callable[[], RunningServer]) -> None:
     with pytest.raises(UsageError, match="runs in a container or chroot"):
         same_build.find_same_build(replace(running(), elsewhere=True))
 
 
 def test_a_library_of_somebody_elses_is_not_preloaded(
-    running: Callable[[], Process], tmp_path: Path
+    running: Callable[[], RunningServer], tmp_path: Path
 ) -> None:
-    pid = running().pid
+    process = running().process
     library = tmp_path / "libmine.so"
     library.write_bytes(b"x")
-    like_running_server._check_library(pid, str(library))
+    like_running_server._check_library(process, str(library))
     library.chmod(0o666)
     with pytest.raises(
         UsageError, match=r"users other than root can change .*libmine\.so, so .* is not loaded"
     ):
-        like_running_server._check_library(pid, str(library))
+        like_running_server._check_library(process, str(library))
     with pytest.raises(UsageError, match="No such file"):
-        like_running_server._check_library(pid, str(tmp_path / "libnone.so"))
+        like_running_server._check_library(process, str(tmp_path / "libnone.so"))
 
 
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc", "mimalloc", "tbbmalloc"])

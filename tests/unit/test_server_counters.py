@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dballoc.campaign.trials.trial_rows import StepMeasurements, make_step_counter_rows
 from dballoc.experiment.trial_steps import Step
+from dballoc.host.process_handle import Process
 from dballoc.load.client_output import Interval
 from dballoc.measure import perf_events, server_counters
 from dballoc.measure.perf_events import CannotCount, GroupReading
@@ -207,7 +208,7 @@ def test_threads_that_are_born_and_die_are_counted(
     program: tuple[subprocess.Popen[str], Ask],
 ) -> None:
     process, ask = program
-    counters = ServerCounters.open(process.pid, countable.events)
+    counters = ServerCounters.open(Process.open(process.pid), countable.events)
     try:
         cpu_before, before = ask("burn 0"), counters.read()
         ask("touch 500")
@@ -229,7 +230,7 @@ def test_every_thread_that_was_there_has_its_events(
     program: tuple[subprocess.Popen[str], Ask],
 ) -> None:
     process, _ = program
-    counters = ServerCounters.open(process.pid, countable.events)
+    counters = ServerCounters.open(Process.open(process.pid), countable.events)
     try:
         assert len(counters._groups) == 6
         assert all(len(group) == len(SOFTWARE) for group in counters._groups)
@@ -253,7 +254,7 @@ def test_a_thread_that_came_meanwhile_is_not_counted_twice(
         return groups
 
     monkeypatch.setattr(server_counters, "_open_groups", open_and_start_a_thread)
-    counters = ServerCounters.open(process.pid, countable.events)
+    counters = ServerCounters.open(Process.open(process.pid), countable.events)
     try:
         assert tries == 2
         assert len(counters._groups) == 7
@@ -266,7 +267,8 @@ def test_what_a_process_counted_can_be_read_after_its_end(
     program: tuple[subprocess.Popen[str], Ask],
 ) -> None:
     process, ask = program
-    counters = ServerCounters.open(process.pid, countable.events)
+    handle = Process.open(process.pid)
+    counters = ServerCounters.open(handle, countable.events)
     try:
         before = counters.read()
         ask("touch 100")
@@ -277,7 +279,7 @@ def test_what_a_process_counted_can_be_read_after_its_end(
     finally:
         counters.close()
     with pytest.raises(ProcessGone):
-        ServerCounters.open(process.pid, countable.events)
+        ServerCounters.open(handle, countable.events)
 
 
 @counts_here
@@ -286,7 +288,7 @@ def test_more_threads_than_descriptors(
 ) -> None:
     monkeypatch.setattr(server_counters, "MOST_DESCRIPTORS", 10)
     with pytest.raises(CannotCount, match="18 descriptors would be needed"):
-        ServerCounters.open(program[0].pid, countable.events)
+        ServerCounters.open(Process.open(program[0].pid), countable.events)
 
 
 # -- what this host counts -------------------------------------------------------------------------

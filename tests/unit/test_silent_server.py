@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.servers.running import connection, running_server
 from dballoc.servers.running.credentials import Credentials
-from dballoc.servers.running.running_server import NoWord, Process
+from dballoc.servers.running.running_server import NoWord, RunningServer
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def test_it_is_announced_and_not_waited_for_long(
 ) -> None:
     monkeypatch.setattr(connection, "_GREETING_SECONDS", 2.0)
     monkeypatch.setattr(running_server, "_ANNOUNCE_SECONDS", 0.1)
-    process = Process(
-        pid=os.getpid(),
+    server = RunningServer(
+        process=Process.own(),
         executable="/usr/sbin/mysqld",
         arguments=(),
         environ={},
@@ -41,7 +42,7 @@ def test_it_is_announced_and_not_waited_for_long(
     with (
         pytest.raises(NoWord, match=r"it does not answer within 2 s$"),
         running_server.talking(
-            process, [("socket", silent)], Credentials(user="u"), announced.append
+            server, [("socket", silent)], Credentials(user="u"), announced.append
         ),
     ):
         raise AssertionError
@@ -53,13 +54,14 @@ def test_it_is_announced_and_not_waited_for_long(
 
 def test_a_stopped_process_is_known() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
+        handle = Process.open(process.pid)
         try:
-            assert not connection._is_stopped(process.pid)
+            assert not connection._is_stopped(handle)
             process.send_signal(19)
             deadline = time.monotonic() + 10
-            while not connection._is_stopped(process.pid) and time.monotonic() < deadline:
+            while not connection._is_stopped(handle) and time.monotonic() < deadline:
                 time.sleep(0.01)
-            assert connection._is_stopped(process.pid)
+            assert connection._is_stopped(handle)
         finally:
             process.kill()
-    assert not connection._is_stopped(999999999)
+    assert not connection._is_stopped(handle)

@@ -17,6 +17,7 @@ from dballoc.campaign.preparation.prepare_duet import share_host
 from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.doctor import kernel
 from dballoc.experiment.model import Variant
+from dballoc.host.process_handle import Process
 from dballoc.host.settings import thp
 from dballoc.host.settings.thp import combine_modes
 from dballoc.host.settings.writable_settings import HOST_SETTINGS, HostSetting
@@ -72,7 +73,7 @@ def test_what_the_host_has(host: Path) -> None:
     assert kernel.check_huge_pages().text.endswith("; defrag madvise; never: 64K; inherit: 2M")
     (host / "enabled").unlink()
     assert thp.read_mode() is None
-    assert thp.describe_process_mode(os.getpid()) == "absent"
+    assert thp.describe_process_mode(Process.own()) == "absent"
     assert "this kernel has none" in kernel.check_huge_pages().text
 
 
@@ -143,14 +144,14 @@ def test_somebody_elses_switch_is_seen(host: Path) -> None:
 def test_the_mode_of_a_process(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     us = os.getpid()
     monkeypatch.setattr(thp, "is_thp_allowed", lambda pid: True)
-    assert thp.describe_process_mode(us) == "madvise"
-    assert thp.describe_process_mode(us, ask(thp="madvise", thp_defrag="madvise")) == (
-        "madvise, defrag madvise"
-    )
+    assert thp.describe_process_mode(Process.open(us)) == "madvise"
+    assert thp.describe_process_mode(
+        Process.open(us), ask(thp="madvise", thp_defrag="madvise")
+    ) == ("madvise, defrag madvise")
     (host / "hugepages-64kB" / "enabled").write_text("[always] inherit madvise never")
     (host / "hugepages-2048kB" / "enabled").write_text("always inherit madvise [never]")
     monkeypatch.setattr(thp, "is_thp_allowed", lambda pid: False)
-    assert thp.describe_process_mode(us) == (
+    assert thp.describe_process_mode(Process.open(us)) == (
         "madvise, switched off by the process, 64K always, 2M never"
     )
 

@@ -12,6 +12,7 @@ import socket
 import struct
 import weakref
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ PROC = Path("/proc")
 # proc_pid_stat(5), counted from the state, which follows the name in brackets.
 STATE, USER_TICKS, SYSTEM_TICKS, STARTED, VIRTUAL_SIZE = 0, 11, 12, 19, 20
 # <linux/auxvec.h>
-AT_PAGESZ, AT_SECURE = 6, 23
+_AT_NULL, AT_PAGESZ, AT_SECURE = 0, 6, 23
 _AUXILIARY = struct.Struct("=2Q")
 _MOST_AUXILIARY = 1 << 14  # bytes; a kernel's has some 300
 _TUNABLES, _PREFIX = "GLIBC_TUNABLES", "glibc."
@@ -212,8 +213,9 @@ def parse_users(status: str, uid_map: str) -> frozenset[int]:
 
 
 def parse_auxiliary(auxv: bytes) -> dict[int, int]:
-    """Parse an auxiliary vector of 64 bits. Pure."""
-    return dict(_AUXILIARY.iter_unpack(auxv[: len(auxv) // _AUXILIARY.size * _AUXILIARY.size]))
+    """Parse an auxiliary vector of 64 bits, up to its end. Pure."""
+    entries = _AUXILIARY.iter_unpack(auxv[: len(auxv) // _AUXILIARY.size * _AUXILIARY.size])
+    return dict(takewhile(lambda entry: entry[0] != _AT_NULL, entries))
 
 
 def parse_environment(raw: bytes, errors: str = "surrogateescape") -> dict[str, str]:

@@ -3,7 +3,6 @@ way to prove who one is, more of it, rows.
 """
 
 import contextlib
-import os
 import socket
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from example_sql_packets import (
 )
 
 from dballoc.explain.sources import server_memory, suspect_counts
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap import session_owners
 from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials
@@ -92,12 +92,12 @@ def _serve(listener: socket.socket, data: bytes, received: list[bytes]) -> None:
 
 def _ask(path: str) -> None:
     try:
-        connected = connection.connect(os.getpid(), path, _CREDENTIALS)
+        connected = connection.connect(Process.own(), path, _CREDENTIALS)
     except connection.NoConnection as error:
         assert str(error)
         return
     refusals = (*connection.BROKEN, pymysql.Error)
     with contextlib.suppress(*refusals), connected, connected.cursor() as cursor:
-        session_owners.read_sessions(cursor, os.getpid())
+        session_owners.read_sessions(cursor, Process.own())
         suspect_counts.query_counts(cursor, mariadb=True, seconds=1.0)
         server_memory.query_server_memory(cursor)

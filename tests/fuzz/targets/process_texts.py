@@ -2,20 +2,19 @@
 name and its arguments.
 """
 
+import contextlib
 import struct
 
-from dballoc.host import page_size, process_root
-from dballoc.host.process_environment import parse_environment
+from dballoc.host import process_handle, process_root
 from dballoc.host.resources import cgroup_memory, cgroup_tree
 from dballoc.measure import process_sampler
 
 OF = (
     "dballoc.measure.process_sampler",
     "dballoc.host.process_root",
-    "dballoc.host.page_size",
+    "dballoc.host.process_handle",
     "dballoc.host.resources.cgroup_memory",
     "dballoc.host.resources.cgroup_tree",
-    "dballoc.host.process_environment",
 )
 PRIVILEGED = True
 
@@ -52,9 +51,16 @@ def fuzz(data: bytes) -> None:
     process_sampler._parse_sizes(data)
     process_sampler._parse_switches(data)
     process_root.map_uid(text, 1000)
-    page_size.parse_page_size(data)
+    process_handle.parse_auxiliary(data)
+    process_handle.parse_status(text)
+    for parse in (
+        process_handle.split_stat,
+        lambda t: process_handle.parse_users(_STATUS.decode(), t),
+    ):
+        with contextlib.suppress(ProcessLookupError):
+            parse(text)
     process_root.parse_listening_sockets(text, {"27653"})
     cgroup_tree.parse_groups(text)
     cgroup_tree.parse_flat_keyed(text)
     cgroup_memory.parse_pressure(text)
-    parse_environment(data, "replace")
+    process_handle.parse_environment(data, "replace")
