@@ -30,7 +30,7 @@ from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_th
 from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.sequential_test import (
     Procedure,
-    declare_current_procedure,
+    declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.decisions.stopping_rule import is_design_decided
@@ -118,9 +118,7 @@ def main() -> int:
 def count_errors(shape: Shape, campaigns: int, chance: np.random.Generator) -> int:
     """Return the number of campaigns in which "Use X" stands at a look."""
     designs = sorted({m.design for m in shape.metrics})
-    procedure = declare_current_procedure(
-        shape.planned, declare_shares(designs, shape.variants + 1, 1)
-    )
+    procedure = declare_procedure(shape.planned, declare_shares(designs, shape.variants + 1, 1))
     errors = 0
     for begin in range(0, campaigns, BATCH):
         logs = draw_logs(shape, procedure, min(BATCH, campaigns - begin), chance)
@@ -173,7 +171,7 @@ def find_suspects(
         bound = math.log(compute_thresholds(metric.better, DEFAULT_MARGIN).tolerance)
         passed = np.zeros_like(suspects)
         for look in procedure.spending:
-            confidence = procedure.after(look).find_confidence(metric.measure)
+            confidence = procedure.after(look).levels[metric.measure]
             error = procedure.shares[metric.measure].of_each
             mean, half = compute_intervals(
                 logs[metric][..., :look], confidence, metric.design, error
@@ -214,7 +212,7 @@ def compare(
     family = []
     for metric in shape.metrics:
         number = blocks[metric.design]
-        confidence = procedure.after(number).find_confidence(metric.measure)
+        confidence = procedure.after(number).levels[metric.measure]
         rows = [list(map(float, row)) for row in logs[metric][:, :number]]
         pair = len(rows) - 1
         to_variant = FLOOR_TO_VARIANT_VARIANCE[metric.design]

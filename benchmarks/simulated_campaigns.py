@@ -1,13 +1,12 @@
 """How often whole simulated campaigns err: with wild variants, drifts, heavy tails, looks,
-extensions and the stop rule. And how wide their intervals are beside those of procedure 1.
+extensions and the stop rule.
 
     python benchmarks/simulated_campaigns.py [--short] --resume build/campaigns.jsonl
-    python benchmarks/simulated_campaigns.py --width [DIRECTORY]
 
 A campaign has a duet and a solo design, one workload, and judges CPU per transaction, throughput
 and peak RSS. It is extended to every look that was declared, unless its designs are decided before.
 An error is an interval, at any look that was taken, that does not hold the truth. Everything is in
-logarithms. What decides is the project's: looks and levels are `declare_current_procedure`'s;
+logarithms. What decides is the project's: looks and levels are `declare_procedure`'s;
 moderated variances, intervals and the stop rule are computed here for arrays, and
 tests/unit/test_simulated_procedure.py shows that they are those of the project's functions.
 """
@@ -24,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dballoc.analysis.campaign_tables import load_unimported_campaign
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
@@ -33,16 +31,12 @@ from dballoc.analysis.decisions.sequential_test import (
     MEMORY,
     THROUGHPUT,
     Procedure,
-    count_comparisons,
-    declare_current_procedure,
     declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
-    DESCRIPTIVE_CONFIDENCE,
     FLOOR_TO_VARIANT_VARIANCE,
-    compare_with_baseline,
 )
 
 Floats = NDArray[np.float64]
@@ -172,7 +166,7 @@ def judge_looks(
     """
     misses, decided = [], []
     for look in procedure.spending:
-        confidence = procedure.after(look).find_confidence(measure)
+        confidence = procedure.after(look).levels[measure]
         error = procedure.shares[measure].of_each
         middle, half = compute_intervals(logs[..., :look], confidence, DESIGN_OF[measure], error)
         middle, half = middle[:, :-1], half[:, :-1]
@@ -187,7 +181,7 @@ def simulate(shape: Shape, campaigns: int, seed: int) -> dict[str, float]:
     """
     shares = declare_shares(["solo", "duet"], shape.variants, 1)
     budget_looks = (shape.budget,) if shape.budget else ()
-    procedure = declare_current_procedure(shape.planned, shares, budget_looks)
+    procedure = declare_procedure(shape.planned, shares, budget_looks)
     chance = np.random.default_rng(seed)
     wrong_campaigns, ended_early = 0, 0
     wrong = {measure: np.zeros(shape.variants - 1) for measure in DESIGN_OF}
@@ -274,9 +268,7 @@ def run_shapes(
     finished = read_finished(path)
     rows = []
     for number, shape in enumerate(shapes):
-        # As results of before there were budgets have it.
-        kind = {name: value for name, value in asdict(shape).items() if name != "budget" or value}
-        key = json.dumps([kind, campaigns])
+        key = json.dumps([asdict(shape), campaigns])
         if key not in finished:
             finished[key] = simulate(shape, campaigns, seed=number)
             if path is not None:
@@ -321,78 +313,13 @@ def print_table(rows: list[tuple[Shape, dict[str, float]]], campaigns: int) -> b
     return kept
 
 
-# -- widths --------------------------------------------------------------------------------------
-
-
-def compare_simulated_widths(planned: int, variants: int = 5) -> dict[str, float]:
-    """Return, by measure, the geometric mean of procedure 2's half-widths ÷ those of procedure 1,
-    at the planned end of simulated campaigns whose variants scatter alike.
-    """
-    shares = declare_shares(["solo", "duet"], variants, 1)
-    current = declare_current_procedure(planned, shares)
-    family = count_comparisons(["solo", "duet"], variants, 1)
-    before = declare_procedure(planned, family)
-    shape = Shape(variants=variants, wild=0, scale=1.0, host="luck", planned=planned)
-    chance, ratios = np.random.default_rng(1), {}
-    for measure, design in DESIGN_OF.items():
-        logs = draw_logs(chance, shape, measure, AT_ONCE, planned)
-        error = shares[measure].of_each
-        new = compute_intervals(logs, current.find_confidence(measure), design, error)[1]
-        old = compute_intervals(logs, before.confidence, design, None)[1]
-        ratios[measure] = float(np.exp(np.log(new[:, :-1] / old[:, :-1]).mean()))
-        if measure == MEMORY:
-            # Idle RSS is descriptive now, at a plain 95 %.
-            idle = compute_intervals(logs, DESCRIPTIVE_CONFIDENCE, design, None)[1]
-            ratios["rss_idle"] = float(np.exp(np.log(idle[:, :-1] / old[:, :-1]).mean()))
-    return ratios
-
-
-def describe_mean(ratios: dict[str, float]) -> str:
-    """Return the geometric mean of ratios of widths, of what is judged and of all."""
-    judged = [math.log(r) for key, r in ratios.items() if not key.endswith("rss_idle")]
-    every = [math.log(r) for r in ratios.values()]
-    means = [math.exp(math.fsum(logs) / len(logs)) for logs in (judged, every)]
-    return f"geometric mean {means[0]:.3f} of what is judged, {means[1]:.3f} with idle RSS"
-
-
-def compare_stored_widths(directory: Path) -> None:
-    """Print the half-widths of a stored campaign's comparisons by both procedures."""
-    campaign = load_unimported_campaign(directory)
-    by_version = {}
-    for version in ("1", "2"):
-        facts = campaign.facts | {"procedure_version": version}
-        compared = compare_with_baseline(replace(campaign, facts=facts))
-        by_version[version] = {
-            (c.variant, c.metric.key): math.log(c.ratio.interval.high / c.ratio.interval.low) / 2
-            for c in [*compared.family, *compared.descriptive]
-            if c.ratio and c.ratio.interval and c.variant != campaign.experiment.baseline
-        }
-    ratios = {}
-    for (variant, key), new in by_version["2"].items():
-        old = by_version["1"][variant, key]
-        ratios[f"{variant} {key}"] = new / old
-        print(f"{variant:20} {key:30} ±{math.expm1(old):.2%} → ±{math.expm1(new):.2%}: "
-              f"{new / old:.3f}")  # fmt: skip
-    print(describe_mean(ratios))
-
-
 def main() -> int:
     """Run what the command line asks for; 1 where a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--campaigns", type=int, default=20_000, help="of each shape")
     parser.add_argument("--resume", type=Path, help="a file that keeps what is finished")
     parser.add_argument("--short", action="store_true", help="the worst shapes alone")
-    parser.add_argument("--width", nargs="?", const="", metavar="DIRECTORY", help="widths instead")
     arguments = parser.parse_args()
-    if arguments.width:
-        compare_stored_widths(Path(arguments.width))
-        return 0
-    if arguments.width is not None:
-        for planned in (6, 10, 20):
-            ratios = compare_simulated_widths(planned)
-            words = ", ".join(f"{measure} {ratio:.3f}" for measure, ratio in ratios.items())
-            print(f"{planned} blocks: {words}; {describe_mean(ratios)}")
-        return 0
     shapes = list(list_short_shapes() if arguments.short else list_shapes())
     rows = run_shapes(shapes, arguments.campaigns, arguments.resume)
     return 0 if print_table(rows, arguments.campaigns) else 1

@@ -58,7 +58,7 @@ from dballoc.analysis.decisions.noninferiority import Standing as Judged
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
     MEMORY,
-    declare_current_procedure,
+    declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
@@ -220,11 +220,11 @@ def confirm(values: Sequence[tuple[float, float]], seed: int) -> tuple[list[bool
         return [], []
     chance = np.random.default_rng(seed)
     shares = declare_shares(["solo", "duet"], len(values) + 1, 1)
-    procedure = declare_current_procedure(BLOCKS, shares)
+    procedure = declare_procedure(BLOCKS, shares)
     baseline = chance.normal(0, BLOCK_NOISE, (2, BLOCKS)).mean(axis=0)
 
     def judge(logs: FloatArray, measure: str, look: int) -> Judged:
-        confidence = procedure.after(look).find_confidence(measure)
+        confidence = procedure.after(look).levels[measure]
         return judge_standing(compute_ratio(list(logs[:look]), confidence), "lower", DEFAULT_MARGIN)
 
     better, confirmed = [], []

@@ -172,7 +172,6 @@ def build_replays(
     described = facts(chosen, blocks, ["solo"]) | {
         KIND: REPLAY,
         REPLAY: json.dumps(replay_fact(**fact)),
-        "procedure_version": "2",
         "margin": "0.03",
         "ending": "planned",
     }

@@ -83,8 +83,7 @@ def estimate(setting: FakeSetting, trial_seconds: float = 60.0) -> DurationEstim
 
 
 def make_facts(setting: FakeSetting, planned: dict[str, int]) -> dict[str, str]:
-    facts = example_results.facts(setting.experiment, planned[Design.SOLO], [Design.SOLO])
-    return facts | {"procedure_version": "2"}
+    return example_results.facts(setting.experiment, planned[Design.SOLO], [Design.SOLO])
 
 
 def make_kind(took: Callable[[], None] = lambda: None) -> CampaignKind:

@@ -18,7 +18,7 @@ from dballoc.analysis.decisions.aa_check import (
     Resolution,
     compute_resolution,
 )
-from dballoc.analysis.decisions.sequential_test import declare_current_procedure, declare_shares
+from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
 from dballoc.analysis.statistics.moderated_variance import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
@@ -128,7 +128,7 @@ def test_campaigns_of_more_variants_are_promised_what_they_get(
         assert many.block_seconds == pytest.approx(few.block_seconds * longer)
         n, sd = 6, few.scatter.sd  # type: ignore[union-attr]
         shares = declare_shares([design], 5, 1)
-        level = declare_current_procedure(n, shares).find_confidence(few.twin.metric.measure)
+        level = declare_procedure(n, shares).levels[few.twin.metric.measure]
         borrowed = count_common_freedom(5, shares[few.twin.metric.measure].of_each)
         assert many.half_width == pytest.approx(compute_half_width(sd, n, level, borrowed))
         assert many.half_width > few.half_width

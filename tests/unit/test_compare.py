@@ -55,15 +55,11 @@ def test_relative_figures_do_not_see_what_moved_everybody_and_absolute_ones_do(m
 
 def test_the_family_shares_the_error_and_the_rest_has_plain_intervals(make: Make) -> None:
     found = compared(make("a"), make("b"))
-    assert found.confidence == pytest.approx(1 - 0.05 / (2 * 3))
+    assert found.confidence == pytest.approx(1 - 0.8**2 * 0.025 / 2)
     for figure in found.figures:
         assert figure.ratio
         assert figure.ratio.confidence == (found.confidence if figure.measure.primary else 0.95)
-    assert {f.measure.name for f in found.figures if f.measure.primary} == {
-        "tps",
-        "rss",
-        "rss_idle",
-    }
+    assert {f.measure.name for f in found.figures if f.measure.primary} == {"tps", "rss"}
 
 
 def test_another_baseline_leaves_the_absolute_figures(make: Make) -> None:
@@ -297,7 +293,7 @@ def test_the_duets_cpu_per_transaction_is_a_primary_figure_and_relative_alone(ma
     found = compared(one, other)
     assert not found.pairing.no_duet
     assert ratio(found, "jemalloc", "cpu") == (1.05, None)
-    assert found.confidence == pytest.approx(1 - 0.05 / (2 * 4))
+    assert found.confidence == pytest.approx(1 - 0.8**2 * 0.005 / 2)
     assert judge_condition(found, parse_condition("cpu > 1.02", "x")).failed(strict=False)
     assert not judge_condition(found, parse_condition("tuned:cpu > 1.02", "x")).failed(strict=True)
     alone = compared(make("c", design="duet"), make("d", design="duet", sql=(dearer,)))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from simulate import declare_even
 
-from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics import detectable_difference
 from dballoc.analysis.statistics.detectable_difference import (
     Scatter,
@@ -31,7 +31,7 @@ def at(confidence: float):
 
 def declared(family: int):
     """As a campaign has it: more planned blocks have more looks."""
-    return lambda n: declare_procedure(n, family).confidence
+    return lambda n: declare_even(n, family).confidence
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), levels)

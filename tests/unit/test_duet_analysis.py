@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulate import declare_even
 
-from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
 from dballoc.analysis.statistics.variance_components import (
     LEAST_PAIRS,
@@ -254,7 +254,7 @@ def test_what_the_interquartile_mean_leaves_of_the_scatter() -> None:
     assert compute_interquartile_gain([]) == 1.0
 
 
-LEVELS = {n: declare_procedure(n, 4).confidence for n in range(1, 41)}
+LEVELS = {n: declare_even(n, 4).confidence for n in range(1, 41)}
 USUAL = Components(start=0.005, slice=0.02, piece=0.02, halves=0.1, seconds=0.25)
 COSTS = BlockCosts(0.5, 3.0, 5, 1)
 

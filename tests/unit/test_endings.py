@@ -6,6 +6,7 @@ import pytest
 from example_ratios import make_ratio
 from hypothesis import given
 from hypothesis import strategies as st
+from simulate import declare_even
 from test_report_answer import CPU, PEAK, READS, TPS
 
 from dballoc.analysis.decisions.endings import Aim, Ending, VariantStanding, choose_ending
@@ -17,7 +18,6 @@ from dballoc.analysis.decisions.recommendation import (
     recommend,
     select_judged,
 )
-from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
@@ -167,7 +167,7 @@ def test_use_is_never_said_of_what_is_faulty_collapsed_or_not_shown_to_be_no_wor
     margin: float,
 ) -> None:
     comparisons = Comparisons(
-        procedures=dict.fromkeys(("solo", "duet"), declare_procedure(6, 12)),
+        procedures=dict.fromkeys(("solo", "duet"), declare_even(6, 12)),
         metrics=list(METRICS),
         family=[
             Comparison(f"v{i}", metric, ratio)

@@ -1,4 +1,4 @@
-"""Procedure 2: two questions, looks that allow going on, and what stands between two looks."""
+"""The procedure: two questions, looks that allow going on, and what stands between two looks."""
 
 import json
 from collections.abc import Callable
@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions import stopping_rule
-from dballoc.analysis.decisions.diff_levels import declare_diff_levels, find_look_share
+from dballoc.analysis.decisions.diff_levels import find_look_share
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
     ERROR,
     MEMORY,
     THROUGHPUT,
     Procedure,
-    declare_current_procedure,
     declare_procedure,
     declare_shares,
 )
@@ -42,7 +41,7 @@ SHARES = declare_shares(["solo", "duet"], variants=5, workloads=2)
 
 
 def declared(planned: int, blocks: int) -> Procedure:
-    return declare_current_procedure(planned, SHARES).after(blocks)
+    return declare_procedure(planned, SHARES).after(blocks)
 
 
 # -- the two questions ---------------------------------------------------------------------------
@@ -83,10 +82,10 @@ def test_all_looks_and_comparisons_together_err_in_five_per_cent(
     shares = declare_shares(["solo", "duet"], variants, workloads)
     error = 0.0
     for planned, measures in ((solo, (MEMORY, THROUGHPUT)), (duet, (CPU,))):
-        procedure = declare_current_procedure(planned, shares, budget_looks)
+        procedure = declare_procedure(planned, shares, budget_looks)
         assert list(procedure.spending) == sorted(procedure.spending)
         for measure in measures:
-            levels = [procedure.after(look).find_confidence(measure) for look in procedure.spending]
+            levels = [procedure.after(look).levels[measure] for look in procedure.spending]
             error += sum(1 - level for level in levels) * shares[measure].comparisons
     assert 0.9 * ERROR < error <= ERROR * (1 + 1e-9)
 
@@ -105,14 +104,14 @@ def test_the_planned_end_spends_four_fifths_and_extensions_half_of_what_is_left_
 
 def test_where_the_budget_ended_a_design_is_a_look_by_the_same_spending() -> None:
     shares = declare_shares(["solo", "duet"], 5, 1)
-    procedure = declare_current_procedure(6, shares, [5])
+    procedure = declare_procedure(6, shares, [5])
     assert procedure.looks == (6,)
     assert [procedure.after(n).reached for n in (4, 5, 6, 7, 9)] == [None, 5, 6, 6, 9]
     spending = procedure.spending
     assert spending[5] == pytest.approx(0.8 * 25 / 36)
     assert spending[6] == pytest.approx(0.8 * 11 / 36)
     assert procedure.after(5).goal == 6
-    assert procedure.extensions == declare_current_procedure(6, shares).extensions
+    assert procedure.extensions == declare_procedure(6, shares).extensions
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_between_two_looks_the_last_one_stands(blocks: int, reached: int | None)
 
 @pytest.fixture
 def current(make: Make) -> Callable[..., Campaign]:
-    """``current("name", blocks, planned, …)``: a campaign of procedure 2."""
+    """``current("name", blocks, planned, …)``: a campaign of so many blocks."""
 
     def build(name: str, blocks: int, planned: int, **how: object) -> Campaign:
         directory = make(name, blocks=blocks, sql=mark_current(planned), **how)
@@ -140,10 +139,9 @@ def current(make: Make) -> Callable[..., Campaign]:
 
 
 def mark_current(planned: int) -> tuple[str, ...]:
-    """The SQL that makes a campaign one of procedure 2, its blocks completed one after another."""
+    """The SQL that plans so many blocks, completed one after another."""
     counts = json.dumps({"solo": planned, "duet": planned})
     return (
-        "INSERT INTO campaign VALUES ('procedure_version', '2')",
         f"UPDATE campaign SET value = '{counts}' WHERE key = 'planned_blocks'",
         "UPDATE block SET started = 10 * block, ended = 10 * block + 9, disturbed = NULL",
     )
@@ -171,7 +169,7 @@ def test_the_looks_where_the_budget_ended() -> None:
     shares = declare_shares(["solo", "duet"], 5, 1)
 
     def at(blocks: int, *looks: int) -> Procedure:
-        return declare_current_procedure(6, shares, looks).after(blocks)
+        return declare_procedure(6, shares, looks).after(blocks)
 
     over = {"duet": "budget", "solo": "planned"}
     assert list_budget_looks({"duet": at(5), "solo": at(6)}, over) == {"duet": [5]}
@@ -183,7 +181,6 @@ def test_the_looks_where_the_budget_ended() -> None:
     }
     assert list_budget_looks({"duet": at(1), "solo": at(6)}, over) == {}  # no interval of one block
     assert list_budget_looks({"duet": at(5), "solo": at(6)}, {"solo": "planned"}) == {}
-    assert list_budget_looks({"duet": declare_procedure(6, 3).after(5)}, over) == {}
 
 
 def test_a_campaign_that_its_budget_ended_has_verdicts_of_the_blocks_that_it_has(
@@ -234,15 +231,12 @@ def test_variances_are_moderated_with_the_floor_on_the_variants_scale(
 ) -> None:
     campaign = current("six", 6, 6)
     found = compare_with_baseline(campaign)
-    plain = compare_with_baseline(
-        replace(campaign, facts=campaign.facts | {"procedure_version": "1"})
-    )
     for metric in found.metrics:
         own = {
             c.variant: Variance(
                 c.ratio.own_scatter**2 * (0.75 if c.variant == "glibc" else 1), c.ratio.blocks - 1
             )
-            for c in [*plain.family, *plain.floor]
+            for c in [*found.family, *found.floor]
             if c.metric == metric and c.ratio
         }
         moderated = moderate_variances(own, 0.0125)
@@ -256,15 +250,6 @@ def test_variances_are_moderated_with_the_floor_on_the_variants_scale(
 def test_a_variance_takes_two_blocks() -> None:
     with pytest.raises(ValueError, match="two blocks"):
         compute_variance([1.0])
-
-
-def test_a_campaign_without_a_version_is_judged_as_before(make: Make) -> None:
-    campaign = load_campaign(make("old", blocks=6))
-    found = compare_with_baseline(campaign)
-    assert campaign.procedure_version == 1
-    assert {m.key.partition(":")[0] for m in found.metrics} == {"tps", "rss_peak", "rss_idle"}
-    assert found.descriptive == []
-    assert {c.ratio.confidence for c in found.family if c.ratio} == {1 - ERROR / (2 * 3)}
 
 
 def test_a_faulty_variant_does_not_hold_up_the_stop(current: Callable[..., Campaign]) -> None:
@@ -331,8 +316,6 @@ def test_the_last_look_that_fits_is_chosen(make: Make) -> None:
 
 
 def test_what_cannot_be_extended(make: Make) -> None:
-    with pytest.raises(UsageError, match="an earlier dballoc began it"):
-        plan_extension(make("old", blocks=6), 600.0)
     decided = (*mark_current(6), "INSERT INTO campaign VALUES ('decided', '{\"solo\": 6}')")
     with pytest.raises(UsageError, match="every comparison is decided"):
         plan_extension(make("decided", blocks=6, sql=decided), 600.0)
@@ -371,12 +354,6 @@ def test_the_shares_of_all_pairs_of_looks_add_up_to_no_more_than_one(a: int, b: 
             pair = {"solo": declared(a, first)}, {"solo": declared(b, second)}
             total += find_look_share(pair[0], "solo") * find_look_share(pair[1], "solo")
     assert total <= 1 + 1e-9
-
-
-def test_a_comparison_with_an_old_campaign_shares_the_error_as_before() -> None:
-    measures = [("tps", "solo"), ("rss", "solo"), ("rss_idle", "solo")]
-    old = declare_diff_levels(measures, 2, (1, 2))
-    assert set(old.values()) == {ERROR / 6}
 
 
 def test_procedures_know_what_the_duet_leaves_out(make: Make) -> None:

@@ -1,7 +1,6 @@
-"""What an earlier dballoc wrote is read the same: a results directory, a profile, saved snapshots.
+"""Figures of real results, saved snapshots and a profile (tests/data/golden) stay as they were.
 
-tests/data/golden was written by dballoc 0.1.0 (results format 3), as its README says; ``expected``
-is what that version made of it. Numbers are compared, words are not: those may be said better.
+Numbers are compared, words are not: those may be said better.
 """
 
 import csv
@@ -54,7 +53,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (EXPECTED / "csv").iterdir()))
-def test_a_table_of_old_results(report: Path, name: str) -> None:
+def test_a_table_of_a_report(report: Path, name: str) -> None:
     before, after = read_table(EXPECTED / "csv" / name), read_table(report / "csv" / name)
     for row, expected in zip(after, before, strict=True):
         assert row == [
@@ -62,13 +61,13 @@ def test_a_table_of_old_results(report: Path, name: str) -> None:
         ]
 
 
-def test_no_table_of_old_results_is_left_out(report: Path) -> None:
+def test_no_table_of_a_report_is_left_out(report: Path) -> None:
     assert len(list((EXPECTED / "csv").iterdir())) > 10
     names = {path.name for path in (EXPECTED / "csv").iterdir()}
     assert names <= {path.name for path in (report / "csv").iterdir()}
 
 
-def test_the_recommendation_from_old_results(report: Path) -> None:
+def test_the_recommendation(report: Path) -> None:
     before = json.loads((EXPECTED / "recommendation.json").read_text())
     after = json.loads((report / "recommendation.json").read_text())
     assert before.keys() <= after.keys()

@@ -15,7 +15,7 @@ from dballoc.document.model import Answer
 from dballoc.errors import Failure, UsageError
 from dballoc.report.report_content import judge_campaign
 
-STORED = "INSERT INTO campaign VALUES ('margin', '0.03'), ('procedure_version', '2')"
+STORED = "INSERT INTO campaign VALUES ('margin', '0.03')"
 # Throughput scatters by some per cent from trial to trial; a block takes a minute.
 WILD = (
     "UPDATE step SET tps = tps * (1 + 0.02 * ((trial * 7 % 5) - 2) / 2.0)",
@@ -67,13 +67,6 @@ def test_what_is_open_names_the_command_that_extends_it(make: Make) -> None:
         rf"dballoc bench --out '{re.escape(str(directory))}' --extend \d+m", said.command
     )
     assert "more minutes would settle it, with 80 % chance" in said.reason
-
-
-def test_a_campaign_of_before_is_not_extended(make: Make) -> None:
-    directory = make("a", sql=WILD)
-    said = judge(directory)[1]
-    assert "--extend" not in said.command
-    assert said.command.endswith(f"m --out {directory}-2")
 
 
 def test_without_the_directory_it_is_not_named(make: Make) -> None:

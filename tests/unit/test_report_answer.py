@@ -8,7 +8,7 @@ from example_ratios import make_ratio
 
 from dballoc.analysis.decisions.preference import parse_preference
 from dballoc.analysis.decisions.recommendation import Evidence, recommend
-from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
+from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
 from dballoc.analysis.decisions.settling_time import Settling, Way
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
@@ -63,7 +63,7 @@ def comparisons(
     ]  # fmt: skip
     floor = [Comparison("glibc", m, ratio(OPEN, blocks)) for m in metrics]
     designs = sorted({m.design for m in metrics}, reverse=True)
-    declared = declare_procedure(6, count_comparisons(designs, len(variants) + 1, 1))
+    declared = declare_procedure(6, declare_shares(designs, len(variants) + 1, 1))
     return Comparisons(
         procedures=dict.fromkeys(designs, declared),
         metrics=list(metrics),
@@ -301,12 +301,12 @@ def test_the_baseline_alone() -> None:
         (
             solo(4, 6, "interrupted"),
             "So far: ",
-            "The campaign was interrupted: 4 of 6 solo blocks. Solo verdicts are judged",
+            "The campaign was interrupted: 4 of 6 solo blocks",
         ),
         (
             solo(4, 6),
             "So far: ",
-            "The campaign is not finished: 4 of 6 solo blocks. Solo verdicts are judged after 6",
+            "The campaign is not finished: 4 of 6 solo blocks",
         ),
         (solo(6, 6, "planned", 2), "", "counted all the same: 2 of 6 blocks."),
     ],
@@ -375,10 +375,7 @@ def test_of_both_designs_each_has_its_note() -> None:
     half = Progress(
         blocks={"solo": 6, "duet": 4}, planned={"solo": 6, "duet": 10}, ending="interrupted"
     )
-    assert (
-        "6 of 6 solo blocks, 4 of 10 duet blocks. Duet verdicts are judged after 6 blocks"
-        in " ".join(say(found, half).notes)
-    )
+    assert "6 of 6 solo blocks, 4 of 10 duet blocks." in " ".join(say(found, half).notes)
 
 
 def test_a_duet_alone_settles_nothing_of_memory() -> None:

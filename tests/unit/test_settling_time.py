@@ -12,7 +12,7 @@ from test_report_answer import CPU, EQUAL, LOWER, OPEN, PEAK, TPS, comparisons
 
 from dballoc.analysis.decisions.preference import LEAST_MEMORY
 from dballoc.analysis.decisions.recommendation import Recommendation, recommend
-from dballoc.analysis.decisions.sequential_test import declare_current_procedure, declare_shares
+from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
 from dballoc.analysis.decisions.settling_time import (
     LONGEST,
     OpenFigure,
@@ -106,7 +106,7 @@ def test_a_new_campaign_has_the_level_of_its_own_looks() -> None:
     shares = declare_shares(["solo"], variants=3, workloads=1)
 
     def level(blocks: int) -> float:
-        return declare_current_procedure(blocks, shares).find_confidence("rss_peak")
+        return declare_procedure(blocks, shares).levels["rss_peak"]
 
     open_figure = replace(figure(0.012), new_confidence=level)
     found = compute_settling([open_figure], {"solo": PACES["solo"]}, [])

@@ -20,6 +20,7 @@ from simulate import (
     Judged,
     Scenario,
     Times,
+    declare_even,
     drawn,
     experiment,
     intervals,
@@ -36,7 +37,6 @@ from simulate import (
 )
 
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
-from dballoc.analysis.decisions.sequential_test import declare_procedure
 from dballoc.analysis.statistics.ratio_interval import (
     compute_logs_between_baselines,
     compute_logs_to_baseline,
@@ -322,7 +322,7 @@ def test_unadjusted_looks_break_them() -> None:
                 for i in range(CAMPAIGNS // SEEDS)
             ]
         )
-        one, declared = values[:, None], declare_procedure(blocks, 1)
+        one, declared = values[:, None], declare_even(blocks, 1)
         adjusted = judge_all(one, np.zeros((1, 1)), declared)
         unadjusted = judge_all(one, np.zeros((1, 1)), declared, 0.95)
         assert max(adjusted.false_differences, 1 - adjusted.coverage) <= 0.05

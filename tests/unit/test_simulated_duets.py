@@ -21,6 +21,7 @@ from simulate import (
     Played,
     Scenario,
     block_logs,
+    declare_even,
     experiment,
     intervals,
     judge_all,
@@ -31,7 +32,6 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
 from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_block_log
 
 # 4 000 campaigns: a standard error of 0.34 percentage points at 5 %.
@@ -66,7 +66,7 @@ def judged(
     confidence: float | None = None,
 ) -> Judged:
     chance, model = np.random.default_rng(4), experiment(len(effects))
-    procedure = declare_procedure(blocks, count_comparisons(["duet"], len(model.variant), 1))
+    procedure = declare_even(blocks, len(model.variant) - 1)
     when = duets(len(effects), blocks, how)  # type: ignore[arg-type]
     values = np.concatenate([halves.values(chance, when)[:, 1:] for _ in range(CAMPAIGNS // SEEDS)])
     return judge_logs(values[:, None], effects, procedure, confidence)
@@ -146,7 +146,7 @@ def test_the_middle_is_narrower_than_the_mean_beside_neighbours() -> None:
 def test_promises_under_the_stop_rule_beside_neighbours() -> None:
     """By the estimate that campaigns have by default."""
     values = beside_neighbours("middle", 20)[:, None, None]
-    assert violations(judge_logs(values, np.zeros((1, 1)), declare_procedure(20, 1))) == []
+    assert violations(judge_logs(values, np.zeros((1, 1)), declare_even(20, 1))) == []
 
 
 @pytest.mark.parametrize("effects", [NOTHING, ONE_AND_THREE], ids=["no difference", "1 and 3 %"])
@@ -167,18 +167,18 @@ def test_one_per_cent_is_decided_and_the_stop_rule_at_work() -> None:
 def test_promises_of_a_campaign_of_both_designs() -> None:
     """The family is that of both, each design has looks of its own and stops by itself."""
     model, chance = experiment(VARIANTS), np.random.default_rng(5)
-    family = count_comparisons(["solo", "duet"], len(model.variant), 1)
+    family = (len(model.variant) - 1) * 4
     solo_times, halves = times(model, SEEDS, 20), HALVES["the usual"]
     host = Scenario(Host(luck=0.02, trend=0.1, walk=0.005, steps=2))
     wrong = []
     for _ in range(CAMPAIGNS // SEEDS):
         solo = judge_all(
-            host.values(chance, solo_times), np.zeros((VARIANTS, 3)), declare_procedure(20, family)
+            host.values(chance, solo_times), np.zeros((VARIANTS, 3)), declare_even(20, family)
         )
         duet = judge_logs(
             halves.values(chance, duets(VARIANTS, 40))[:, None, 1:],
             NOTHING,
-            declare_procedure(40, family),
+            declare_even(40, family),
         )
         missed = [
             (((j.low > 1) | (j.high < 1)) & j.looked[..., None, None]).any(axis=(1, 2, 3))

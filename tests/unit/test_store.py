@@ -4,7 +4,6 @@ ours.
 
 import json
 import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ import pytest
 
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
-from dballoc.hosts.driver.store_answers import read_columns
-from dballoc.store.open_database import ADDED
 from dballoc.store.results import FILE, FORMAT, SETTLED_OTHERWISE, Results, TrialRecord
 
 VARIANT = {
@@ -82,44 +79,6 @@ def test_what_is_written_is_found_again(tmp_path: Path) -> None:
 COUNTER = {"step": 1, "event": "cycles:u", "count": 12, "running": 1.0}
 
 
-def drop_added_tables(directory: Path) -> None:
-    """Make the file what an earlier version of this format wrote."""
-    db = sqlite3.connect(directory / FILE)
-    for name in ADDED:
-        db.execute(f"DROP TABLE {name}")
-    db.close()
-
-
-def list_tables(directory: Path) -> set[str]:
-    db = sqlite3.connect(directory / FILE)
-    try:
-        return {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
-    finally:
-        db.close()
-
-
-def test_tables_that_came_later_are_empty_in_older_results(tmp_path: Path) -> None:
-    create(tmp_path).close()
-    drop_added_tables(tmp_path)
-    results = Results.open(tmp_path, read_only=True)
-    for name in ADDED:
-        assert results.table(name) == []
-        assert results.columns(name)
-    results.close()
-    assert not list_tables(tmp_path) & set(ADDED), "reading changes nothing"
-
-
-def test_tables_that_came_later_are_there_for_a_resume(tmp_path: Path) -> None:
-    create(tmp_path).close()
-    drop_added_tables(tmp_path)
-    results = Results.open(tmp_path)
-    results.add_trial(SLOT, record(step_counters=[COUNTER]))
-    results.close()
-    again = Results.open(tmp_path, read_only=True)
-    assert again.table("step_counter") == [(1, 1, "cycles:u", 12, 1.0)]
-    again.close()
-
-
 SLICE = {
     "workload": "oltp_read_only",
     "slice": 0,
@@ -139,59 +98,6 @@ def test_a_slice_has_its_steal(tmp_path: Path) -> None:
     results = create(tmp_path)
     results.add_trial(SLOT, record(slices=[SLICE]))
     assert results.table("slice")[0][-1] == 0.02
-    results.close()
-
-
-def remove_column(directory: Path, table: str, column: str) -> None:
-    """Make a table what it was before it had a column."""
-    with closing(sqlite3.connect(directory / FILE)) as db:
-        sql = "SELECT sql FROM sqlite_schema WHERE name = ?"
-        [text] = db.execute(sql, (table,)).fetchone()
-        db.execute(f"DROP TABLE {table}")
-        lines = text.splitlines(True)
-        db.execute("".join(line for line in lines if line.split()[:1] != [column]))
-        db.commit()
-
-
-def test_results_from_before_steal_was_stored_are_resumed_without_it(tmp_path: Path) -> None:
-    create(tmp_path).close()
-    remove_column(tmp_path, "slice", "steal")
-    results = Results.open(tmp_path)
-    results.add_trial(SLOT, record(slices=[SLICE]))
-    assert "steal" not in results.columns("slice")
-    assert results.table("slice")[0][-1] == SLICE["idle"]
-    results.close()
-
-
-CLIENT_STEP = {
-    "step": 1, "host": "far", "seconds": 2.0, "cpu": 1.0, "cpus": 2, "busy": 0.5, "throttled": 0.1,
-    "received": 1, "sent": 2, "link": None, "round_trip": 1e-4,
-}  # fmt: skip
-
-
-def test_a_campaign_from_before_throttling_was_stored_goes_on_without_it(tmp_path: Path) -> None:
-    """Its hosts tell it all the same."""
-    create(tmp_path).close()
-    remove_column(tmp_path, "client_step", "throttled")
-    results = Results.open(tmp_path)
-    assert read_columns(results)["client_step"]["throttled"] == "REAL"
-    results.add_trial(SLOT, record(client_steps=[CLIENT_STEP]))
-    assert "throttled" not in results.columns("client_step")
-    assert results.table("client_step")[0][-1] == CLIENT_STEP["round_trip"]
-    results.close()
-
-
-PLACEMENT = {"design": "solo", "block": 1, "attempt": 0, "host": "a", "client": "c"}
-
-
-def test_results_from_before_client_hosts_were_stored_are_resumed_without_them(
-    tmp_path: Path,
-) -> None:
-    create(tmp_path).close()
-    remove_column(tmp_path, "placement", "client")
-    results = Results.open(tmp_path)
-    results.add_placement(PLACEMENT)
-    assert results.table("placement") == [("solo", 1, 0, "a")]
     results.close()
 
 

@@ -1,14 +1,10 @@
 """Verdicts, the declared procedure, the rule of recommendation, collapses."""
 
-import math
-
 import pytest
 from example_ratios import make_ratio
-from hypothesis import given
-from hypothesis import strategies as st
+from simulate import declare_even
 
 from dballoc.analysis.decisions.recommendation import recommend
-from dballoc.analysis.decisions.sequential_test import count_comparisons, declare_procedure
 from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
 from dballoc.analysis.decisions.throughput_collapse import find_peak_and_collapse
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
@@ -64,47 +60,7 @@ def test_the_baseline_alone_stops_when_its_interval_is_narrow() -> None:
     ],
 )
 def test_looks_are_those_planned_and_the_end(planned: int, looks: tuple[int, ...]) -> None:
-    assert declare_procedure(planned, 3).looks == looks
-
-
-def test_the_error_is_shared_by_looks_and_family() -> None:
-    assert count_comparisons(["solo"], variants=5, workloads=2) == 4 * (2 + 2)
-    assert count_comparisons(["duet"], variants=5, workloads=2) == 4 * 2
-    procedure = declare_procedure(10, count_comparisons(["solo"], 5, 2))
-    assert math.isclose(procedure.after(6).confidence, 1 - 0.05 * 0.36 / 16)
-    assert math.isclose(procedure.confidence, 1 - 0.05 * 0.64 / 16)
-
-
-def test_between_two_looks_the_level_is_that_of_the_next() -> None:
-    procedure = declare_procedure(20, 4)
-    assert [procedure.after(n).confidence for n in (0, 3)] == [procedure.after(6).confidence] * 2
-    assert procedure.after(7).confidence == procedure.after(10).confidence
-    assert procedure.after(19).confidence == procedure.confidence
-
-
-@given(st.integers(2, 60), st.integers(1, 40))
-def test_no_campaign_ends_at_a_lower_level_than_one_of_a_single_look(
-    planned: int, family: int
-) -> None:
-    """What :func:`dballoc.analysis.statistics.detectable_difference.count_blocks_needed` begins its
-    search with.
-    """
-    assert declare_procedure(planned, family).confidence >= declare_procedure(2, family).confidence
-
-
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 10), st.integers(1, 40))
-def test_all_errors_together_stay_within_five_per_cent(
-    solo: int, duet: int, variants: int, workloads: int
-) -> None:
-    error = 0.0
-    both = count_comparisons(["solo", "duet"], variants, workloads)
-    for design, planned in (("solo", solo), ("duet", duet)):
-        procedure = declare_procedure(planned, both)
-        looks = [procedure.after(look).confidence for look in procedure.looks]
-        error += sum(1 - level for level in looks) * count_comparisons(
-            [design], variants, workloads
-        )
-    assert error == pytest.approx(0.05)
+    assert declare_even(planned, 3).looks == looks
 
 
 def comparisons(
@@ -117,7 +73,7 @@ def comparisons(
         for c in (Comparison(name, SPEED, speed), Comparison(name, PEAK, peak))
     ]
     return Comparisons(
-        procedures={"solo": declare_procedure(6, 3)},
+        procedures={"solo": declare_even(6, 3)},
         metrics=[SPEED, PEAK],
         family=family,
         floor=[],

@@ -111,16 +111,9 @@ class Campaign:
         return self.facts.get(CLIENTS) == APART
 
     @property
-    def procedure_version(self) -> int:
-        """The version of the procedure by which the campaign is judged
-        (dballoc.analysis.decisions.sequential_test). Earlier versions of dballoc stored none.
-        """
-        return int(self.facts.get("procedure_version", "1"))
-
-    @property
     def margin(self) -> float | None:
         """The share that a variant may lose and count as no worse, as it was stored before the
-        first block. Earlier versions of dballoc stored none.
+        first block. Imported results and searches have none.
         """
         return float(self.facts["margin"]) if "margin" in self.facts else None
 

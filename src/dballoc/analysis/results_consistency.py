@@ -125,9 +125,8 @@ def _check_hosts(tables: Tables) -> None:
         forms.check_host_name(name, "host.host")
     placement = tables["placement"]
     _check_values(placement["host"], names.__contains__, "placement.host: no such host")
-    if "client" in placement.columns:  # results of before client hosts were stored have none
-        clients = placement["client"].drop_nulls()
-        _check_values(clients, names.__contains__, "placement.client: no such host")
+    clients = placement["client"].drop_nulls()
+    _check_values(clients, names.__contains__, "placement.client: no such host")
 
 
 def _check_machines(imported: Any, trials: pl.DataFrame) -> None:

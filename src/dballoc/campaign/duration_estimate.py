@@ -8,7 +8,7 @@ from dballoc.analysis.decisions.sequential_test import (
     CPU,
     FIRST_LOOK,
     LAST_LOOK,
-    declare_current_procedure,
+    declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.statistics.variance_components import (
@@ -290,8 +290,7 @@ def _list_confidence_levels(setting: PreparedCampaign) -> dict[int, float]:
     variants, workloads = len(experiment.variant), len(experiment.workloads)
     shares = declare_shares(setting.designs, variants, workloads, left_out)
     numbers = {*range(1, LAST_LOOK + 1), experiment.blocks or 1}
-    procedures = {blocks: declare_current_procedure(blocks, shares) for blocks in numbers}
+    procedures = {blocks: declare_procedure(blocks, shares) for blocks in numbers}
     return {
-        blocks: p.find_confidence(CPU) if CPU in shares else p.confidence
-        for blocks, p in procedures.items()
+        blocks: p.levels[CPU] if CPU in shares else p.confidence for blocks, p in procedures.items()
     }

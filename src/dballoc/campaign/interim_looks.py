@@ -12,7 +12,6 @@ from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign, load_server_campaign
 from dballoc.analysis.decisions.sequential_test import (
-    PROCEDURE_VERSION,
     Procedure,
     list_extension_goals,
 )
@@ -61,15 +60,10 @@ def list_extensions(
 
 
 def plan_extension(directory: Path, seconds: float) -> Extension:
-    """Choose the last look that fits into so many seconds. UsageError if none does, if there is
-    none, or if the campaign was judged by an earlier procedure.
+    """Choose the last look that fits into so many seconds. UsageError if none does, or if there is
+    none.
     """
     campaign = load_server_campaign(directory)
-    if campaign.procedure_version < PROCEDURE_VERSION:
-        raise UsageError(
-            f"{directory}: an earlier dballoc began it, by a procedure that knows no extension; "
-            "run the experiment with more blocks in a new --out"
-        )
     if campaign.placement.height:
         raise UsageError(
             f"{directory}: its blocks ran on the hosts of a Ray cluster, which extend nothing; "

@@ -8,7 +8,6 @@ from typing import Any
 
 import dballoc
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
-from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
@@ -49,7 +48,6 @@ def make_replay_facts(
     """Return all facts of a campaign of replays."""
     return make_common_facts(setting) | {
         KIND: REPLAY,
-        "procedure_version": str(PROCEDURE_VERSION),
         "planned_blocks": json.dumps(planned_blocks),
         "designs": "solo",
         "margin": str(setting.margin or DEFAULT_MARGIN),
@@ -61,7 +59,6 @@ def make_replay_facts(
 def make_block_facts(setting: PreparedCampaign, planned_blocks: dict[str, int]) -> dict[str, str]:
     """Return all facts of a campaign of blocks."""
     return make_server_facts(setting) | {
-        "procedure_version": str(PROCEDURE_VERSION),
         "planned_blocks": json.dumps(planned_blocks),
         "designs": " ".join(setting.designs),
         "margin": str(setting.margin or DEFAULT_MARGIN),

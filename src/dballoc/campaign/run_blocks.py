@@ -183,11 +183,10 @@ class CampaignRun:
         if extension is None:
             self.endings |= dict.fromkeys(list_designs_over_budget(procedures), "budget")
         self.endings |= dict.fromkeys(self._read_decided_blocks(), "decided")
-        is_current = "procedure_version" in self.results.facts()
         self.history = BlockHistory(
             {d: [dict(row) for row in self.results.blocks(d)] for d in self.designs},
             self.experiment.noise.repeats,
-            {d: p.reached or 0 for d, p in procedures.items()} if is_current else {},
+            {d: p.reached or 0 for d, p in procedures.items()},
         )
         self.blocks: dict[str, DesignBlocks[Any]] = {}
 
@@ -484,8 +483,7 @@ def list_budget_looks(
     """
     looks = {}
     for design, procedure in procedures.items():
-        is_over = procedure.version > 1 and endings.get(design) == "budget"
-        is_over &= not procedure.budget_looks
+        is_over = endings.get(design) == "budget" and not procedure.budget_looks
         now = [procedure.blocks] if is_over and procedure.blocks > 1 else []
         if numbers := sorted({*procedure.budget_looks, *now}):
             looks[design] = numbers

@@ -13,12 +13,8 @@ from pydantic import BaseModel, ValidationError
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import sweep
-from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import (
-    USUAL_DISCARD,
     Experiment,
-    RecordTrace,
-    Replica,
     Time,
     Variant,
 )
@@ -94,73 +90,22 @@ def _format_array_item(name: str, entry: dict[str, Any]) -> str:
     return f"[[{name}]]\n" + re.sub(r"^\[", f"[{name}.", tomli_w.dumps(entry), flags=re.MULTILINE)
 
 
+# What decides nothing of a campaign's figures: what a post states, what the experiment was before
+# it was made smaller, where a trace lies, and how long a replay may take that came to its end.
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "post": True,
+    "scaled": {"full": True},
+    "replay": {"trace": True, "max_time": True},
+    "fit": {"guess": {"trace": True}},
+    "tune": {"trace": {"trace": True, "max_time": True}},
+}
+
+
 def compute_identity(experiment: Experiment) -> str:
-    """Return a short hash; two experiments with the same one may share a results directory. What a
-    post states decides nothing of a campaign, so it does not count.
-    """
-    table = experiment.model_dump(mode="json", exclude={"post"})
-    _drop_later_keys(table)
+    """Return a short hash; two experiments with the same one may share a results directory."""
+    table = experiment.model_dump(mode="json", exclude=_WITHOUT_EFFECT)
     text = json.dumps(table, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _drop_later_keys(table: dict[str, Any]) -> None:
-    """Write defaults as they were before there were these keys, so that older results can be
-    resumed.
-    """
-    if table["counters"] == Experiment.model_fields["counters"].default:
-        del table["counters"]
-    if table["replica"] == Replica().model_dump(mode="json"):
-        del table["replica"]
-    if not table["before"]:
-        del table["before"]
-    # What an experiment was before it was made smaller decides nothing of what it is.
-    if table["scaled"] is not None:
-        del table["scaled"]["full"]
-    if table["record"] is None:
-        del table["record"]
-    elif table["record"] == RecordTrace().model_dump(mode="json"):
-        table["record"] = {"limit": "4G"}
-    # Where a trace lies decides nothing; what it holds does.
-    if table["replay"] is None:
-        del table["replay"]
-    else:
-        del table["replay"]["trace"]
-        # How long a replay may take decides nothing of one that came to its end.
-        del table["replay"]["max_time"]
-        if table["replay"]["window"] is None:
-            del table["replay"]["window"]
-    if table["fit"]["guess"] is None:
-        del table["fit"]["guess"]
-    else:
-        del table["fit"]["guess"]["trace"]
-    if table["tune"] is None:
-        del table["tune"]
-    elif table["tune"]["trace"]:
-        del table["tune"]["trace"]["trace"]
-        del table["tune"]["trace"]["max_time"]
-    if table["time"]["settle"] == format_duration(Time().settle):
-        del table["time"]["settle"]
-    if table["profile_at"] is None:
-        del table["profile_at"]
-    for variant in table["variant"]:
-        if not variant["not_settable"]:
-            del variant["not_settable"]
-    for workload in table["workload"].values():
-        if not workload["replica"]:
-            del workload["replica"]
-    for variant in table["variant"]:
-        for key in ("thp_defrag", "thp_sizes"):
-            if not variant[key]:
-                del variant[key]
-    if not table["no_stand_in"]:
-        del table["no_stand_in"]
-    if table["data"]["load_clients"] is None:
-        del table["data"]["load_clients"]
-    if table["scaled"] and not table["scaled"]["left_out"]:
-        del table["scaled"]["left_out"]
-    if table["duet"]["discard"] is None:
-        table["duet"]["discard"] = format_duration(USUAL_DISCARD)
 
 
 def _format_validation_error(error: ValidationError, table: dict[str, Any]) -> str:

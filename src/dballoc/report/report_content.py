@@ -70,8 +70,6 @@ from dballoc.report.wording.network_check import describe_network_checks
 from dballoc.report.wording.post_note import compose_post_note
 from dballoc.report.wording.two_speeds import describe_two_speeds
 
-# The fact by which a campaign knows its margin; those of before have none, and are not extended.
-
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = [
     "Of the server alone, not of the client, except what is called the host's: that is all that "

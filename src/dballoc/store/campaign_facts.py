@@ -247,7 +247,6 @@ _FORMS: dict[str, TypeAdapter[Any]] = {
     "starts": TypeAdapter(dict[str, _Size]),
     "option_defaults": TypeAdapter(dict[str, str]),
     SETTLED_OTHERWISE: TypeAdapter(dict[str, dict[str, str]]),
-    "procedure_version": TypeAdapter(Literal[1, 2]),
     "decided": TypeAdapter(dict[Design, _Count]),
     "budget_looks": TypeAdapter(dict[Design, list[_Count]]),
 }

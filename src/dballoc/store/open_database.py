@@ -23,27 +23,7 @@ from dballoc.store.copy_database import copy_database
 FILE = "results.sqlite"
 
 # Raise it when schema.sql changes.
-FORMAT = 3
-
-# Tables that results of an earlier version of this format may lack: added when they are opened.
-ADDED = (
-    "step_counter",
-    "slice_counter",
-    "candidate",
-    "replica",
-    "host_sample",
-    "host_step",
-    "replay",
-    "replay_point",
-    "replay_mark",
-    "replay_latency",
-    "block_ahead",
-    "host",
-    "placement",
-    "trial_under_way",
-    "client_step",
-    "client_connection",
-)
+FORMAT = 4
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.
 _LARGEST = 2**31
@@ -88,7 +68,6 @@ def connect(directory: Path, read_only: bool) -> sqlite3.Connection:
             with tempfile.TemporaryDirectory(prefix="dballoc-") as place:
                 copy_database(path, Path(place), _LARGEST)
                 db = _open_to_read(Path(place) / FILE)
-        _add_missing_tables(db, temporary=read_only)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: messages quote the file
@@ -232,12 +211,10 @@ def _check_schema(db: sqlite3.Connection) -> None:
         _check_format(db)
     for (kind, name), sql in list_tables().items():
         if (kind, name) not in objects:
-            if name in ADDED:
-                continue
             raise readers.Unfit(
                 f"not a results database of dballoc: it has no {kind} {readers.shown(name)}"
             )
-        if objects.pop((kind, name)) not in (sql, _restore_older_text(name, sql)):
+        if objects.pop((kind, name)) != sql:
             raise readers.Unfit(
                 f"not a results database of this dballoc: its {kind} {readers.shown(name)} is "
                 "different"
@@ -246,15 +223,6 @@ def _check_schema(db: sqlite3.Connection) -> None:
         raise readers.Unfit(
             f"not a results database of dballoc, which makes no {kind} {readers.shown(name)}"
         )
-
-
-def _add_missing_tables(db: sqlite3.Connection, temporary: bool) -> None:
-    """Add those of :data:`ADDED` that the file lacks; ``temporary``: in memory, not to the file."""
-    present = {name for _, name, _ in _list_objects(db)}
-    db.execute("PRAGMA temp_store = MEMORY")
-    for (_, name), sql in list_tables().items():
-        if name in ADDED and name not in present:
-            db.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE") if temporary else sql)
 
 
 def _check_format(db: sqlite3.Connection) -> None:
@@ -293,18 +261,3 @@ def _normalize(sql: object) -> str:
     no difference.
     """
     return " ".join(_COMMENT.sub("", str(sql)).split()).replace("( ", "(").replace(" )", ")")
-
-
-def _restore_older_text(name: str, sql: str) -> str:
-    """Return a table's text as earlier versions of this format wrote it."""
-    match name:
-        case "interval":
-            return sql.replace("latency REAL,", "latency REAL NOT NULL,")
-        case "slice":
-            return sql.replace(" steal REAL,", "")
-        case "client_step":
-            return sql.replace(" throttled REAL,", "")
-        case "placement":
-            return sql.replace(" client TEXT,", "")
-        case _:
-            return sql

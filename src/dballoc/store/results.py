@@ -27,14 +27,6 @@ _MOST_ROWS = 5_000_000
 # Of a table of which each row costs more: every host becomes a campaign of its own.
 _FEWER_ROWS = {"host": 10_000}
 
-# Columns, with their types, that a results directory of an earlier version lacks, which is resumed
-# without them.
-LATER_COLUMNS = {
-    "slice": {"steal": "REAL"},
-    "placement": {"client": "TEXT"},
-    "client_step": {"throttled": "REAL"},
-}
-
 Row = Mapping[str, Any]
 
 
@@ -341,7 +333,7 @@ class Results:
             ("replay_mark", record.replay_marks),
             ("replay_latency", record.replay_latencies),
         ):
-            _insert(self._db, table, [{"trial": number, **row} for row in self._fit(table, rows)])
+            _insert(self._db, table, [{"trial": number, **row} for row in rows])
         if record.settled_otherwise:
             self._add_settled_otherwise(place["variant"], record.settled_otherwise)
 
@@ -350,11 +342,6 @@ class Results:
         earlier = json.loads(self.facts().get(SETTLED_OTHERWISE, "{}"))
         earlier[variant] = {**earlier.get(variant, {}), **otherwise}
         self._put_fact(SETTLED_OTHERWISE, json.dumps(earlier))
-
-    def _fit(self, table: str, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows without columns that a database of an earlier version does not have."""
-        missing = LATER_COLUMNS.get(table, {}).keys() - self.columns(table).keys()
-        return [{k: v for k, v in r.items() if k not in missing} for r in rows] if missing else rows
 
     def add_block(self, row: Row) -> None:
         """Write a finished attempt at a block."""
@@ -395,8 +382,7 @@ class Results:
         place = (row["design"], row["block"], row["attempt"])
         sql = "SELECT 1 FROM placement WHERE design = ? AND block = ? AND attempt = ?"
         if not self._query(sql, place):
-            rows = self._fit("placement", [row])
-            self._run_transaction(lambda: _insert(self._db, "placement", rows))
+            self._run_transaction(lambda: _insert(self._db, "placement", [row]))
 
     def begin_trial(self, row: Row) -> None:
         """Write that a host begins a trial, until that is stored."""

@@ -53,7 +53,7 @@ CREATE TABLE block_ahead (
   PRIMARY KEY (design, block, attempt)
 ) WITHOUT ROWID;
 
--- Of a campaign on several hosts (bench --ray): a host. Other results have neither this table nor the next.
+-- Of a campaign on several hosts (bench --ray): a host.
 CREATE TABLE host (
   host        TEXT PRIMARY KEY,
   kernel      TEXT NOT NULL,        -- the boot ID of its kernel: hosts with the same one share their settings
@@ -177,7 +177,7 @@ CREATE TABLE sample (
 ) WITHOUT ROWID;
 
 -- What the whole host did, with every sample of a solo trial: CPU seconds of all its CPUs, and context switches, since its boot
--- (/proc/stat). Results of before this was measured have neither of these tables.
+-- (/proc/stat).
 CREATE TABLE host_sample (
   trial    INTEGER NOT NULL REFERENCES trial,
   step     INTEGER NOT NULL,
@@ -206,7 +206,6 @@ CREATE TABLE host_step (
 ) WITHOUT ROWID;
 
 -- What a client on a host of its own did in a step of load (bench --ray with client hosts), from its first report to its last.
--- Other results have no such table.
 CREATE TABLE client_step (
   trial       INTEGER NOT NULL REFERENCES trial,
   step        INTEGER NOT NULL,
@@ -215,7 +214,7 @@ CREATE TABLE client_step (
   cpu         REAL NOT NULL,        -- CPU seconds of the client itself
   cpus        INTEGER NOT NULL,     -- CPUs that it could use, by its affinity and its cgroups' quota
   busy        REAL NOT NULL,        -- share of the client host's CPU time, steal included
-  throttled   REAL,                 -- share of the quota's periods in which it was used up; older results have no such column
+  throttled   REAL,                 -- share of the quota's periods in which it was used up
   received    INTEGER NOT NULL,     -- bytes over the interface to the server
   sent        INTEGER NOT NULL,
   link        INTEGER,              -- speed of the slower of both hosts' interfaces, bits a second; NULL: no system tells
@@ -224,7 +223,7 @@ CREATE TABLE client_step (
 ) WITHOUT ROWID;
 
 -- Connections that clients made to a trial's server after its start, by its own counts (SHOW GLOBAL STATUS), dballoc's own left
--- out. Nothing of a server that had a fault, or that does not count this; results of before this was read have no such table.
+-- out. Nothing of a server that had a fault, or that does not count this.
 CREATE TABLE client_connection (
   trial     INTEGER PRIMARY KEY REFERENCES trial,
   tls       TEXT NOT NULL,          -- the versions of TLS that the server offers; empty: none
@@ -331,7 +330,7 @@ CREATE TABLE probe (
 );
 
 -- What a trial of `dballoc tune` tried. Its block is the number of the trial in the search; the trial's variant is the configuration's
--- name. Results of before there was tune have no such table.
+-- name.
 CREATE TABLE candidate (
   trial      INTEGER PRIMARY KEY REFERENCES trial,
   stage      TEXT NOT NULL CHECK (stage IN ('replay', 'server')),
@@ -341,7 +340,6 @@ CREATE TABLE candidate (
 );
 
 -- What a replica did in a step of load on its primary. Its throughput, in table step, is what it applied while the load ran.
--- Results of before there were replicas have no such table.
 CREATE TABLE replica (
   trial       INTEGER NOT NULL REFERENCES trial,
   step        INTEGER NOT NULL,
@@ -354,7 +352,7 @@ CREATE TABLE replica (
 ) WITHOUT ROWID;
 
 -- What dballoc replay measures of one replay of a trace, beside the trial's and the step's columns (there rss is the heap: the
--- engine's own memory is subtracted). Bytes; results of before there were replays have none of these four tables.
+-- engine's own memory is subtracted). Bytes.
 CREATE TABLE replay (
   trial       INTEGER PRIMARY KEY REFERENCES trial,
   events      INTEGER NOT NULL,     -- calls of malloc and its family that were replayed

@@ -11,8 +11,6 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
-    Procedure,
-    declare_current_procedure,
     declare_procedure,
     declare_shares,
 )
@@ -103,11 +101,8 @@ class Resolution:
 
 def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
     """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows. ``variants``:
-    how many the campaigns have, the baseline counted, whose intervals are promised. Twins of
-    procedure 1 promise what campaigns of two variants get.
+    how many the campaigns have, the baseline counted, whose intervals are promised.
     """
-    if campaign.procedure_version == 1:
-        variants = 2
     comparisons = compare_with_baseline(campaign)
     twin, baseline = campaign.names[1], campaign.experiment.baseline
     seconds: dict[str, float] = {
@@ -147,11 +142,10 @@ def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
 
 @dataclass(frozen=True, kw_only=True)
 class _Promise:
-    """What campaigns get: the level of an interval by metric and planned blocks, ``now`` with the
-    blocks that there are, and the degrees of freedom that their comparisons borrow.
+    """What campaigns get: the level of an interval by metric and planned blocks, and the degrees of
+    freedom that their comparisons borrow.
     """
 
-    now: Callable[[Metric, int], float]
     confidence: Callable[[Metric, int], float]
     common_freedom: Callable[[Metric], int]
 
@@ -160,22 +154,14 @@ def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -
     """Return the promise to campaigns of that many variants; a metric that is not judged has a
     plain interval.
     """
-    if campaign.procedure_version == 1:
-        declared = comparisons.procedures
-        return _Promise(
-            now=lambda metric, blocks: declared[metric.design].confidence,
-            confidence=lambda metric, blocks: _declare_confidence(declared[metric.design], blocks),
-            common_freedom=lambda metric: 0,
-        )
     shares = declare_shares(campaign.designs, variants, len(campaign.experiment.workloads))
 
     def find_confidence(metric: Metric, blocks: int) -> float:
         if metric.question is None:
             return DESCRIPTIVE_CONFIDENCE
-        return declare_current_procedure(blocks, shares).find_confidence(metric.measure)
+        return declare_procedure(blocks, shares).levels[metric.measure]
 
     return _Promise(
-        now=find_confidence,
         confidence=find_confidence,
         # The variants but the baseline, and its A/A pair.
         common_freedom=lambda metric: (
@@ -206,7 +192,7 @@ def _resolve_metric(
             block_seconds=block_seconds,
         )
     n, borrowed = twin.ratio.blocks, promise.common_freedom(metric)
-    level = promise.now(metric, n)
+    level = promise.confidence(metric, n)
     return MetricResolution(
         twin=twin,
         floor=floor,
@@ -219,13 +205,6 @@ def _resolve_metric(
         ],
         block_seconds=block_seconds,
     )
-
-
-def _declare_confidence(procedure: Procedure, blocks: int) -> float:
-    """Return the level that a campaign of that many blocks declares for the same comparisons, by
-    procedure 1. It may have more looks.
-    """
-    return declare_procedure(blocks, procedure.family).confidence
 
 
 def _scale_block(design: str, variants: int) -> float:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
-    ERROR,
     MEMORY,
-    PROCEDURE_VERSION,
     THROUGHPUT,
     Procedure,
     declare_replay_shares,
@@ -46,35 +44,29 @@ class LookTaken:
 
 
 def list_looks_taken(campaign: str, procedures: Mapping[str, Procedure]) -> list[LookTaken]:
-    """Return the looks at which a campaign is judged, if they are not its planned ends. A campaign
-    of procedure 1 is taken as it is.
-    """
+    """Return the looks at which a campaign is judged, if they are not its planned ends."""
     return [
         LookTaken(campaign=campaign, design=d, blocks=p.reached, planned=p.looks[-1])
         for d, p in procedures.items()
-        if p.version > 1 and p.reached != p.looks[-1]
+        if p.reached != p.looks[-1]
     ]
 
 
 def find_look_share(procedures: Mapping[str, Procedure], design: str) -> float:
-    """Return the share of its error that a design spends at the look at which it is judged; 1 for
-    procedure 1, which is taken as it is, and for a look that was not reached, which has no verdict.
+    """Return the share of its error that a design spends at the look at which it is judged; 1 for a
+    look that was not reached, which has no verdict.
     """
     procedure = procedures.get(design)
-    if procedure is None or procedure.version == 1 or procedure.reached is None:
+    if procedure is None or procedure.reached is None:
         return 1.0
     return procedure.spending[procedure.reached]
 
 
-def declare_diff_levels(
-    measures: Sequence[tuple[str, str]], variants: int, versions: tuple[int, int]
-) -> dict[str, float]:
+def declare_diff_levels(measures: Sequence[tuple[str, str]], variants: int) -> dict[str, float]:
     """Return the error of one comparison by the measure's name. ``measures``: (name, design) of
     each that is judged, one a workload; ``variants``: those that are judged.
     """
     names = [name for name, _ in measures]
-    if min(versions) < PROCEDURE_VERSION:
-        return dict.fromkeys(names, ERROR / max(1, variants * len(names)))
     designs = {design for _, design in measures}
     workloads = max(1, *(names.count(speed) for speed in ("cpu", "tps")))
     replays = "cpu" in names and "duet" not in designs

@@ -7,23 +7,19 @@ rate function, Biometrika 74, 1987): the first ones decide only what is plain, a
 of the error left. What the looks spend adds up to the error, so that it holds under any dependence
 between comparisons and looks.
 
-A campaign stores the version of its procedure, and is judged by that version for ever.
-
-Version 1: the comparisons share the error evenly (Bonferroni), the planned end has spent all of it,
-and between two looks intervals have the level of the next.
-
-Version 2: two questions have half of the error each, memory and speed (:func:`declare_shares`).
-The planned end has spent 0.8 of a share; the rest is for extensions, which are judged at fixed
-multiples of the planned blocks alone. Between two looks, the verdicts and intervals of the last one
-stand. Where a campaign's budget ends a design before its planned end, that is a look too, by the
-same spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials,
-Biometrika 70, 1983): when time is up does not depend on the figures. A later look spends what is
-left up to its own share.
+Two questions have half of the error each, memory and speed (:func:`declare_shares`). The planned
+end has spent 0.8 of a share; the rest is for extensions, which are judged at fixed multiples of the
+planned blocks alone. Between two looks, the verdicts and intervals of the last one stand. Where a
+campaign's budget ends a design before its planned end, that is a look too, by the same spending
+function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70, 1983):
+when time is up does not depend on the figures. A later look spends what is left up to its own
+share.
 """
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
@@ -37,19 +33,17 @@ _LATEST = 2 / 3
 # Two variants whose ratio is within this of 1 are equivalent.
 MARGIN = 0.01
 
-# The version of the procedure that new campaigns store and are judged by.
-PROCEDURE_VERSION = 2
-# The share of its error that a comparison of version 2 has spent at the planned end.
+# The share of its error that a comparison has spent at the planned end.
 END_SHARE = 0.8
 # Extensions are judged at these multiples of the planned blocks. The first spends half of the rest
 # of the error, each later one half of what the one before spent.
 EXTENSIONS = (1.5, 2.0, 3.0, 4.0)
 
-# The error of each question of version 2, and that of speed's two measures where both are judged.
+# The error of each question, and that of speed's two measures where both are judged.
 MEMORY_ERROR = SPEED_ERROR = ERROR / 2
 CPU_ERROR, THROUGHPUT_ERROR = 0.02, 0.005
 
-# The keys of what version 2 judges: peak RSS, throughput, and the duet's CPU per transaction.
+# The keys of what is judged: peak RSS, throughput, and the duet's CPU per transaction.
 MEMORY, THROUGHPUT, CPU = "rss_peak", "tps", "cpu"
 
 
@@ -69,21 +63,26 @@ class Share:
 @dataclass(frozen=True, kw_only=True)
 class Procedure:
     """The declared procedure of one design. ``looks``: the numbers of blocks at which it may be
-    judged, the planned number last; ``family``: the comparisons of the whole campaign, in both its
-    designs; ``blocks``: those finished. Of version 2: ``shares`` by measure, and ``budget_looks``,
-    the numbers of blocks at which the budget ended the design.
+    judged, the planned number last; ``blocks``: those finished; ``shares``: of the whole campaign,
+    in both its designs, by measure; ``budget_looks``: the numbers of blocks at which the budget
+    ended the design; ``end_share``: the share of its error that a comparison has spent at the
+    planned end, 1 where there are no extensions.
     """
 
     looks: tuple[int, ...]
-    family: int
     blocks: int
-    version: int = 1
-    shares: Mapping[str, Share] = field(default_factory=dict)
+    shares: Mapping[str, Share]
     budget_looks: tuple[int, ...] = ()
+    end_share: float = END_SHARE
+
+    @property
+    def family(self) -> int:
+        """The number of comparisons of the whole campaign, in both its designs."""
+        return sum(share.comparisons for share in self.shares.values())
 
     @property
     def extensions(self) -> tuple[int, ...]:
-        """The numbers of blocks at which an extension may be judged; none in version 1."""
+        """The numbers of blocks at which an extension may be judged."""
         return tuple(look for look in self.spending if look > self.looks[-1])
 
     @property
@@ -94,24 +93,20 @@ class Procedure:
     @property
     def spending(self) -> dict[int, float]:
         """The share of its error that a comparison spends at each look."""
-        end_share = END_SHARE if self.version > 1 else 1.0
         looks = sorted({*self.looks, *(n for n in self.budget_looks if n < self.looks[-1])})
-        spent = [0.0, *(end_share * (look / self.looks[-1]) ** SPENDING for look in looks)]
+        spent = [0.0, *(self.end_share * (look / self.looks[-1]) ** SPENDING for look in looks)]
         shares = {look: spent[i + 1] - spent[i] for i, look in enumerate(looks)}
-        if self.version > 1:
-            for number, factor in enumerate(EXTENSIONS, 1):
-                look = math.ceil(factor * self.looks[-1])
-                # Of one planned block, the first extension falls on the second.
-                shares.setdefault(look, (1 - END_SHARE) * 2**-number)
+        for number, factor in enumerate(EXTENSIONS if self.end_share < 1 else (), 1):
+            look = math.ceil(factor * self.looks[-1])
+            # Of one planned block, the first extension falls on the second.
+            shares.setdefault(look, (1 - self.end_share) * 2**-number)
         return shares
 
     @property
     def reached(self) -> int | None:
-        """The number of blocks whose figures are judged: in version 2 that of the last look that
-        was reached, None before the first; in version 1 all.
+        """The number of blocks whose figures are judged: that of the last look that was reached,
+        None before the first.
         """
-        if self.version == 1:
-            return self.blocks
         return max((look for look in self.spending if look <= self.blocks), default=None)
 
     @property
@@ -126,31 +121,19 @@ class Procedure:
 
     @property
     def current_look(self) -> int:
-        """The look whose level intervals have: in version 1 the next one, in version 2 the last one
-        reached, or the first before any is.
-        """
-        if self.version > 1:
-            return self.reached or min(self.spending)
-        return next((look for look in self.looks if self.blocks <= look), self.looks[-1])
+        """The look whose level intervals have: the last one reached, or the first before any is."""
+        return self.reached or min(self.spending)
 
     @property
     def confidence(self) -> float:
-        """The level of every printed interval and every verdict after ``blocks`` blocks. In version
-        2 measures differ: the highest of their levels.
-        """
+        """The highest of the measures' levels."""
         return max(self.levels.values())
 
     @property
     def levels(self) -> dict[str, float]:
-        """The level of each measure's intervals; in version 1 one for all, whose key is empty."""
+        """The level of each measure's intervals after ``blocks`` blocks."""
         share = self.spending[self.current_look]
-        if self.version == 1:
-            return {"": 1 - ERROR * share / self.family}
         return {measure: 1 - s.of_each * share for measure, s in self.shares.items()}
-
-    def find_confidence(self, measure: str) -> float:
-        """Return the level of a measure's intervals. KeyError if version 2 does not judge it."""
-        return self.levels[measure if self.version > 1 else ""]
 
     def after(self, blocks: int) -> "Procedure":
         """Return the procedure as it is after that many blocks."""
@@ -174,26 +157,10 @@ def list_extension_goals(procedures: Mapping[str, Procedure]) -> list[dict[str, 
     ]
 
 
-def count_comparisons(designs: Collection[str], variants: int, workloads: int) -> int:
-    """Return the number of comparisons of a campaign of version 1: every variant but the baseline
-    (``variants`` counts it) × its primary metrics. These are solo throughput of every workload,
-    peak and idle RSS; duet CPU per transaction of every workload.
-    """
-    metrics = {"solo": workloads + 2, "duet": workloads}
-    return max(1, variants - 1) * sum(metrics[design] for design in designs)
-
-
-def declare_procedure(planned_blocks: int, family: int) -> Procedure:
-    """Declare version 1's procedure of a design with that many planned blocks, in a campaign with
-    ``family`` comparisons in all; as it is when all blocks are finished.
-    """
-    return Procedure(looks=_plan_looks(planned_blocks), family=family, blocks=planned_blocks)
-
-
 def declare_shares(
     designs: Collection[str], variants: int, workloads: int, left_out: int = 0
 ) -> dict[str, Share]:
-    """Return what each measure of a campaign of version 2 may err. ``variants`` counts the
+    """Return what each measure of a campaign may err. ``variants`` counts the
     baseline; ``left_out`` of them are not in the duet, and spend none of its error.
 
     Memory, the peak RSS of each variant, has 2.5 %. Speed has 2.5 %: 2 % for the duet's CPU per
@@ -231,25 +198,31 @@ def declare_replay_shares(
     return shares
 
 
-def declare_current_procedure(
-    planned_blocks: int, shares: Mapping[str, Share], budget_looks: Collection[int] = ()
+def declare_imported_shares(variants: int, measures: Sequence[str]) -> dict[str, Share]:
+    """Return what each measure of imported results may err: all comparisons share the error evenly.
+    ``measures``: one a workload; ``variants`` counts the baseline.
+    """
+    others = max(1, variants - 1)
+    return {
+        m: Share(error=ERROR * number / len(measures), comparisons=others * number)
+        for m, number in Counter(measures).items()
+    }
+
+
+def declare_procedure(
+    planned_blocks: int,
+    shares: Mapping[str, Share],
+    budget_looks: Collection[int] = (),
+    end_share: float = END_SHARE,
 ) -> Procedure:
-    """Declare version 2's procedure of a design with that many planned blocks; as it is at the
+    """Declare the procedure of a design with that many planned blocks; as it is at the
     planned end. ``shares``: of the whole campaign, from :func:`declare_shares`; ``budget_looks``:
     the numbers of blocks at which the budget ended the design.
     """
-    family = sum(share.comparisons for share in shares.values())
-    looks = _plan_looks(planned_blocks)
     return Procedure(
-        looks=looks,
-        family=family,
+        looks=(*(look for look in LOOKS if look <= _LATEST * planned_blocks), planned_blocks),
         blocks=planned_blocks,
-        version=PROCEDURE_VERSION,
         shares=shares,
         budget_looks=tuple(budget_looks),
+        end_share=end_share,
     )
-
-
-def _plan_looks(planned_blocks: int) -> tuple[int, ...]:
-    looks = (look for look in LOOKS if look <= _LATEST * planned_blocks)
-    return (*looks, planned_blocks)

@@ -24,7 +24,6 @@ from dballoc.analysis.decisions.recommendation import (
 from dballoc.analysis.decisions.sequential_test import (
     FIRST_LOOK,
     Procedure,
-    declare_current_procedure,
     declare_procedure,
     list_extension_goals,
 )
@@ -211,14 +210,10 @@ def measure_paces(campaign: Campaign) -> dict[str, Pace]:
 
 def list_goals(campaign: Campaign, procedures: Mapping[str, Procedure]) -> list[dict[str, int]]:
     """Return the numbers of blocks, by design, to which a campaign may be extended; none where it
-    is of version 1 or ran on several hosts, or every design is decided.
+    ran on several hosts, or every design is decided.
     """
     going_on = {d: p for d, p in procedures.items() if d not in campaign.decided}
-    if (
-        campaign.procedure_version == 1
-        or campaign.placement.height
-        or not all(p.blocks for p in going_on.values())
-    ):
+    if campaign.placement.height or not all(p.blocks for p in going_on.values()):
         return []
     return list_extension_goals(going_on)
 
@@ -361,18 +356,9 @@ def _open_comparison(
         design=metric.design,
         scatter=ratio.scatter,
         distance=distance,
-        confidence=lambda blocks: procedure.after(blocks).find_confidence(metric.measure),
-        new_confidence=lambda blocks: _plan_anew(procedure, blocks).find_confidence(metric.measure),
+        confidence=lambda blocks: procedure.after(blocks).levels[metric.measure],
+        new_confidence=lambda n: declare_procedure(n, procedure.shares).levels[metric.measure],
     )
-
-
-def _plan_anew(procedure: Procedure, blocks: int) -> Procedure:
-    """Return the procedure of a new campaign of so many blocks; of version 1 as if it had the same
-    procedure.
-    """
-    if procedure.version == 1:
-        return declare_procedure(blocks, procedure.family)
-    return declare_current_procedure(blocks, procedure.shares)
 
 
 def _open_bound(bound: Bound) -> OpenFigure:

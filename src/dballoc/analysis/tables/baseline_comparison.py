@@ -14,8 +14,7 @@ from dballoc.analysis.decisions.sequential_test import (
     CPU,
     MEMORY,
     Procedure,
-    count_comparisons,
-    declare_current_procedure,
+    declare_imported_shares,
     declare_procedure,
     declare_replay_shares,
     declare_shares,
@@ -60,7 +59,7 @@ class Metric:
 
     @property
     def question(self) -> Question | None:
-        """Which of procedure 2's two questions it answers; None for one that is descriptive."""
+        """Which of the two questions it answers; None for one that is descriptive."""
         if self.workload is not None:
             return "speed"
         return "memory" if self.key == MEMORY else None
@@ -109,7 +108,7 @@ class Comparisons:
         """Return the level of a metric's intervals."""
         if metric not in self.metrics:
             return DESCRIPTIVE_CONFIDENCE
-        return self.procedures[metric.design].find_confidence(metric.measure)
+        return self.procedures[metric.design].levels[metric.measure]
 
     def find(self, variant: str, metric: Metric) -> Comparison:
         """Return the comparison of that variant in that metric; KeyError if there is none."""
@@ -121,8 +120,8 @@ class Comparisons:
 
 def list_metrics(campaign: Campaign) -> list[Metric]:
     """Return the metrics that variants are compared in: solo throughput at the highest level, peak
-    and idle RSS; duet CPU per transaction. Version 1 of the procedure judges all of them, version 2
-    all but idle RSS. Of a replay: CPU per event, peak and idle heap.
+    and idle RSS; duet CPU per transaction. Idle RSS is not judged. Of a replay: CPU per event, peak
+    and idle heap.
     """
     if campaign.is_replay:
         return _list_replay_metrics(campaign)
@@ -208,23 +207,20 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     planned = json.loads(campaign.facts["planned_blocks"])
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
     variants += count_finalists_elsewhere(campaign)
-    if campaign.procedure_version > 1:
-        shares = (
-            declare_replay_shares(variants, workloads, judges_memory=campaign.has_whole_heap)
-            if campaign.is_replay
-            else declare_shares(campaign.designs, variants, workloads, len(campaign.left_out))
-        )
-        budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
-        declared = {
-            d: declare_current_procedure(planned[d], shares, budget_looks.get(d, ()))
-            for d in campaign.designs
-        }
-    else:
-        family = count_comparisons(campaign.designs, variants, workloads)
-        if campaign.imported:
-            family = max(1, variants - 1) * len(_list_solo_metrics(campaign))
-        declared = {d: declare_procedure(planned[d], family) for d in campaign.designs}
-    return {d: procedure.after(campaign.blocks(d)) for d, procedure in declared.items()}
+    if campaign.imported:
+        measures = [metric.measure for metric in _list_solo_metrics(campaign)]
+        shares = declare_imported_shares(variants, measures)
+        return {"solo": declare_procedure(campaign.blocks("solo"), shares, end_share=1.0)}
+    shares = (
+        declare_replay_shares(variants, workloads, judges_memory=campaign.has_whole_heap)
+        if campaign.is_replay
+        else declare_shares(campaign.designs, variants, workloads, len(campaign.left_out))
+    )
+    budget_looks = json.loads(campaign.facts.get("budget_looks", "{}"))
+    return {
+        d: declare_procedure(planned[d], shares, budget_looks.get(d, ())).after(campaign.blocks(d))
+        for d in campaign.designs
+    }
 
 
 def count_finalists_elsewhere(campaign: Campaign) -> int:
@@ -241,9 +237,7 @@ def compare_with_baseline(campaign: Campaign) -> Comparisons:
     judged = [
         m
         for m in all_metrics
-        if campaign.procedure_version == 1
-        or m.question == "speed"
-        or (m.question == "memory" and campaign.has_whole_heap)
+        if m.question == "speed" or (m.question == "memory" and campaign.has_whole_heap)
     ]
     at_look = select_judged_blocks(campaign, declared)
     family: list[Comparison] = []
@@ -270,10 +264,10 @@ def compare_with_baseline(campaign: Campaign) -> Comparisons:
 
 def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]) -> Campaign:
     """Return the campaign with the blocks of the last look that each design reached, in the order
-    in which they were completed, or with all of them before the first look. Of procedure 1: the
-    campaign as it is.
+    in which they were completed, or with all of them before the first look. Imported results
+    have no looks.
     """
-    if campaign.procedure_version == 1:
+    if campaign.imported:
         return campaign
     judged = {
         design: list_first_blocks(
@@ -301,11 +295,14 @@ def _compare_in_metric(
     """Compare every variant, and the baseline with itself, in a metric that is judged."""
     logs = collect_logs(campaign, metric)
     try:
-        confidence = procedure.find_confidence(metric.measure)
+        confidence = procedure.levels[metric.measure]
     except KeyError:  # Every variant is left out of the duet.
         confidence = DESCRIPTIVE_CONFIDENCE
     share = procedure.shares.get(metric.measure)
-    variances = _moderate(logs, metric, campaign, share.of_each) if share else {}
+    # Imported results have no A/A pair whose variance could be borrowed.
+    variances = (
+        _moderate(logs, metric, campaign, share.of_each) if share and not campaign.imported else {}
+    )
     compared = []
     for name in campaign.names:
         block_logs = logs.get(name, [])

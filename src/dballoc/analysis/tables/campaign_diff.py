@@ -24,7 +24,7 @@ from dballoc.analysis.decisions.diff_levels import (
     list_looks_taken,
 )
 from dballoc.analysis.decisions.fail_condition import MEASURES
-from dballoc.analysis.decisions.sequential_test import PROCEDURE_VERSION, Procedure
+from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import (
     UnpairedRatio,
@@ -154,10 +154,9 @@ def compare_campaigns(
         baseline_comparison.declare_procedures(first),
         baseline_comparison.declare_procedures(second),
     )
-    versions = first.procedure_version, second.procedure_version
-    primary = ("cpu", "rss") if first.is_replay else _list_primary(versions)
+    primary = ("cpu", "rss") if first.is_replay else ("tps", "rss")
     measures = _list_measures(first, pairing, primary)
-    levels = _list_levels(measures, procedures, len(names), versions)
+    levels = _list_levels(measures, procedures, len(names))
     faults = (
         _list_faults(first, pairing.baseline if relative else None),
         _list_faults(second, pairing.baseline if relative else None),
@@ -221,24 +220,16 @@ def _list_levels(
     measures: list[Measure],
     procedures: tuple[dict[str, Procedure], dict[str, Procedure]],
     variants: int,
-    versions: tuple[int, int],
 ) -> dict[Measure, float]:
     """Return the level of each measure's intervals; ``variants``: how many are judged."""
     judged = [(m.name, m.design) for m in measures if m.primary]
-    errors = declare_diff_levels(judged, variants, versions)
+    errors = declare_diff_levels(judged, variants)
     return {
         m: 1 - errors[m.name] * math.prod(find_look_share(p, m.design) for p in procedures)
         if m.primary
         else level_curves.CONFIDENCE
         for m in measures
     }
-
-
-def _list_primary(versions: tuple[int, int]) -> tuple[str, ...]:
-    """Return the measures that are judged: idle RSS only where a campaign of procedure 1 is
-    compared.
-    """
-    return _PRIMARY if min(versions) < PROCEDURE_VERSION else ("tps", "rss")
 
 
 def _choose_ratio(pairing: Pairing, kind: RatioKind | None) -> tuple[RatioKind, str]:

@@ -17,7 +17,7 @@ from dballoc.hosts.block_messages import RECORD_TABLES, FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
 from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
 from dballoc.store import campaign_facts
-from dballoc.store.results import HOST_LOST, LATER_COLUMNS, Results, Row, TrialRecord
+from dballoc.store.results import HOST_LOST, Results, Row, TrialRecord
 
 
 class AnswerStore:
@@ -137,10 +137,7 @@ def _check_record(record: TrialRecord, experiment: Experiment) -> None:
 
 def read_columns(results: Results) -> dict[str, dict[str, str]]:
     """Return the types of the columns of all tables that answers may fill, by name."""
-    return {
-        table: results.columns(table) | LATER_COLUMNS.get(table, {})
-        for table in {*RECORD_TABLES.values(), "block"}
-    }
+    return {table: results.columns(table) for table in {*RECORD_TABLES.values(), "block"}}
 
 
 def make_placement_row(key: BlockKey, pair: HostPair) -> dict[str, Any]:

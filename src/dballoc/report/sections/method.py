@@ -10,7 +10,6 @@ from dballoc.analysis.decisions.sequential_test import (
     ERROR,
     MARGIN,
     MEMORY,
-    SPENDING,
     THROUGHPUT,
     Procedure,
     Share,
@@ -66,28 +65,6 @@ def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: 
     ]
 
 
-def _describe_error(procedures: dict[str, Procedure]) -> str:
-    """Say what is judged, at which looks and levels, so that all of it errs in 5 % at most."""
-    if next(iter(procedures.values())).version > 1:
-        return _describe_two_questions(procedures)
-    family = count(next(iter(procedures.values())).family, "comparison")
-    levels = [
-        f"{design} verdicts may be judged after {listing([str(look) for look in p.looks])} blocks "
-        f"({count(len(p.looks), 'planned look')}), at "
-        f"{listing([percent(p.after(look).confidence, 2) for look in p.looks])}; every primary "
-        f"interval and verdict here is at {percent(p.confidence, 2)}"
-        for design, p in procedures.items()
-    ]
-    return (
-        "Primary: server CPU per transaction (duet); throughput at the highest level, peak RSS and "
-        f"idle RSS (solo); each for every variant and workload: a family of {family}. The error of "
-        f"{percent(ERROR, 0)} is shared evenly by the family, and over the looks: up to each look, "
-        f"(share of the planned blocks){'⁰¹²³⁴⁵⁶⁷⁸⁹'[SPENDING]} of it has been spent: "
-        f"{'; '.join(levels)}. Everything else is descriptive, with plain {percent(CONFIDENCE, 0)} "
-        "intervals."
-    )
-
-
 _JUDGED = {
     MEMORY: "peak RSS",
     CPU: "server CPU per transaction in the duet",
@@ -95,7 +72,8 @@ _JUDGED = {
 }
 
 
-def _describe_two_questions(procedures: dict[str, Procedure]) -> str:
+def _describe_error(procedures: dict[str, Procedure]) -> str:
+    """Say what is judged, at which looks and levels, so that all of it errs in 5 % at most."""
     shares = next(iter(procedures.values())).shares
     errors = [
         f"{_JUDGED[measure]} {percent(shares[measure].error, 1)} over "

@@ -74,15 +74,7 @@ def _describe_progress(comparisons: Comparisons, progress: Progress) -> list[str
     notes = []
     if not progress.final:
         why = "was interrupted" if progress.ending == "interrupted" else "is not finished"
-        note = f"The campaign {why}: {progress.words}."
-        for design, procedure in comparisons.procedures.items():
-            if procedure.version == 1 and progress.blocks[design] not in procedure.looks:
-                looks = listing([str(look) for look in procedure.looks])
-                note += (
-                    f" {design.capitalize()} verdicts are judged after {looks} blocks; this is an "
-                    "interim look, not binding."
-                )
-        notes.append(note)
+        notes.append(f"The campaign {why}: {progress.words}.")
     elif not progress.complete:
         notes += _describe_early_end(progress)
     return notes
@@ -135,8 +127,6 @@ _MEASURES = {
 
 def describe_levels(procedure: Procedure, design: str) -> str:
     """Return the level of a design's intervals, or that of each of its measures."""
-    if procedure.version == 1:
-        return percent(procedure.confidence, 2)
     levels = procedure.levels
     return listing(
         [
@@ -151,7 +141,7 @@ def _describe_looks(comparisons: Comparisons) -> list[str]:
     """Return after which number of blocks the designs were judged that have more, or none."""
     notes = []
     for design, p in comparisons.procedures.items():
-        if p.version > 1 and p.reached != p.blocks:
+        if p.reached != p.blocks:
             judged = f"as of {p.reached} blocks" if p.reached else "not judged yet"
             coming = [str(look) for look in p.spending if look > p.blocks]
             then = f"; the next look is at {coming[0]}" if coming else ""
