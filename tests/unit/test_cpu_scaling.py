@@ -122,7 +122,7 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     # All variants in one picture would be a line for each of them.
     assert "tps-oltp_read_only" not in keys
-    drawn = section.figures[0].specification
+    drawn = section.figures[0].chart
     assert drawn["layer"][0]["encoding"]["x"]["title"] == "CPUs (log scale)"
     [points] = drawn["datasets"].values()
     assert {row["variant"] for row in points} == {"glibc", "je"}

@@ -80,7 +80,7 @@ def test_results_in_which_the_host_was_not_measured(make: Make) -> None:
 
 def layers_of(figure: Figure) -> list[list[dict[str, Any]]]:
     """The rows that each layer of a chart draws."""
-    chart = figure.specification
+    chart = figure.chart
     return [chart["datasets"][layer["data"]["name"]] for layer in chart["layer"]]
 
 
@@ -101,7 +101,7 @@ def test_charts_over_time_have_a_panel_a_level(make: Make) -> None:
     assert {r["variant"] for r in lines} == set(campaign.names)
     assert 0 < min(r["second"] for r in lines) < max(r["second"] for r in lines) < 9.0
     for figure in figures:
-        spec = figure.specification["layer"][-1]
+        spec = figure.chart["layer"][-1]
         unit = {"tps": "per second", "qps": "per second", "user": "%", "rss": "MiB", "vsz": "MiB"}
         axis = spec["encoding"]["y"]["title"]
         assert next(v for k, v in unit.items() if k in figure.key) in axis

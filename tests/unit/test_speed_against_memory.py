@@ -34,7 +34,7 @@ def data(spec: dict, layer: dict) -> list[dict]:
 
 
 def points(figure: Figure) -> dict[str, dict]:
-    spec = figure.specification
+    spec = figure.chart
     marked = next(layer for layer in spec["layer"] if layer["mark"].get("type") == "point")
     return {row["variant"]: row for row in data(spec, marked)}
 
@@ -48,8 +48,8 @@ def test_speed_to_the_right_and_memory_upwards_with_the_baseline_in_the_middle()
     assert (found["glibc"]["x"], found["glibc"]["y"]) == (1, 1)
     assert (found["a"]["xlow"], found["a"]["xhigh"]) == pytest.approx(HIGHER)
     assert (found["a"]["ylow"], found["a"]["yhigh"]) == pytest.approx(LOWER)
-    assert "better: faster, less memory" in str(figure.specification)
-    assert "throughput, ratio to glibc" in str(figure.specification)
+    assert "better: faster, less memory" in str(figure.chart)
+    assert "throughput, ratio to glibc" in str(figure.chart)
 
 
 def test_what_costs_less_is_faster() -> None:
@@ -57,7 +57,7 @@ def test_what_costs_less_is_faster() -> None:
     drawn = points(draw_speed_against_memory(found, CPU, Variants(["glibc", "a"])))["a"]
     assert (drawn["xlow"], drawn["xhigh"]) == pytest.approx((1 / LOWER[1], 1 / LOWER[0]), rel=1e-5)
     assert "transactions per CPU second" in str(
-        draw_speed_against_memory(found, CPU, Variants(["glibc", "a"])).specification
+        draw_speed_against_memory(found, CPU, Variants(["glibc", "a"])).chart
     )
 
 
@@ -83,7 +83,7 @@ def test_an_interval_without_end_stays_in_the_frame() -> None:
         ),
         TPS,
         Variants(["glibc", "a"]),
-    ).specification
+    ).chart
 
 
 def test_labels_of_neighbours_do_not_meet() -> None:
@@ -131,7 +131,7 @@ def test_every_pair_both_ways_and_coloured_where_it_is_shown() -> None:
     )  # fmt: skip
 
     def cells(figure: Figure) -> dict[tuple[str, str], tuple[str, str]]:
-        spec = figure.specification
+        spec = figure.chart
         return {
             (r["row"], r["column"]): (r["text"], r["shown"]) for r in data(spec, spec["layer"][0])
         }

@@ -129,7 +129,7 @@ def test_the_report_draws_the_front_of_what_is_likely(make: Callable[..., Path])
     tuned = load_tuned(path)
     reading = next(s for s in tuned.standings if s.variant == "tuned")
     assert (reading.trials, reading.memory) == (1, pytest.approx(math.log(60 / 140) / 2))
-    [points] = draw_front(tuned, Variants(["glibc"])).specification["datasets"].values()
+    [points] = draw_front(tuned, Variants(["glibc"])).chart["datasets"].values()
     shown = {row["name"]: row for row in points}
     assert shown["tuned"]["memory_low"] < shown["tuned"]["memory"] < shown["tuned"]["memory_high"]
     assert shown["tuned"]["memory"] > 0.85

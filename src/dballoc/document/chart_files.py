@@ -1,6 +1,4 @@
-"""A chart as a specification for the page, and as SVG and PNG files. No browser and no network is
-needed.
-"""
+"""A chart for a page, and as SVG and PNG files. No browser and no network is needed."""
 
 import re
 from typing import Any
@@ -19,9 +17,9 @@ _SCALE = 2
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def make_specification(figure: Figure) -> dict[str, Any]:
-    """Return a figure as Vega-Lite, as wide as its container and without a theme."""
-    return figure.specification | {
+def fit_container(chart: dict[str, Any]) -> dict[str, Any]:
+    """Return a chart as wide as what contains it."""
+    return chart | {
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
         "padding": 2,
@@ -33,7 +31,7 @@ def write_chart(figure: Figure, origin: str, directory: OutputDirectory) -> None
     OSError if that fails.
     """
     title = {"text": figure.title, "subtitle": origin, "offset": 10}
-    spec = make_specification(figure) | {"width": WIDTH, "padding": 12, "title": title}
+    spec = fit_container(figure.chart) | {"width": WIDTH, "padding": 12, "title": title}
     svg = vl_convert.vegalite_to_svg(
         make_drawable(spec), vl_version=VEGA_LITE, config=make_vega_config(dark=False)
     )

@@ -31,7 +31,7 @@ def render_html(document: Document, redacted: bool) -> str:
         (package / "templates" / "report.html.j2").read_text(encoding="utf-8")
     )
     data = chart_script.encode_chart_data(
-        {figure.key: chart_files.make_specification(figure) for figure in document.figures},
+        {figure.key: chart_files.fit_container(figure.chart) for figure in document.figures},
         document.names,
     )
     return template.render(

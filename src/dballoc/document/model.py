@@ -2,13 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dballoc.numbers import NOTHING, count
-
-if TYPE_CHECKING:  # Altair takes long to import, and the terminal shows no chart
-    import altair as alt
 
 # A topic of a post with more characters is folded on the page.
 MANY_CHARACTERS = 1000
@@ -86,24 +82,13 @@ def tabulate(
 @dataclass(frozen=True)
 class Figure:
     """A chart: ``key`` names its files, ``caption`` says what to know about it; a screen reader
-    reads title and caption.
+    reads title and caption. ``chart``: Vega-Lite, without a theme.
     """
 
     key: str
     title: str
     caption: str
-    chart: "alt.LayerChart | alt.FacetChart"
-
-    @cached_property
-    def specification(self) -> dict[str, Any]:
-        """The chart as Vega-Lite, without a theme."""
-        # Not validated against the schema again: that takes as long as drawing, and the tests do
-        # it.
-        spec = self.chart.to_dict(validate=False)
-        for key in ("$schema", "config"):
-            spec.pop(key, None)
-        spec["datasets"] = {name: rows.to_dict() for name, rows in spec["datasets"].items()}
-        return spec
+    chart: dict[str, Any]
 
 
 @dataclass(frozen=True)

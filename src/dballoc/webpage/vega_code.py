@@ -10,14 +10,14 @@ import stat
 from importlib.metadata import version
 from pathlib import Path
 
-import altair as alt
 import vl_convert
 
 from dballoc import user_directories
 from dballoc.errors import UsageError
 from dballoc.files.output_directory import write_own
 
-VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+# The newest version that vl-convert has, such as 6.4.
+VEGA_LITE = vl_convert.get_vegalite_versions()[-1]
 
 # The bundle has 0.9 MB.
 _MOST_BYTES = 8 << 20

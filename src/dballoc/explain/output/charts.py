@@ -6,8 +6,18 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
+from dballoc.document.chart_files import fit_container
+from dballoc.document.charts import (
+    AMOUNTS,
+    Channel,
+    Rows,
+    draw,
+    encode_names,
+    make_axis,
+    make_chart,
+    make_names_axis,
+    make_tips,
+)
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import Line
 from dballoc.explain.difference import REST
@@ -25,22 +35,18 @@ _SMALL = 0.004
 _AREAS, _POINTS = 7, 300
 _OTHER = "other lines"
 
-# The axis of a chart whose rows are names.
-_NAMES = alt.Axis(grid=False, ticks=False, domain=False, labelLimit=230)
-
-_TIMES = alt.Axis(grid=False, tickCount=8, format=",~f", labelOverlap=True)
+# Pixels for the names of rows.
+_NAMES = 230
 
 # A bar that begins beyond this share of RSS has its label at its left.
 _RIGHT = 0.4
-
-_Rows = list[dict[str, Any]]
 
 
 def draw_waterfall(ledger: Ledger) -> dict[str, Any]:
     """Draw RSS built up line by line, the rest included; each bar begins where the one before
     ends.
     """
-    rows: _Rows = []
+    rows: Rows = []
     at = 0
     for group, owner, size, note in _list_bars(ledger):
         begin, at = at, at + size
@@ -59,30 +65,24 @@ def draw_waterfall(ledger: Ledger) -> dict[str, Any]:
             "note": "",
         }
     )
-    base = alt.Chart(alt.InlineData(values=rows))
-    order = [row["owner"] for row in rows]
+    y = make_names_axis("owner", [row["owner"] for row in rows], labelLimit=_NAMES)
     # A label stands behind its bar, or before one at the right; a margin for those in between.
-    scale = alt.Scale(domain=[0, ledger.rss / 2**20 * 1.05], nice=False)
-    bars = base.mark_bar(height={"band": 0.72}).encode(
-        x=alt.X(
-            "from:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6), scale=scale
-        ),
-        x2=alt.X2("to:Q"),
-        y=alt.Y("owner:N", sort=order, title=None, axis=_NAMES),
-        color=alt.Color("group:N", title=None, scale=alt.Scale(domain=_list_groups(rows))),
-        tooltip=_make_tooltip("note"),
-    )
-    steps = base.transform_filter("datum.group != 'RSS'").encode(
-        y=alt.Y("owner:N", sort=order), text=alt.Text("words:N")
-    )
+    scale = {"domain": [0, ledger.rss / 2**20 * 1.05], "nice": False}
+    x = make_axis("from", "resident, MiB", scale, **AMOUNTS)
     right = f"datum.from > {_RIGHT * ledger.rss / 2**20}"
-    behind = steps.transform_filter(f"!({right})").mark_text(align="left", dx=5, style="label")
-    before = steps.transform_filter(right).mark_text(align="right", dx=-5, style="label")
-    behind, before = (
-        behind.encode(x=alt.X("to:Q", scale=scale)),
-        before.encode(x=alt.X("from:Q", scale=scale)),
-    )
-    return _make_specification(bars + behind + before, 26 * len(rows))
+    label = {"style": "label", "y": y, "text": {"field": "words", "type": "nominal"}}
+    steps = [row for row in rows if row["group"] != "RSS"]
+    layers = [
+        draw(
+            rows, "bar", height={"band": 0.72}, x=x, x2={"field": "to"}, y=y,
+            color=encode_names("group", _list_groups(rows)), tooltip=_make_tooltip("note"),
+        ),
+        draw(
+            steps, "text", f"!({right})", align="left", dx=5, x=x | {"field": "to"}, **label
+        ),
+        draw(steps, "text", right, align="right", dx=-5, x=x, **label),
+    ]  # fmt: skip
+    return fit_container(make_chart(26 * len(rows), layers))
 
 
 def _list_bars(ledger: Ledger) -> list[tuple[str, str, int, str]]:
@@ -162,7 +162,7 @@ _LEAVES: dict[str, Any] = {
 }
 
 
-def _make_treemap_rows(ledger: Ledger) -> _Rows:
+def _make_treemap_rows(ledger: Ledger) -> Rows:
     """Return the tree's nodes: RSS, the groups, the owners in them."""
     sizes: dict[tuple[str, str], int] = {}
     for line in ledger.lines:
@@ -170,7 +170,7 @@ def _make_treemap_rows(ledger: Ledger) -> _Rows:
         sizes[key] = sizes.get(key, 0) + line.resident
     if ledger.rest > 0:
         sizes["rest", "rest"] = sizes.get(("rest", "rest"), 0) + ledger.rest
-    rows: _Rows = [{"id": "RSS", "parent": None}]
+    rows: Rows = [{"id": "RSS", "parent": None}]
     for group in dict.fromkeys(group for group, _ in sizes):
         rows.append({"id": f"group {group}", "parent": "RSS"})
     for (group, owner), size in sizes.items():
@@ -187,7 +187,7 @@ def _make_treemap_rows(ledger: Ledger) -> _Rows:
     return rows
 
 
-def _make_treemap_data(rows: _Rows) -> list[dict[str, Any]]:
+def _make_treemap_data(rows: Rows) -> list[dict[str, Any]]:
     return [
         {
             "name": "tree",
@@ -245,23 +245,17 @@ def draw_bounds(explanation: Explanation) -> dict[str, Any] | None:
         return None
     rows = _make_bound_rows(explanation, bars)
     parts = list(dict.fromkeys(row["part"] for row in rows))
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_bar(height={"band": 0.7})
-        .encode(
-            x=alt.X("from:Q", title="GiB", axis=alt.Axis(format=",~r", tickCount=6)),
-            x2=alt.X2("to:Q"),
-            y=alt.Y("bar:N", sort=list(bars), title=None, axis=_NAMES),
-            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=parts)),
-            tooltip=[
-                alt.Tooltip("bar:N", title="what"),
-                "part:N",
-                alt.Tooltip("words:N", title="size"),
-                "of:N",
-            ],
-        )
+    bar = draw(
+        rows,
+        "bar",
+        height={"band": 0.7},
+        x=make_axis("from", "GiB", **AMOUNTS),
+        x2={"field": "to"},
+        y=make_names_axis("bar", list(bars), labelLimit=_NAMES),
+        color=encode_names("part", parts),
+        tooltip=make_tips({"bar": "what", "part": "", "words": "size", "of": ""}),
     )
-    return _make_specification(chart, 30 * len(bars))
+    return fit_container(make_chart(30 * len(bars), [bar]))
 
 
 def _list_bounds(explanation: Explanation) -> dict[str, list[tuple[str, int]]]:
@@ -282,9 +276,9 @@ def _list_bounds(explanation: Explanation) -> dict[str, list[tuple[str, int]]]:
     return bars
 
 
-def _make_bound_rows(explanation: Explanation, bars: dict[str, list[tuple[str, int]]]) -> _Rows:
+def _make_bound_rows(explanation: Explanation, bars: dict[str, list[tuple[str, int]]]) -> Rows:
     connections = f"{explanation.bounds.connections} connections" if explanation.bounds else ""
-    rows: _Rows = []
+    rows: Rows = []
     for bar, parts in bars.items():
         at = 0
         for part, size in parts:
@@ -313,7 +307,7 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
     owners = _choose_owners(sizes)
     start = thinned[0].timestamp
     unit, unit_seconds = _choose_unit(thinned[-1].timestamp - start)
-    rows: _Rows = []
+    rows: Rows = []
     for explanation, by_owner in zip(thinned, sizes, strict=True):
         rss = explanation.ledger.rss
         areas = {owner: by_owner.get(owner, 0) for owner in owners}
@@ -321,25 +315,25 @@ def draw_series(series: Sequence[Explanation]) -> dict[str, Any] | None:
         for place, (owner, size) in enumerate(areas.items()):
             rows.append(
                 {
-                    "time": float(f"{(explanation.timestamp - start) / unit_seconds:.6g}"),
+                    "time": (explanation.timestamp - start) / unit_seconds,
                     "owner": owner,
-                    "mib": float(f"{size / 2**20:.6g}"),
+                    "mib": size / 2**20,
                     "place": place,
                     **_format_size(size, rss),
                 }
             )
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_area(line=False, opacity=0.85)
-        .encode(
-            x=_make_time_axis(f"{unit} since the first snapshot"),
-            y=alt.Y("mib:Q", title="resident, MiB", stack="zero", axis=alt.Axis(format=",~r")),
-            color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=[*owners, _OTHER])),
-            order=alt.Order("place:Q"),
-            tooltip=_make_tooltip(),
-        )
+    area = draw(
+        rows,
+        "area",
+        line=False,
+        opacity=0.85,
+        x=_make_time_axis(f"{unit} since the first snapshot"),
+        y=make_axis("mib", "resident, MiB", format=",~r") | {"stack": "zero"},
+        color=encode_names("owner", [*owners, _OTHER]),
+        order={"field": "place", "type": "quantitative"},
+        tooltip=_make_tooltip(),
     )
-    return _make_specification(chart, 300)
+    return fit_container(make_chart(300, [area]))
 
 
 def draw_vsz(series: Sequence[Explanation]) -> dict[str, Any] | None:
@@ -381,24 +375,23 @@ def _draw_line(
         return None
     start = points[0][0].timestamp
     unit, unit_seconds = _choose_unit(points[-1][0].timestamp - start)
-    rows: _Rows = [
+    rows: Rows = [
         {
-            "time": float(f"{(explanation.timestamp - start) / unit_seconds:.6g}"),
-            "value": float(f"{value:.6g}"),
+            "time": (explanation.timestamp - start) / unit_seconds,
+            "value": value,
             "words": words,
         }
         for explanation, value, words in points
     ]
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_line(point=True)
-        .encode(
-            x=_make_time_axis(f"{unit} since the first one"),
-            y=alt.Y("value:Q", title=title, axis=alt.Axis(format=",~r", tickCount=4)),
-            tooltip=[alt.Tooltip("words:N", title=title.partition(",")[0])],
-        )
+    line = draw(
+        rows,
+        "line",
+        point=True,
+        x=_make_time_axis(f"{unit} since the first one"),
+        y=make_axis("value", title, format=",~r", tickCount=4),
+        tooltip=make_tips({"words": title.partition(",")[0]}),
     )
-    return _make_specification(chart, 140)
+    return fit_container(make_chart(140, [line]))
 
 
 def _choose_owners(sizes: Sequence[dict[str, int]]) -> list[str]:
@@ -441,31 +434,17 @@ def _format_size(size: int, rss: int) -> dict[str, str]:
     }
 
 
-def _make_time_axis(title: str) -> alt.X:
-    return alt.X("time:Q", title=title, axis=_TIMES, scale=alt.Scale(nice=False))
+def _make_time_axis(title: str) -> Channel:
+    axis = {"grid": False, "tickCount": 8, "format": ",~f", "labelOverlap": True}
+    return make_axis("time", title, {"nice": False}, **axis)
 
 
-def _make_tooltip(*more: str) -> list[alt.Tooltip]:
-    named = [
-        alt.Tooltip("owner:N"),
-        alt.Tooltip("words:N", title="resident"),
-        alt.Tooltip("share:N", title="of RSS"),
-    ]
-    return [*named, *(alt.Tooltip(f"{name}:N") for name in more)]
+def _make_tooltip(*more: str) -> list[Channel]:
+    return make_tips(
+        {"owner": "", "words": "resident", "share": "of RSS"} | dict.fromkeys(more, "")
+    )
 
 
-def _list_groups(rows: _Rows) -> list[str]:
+def _list_groups(rows: Rows) -> list[str]:
     """Return the groups in the same order for every chart, so that each has one colour."""
     return list(dict.fromkeys(["RSS", *_GROUPS, *(row["group"] for row in rows if "group" in row)]))
-
-
-def _make_specification(chart: alt.Chart | alt.LayerChart, height: int) -> dict[str, Any]:
-    """Return it as wide as its container, without a theme."""
-    specification: dict[str, Any] = chart.properties(height=height).to_dict()
-    for key in ("$schema", "config"):
-        specification.pop(key, None)
-    return specification | {
-        "width": "container",
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": 2,
-    }

@@ -1,16 +1,25 @@
 """Every block of a duet as a point, beside the interval that they make."""
 
 import math
-from typing import Any
 
-import altair as alt
 import polars as pl
 
-from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
-from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.charts import (
+    Rows,
+    Variants,
+    draw,
+    draw_points,
+    is_valid,
+    make_axis,
+    make_chart,
+    make_names_axis,
+    make_tips,
+    span,
+)
 from dballoc.document.model import Figure
 from dballoc.numbers import percent
+from dballoc.report.charts.axes import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _ROW = 44
@@ -26,55 +35,34 @@ def draw_duet_blocks(
     order = list(dict.fromkeys(row["row"] for row in rows))
     values = [row["value"] for row in rows if "value" in row]
     low, high = min([0.98, *values]), max([1.02, *values])
-    scale = alt.Scale(domain=[low * 0.997, high * 1.003], nice=False, zero=False)
-    x = alt.X(
-        "value:Q",
-        title=f"CPU per transaction, ratio to {names[0]}",
-        scale=scale,
-        axis=alt.Axis(tickCount=6, format=".3~f"),
-    )
-    y = alt.Y("row:N", sort=order, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
-    base = alt.Chart(make_chart_data(rows))
-    of_variant = alt.Tooltip("row:N", title="variant")
-    interval_tip = [of_variant, alt.Tooltip("words:N", title="ratio")]
-    block_tip = [
-        of_variant,
-        alt.Tooltip("block:Q"),
-        alt.Tooltip("value:Q", title="ratio", format=".4f"),
-    ]
-    color, shape = variants.encode_color(None), variants.encode_shape(None)
-    margin = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
+    scale = {"domain": [low * 0.997, high * 1.003], "nice": False, "zero": False}
+    title = f"CPU per transaction, ratio to {names[0]}"
+    x = make_axis("value", title, scale, tickCount=6, format=".3~f")
+    bare = {"type": "quantitative", "scale": scale}
+    y = make_names_axis("row", order)
+    tip = make_tips({"row": "variant", "words": "ratio"})
+    value = {"title": "ratio", "format": ".4f"}
+    color, points = variants.encode_color(None), variants.encode_points(None)
     layers = [
-        alt.Chart(margin)
-        .mark_rect(style="margin")
-        .encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q")),
-        alt.Chart(make_chart_data([{"one": 1.0}]))
-        .mark_rule(style="reference")
-        .encode(x=alt.X("one:Q", scale=scale)),
-        base.mark_rule(strokeWidth=2.5, clip=True)
-        .encode(
-            x=alt.X("low:Q", scale=scale),
-            x2=alt.X2("high:Q"),
-            y=y,
-            color=color,
-            tooltip=interval_tip,
-        )
-        .transform_filter("isValid(datum.low)"),
-        base.mark_point(filled=False, size=60, opacity=0.75, yOffset=11)
-        .encode(x=x, y=y, color=color, shape=shape, tooltip=block_tip)
-        .transform_filter("isValid(datum.value)"),
-        base.mark_point(filled=True, size=120, opacity=1)
-        .encode(
-            x=alt.X("estimate:Q", scale=scale), y=y, color=color, shape=shape, tooltip=interval_tip
-        )
-        .transform_filter("isValid(datum.estimate)"),
-    ]
-    chart = alt.layer(*layers).properties(height=_ROW * max(1, len(order)))
+        *draw_ratio_frame(x=bare),
+        draw(
+            rows, "rule", is_valid("low"), strokeWidth=2.5, clip=True, **span("x", bare), y=y,
+            tooltip=tip, **color,
+        ),
+        draw_points(
+            rows, 60, is_valid("value"), filled=False, opacity=0.75, yOffset=11, x=x, y=y,
+            tooltip=make_tips({"row": "variant", "block:Q": "", "value:Q": value}), **points,
+        ),
+        draw_points(
+            rows, 120, is_valid("estimate"), x=bare | {"field": "estimate"}, y=y, tooltip=tip,
+            **points,
+        ),
+    ]  # fmt: skip
     return Figure(
         f"duet-{workload}",
         f"CPU per transaction, block by block, {workload}",
         _describe(confidence),
-        chart,
+        make_chart(_ROW * max(1, len(order)), layers),
     )
 
 
@@ -86,11 +74,9 @@ def _describe(confidence: float) -> str:
     )
 
 
-def _make_rows(
-    block_logs: pl.DataFrame, names: list[str], confidence: float
-) -> list[dict[str, Any]]:
+def _make_rows(block_logs: pl.DataFrame, names: list[str], confidence: float) -> Rows:
     """Return a row for each variant's interval and for each of its blocks; the baseline last."""
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for name in [*names[1:], names[0]]:
         variant_blocks = block_logs.filter(pl.col("variant") == name)
         if not variant_blocks.height:

@@ -2,17 +2,24 @@
 the memory limit.
 """
 
-import altair as alt
-
 from dballoc.analysis.tables.largest_cache import Fits
-from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.charts import (
+    AMOUNTS,
+    GREY_POINTS,
+    POINTS,
+    Variants,
+    draw,
+    draw_points,
+    encode_names,
+    make_axis,
+    make_chart,
+    make_tips,
+)
 from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes
 
 _HEIGHT = 320
 _WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}
-# Seen on light and dark pages alike.
-_OUTCOMES = alt.Legend(symbolStrokeWidth=0, symbolFillColor="#808080")
 _SHAPES = {"survived": "circle", "killed": "cross", "another fault": "triangle-up"}
 
 
@@ -30,38 +37,20 @@ def draw_cache_against_rss(fits: Fits, variants: Variants) -> Figure:
         for p in fits.probes
         if p.peak is not None
     ]
-    limit = fits.of.memory / 2**20
-    x = alt.X(
-        "size:Q",
-        title="cache, MiB",
-        scale=alt.Scale(zero=True),
-        axis=alt.Axis(format=",~r", tickCount=6),
-    )
-    y = alt.Y(
-        "rss:Q",
-        title="peak RSS, MiB",
-        scale=alt.Scale(zero=True),
-        axis=alt.Axis(format=",~r", tickCount=6),
-    )
-    shape = alt.Shape(
-        "outcome:N",
-        title=None,
-        scale=alt.Scale(domain=list(_SHAPES), range=list(_SHAPES.values())),
-        legend=_OUTCOMES,
-    )
-    points = (
-        alt.Chart(make_chart_data(rows))
-        .mark_point(filled=True, size=90, opacity=0.9)
-        .encode(
-            x=x, y=y, color=variants.encode_color(POINTS), shape=shape,
-            tooltip=[alt.Tooltip("variant:N"), alt.Tooltip("words:N", title="a trial")],
-        )
-    )  # fmt: skip
-    bound = alt.Chart(make_chart_data([{"rss": limit}])).mark_rule(style="reference").encode(y=y)
+    x = make_axis("size", "cache, MiB", {"zero": True}, **AMOUNTS)
+    y = make_axis("rss", "peak RSS, MiB", {"zero": True}, **AMOUNTS)
+    layers = [
+        draw([{"rss": fits.of.memory / 2**20}], "rule", style="reference", y=y),
+        draw_points(
+            rows, 90, opacity=0.9, x=x, y=y, **variants.encode_color(POINTS),
+            shape=encode_names("outcome", _SHAPES, list(_SHAPES.values()), legend=GREY_POINTS),
+            tooltip=make_tips({"variant": "", "words": "a trial"}),
+        ),
+    ]  # fmt: skip
     caption = f"A point is a trial. The line is the memory limit, {mebibytes(fits.of.memory)} MiB."
     return Figure(
         "fit",
         "Cache against peak RSS",
         caption,
-        alt.layer(bound, points).properties(height=_HEIGHT),
+        make_chart(_HEIGHT, layers),
     )

@@ -2,10 +2,17 @@
 
 from typing import Any
 
-import altair as alt
-
 from dballoc.analysis.tables.profiles.heap_profiles import VariantHeap
-from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.charts import (
+    AMOUNTS,
+    POINTS,
+    Variants,
+    draw,
+    draw_points,
+    make_axis,
+    make_chart,
+    make_tips,
+)
 from dballoc.document.model import Figure
 
 # A mean of fewer timed calls says little.
@@ -38,38 +45,34 @@ def _draw_times_of_operation(
         for size in heap.figures["sizes"]
         if size["operation"] == operation and size["timed"] >= _LEAST
     ]
-    x = alt.X(
-        "bytes:Q",
-        title="size of the block, bytes (log scale)",
-        scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(
-            tickCount=8, labelExpr="datum.value >= 1024 ? datum.value / 1024 + ' Ki' : datum.value"
+    common = {
+        "x": make_axis(
+            "bytes",
+            "size of the block, bytes (log scale)",
+            {"type": "log", "base": 2, "nice": False},
+            tickCount=8,
+            labelExpr="datum.value >= 1024 ? datum.value / 1024 + ' Ki' : datum.value",
         ),
-    )
-    y = alt.Y(
-        "mean:Q",
-        title=f"mean time of {operation}, ns (log scale)",
-        scale=alt.Scale(type="log", nice=True),
-        axis=alt.Axis(format=",~r", tickCount=6),
-    )
-    tip = [
-        alt.Tooltip("variant:N"),
-        alt.Tooltip("bytes:Q"),
-        alt.Tooltip("mean:Q", format=",.0f"),
-        alt.Tooltip("p99:Q"),
-        alt.Tooltip("timed:Q", title="calls timed"),
+        "y": make_axis(
+            "mean",
+            f"mean time of {operation}, ns (log scale)",
+            {"type": "log", "nice": True},
+            **AMOUNTS,
+        ),
+    }
+    mean, timed = {"format": ",.0f"}, "calls timed"
+    tip = make_tips({"variant": "", "bytes:Q": "", "mean:Q": mean, "p99:Q": "", "timed:Q": timed})
+    layers = [
+        draw(rows, "line", strokeWidth=1.8, **common, **variants.encode_lines(POINTS)),
+        draw_points(rows, 60, tooltip=tip, **common, **variants.encode_points(POINTS)),
     ]
-    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, color=variants.encode_color(POINTS))
-    chart = alt.layer(
-        base.mark_line(strokeWidth=1.8).encode(strokeDash=variants.encode_dash(POINTS)),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            shape=variants.encode_shape(POINTS), tooltip=tip
-        ),
-    ).properties(height=_HEIGHT)
     caption = (
         f"Elapsed time, stalls included, where {_LEAST} calls or more were timed. Size classes "
         "double: 64 stands for 64 to 127 bytes."
     )
     return Figure(
-        f"{operation}-time-{workload}", f"How long {operation} takes{after}", caption, chart
+        f"{operation}-time-{workload}",
+        f"How long {operation} takes{after}",
+        caption,
+        make_chart(_HEIGHT, layers),
     )

@@ -1,9 +1,16 @@
 """Where each variant's memory was at the end of the load: its RSS in pieces."""
 
-import altair as alt
 import polars as pl
 
-from dballoc.document.charts import make_chart_data
+from dballoc.document.charts import (
+    AMOUNTS,
+    draw,
+    encode_names,
+    make_axis,
+    make_chart,
+    make_names_axis,
+    make_tips,
+)
 from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes
 
@@ -40,30 +47,20 @@ def draw_memory_ledger(ledger: pl.DataFrame, names: list[str]) -> Figure:
     ]
     present_names = [name for name in names if name in set(ledger["variant"])]
     domain = [*owners, *([_OTHER] if any(row["owner"] == _OTHER for row in rows) else [])]
-    bars = (
-        alt.Chart(make_chart_data(rows))
-        .mark_bar(height={"band": 0.7})
-        .encode(
-            x=alt.X("mib:Q", title="resident, MiB", axis=alt.Axis(format=",~r", tickCount=6)),
-            y=alt.Y(
-                "variant:N",
-                sort=present_names,
-                title=None,
-                axis=alt.Axis(grid=False, ticks=False, domain=False),
-            ),
-            color=alt.Color("owner:N", title=None, scale=alt.Scale(domain=domain)),
-            order=alt.Order("place:Q"),
-            tooltip=[
-                alt.Tooltip("variant:N"),
-                alt.Tooltip("piece:N", title="owner"),
-                alt.Tooltip("words:N", title="resident"),
-            ],
-        )
+    bars = draw(
+        rows,
+        "bar",
+        height={"band": 0.7},
+        x=make_axis("mib", "resident, MiB", **AMOUNTS),
+        y=make_names_axis("variant", present_names),
+        color=encode_names("owner", domain),
+        order={"field": "place", "type": "quantitative"},
+        tooltip=make_tips({"variant": "", "piece": "owner", "words": "resident"}),
     )
     caption = "At the end of the load, means over trials. The pieces add up to RSS."
     return Figure(
         "ledger",
         "Where the memory was",
         caption,
-        alt.layer(bars).properties(height=30 * max(2, len(present_names))),
+        make_chart(30 * max(2, len(present_names)), [bars]),
     )

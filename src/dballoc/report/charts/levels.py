@@ -3,14 +3,26 @@
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-import altair as alt
 import polars as pl
 
-from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.charts import (
+    AMOUNTS,
+    POINTS,
+    Channel,
+    Layer,
+    Rows,
+    Variants,
+    draw,
+    draw_points,
+    is_valid,
+    make_axis,
+    make_chart,
+    make_tips,
+    span,
+)
 from dballoc.document.model import Figure
+from dballoc.report.charts.axes import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_mean
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
@@ -130,20 +142,22 @@ def draw_curve(
     highest = max(r["high"] or r["mean"] for r in rows) if rows else 1.0
     top = min(highest, _CUT * max(values))
     if logarithmic:
-        scale = alt.Scale(type="log", domain=[min(values) / 2, top], nice=False)
+        scale = {"type": "log", "domain": [min(values) / 2, top], "nice": False}
         for r in rows:
             r["low"] = None if r["low"] is None else max(r["low"], min(values) / 2)
     else:
-        scale = alt.Scale(domain=[0, top], nice=True)
+        scale = {"domain": [0, top], "nice": True}
     title = measure.title + (" (log scale)" if logarithmic else "")
     caption = (
         "Mean over blocks with its 95 % interval; the points of a level are set a little apart."
     )
     caption += " Intervals that leave the frame are cut." if highest > top else ""
-    y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(format=",~r", tickCount=6))
-    chart = alt.layer(*_make_curve_layers(rows, y, variants)).properties(height=_HEIGHT)
+    y = make_axis("mean", title, scale, **AMOUNTS)
     return Figure(
-        f"{measure.key.replace('_', '-')}-{workload}", f"{measure.name}, {workload}", caption, chart
+        f"{measure.key.replace('_', '-')}-{workload}",
+        f"{measure.name}, {workload}",
+        caption,
+        make_chart(_HEIGHT, _make_curve_layers(rows, y, variants)),
     )
 
 
@@ -157,15 +171,10 @@ def draw_cpu_curve(points: pl.DataFrame, workload: str, title: str, key: str) ->
     ]
     highest = max((r["high"] or r["mean"] for r in rows), default=1.0)
     top = min(highest, _CUT * max((r["mean"] for r in rows), default=1.0))
-    y = alt.Y(
-        "mean:Q",
-        title=TPS.title,
-        scale=alt.Scale(domain=[0, top], nice=True),
-        axis=alt.Axis(format=",~r", tickCount=6),
-    )
+    y = make_axis("mean", TPS.title, {"domain": [0, top], "nice": True}, **AMOUNTS)
     variants = Variants(list(dict.fromkeys(r["variant"] for r in rows)))
-    axis = Axis(field="cpus", title="CPUs (log scale)", tip=("threads:N",))
-    chart = alt.layer(*_make_curve_layers(rows, y, variants, axis)).properties(height=_HEIGHT)
+    axis = Axis(field="cpus", title="CPUs (log scale)", tip=("threads",))
+    chart = make_chart(_HEIGHT, _make_curve_layers(rows, y, variants, axis))
     caption = (
         "A line is the variants that differ in their CPUs alone: mean over blocks with its 95 % "
         "interval; the points of a number of CPUs are set a little apart."
@@ -188,24 +197,10 @@ def draw_relative_curve(
     means = [r["mean"] for r in rows] + [0.95, 1.05]
     low = min([*means, *(max(r["low"], 1 / _CUT) for r in rows if r["low"] is not None)])
     high = max([*means, *(min(r["high"], _CUT) for r in rows if r["high"] is not None)])
-    y = alt.Y(
-        "mean:Q",
-        title=f"{measure_name}, ratio to {variants.names[0]}",
-        axis=alt.Axis(format=".2f", tickCount=6),
-        scale=alt.Scale(domain=[low - _AIR, high + _AIR], nice=False, zero=False),
-    )
-    edges = make_chart_data([{"low": 1 - MARGIN, "high": 1 + MARGIN}])
-    band = (
-        alt.Chart(edges)
-        .mark_rect(style="margin")
-        .encode(y=_copy_axis_for_field(y, "low"), y2=alt.Y2("high:Q"))
-    )
-    line = (
-        alt.Chart(make_chart_data([{"one": 1.0}]))
-        .mark_rule(style="reference")
-        .encode(y=_copy_axis_for_field(y, "one"))
-    )
-    chart = alt.layer(band, line, *_make_curve_layers(rows, y, variants)).properties(height=_HEIGHT)
+    scale = {"domain": [low - _AIR, high + _AIR], "nice": False, "zero": False}
+    title = f"{measure_name}, ratio to {variants.names[0]}"
+    y = make_axis("mean", title, scale, format=".2f", tickCount=6)
+    layers = [*draw_ratio_frame(y=y), *_make_curve_layers(rows, y, variants)]
     caption = (
         f"Ratio to {variants.names[0]}, block by block, with its 95 % interval; the band is ±1 %. "
         "The axis does not begin at zero."
@@ -214,45 +209,30 @@ def draw_relative_curve(
         f"relative-{measure_name.lower()}-{workload}",
         f"Relative {measure_name}, {workload}",
         caption,
-        chart,
+        make_chart(_HEIGHT, layers),
     )
 
 
 def _make_curve_layers(
-    rows: list[dict[str, Any]], y: alt.Y, variants: Variants, axis: Axis = THREADS
-) -> list[alt.Chart]:
+    rows: Rows, y: Channel, variants: Variants, axis: Axis = THREADS
+) -> list[Layer]:
     levels = sorted({r[axis.field] for r in rows})
     for r in rows:
         r["x"] = r[axis.field] * _compute_nudge(
             levels, variants.names.index(r["variant"]), len(variants.names)
         )
         r["words"] = format_mean(r["mean"], r["low"], r["high"])
-    ends = [levels[0] / 1.5, levels[-1] * 1.5] if levels else [1, 2]
-    x = alt.X(
-        "x:Q",
-        title=axis.title,
-        scale=alt.Scale(type="log", base=2, domain=ends, nice=False),
-        axis=alt.Axis(values=levels, format="d", grid=False),
-    )
-    tip = [
-        alt.Tooltip("variant:N"),
-        alt.Tooltip(f"{axis.field}:Q"),
-        *(alt.Tooltip(field) for field in axis.tip),
-        alt.Tooltip("words:N", title="mean and interval"),
-        alt.Tooltip("n:Q", title="blocks"),
-    ]
-    base = alt.Chart(make_chart_data(rows)).encode(x=x, color=variants.encode_color(POINTS))
-    interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(
-        y=_copy_axis_for_field(y, "low"), y2=alt.Y2("high:Q")
-    )
+    domain = [levels[0] / 1.5, levels[-1] * 1.5] if levels else [1, 2]
+    scale = {"type": "log", "base": 2, "domain": domain, "nice": False}
+    x = make_axis("x", axis.title, scale, values=levels, format="d", grid=False)
+    tip = {"variant": "", f"{axis.field}:Q": "", **dict.fromkeys(axis.tip, "")}
+    tip |= {"words": "mean and interval", "n:Q": "blocks"}
+    color, lines = variants.encode_color(POINTS), variants.encode_lines(POINTS)
+    points, ends = variants.encode_points(POINTS), span("y", y)
     return [
-        base.mark_line(strokeWidth=1.8, clip=True).encode(
-            y=y, strokeDash=variants.encode_dash(POINTS)
-        ),
-        interval.transform_filter("isValid(datum.low)"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            y=y, shape=variants.encode_shape(POINTS), tooltip=tip
-        ),
+        draw(rows, "line", strokeWidth=1.8, clip=True, x=x, y=y, **lines),
+        draw(rows, "rule", is_valid("low"), strokeWidth=1.5, clip=True, x=x, **ends, **color),
+        draw_points(rows, 60, x=x, y=y, **points, tooltip=make_tips(tip)),
     ]
 
 
@@ -261,9 +241,3 @@ def _compute_nudge(levels: list[int], place: int, places: int) -> float:
     gaps = [math.log(b / a) for a, b in pairwise(levels)]
     reach = min([*gaps, math.log(2)]) * _APART
     return math.exp(reach * (place / (places - 1) - 0.5)) if places > 1 else 1.0
-
-
-def _copy_axis_for_field(channel: alt.Y, field: str) -> alt.Y:
-    copy = channel.copy()
-    copy.shorthand = f"{field}:Q"
-    return copy

@@ -1,9 +1,15 @@
 """Every pair of variants at a glance: the row's figure ÷ the column's."""
 
-import altair as alt
 import polars as pl
 
-from dballoc.document.charts import make_chart_data
+from dballoc.document.charts import (
+    POINTS,
+    draw,
+    encode_names,
+    make_chart,
+    make_names_axis,
+    make_tips,
+)
 from dballoc.document.model import Figure
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -48,23 +54,19 @@ def draw_pair_matrix(
                 }
             )
     upright = sum(map(len, names)) > _LETTERS
-    top_axis = alt.Axis(orient="top", ticks=False, domain=False, labelAngle=-90 if upright else 0)
-    x = alt.X("column:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=top_axis)
-    left_axis = alt.Axis(ticks=False, domain=False, grid=False)
-    y = alt.Y("row:N", sort=names, scale=alt.Scale(domain=names), title=None, axis=left_axis)
-    color = alt.Color(
-        "shown:N", title=None, scale=alt.Scale(domain=list(_SHOWN), range=list(_SHOWN.values())),
-        legend=alt.Legend(symbolOpacity=0.4, symbolStrokeWidth=0),
-    )  # fmt: skip
-    tip = [
-        alt.Tooltip("row:N", title="variant"),
-        alt.Tooltip("column:N", title="relative to"),
-        alt.Tooltip("words:N", title="ratio"),
-    ]
-    base = alt.Chart(make_chart_data(rows)).encode(x=x, y=y, tooltip=tip)
+    x = make_names_axis("column", names, orient="top", labelAngle=-90 if upright else 0)
+    del x["axis"]["grid"]
+    common = {
+        "x": x | {"scale": {"domain": names}},
+        "y": make_names_axis("row", names) | {"scale": {"domain": names}},
+        "tooltip": make_tips({"row": "variant", "column": "relative to", "words": "ratio"}),
+    }
+    legend = POINTS | {"symbolOpacity": 0.4}
+    color = encode_names("shown", _SHOWN, list(_SHOWN.values()), legend=legend)
+    text = {"field": "text", "type": "nominal"}
     layers = [
-        base.mark_rect(opacity=0.3).encode(color=color),
-        base.mark_text(style="label").encode(text=alt.Text("text:N")),
+        draw(rows, "rect", opacity=0.3, color=color, **common),
+        draw(rows, "text", style="label", text=text, **common),
     ]
     where = f", {workload}" if workload else ""
     better = "more" if more_is_better else "less"
@@ -72,12 +74,11 @@ def draw_pair_matrix(
         f"The row's {title} ÷ the column's; {better} is better. Coloured where the 95 % interval "
         "excludes 1; descriptive."
     )
-    chart = alt.layer(*layers).properties(height=_ROW * len(names))
     return Figure(
         f"pairs-{measure}-{workload}" if workload else f"pairs-{measure}",
         f"Every pair: {title}{where}",
         caption,
-        chart,
+        make_chart(_ROW * len(names), layers),
     )
 
 

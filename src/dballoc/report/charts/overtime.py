@@ -4,11 +4,10 @@ import math
 from statistics import median
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from dballoc.analysis.tables.time_series import TimeSeries
-from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.charts import Channel, Layer, Rows, Variants, draw, make_axis, make_chart
 from dballoc.document.model import Figure
 from dballoc.numbers import duration
 from dballoc.report.charts.levels import is_another_figure
@@ -93,15 +92,17 @@ def _draw_levels(over_time: TimeSeries, key: str, variants: Variants, workload: 
     ]
     end = panels[-1]["until"] if panels else 1.0
     length = median(p["until"] - p["second"] for p in panels) if panels else 0.0
-    x = alt.X(
-        "second:Q",
-        title=f"time in a level, {duration(length)} from border to border; client threads on top",
-        axis=alt.Axis(grid=False, labels=False, ticks=False),
-        scale=alt.Scale(domain=[0, end], nice=False),
+    x = make_axis(
+        "second",
+        f"time in a level, {duration(length)} from border to border; client threads on top",
+        {"domain": [0, end], "nice": False},
+        grid=False,
+        labels=False,
+        ticks=False,
     )
     caption = f"Mean over trials. A panel a level; all have the same axes.{remark}"
-    line = _draw_lines(rows, x, title, variants, alt.Legend(offset=6 + _LINE))
-    chart = alt.layer(*_make_panel_layers(panels, x), line).properties(height=_HEIGHT)
+    line = _draw_lines(rows, x, title, variants, {"offset": 6 + _LINE})
+    chart = make_chart(_HEIGHT, [*_make_panel_layers(panels, x), line])
     return Figure(f"time-{key.replace('_', '-')}-{workload}", f"{name}, {workload}", caption, chart)
 
 
@@ -118,7 +119,7 @@ def _lay_out_panels(steps: pl.DataFrame, workload: str) -> list[dict[str, Any]]:
     return panels
 
 
-def _make_panel_layers(panels: list[dict[str, Any]], x: alt.X) -> list[alt.Chart]:
+def _make_panel_layers(panels: list[dict[str, Any]], x: Channel) -> list[Layer]:
     """Return the borders between panels, and the numbers of client threads on top. Where there are
     more panels than have room, every second or third has its number.
     """
@@ -127,31 +128,20 @@ def _make_panel_layers(panels: list[dict[str, Any]], x: alt.X) -> list[alt.Chart
         {"second": (p["second"] + p["until"]) / 2, "text": str(p["threads"])}
         for p in panels[:: max(1, -(-len(panels) // _MOST))]
     ]
-    return [
-        alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
-        alt.Chart(make_chart_data(numbers))
-        .mark_text(style="note", baseline="bottom")
-        .encode(x=x, y=alt.value(-5), text=alt.Text("text:N")),
-    ]
+    return [draw(borders, "rule", style="border", x=x), _write_on_top(numbers, x)]
 
 
-def _draw_lines(
-    rows: list[dict[str, Any]], x: alt.X, title: str, variants: Variants, legend: alt.Legend
-) -> alt.Chart:
-    y = alt.Y(
-        "value:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format=",~r", tickCount=5)
-    )
-    return (
-        alt.Chart(make_chart_data(rows))
-        .mark_line(strokeWidth=1.7)
-        .encode(
-            x=x,
-            y=y,
-            color=variants.encode_color(legend),
-            strokeDash=variants.encode_dash(legend),
-            detail=alt.Detail("run:N"),
-        )
-    )
+def _write_on_top(rows: Rows, x: Channel, line: int = 0, **mark: Any) -> Layer:
+    """Write texts above the frame, on that line."""
+    y, text = {"value": -5 - line * _LINE}, {"field": "text", "type": "nominal"}
+    return draw(rows, "text", style="note", baseline="bottom", x=x, y=y, text=text, **mark)
+
+
+def _draw_lines(rows: Rows, x: Channel, title: str, variants: Variants, legend: Channel) -> Layer:
+    y = make_axis("value", title, {"zero": True}, format=",~r", tickCount=5)
+    detail = {"field": "run", "type": "nominal"}
+    lines = variants.encode_lines(legend)
+    return draw(rows, "line", strokeWidth=1.7, x=x, y=y, detail=detail, **lines)
 
 
 def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Figure:
@@ -167,15 +157,17 @@ def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Fi
     ends = [
         float(end) for row in over_time.steps.select("begin", "end").iter_rows() for end in row
     ] or [0.0, 1.0]
-    x = alt.X(
-        "second:Q",
-        title="seconds since the trial's first step",
-        axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
-        scale=alt.Scale(domain=[min(ends), max(ends)], nice=False),
+    x = make_axis(
+        "second",
+        "seconds since the trial's first step",
+        {"domain": [min(ends), max(ends)], "nice": False},
+        grid=False,
+        tickMinStep=1,
+        format="d",
     )
     borders = _make_step_layers(over_time.steps, x)
     # Above the frame stand the levels, and the workloads where there are several.
-    legend = alt.Legend(offset=6 + _LINE * max(0, len(borders) - 2))
+    legend = {"offset": 6 + _LINE * max(0, len(borders) - 2)}
     on_top = (
         "Numbers on top are client threads; grey"
         if _has_room_for_levels(over_time.steps)
@@ -185,7 +177,7 @@ def _draw_whole_trial(over_time: TimeSeries, key: str, variants: Variants) -> Fi
         remark = f" The starts of the levels are drawn one after the other.{remark}"
     caption = f"Mean over trials, on a common clock. {on_top} is warm-up and idle time.{remark}"
     line = _draw_lines(rows, x, title, variants, legend)
-    chart = alt.layer(*borders, line).properties(height=_HEIGHT)
+    chart = make_chart(_HEIGHT, [*borders, line])
     return Figure(f"time-{key.replace('_', '-')}", f"{name}, from start to end", caption, chart)
 
 
@@ -194,7 +186,7 @@ def _has_room_for_levels(steps: pl.DataFrame) -> bool:
     return steps.filter(pl.col("kind") == "level").height <= _MOST
 
 
-def _make_step_layers(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
+def _make_step_layers(steps: pl.DataFrame, x: Channel) -> list[Layer]:
     """Return the borders of the steps, their labels, and which of them are not measured."""
     rows = steps.iter_rows(named=True)
     pauses, borders, levels, workloads = [], [], [], []
@@ -211,22 +203,13 @@ def _make_step_layers(steps: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
             workloads.append({"second": r["begin"], "text": r["workload"]})
     rests = steps.filter(pl.col("kind") == "idle").iter_rows(named=True)
     idle = [{"second": (r["begin"] + r["end"]) / 2, "text": "idle"} for r in rests]
-    text: dict[str, Any] = {"style": "note", "baseline": "bottom"}
     layers = [
-        alt.Chart(make_chart_data(pauses))
-        .mark_rect(style="pause")
-        .encode(x=x, x2=alt.X2("until:Q")),
-        alt.Chart(make_chart_data(borders)).mark_rule(style="border").encode(x=x),
-        alt.Chart(make_chart_data(levels + idle))
-        .mark_text(**text)
-        .encode(x=x, y=alt.value(-5), text=alt.Text("text:N")),
+        draw(pauses, "rect", style="pause", x=x, x2={"field": "until"}),
+        draw(borders, "rule", style="border", x=x),
     ]
     if not _has_room_for_levels(steps):
-        return layers[:2]
+        return layers
+    layers.append(_write_on_top(levels + idle, x))
     if workloads and sum(len(w["text"]) for w in workloads) <= _LETTERS:
-        layers.append(
-            alt.Chart(make_chart_data(workloads))
-            .mark_text(**text, align="left")
-            .encode(x=x, y=alt.value(-5 - _LINE), text=alt.Text("text:N"))
-        )
+        layers.append(_write_on_top(workloads, x, 1, align="left"))
     return layers

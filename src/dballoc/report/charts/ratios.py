@@ -3,19 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
-from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.charts import (
+    Rows,
+    Variants,
+    draw,
+    draw_points,
+    is_valid,
+    make_chart,
+    make_names_axis,
+    make_tips,
+    span,
+)
 from dballoc.document.model import Figure
 from dballoc.numbers import percent
-from dballoc.report.charts.axes import (
-    compute_ratio_range,
-    copy_axis_for_field,
-    draw_margin_band,
-    draw_reference_line,
-    make_ratio_axis,
-)
+from dballoc.report.charts.axes import compute_ratio_range, draw_ratio_frame, make_ratio_axis
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 _ROW = 34
@@ -45,44 +47,32 @@ def draw_forest(comparisons: Comparisons, metric: Metric, variants: Variants) ->
 
 
 def draw_intervals(
-    rows: Sequence[dict[str, Any]], names: Sequence[str], title: str, variants: Variants
-) -> alt.LayerChart | alt.FacetChart:
+    rows: Rows, names: Sequence[str], title: str, variants: Variants
+) -> dict[str, Any]:
     """Draw a point and an interval for each row, in the order of ``names``. A row has ``row`` (its
     name), ``variant`` (its colour), ``ratio``, ``low`` and ``high`` (None: no interval), and the
     ``words`` and ``verdict`` of its tooltip.
     """
     low, high = compute_ratio_range(rows)
-    data = make_chart_data([_cut_interval(row, low, high) for row in rows])
-    y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
-    x = make_ratio_axis("x", title, low, high)
-    tip = [
-        alt.Tooltip("row:N", title="variant"),
-        alt.Tooltip("words:N", title="ratio"),
-        alt.Tooltip("verdict:N"),
-    ]
-    base = alt.Chart(data)
+    rows = [_cut_interval(row, low, high) for row in rows]
+    x, color = make_ratio_axis(title, low, high), variants.encode_color(None)
+    common = {
+        "y": make_names_axis("row", names),
+        "tooltip": make_tips({"row": "variant", "words": "ratio", "verdict": ""}),
+    }
     layers = [
-        draw_margin_band("x", x),
-        draw_reference_line("x", x),
-        base.mark_rule(strokeWidth=2.5)
-        .encode(
-            x=copy_axis_for_field(x, "low"),
-            x2=alt.X2("high:Q"),
-            y=y,
-            color=variants.encode_color(None),
-            tooltip=tip,
-        )
-        .transform_filter("isValid(datum.low)"),
-        *_draw_arrows(base, x, y, variants),
-        base.mark_point(filled=True, size=110, opacity=1).encode(
-            x=copy_axis_for_field(x, "ratio"),
-            y=y,
-            color=variants.encode_color(None),
-            shape=variants.encode_shape(None),
-            tooltip=tip,
+        *draw_ratio_frame(x=x),
+        draw(rows, "rule", is_valid("low"), strokeWidth=2.5, **span("x", x), **common, **color),
+        *(
+            draw_points(
+                rows, 70, is_valid(field), shape=f"triangle-{side}", x=x | {"field": field},
+                y=common["y"], **color,
+            )
+            for field, side in (("beyond_low", "left"), ("beyond_high", "right"))
         ),
-    ]
-    return alt.layer(*layers).properties(height=_ROW * max(1, len(names)))
+        draw_points(rows, 110, x=x, **common, **variants.encode_points(None)),
+    ]  # fmt: skip
+    return make_chart(_ROW * max(1, len(names)), layers)
 
 
 def capitalize_title(metric: Metric) -> str:
@@ -107,12 +97,3 @@ def _cut_interval(row: dict[str, Any], low: float, high: float) -> dict[str, Any
     more = {"beyond_low": low} if row["low"] < low else {}
     more |= {"beyond_high": high} if row["high"] > high else {}
     return row | more | {"low": max(row["low"], low), "high": min(row["high"], high)}
-
-
-def _draw_arrows(base: alt.Chart, x: Any, y: alt.Y, variants: Variants) -> list[alt.Chart]:
-    return [
-        base.mark_point(shape=f"triangle-{side}", filled=True, size=70, opacity=1)
-        .encode(x=copy_axis_for_field(x, field), y=y, color=variants.encode_color(None))
-        .transform_filter(f"isValid(datum.{field})")
-        for field, side in (("beyond_low", "left"), ("beyond_high", "right"))
-    ]

@@ -6,20 +6,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from dballoc.analysis.tables import speed_metric
 from dballoc.analysis.tables.baseline_comparison import Comparisons, Metric
-from dballoc.document.charts import POINTS, WIDTH, Variants, make_chart_data
+from dballoc.document.charts import (
+    POINTS,
+    WIDTH,
+    Channel,
+    Layer,
+    Rows,
+    Variants,
+    draw,
+    draw_points,
+    is_valid,
+    make_chart,
+    make_tips,
+    span,
+)
 from dballoc.document.model import Figure
 from dballoc.numbers import percent
-from dballoc.report.charts.axes import (
-    compute_ratio_range,
-    copy_axis_for_field,
-    draw_margin_band,
-    draw_reference_line,
-    make_ratio_axis,
-)
+from dballoc.report.charts.axes import compute_ratio_range, draw_ratio_frame, make_ratio_axis
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -46,17 +51,17 @@ def draw_speed_against_memory(
     rows = _make_rows(comparisons, metric, peak, variants.names)
     ends_x, ends_y = (compute_ratio_range(_select_axis(rows, axis)) for axis in "xy")
     speed_title = "throughput" if metric.better == "higher" else "transactions per CPU second"
-    x = make_ratio_axis("x", f"{speed_title}, ratio to {baseline} (faster →)", *ends_x)
-    y = make_ratio_axis("y", f"peak RSS, ratio to {baseline}", *ends_y)
+    axes = {
+        "x": make_ratio_axis(f"{speed_title}, ratio to {baseline} (faster →)", *ends_x),
+        "y": make_ratio_axis(f"peak RSS, ratio to {baseline}", *ends_y),
+    }
     points = [(r["variant"], *_locate(r["x"], r["y"], ends_x, ends_y)) for r in rows]
     across, up = _locate(1.0, 1.0, ends_x, ends_y)
     lines = [(across - 1, 0.0, across + 1, float(_HEIGHT)), (0.0, up - 1, float(WIDTH), up + 1)]
     placed = place_labels(
         points, [*lines, *(bar for r in rows for bar in _compute_bar_boxes(r, ends_x, ends_y))]
     )
-    base = alt.Chart(
-        make_chart_data([row | place for row, place in zip(rows, placed, strict=True)])
-    )
+    rows = [row | place for row, place in zip(rows, placed, strict=True)]
     levels = " and ".join(
         dict.fromkeys(percent(comparisons.confidence(m), 2) for m in (metric, peak))
     )
@@ -65,8 +70,7 @@ def draw_speed_against_memory(
         f"{baseline}. Below and to the right is better. The distance between two points is their "
         "ratio, whose interval is under Every pair."
     )
-    layers = _make_layers(base, x, y, variants, speed_title)
-    chart = alt.layer(*layers).properties(height=_HEIGHT)
+    chart = make_chart(_HEIGHT, _make_layers(rows, axes, variants, speed_title))
     key = f"speed-memory-{metric.key.replace(':', '-')}"
     return Figure(key, f"Speed against memory, {metric.workload}", caption, chart)
 
@@ -107,46 +111,32 @@ def _make_rows(
 
 
 def _make_layers(
-    base: alt.Chart, x: Any, y: Any, variants: Variants, speed_title: str
-) -> list[alt.Chart]:
+    rows: Rows, axes: dict[str, Channel], variants: Variants, speed_title: str
+) -> list[Layer]:
     """Return the bands, the lines at 1, the corners' notes, the intervals, points and labels."""
-    tip = [
-        alt.Tooltip("variant:N"),
-        alt.Tooltip("speed:N", title=speed_title),
-        alt.Tooltip("memory:N", title="peak RSS"),
-    ]
-    color = variants.encode_color(POINTS)
+    tip = make_tips({"variant": "", "speed": speed_title, "memory": "peak RSS"})
+    at = {axis: channel | {"field": axis} for axis, channel in axes.items()}
+    rule = {"strokeWidth": 2, "clip": True, **variants.encode_color(POINTS)}
     return [
-        draw_margin_band("x", x),
-        draw_margin_band("y", y),
-        draw_reference_line("x", x),
-        draw_reference_line("y", y),
+        *draw_ratio_frame(**axes),
         *_draw_corner_notes(),
-        base.mark_rule(strokeWidth=2, clip=True)
-        .encode(
-            x=copy_axis_for_field(x, "xlow"),
-            x2=alt.X2("xhigh:Q"),
-            y=copy_axis_for_field(y, "y"),
-            color=color,
-        )
-        .transform_filter("isValid(datum.xlow)"),
-        base.mark_rule(strokeWidth=2, clip=True)
-        .encode(
-            y=copy_axis_for_field(y, "ylow"),
-            y2=alt.Y2("yhigh:Q"),
-            x=copy_axis_for_field(x, "x"),
-            color=color,
-        )
-        .transform_filter("isValid(datum.ylow)"),
-        base.mark_point(filled=True, size=110, opacity=1).encode(
-            x=copy_axis_for_field(x, "x"),
-            y=copy_axis_for_field(y, "y"),
-            color=color,
-            shape=variants.encode_shape(POINTS),
-            tooltip=tip,
+        *(
+            draw(
+                rows, "rule", is_valid(f"{axis}low"),
+                **at | span(axis, channel, f"{axis}low", f"{axis}high") | rule,
+            )
+            for axis, channel in axes.items()
         ),
-        *(_draw_labels(base, x, y, right, below) for right, below in _SIDES),
-    ]
+        draw_points(rows, 110, tooltip=tip, **at, **variants.encode_points(POINTS)),
+        *(
+            draw(
+                rows, "text", f"datum.right === {right} && datum.below === {below}",
+                style="label", align="left" if right > 0 else "right", baseline="middle",
+                dx=10 * right, dy=12 * below, **at, text={"field": "variant", "type": "nominal"},
+            )
+            for right, below in _SIDES
+        ),
+    ]  # fmt: skip
 
 
 def place_labels(
@@ -227,39 +217,18 @@ def _compute_bar_boxes(
     return boxes
 
 
-def _draw_labels(base: alt.Chart, x: Any, y: Any, right: int, below: int) -> alt.Chart:
-    return (
-        base.mark_text(
-            style="label",
-            align="left" if right > 0 else "right",
-            baseline="middle",
-            dx=10 * right,
-            dy=12 * below,
-        )
-        .encode(
-            x=copy_axis_for_field(x, "x"), y=copy_axis_for_field(y, "y"), text=alt.Text("variant:N")
-        )
-        .transform_filter(f"datum.right === {right} && datum.below === {below}")
-    )
-
-
-def _draw_corner_notes() -> list[alt.Chart]:
+def _draw_corner_notes() -> list[Layer]:
     """Draw what each corner means, the better one in front."""
-    corners = [
+    corners: list[tuple[str, str, str | int, str | int, str]] = [
         ("better: faster, less memory", "right", "width", "height", "label"),
         ("faster, more memory", "right", "width", 12, "note"),
         ("slower, less memory", "left", 6, "height", "note"),
         ("slower, more memory", "left", 6, 12, "note"),
     ]
     return [
-        alt.Chart(make_chart_data([{}]))
-        .mark_text(
-            style=style,
-            text=text,
-            align=align,  # type: ignore[arg-type]
-            dx=-6 if align == "right" else 0,
-            dy=-8 if y == "height" else 0,
+        draw(
+            [{}], "text", style=style, text=text, align=align, dx=-6 if align == "right" else 0,
+            dy=-8 if y == "height" else 0, x={"value": x}, y={"value": y},
         )
-        .encode(x=alt.value(x), y=alt.value(y))
         for text, align, x, y, style in corners
-    ]
+    ]  # fmt: skip

@@ -1,11 +1,10 @@
 """How far each malloc creeps over the repeated cycles of a trace: a sentence, a table, a chart."""
 
-import altair as alt
 import polars as pl
 
 from dballoc.analysis.replay.cycle_growth import CONFIDENCE, Cycles, Growth
 from dballoc.analysis.replay.replay_facts import ReplayFacts
-from dballoc.document.charts import Variants, make_chart_data
+from dballoc.document.charts import Variants, draw, make_axis, make_chart, make_tips
 from dballoc.document.model import Figure, Section, Table
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent, with_unit
 
@@ -110,25 +109,20 @@ def _draw_growth(growths: list[Growth], ends: pl.DataFrame, cycles: Cycles) -> F
         }
         for r in means.join(first, on="variant").iter_rows(named=True)
     ]
-    variants, legend = Variants([g.variant for g in growths]), alt.Legend()
-    chart = (
-        alt.Chart(make_chart_data(rows))
-        .mark_line(strokeWidth=1.8, point=True)
-        .encode(
-            x=alt.X("cycle:Q", title=f"end of {cycles.name}", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("mib:Q", title=f"heap, MiB more than after {cycles.name} {cycles.settled}"),
-            color=variants.encode_color(legend),
-            strokeDash=variants.encode_dash(legend),
-            tooltip=[
-                alt.Tooltip("variant:N"),
-                alt.Tooltip("cycle:Q", title=cycles.name),
-                alt.Tooltip("words:N", title="heap"),
-            ],
-        )
+    variants = Variants([g.variant for g in growths])
+    line = draw(
+        rows,
+        "line",
+        strokeWidth=1.8,
+        point=True,
+        x=make_axis("cycle", f"end of {cycles.name}", tickMinStep=1),
+        y=make_axis("mib", f"heap, MiB more than after {cycles.name} {cycles.settled}"),
+        tooltip=make_tips({"variant": "", "cycle:Q": cycles.name, "words": "heap"}),
+        **variants.encode_lines({}),
     )
     return Figure(
         "replay-growth",
         f"Heap at the end of each {cycles.name}",
         f"Mean over replays, less what each malloc held after {cycles.name} {cycles.settled}.",
-        chart.properties(height=_HEIGHT),
+        make_chart(_HEIGHT, [line]),
     )

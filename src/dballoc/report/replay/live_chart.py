@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
-from dballoc.document.charts import make_chart_data
+from dballoc.document.charts import draw, make_axis, make_chart, make_tips
 from dballoc.document.model import Figure
 
 _HEIGHT = 280
@@ -20,18 +18,14 @@ def draw_live_curve(
     events are missing, which the chart says.
     """
     rows = [{"t": time, "mib": size / 2**20} for time, size in highs]
-    x = alt.X("t:Q", title="time since the trace began, s")
-    area = (
-        alt.Chart(make_chart_data(rows))
-        .mark_area(interpolate="step-before", opacity=0.6)
-        .encode(x=x, y=alt.Y("mib:Q", title="alive, MiB", scale=alt.Scale(zero=True)))
-    )
+    x = make_axis("t", "time since the trace began, s")
+    y = make_axis("mib", "alive, MiB", {"zero": True})
     shown = [{"t": time, "name": name} for time, name in marks[:_MOST_MARKS]]
-    rules = (
-        alt.Chart(make_chart_data(shown))
-        .mark_rule(strokeDash=[2, 3], color="#888888")
-        .encode(x=x, tooltip=[alt.Tooltip("name:N", title="mark")])
-    )
+    mark = {"strokeDash": [2, 3], "color": "#888888", "tooltip": make_tips({"name": "mark"})}
+    layers = [
+        draw(rows, "area", interpolate="step-before", opacity=0.6, x=x, y=y),
+        draw(shown, "rule", x=x, **mark),
+    ]
     left_out = f"; the first {_MOST_MARKS} of {len(marks):,}" if len(marks) > _MOST_MARKS else ""
     missing = f" {dropped:,} events are missing." if dropped else ""
     return Figure(
@@ -39,5 +33,5 @@ def draw_live_curve(
         "Alive over the trace",
         f"Bytes asked for and not freed, the most within each stretch. Dashed: marks{left_out}."
         f"{missing}",
-        alt.layer(area, rules).properties(height=_HEIGHT),
+        make_chart(_HEIGHT, layers),
     )

@@ -2,14 +2,22 @@
 
 from typing import Any
 
-import altair as alt
-
 from dballoc.analysis.tune.estimated_front import Estimated
 from dballoc.analysis.tune.search_history import compare_with_default, convert_to_ratio
 from dballoc.analysis.tune.tuned import Tuned
-from dballoc.document.charts import POINTS, Variants, make_chart_data
+from dballoc.document.charts import (
+    GREY_POINTS,
+    POINTS,
+    Variants,
+    draw,
+    draw_points,
+    encode_names,
+    make_axis,
+    make_chart,
+    make_tips,
+    span,
+)
 from dballoc.document.model import Figure
-from dballoc.report.charts.axes import copy_axis_for_field
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 _HEIGHT = 320
@@ -21,42 +29,36 @@ def draw_front(tuned: Tuned, bases: Variants) -> Figure:
     whose configurations have their intervals.
     """
     rows = [_make_front_row(e) for e in tuned.estimates if e.standing.base in bases.names]
-    base = alt.Chart(make_chart_data(rows))
-    axis = alt.Axis(format=".2f", tickCount=6)
-    x = alt.X("memory:Q", title="peak RSS ÷ default", scale=alt.Scale(zero=False), axis=axis)
-    y = alt.Y(
-        "cost:Q", title="CPU per transaction ÷ default", scale=alt.Scale(zero=False), axis=axis
-    )
+    axis = {"format": ".2f", "tickCount": 6}
+    axes = {
+        "x": make_axis("memory", "peak RSS ÷ default", {"zero": False}, **axis),
+        "y": make_axis("cost", "CPU per transaction ÷ default", {"zero": False}, **axis),
+    }
     color = bases.encode_color(POINTS)
-    bars = base.transform_filter(f"datum.place === '{_ON_FRONT}'").mark_rule(opacity=0.6)
-    points = base.mark_point(filled=True, size=70, opacity=0.8).encode(
-        x=x,
-        y=y,
-        color=color,
-        shape=alt.Shape(
-            "place:N",
-            title=None,
-            scale=alt.Scale(domain=[_ON_FRONT, _BEHIND], range=["diamond", "circle"]),
-            legend=alt.Legend(symbolStrokeWidth=0, symbolFillColor="#808080"),
+    on_front = f"datum.place === '{_ON_FRONT}'"
+    shapes = ["diamond", "circle"]
+    tip = {"name": "", "settings": "", "likely": ""}
+    chance = {"title": "on the front", "format": ".0%"}
+    layers = [
+        *(
+            draw(
+                rows, "rule", on_front, opacity=0.6, **color,
+                **axes | span(key, x, f"{x['field']}_low", f"{x['field']}_high"),
+            )
+            for key, x in axes.items()
         ),
-        tooltip=[
-            alt.Tooltip("name:N"),
-            alt.Tooltip("settings:N"),
-            alt.Tooltip("likely:N"),
-            alt.Tooltip("chance:Q", title="on the front", format=".0%"),
-        ],
-    )
-    chart = alt.layer(
-        bars.encode(x=copy_axis_for_field(x, "memory_low"), x2="memory_high:Q", y=y, color=color),
-        bars.encode(y=copy_axis_for_field(y, "cost_low"), y2="cost_high:Q", x=x, color=color),
-        points,
-    )
+        draw_points(
+            rows, 70, opacity=0.8, **axes, **color,
+            shape=encode_names("place", [_ON_FRONT, _BEHIND], shapes, legend=GREY_POINTS),
+            tooltip=make_tips(tip | {"chance:Q": chance}),
+        ),
+    ]  # fmt: skip
     caption = (
         "A point is what is likely of a configuration, by the estimate that chose the finalists; "
         "left and below is better. Bars: intervals at 95 % of those on the front. These are search "
         "figures of short trials, no verdicts."
     )
-    return Figure("front", "Memory against CPU", caption, chart.properties(height=_HEIGHT))
+    return Figure("front", "Memory against CPU", caption, make_chart(_HEIGHT, layers))
 
 
 def _make_front_row(estimated: Estimated) -> dict[str, Any]:
@@ -88,15 +90,11 @@ def draw_path(tuned: Tuned, bases: Variants) -> Figure:
                     "name": f"{trial.variant} ({trial.origin})",
                 }
             )
-    points = (
-        alt.Chart(make_chart_data(rows))
-        .mark_point(filled=True, size=50, opacity=0.8)
-        .encode(
-            x=alt.X("number:Q", title="trial", axis=alt.Axis(format="d")),
-            y=alt.Y("memory:Q", title="peak RSS ÷ default", scale=alt.Scale(zero=False)),
-            color=bases.encode_color(POINTS),
-            tooltip=[alt.Tooltip("name:N"), alt.Tooltip("memory:Q", format=".3f")],
-        )
-    )
+    points = draw_points(
+        rows, 50, opacity=0.8, **bases.encode_color(POINTS),
+        x=make_axis("number", "trial", format="d"),
+        y=make_axis("memory", "peak RSS ÷ default", {"zero": False}),
+        tooltip=make_tips({"name": "", "memory:Q": {"format": ".3f"}}),
+    )  # fmt: skip
     caption = "Every trial of a server that ended well, in the order of the search."
-    return Figure("path", "The path of the search", caption, points.properties(height=_HEIGHT))
+    return Figure("path", "The path of the search", caption, make_chart(_HEIGHT, [points]))
