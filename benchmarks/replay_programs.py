@@ -33,8 +33,8 @@ from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.replay import run_replay
-from dballoc.trace.replay.engine_output import parse_figures
 from dballoc.trace.replay.plan_file import write_plan
+from dballoc.trace.replay.run_replay import parse_figures
 
 SOURCES = Path(__file__).parent.parent / "tests" / "native"
 # Their arguments: some million calls on some ten MB.

@@ -13,8 +13,8 @@ from programs import compiled
 
 from dballoc.trace.changes.cut_trace import cut_trace
 from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.figures.handover import compute_handovers
 from dballoc.trace.figures.live_curve import compute_live_curve
+from dballoc.trace.figures.trace_summary import compute_handovers
 from dballoc.trace.model import NONE, Objects, Trace
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.trace_file.check_trace import check_trace

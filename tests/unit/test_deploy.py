@@ -22,7 +22,7 @@ from dballoc.allocators.find_library import Allocator
 from dballoc.allocators.host_requirements import Host
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.results_verbs import deploy as verb
-from dballoc.deploy import deployment, quoting
+from dballoc.deploy import deployment, deployment_text
 from dballoc.deploy.deployment import Deployment, build_deployment
 from dballoc.deploy.deployment_text import FORMS, render
 from dballoc.errors import Failure, UsageError
@@ -396,9 +396,9 @@ def test_the_verb(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_values_with_characters_that_mean_something() -> None:
-    assert quoting.quote_systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
-    assert quoting.quote_dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
-    assert quoting.quote_yaml('a: "b" #c') == '"a: \\"b\\" #c"'
+    assert deployment_text.quote_systemd("A", 'x%y"z\\') == 'Environment="A=x%%y\\"z\\\\"'
+    assert deployment_text.quote_dockerfile("A", '$HOME "x"') == 'ENV A="\\$HOME \\"x\\""'
+    assert deployment_text.quote_yaml('a: "b" #c') == '"a: \\"b\\" #c"'
 
 
 def test_a_server_that_starts_privileged_and_settings_without_effect_are_told(

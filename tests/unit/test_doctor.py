@@ -13,12 +13,10 @@ import pytest
 from dballoc.doctor import (
     cpus_memory_disk,
     examine,
-    guardian_lease,
     host_settings,
     installation,
     kernel,
     leftovers,
-    machine_noise,
     software,
 )
 from dballoc.doctor.finding import Finding
@@ -147,10 +145,10 @@ def test_a_guardian_must_end_what_it_holds_and_leaves_nothing(
 ) -> None:
     """One that does not notice the loss of contact is no guardian."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(guardian_lease, "_PATIENCE", 5.0 if is_closed else 0.2)
+    monkeypatch.setattr(examine, "_PATIENCE", 5.0 if is_closed else 0.2)
     if not is_closed:
-        monkeypatch.setattr(guardian_lease, "Custody", lambda lease: Custody())
-    finding = guardian_lease.check_guardian()
+        monkeypatch.setattr(examine, "Custody", lambda lease: Custody())
+    finding = examine.check_guardian()
     assert finding.state == ("ok" if is_closed else "missing")
     assert "of a loss of contact" in finding.text
     assert bool(finding.remedy) is not is_closed
@@ -162,7 +160,7 @@ def test_a_guardian_that_may_hold_nothing_is_missing(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    finding = guardian_lease.check_guardian()
+    finding = examine.check_guardian()
     assert finding.state == "missing"
     assert "cannot hold a process: cannot spawn sleep" in finding.text
 
@@ -284,7 +282,7 @@ def test_a_long_name_is_not_completed_from_memory(
     monkeypatch.setattr(psutil.Process, "cmdline", read_command_line)
     with subprocess.Popen([program, "600"]) as process:
         try:
-            assert machine_noise.check_noise()
+            assert examine.check_noise()
             assert read_name(process.pid) == "sixteen_letters"
         finally:
             process.kill()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dballoc.trace.replay.engine_output import parse_figures
+from dballoc.trace.replay.run_replay import parse_figures
 
 MIB = 2**20
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dballoc import catalogue
 from dballoc.errors import UsageError
-from dballoc.intake import stack_profiles, xperf_stacks
+from dballoc.intake import stack_profiles
 from dballoc.profile import call_tree, frame_kinds
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits
@@ -179,7 +179,7 @@ def test_a_profile_counts_as_its_file_says() -> None:
 
 
 def test_the_events_of_xperf() -> None:
-    switches = xperf_stacks.parse_dump(DUMP, "f", "waits", "mariadbd")
+    switches = stack_profiles.parse_dump(DUMP, "f", "waits", "mariadbd")
     assert switches == {
         (
             "server.dll!List<A, B>::push",
@@ -187,10 +187,10 @@ def test_the_events_of_xperf() -> None:
             "ntoskrnl.exe!KiSwapContext",
         ): 2
     }
-    assert xperf_stacks.parse_dump(DUMP, "f", "wakeups", None) == {("ntdll.dll!RtlFreeHeap",): 1}
-    assert xperf_stacks.parse_dump(DUMP, "f", "waits", "77") == {("sysbench.exe!main",): 1}
-    assert xperf_stacks.is_dump(DUMP)
-    assert not xperf_stacks.is_dump("CSwitch;a 12\n")
+    assert stack_profiles.parse_dump(DUMP, "f", "wakeups", None) == {("ntdll.dll!RtlFreeHeap",): 1}
+    assert stack_profiles.parse_dump(DUMP, "f", "waits", "77") == {("sysbench.exe!main",): 1}
+    assert stack_profiles.is_dump(DUMP)
+    assert not stack_profiles.is_dump("CSwitch;a 12\n")
     (sample,) = read(DUMP, process="MariaDBd.EXE").samples
     assert sample.values == (2.0,)
     assert sample.labels["malloc"] == "RtlAllocateHeap"
@@ -202,20 +202,20 @@ STACK = ("ntdll.dll!RtlUserThreadStart", "server.dll!A::operator/(B)", "ntdll.dl
 def test_a_process_of_spaces_takes_no_time_that_grows_with_its_square() -> None:
     began = time.process_time()
     dump = f"{DUMP}CSwitch, 9,{' ' * 5_000}, 1, 2\nCSwitch, 9, a (x) ( 7 ), 1, 2\n"
-    assert xperf_stacks.parse_dump(dump, "f", "waits", "77") == {("sysbench.exe!main",): 1}
+    assert stack_profiles.parse_dump(dump, "f", "waits", "77") == {("sysbench.exe!main",): 1}
     assert time.process_time() - began < 5
 
 
 def test_a_table_of_windows_performance_analyzer() -> None:
-    assert xperf_stacks.is_table(TABLE)
-    assert not xperf_stacks.is_table("main;my_stack 12\nmain;stack 3\n")
-    assert xperf_stacks.parse_table(TABLE, "f", "waits", "mariadbd.exe") == {STACK: 1234}
-    assert xperf_stacks.parse_table(TABLE, "f", "waited", "1234") == {STACK: 2000.5}
+    assert stack_profiles.is_table(TABLE)
+    assert not stack_profiles.is_table("main;my_stack 12\nmain;stack 3\n")
+    assert stack_profiles.parse_table(TABLE, "f", "waits", "mariadbd.exe") == {STACK: 1234}
+    assert stack_profiles.parse_table(TABLE, "f", "waited", "1234") == {STACK: 2000.5}
     german = TABLE.replace(",", ";").replace('"1;234"', '"1.234"').replace('"2;000.5"', '"2.000,5"')
     german = german.replace('"20;726;984"', '"20.726.984"')
-    assert xperf_stacks.parse_table(german, "f", "waits", "mariadbd.exe") == {STACK: 1234}
-    assert xperf_stacks.parse_table(german, "f", "waited", "mariadbd.exe") == {STACK: 2000.5}
-    assert xperf_stacks.parse_table("Stack\na!b/c!d\na!b/c!d\n", "f", "cpu", None) == {
+    assert stack_profiles.parse_table(german, "f", "waits", "mariadbd.exe") == {STACK: 1234}
+    assert stack_profiles.parse_table(german, "f", "waited", "mariadbd.exe") == {STACK: 2000.5}
+    assert stack_profiles.parse_table("Stack\na!b/c!d\na!b/c!d\n", "f", "cpu", None) == {
         ("a!b", "c!d"): 2
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from dballoc.errors import UsageError
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.servers.private.option_file_copies import Copies
+from dballoc.servers.print_defaults import Copies
 
 OTHER = 12345
 

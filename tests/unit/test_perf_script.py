@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dballoc.errors import Failure
 from dballoc.host.abandonable import look_limits
 from dballoc.profile.contention import contention, perf_record, thread_states
-from dballoc.profile.contention.perf_frames import PerfFrames, name_places
+from dballoc.profile.contention.contention import PerfFrames, name_places
 from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame
 from dballoc.profile.model import Frame
 from hostile_files import HostileFile, HostileFiles

@@ -20,7 +20,7 @@ from test_intake import GOOD, OLD, OUTPUT
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.intake import csv_figures, memory_series, powershell_text, sysbench_totals
+from dballoc.intake import attach_memory, csv_figures, foreign_kinds, sysbench_totals
 from dballoc.intake.import_results import import_results
 
 
@@ -32,7 +32,7 @@ def test_the_same_text_in_every_encoding(text: str) -> None:
         b"\xfe\xff" + lines.encode("utf-16-be"),
         lines.encode("utf-8-sig"),
     ):
-        assert powershell_text.decode_text(data) == text
+        assert foreign_kinds.decode_text(data) == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_same_text_in_every_encoding(text: str) -> None:
 )
 def test_what_is_no_text_is_one_line(data: bytes, message: str) -> None:
     with pytest.raises(readers.Unfit, match=re.escape(message)):
-        powershell_text.decode_text(data)
+        foreign_kinds.decode_text(data)
 
 
 def test_export_csv_of_every_culture_gives_the_same_figures(tmp_path: Path) -> None:
@@ -161,18 +161,18 @@ def test_powershells_outputs_become_figures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_readings_of_memory(layout: str) -> None:
-    series = memory_series.parse_memory(LAYOUTS[layout], "f", None)
+    series = attach_memory.parse_memory(LAYOUTS[layout], "f", None)
     assert series.rss == [100 * MIB, 300 * MIB, 200 * MIB]
     assert series.private == [200 * MIB, 400 * MIB, 300 * MIB]
 
 
 def test_the_server_is_found_among_other_processes() -> None:
     other = EXPORTED + '"sysbench","1","5","6","7"\n"mariadbd","99","1","2","3"\n'
-    assert memory_series.parse_memory(other, "f", "sysbench.exe").rss == [5]
-    assert memory_series.parse_memory(other, "f", "99").rss == [1]
+    assert attach_memory.parse_memory(other, "f", "sysbench.exe").rss == [5]
+    assert attach_memory.parse_memory(other, "f", "99").rss == [1]
     instances = LOG.replace("Process(mariadbd)\\Private", "Process(mariadbd#1)\\Private")
-    assert memory_series.parse_memory(instances, "f", "MARIADBD").private == []
-    assert memory_series.parse_memory(instances, "f", "mariadbd#1").rss == []
+    assert attach_memory.parse_memory(instances, "f", "MARIADBD").private == []
+    assert attach_memory.parse_memory(instances, "f", "mariadbd#1").rss == []
 
 
 @pytest.mark.parametrize(
@@ -198,5 +198,5 @@ def test_readings_that_are_not_clear_are_one_line(
     text: str, process: str | None, message: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
-        memory_series.parse_memory(text, "f", process)
+        attach_memory.parse_memory(text, "f", process)
     assert "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.model import Frame
-from dballoc.profile.symbols import debug_files, elf_notes, symbols, table_cache
+from dballoc.profile.symbols import debug_files, elf_notes, symbols
 from dballoc.profile.symbols.symbols import Mapped, Symbols
 
 # The functions are as the tests look them up: an exported one, a static one, one in a template, one
@@ -294,7 +294,7 @@ def test_the_table_is_kept_and_a_broken_one_made_anew(
     (kept,) = cache.iterdir()
     assert kept.name.startswith(BUILD_ID)
     with monkeypatch.context() as patch:
-        patch.setattr(table_cache, "replace_file", None)  # no new one can be made
+        patch.setattr(symbols, "replace_file", None)  # no new one can be made
         assert Symbols().resolve(maps, BASE + address)[0].function == "entry"
     kept.write_bytes(b"broken")
     assert Symbols().resolve(maps, BASE + address)[0].function == "entry"

@@ -13,7 +13,7 @@ import published
 from dballoc import catalogue
 from dballoc.analysis.published.setup.post_comparison import PostComparison
 from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.doctor.planned_setup import plan_setup
+from dballoc.doctor.shipped_experiments import plan_setup
 from dballoc.document.markdown import list_post_lines
 from dballoc.experiment import experiment_file
 from dballoc.experiment.scale import scale_table

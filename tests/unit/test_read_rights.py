@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from dballoc.doctor.examine import judge_rights
 from dballoc.doctor.finding import Finding
-from dballoc.doctor.other_processes import judge_rights
 from dballoc.host import read_rights
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import OwnRights

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dballoc.errors import UsageError
 from dballoc.trace.model import NONE, EventKind, Mark, Objects, Trace
 from dballoc.trace.replay import plan_layout
-from dballoc.trace.replay.assign_slots import assign_slots
+from dballoc.trace.replay.make_records import assign_slots
 from dballoc.trace.replay.plan_file import choose_epoch, write_plan
 from dballoc.trace.replay.plan_layout import RecordKind
 from dballoc.trace.replay.thread_births import find_births

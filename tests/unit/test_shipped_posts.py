@@ -13,7 +13,7 @@ import pytest
 from dballoc import catalogue
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.setup.post_differences import list_differences
-from dballoc.doctor.planned_setup import plan_setup
+from dballoc.doctor.shipped_experiments import plan_setup
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment
 from dballoc.load.post_like import fill_post

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.profile.contention.switch_lengths import LEAST_STACKS, Tally, scale_by_length
+from dballoc.profile.contention.waits import LEAST_STACKS, Tally, scale_by_length
 
 # Of one switch: its nanoseconds, and whether it has a stack.
 SWITCHES = st.lists(st.tuples(st.integers(0, 2**40), st.booleans()), max_size=100)

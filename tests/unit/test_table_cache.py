@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.profile.symbols import table_cache
-from dballoc.profile.symbols.table_cache import TableCache, choose_superfluous
+from dballoc.profile.symbols import symbols
+from dballoc.profile.symbols.symbols import TableCache, choose_superfluous
 
 KIB = 1024
 
@@ -23,7 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cache(place: Path, tmp_path: Path) -> Iterator[TableCache]:
     """One that has room for two tables of 64 KiB."""
-    with table_cache.open_cache():
+    with symbols.open_cache():
         pass  # the directory is made
     directory = os.open(place, os.O_RDONLY)
     yield TableCache(directory, most=150 * KIB)

@@ -13,9 +13,8 @@ from dballoc.profile.contention import waits
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.malloc_paths import rank_malloc_paths
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
-from dballoc.profile.contention.switch_lengths import Tally
 from dballoc.profile.contention.wait_rules import Rules
-from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING
+from dballoc.profile.contention.waits import SWITCHES, WAKEUP, WAKING, Tally
 from dballoc.profile.contention.waits_below_malloc import split_waits
 from dballoc.profile.model import Frame, Profile, Sample
 

@@ -1,6 +1,7 @@
 """Render the text of ``dballoc deploy`` from the files in templates/. Pure."""
 
 import functools
+import json
 import re
 import shlex
 from collections.abc import Collection, Mapping
@@ -11,9 +12,52 @@ from typing import Literal, get_args
 import jinja2
 
 from dballoc import readers
-from dballoc.deploy import quoting
 from dballoc.deploy.deployment import SAFE_DIRECTORIES, STEERING, Deployment
 from dballoc.servers.families import describe_family
+
+# What an option file takes as it stands: no blank, no quote, no comment, no escape.
+_PLAIN = re.compile(r"[\w.,:/%@+=-]*")
+
+
+def quote_systemd(name: str, value: str) -> str:
+    """Return a line of a unit (systemd.exec(5)): ``%`` begins a specifier there; ``$`` means
+    nothing.
+    """
+    return f'Environment="{name}={_escape(value).replace("%", "%%")}"'
+
+
+def quote_dockerfile(name: str, value: str) -> str:
+    """Return a line of a Dockerfile, where ``$`` begins a variable."""
+    return f'ENV {name}="{_escape(value).replace("$", chr(92) + "$")}"'
+
+
+def quote_yaml(value: str) -> str:
+    """Return a double-quoted scalar, which a JSON string is."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _quote_option(name: str, value: str) -> str:
+    """Return a line of an option file (my.cnf), where ``#`` begins a comment and a backslash an
+    escape, in quotes too.
+    """
+    if value == "" or value in ("''", '""'):
+        return f"{name} = {value}" if value else name
+    return f"{name} = {value if _PLAIN.fullmatch(value) else chr(34) + _escape(value) + chr(34)}"
+
+
+def _quote_copy(source: str, target: str) -> str:
+    """Return a COPY of a Dockerfile, in its JSON form where a path has a blank. ``$`` begins a
+    variable there, and ``[`` a pattern in the source.
+    """
+    if _PLAIN.fullmatch(source + target):
+        return f"COPY {source} {target}"
+    words = [re.sub(r"([][*?\\])", r"\\\1", source), target]
+    return "COPY " + json.dumps([word.replace("$", "\\$") for word in words], ensure_ascii=False)
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
 
 Form = Literal[
     "systemd",
@@ -79,12 +123,12 @@ def _make_environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  # no HTML: shell, units and YAML are quoted by filters
     )
-    environment.filters |= {"shell": shlex.quote, "yaml": quoting.quote_yaml}
+    environment.filters |= {"shell": shlex.quote, "yaml": quote_yaml}
     environment.globals |= {
-        "systemd": quoting.quote_systemd,
-        "dockerfile": quoting.quote_dockerfile,
-        "copy": quoting.quote_copy,
-        "option": quoting.quote_option,
+        "systemd": quote_systemd,
+        "dockerfile": quote_dockerfile,
+        "copy": _quote_copy,
+        "option": _quote_option,
     }
     return environment
 

@@ -1,24 +1,135 @@
 """All checks, in the order in which they are shown."""
 
+import contextlib
 import os
+import time
 import tomllib
+from pathlib import Path
 
-from dballoc import catalogue
+import psutil
+
+from dballoc import catalogue, readers
 from dballoc.campaign.preparation import prepare
-from dballoc.doctor import (
-    cpus_memory_disk,
-    guardian_lease,
-    host_settings,
-    kernel,
-    leftovers,
-    machine_noise,
-    other_processes,
-    software,
-)
+from dballoc.doctor import cpus_memory_disk, host_settings, kernel, leftovers, software
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.doctor.installation import Installation, check_installation
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.model import Noise
+from dballoc.host import directories, read_rights
+from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
+from dballoc.host.process_handle import read_name
+from dballoc.host.read_rights import OwnRights
+from dballoc.measure import disturbed_block, host_sampler
+
+_SECONDS = 1.0
+
+
+def check_noise() -> list[Finding]:
+    """Compare steal, and the CPU use of other processes, with the limits of a block."""
+    # psutil reports the use since its last call, so this first call starts the second.
+    processes = list(psutil.process_iter())
+    for process in processes:
+        _measure_cpu(process)
+    began, own_cpu = host_sampler.take_host_sample(), time.process_time()
+    time.sleep(_SECONDS)
+    noise = disturbed_block.compute_block_noise(
+        began, host_sampler.take_host_sample(), time.process_time() - own_cpu, (1.0, 1.0)
+    )
+    busiest = max(
+        ((_measure_cpu(p), p) for p in processes if p.pid), key=lambda pair: pair[0], default=None
+    )
+    limits = Noise()
+    findings = [Finding("steal", "ok", f"{noise.steal:.1%} of the CPU time in the last second")]
+    if noise.steal > limits.steal:
+        text = (
+            f"the hypervisor took {noise.steal:.1%} of the CPU time in the last second; a block "
+            f"tolerates {limits.steal:.0%}"
+        )
+        findings = [
+            Finding("steal", "warn", text, "use a machine with dedicated CPUs, or try again later")
+        ]
+    text = f"other processes use {noise.others:.1%} of the CPUs"
+    if noise.others <= limits.others:
+        return [*findings, Finding("load of others", "ok", text)]
+    text += f"; a block tolerates {limits.others:.0%}"
+    if busiest and busiest[0] > 1:
+        # psutil completes a name of 15 characters by the command line, which may never answer.
+        named = read_name(busiest[1].pid)
+        name = readers.shown(named) if named else "one that has ended"
+        text += f" (most: {name}, process {busiest[1].pid}, {busiest[0]:.0f} % of one)"
+    return [*findings, Finding("load of others", "warn", text, "stop them, or wait")]
+
+
+def _measure_cpu(process: psutil.Process) -> float:
+    """Return a process's CPU use since the last call for it, in per cent of one CPU; 0 if it has
+    ended.
+    """
+    try:
+        return float(process.cpu_percent(None))
+    except psutil.Error:
+        return 0.0
+
+
+def _check_other_processes() -> Finding:
+    """Check what verify, explain and profile may look into."""
+    return judge_rights(read_rights.read_own_rights(), read_rights.read_hiding())
+
+
+def judge_rights(rights: OwnRights, hiding: str) -> Finding:
+    """Say what this user may look into. ``hiding``: how /proc hides others' processes. Pure."""
+    name, scope = "other processes", f"kernel.yama.ptrace_scope is {rights.ptrace_scope}"
+    owner = "" if rights.ptrace_scope else " as the server's own user,"
+    remedy = f"run as root,{owner} or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+    if rights.ptrace_scope >= 3:
+        return Finding(name, "warn", f"none may be looked into: {scope} until the next boot")
+    if hiding:
+        text = f"/proc hides those of other users (hidepid={hiding}): their servers are not found"
+        return Finding(name, "note", text, remedy)
+    if rights.in_user_namespace:
+        text = "those outside this user namespace cannot be looked into"
+        return Finding(name, "note", text, "run on the host, or in the server's own container")
+    if not rights.may_read_others:
+        text = f"none may be looked into: {scope}"
+        if not rights.ptrace_scope:
+            text = "only this user's own may be looked into"
+        return Finding(name, "note", text, remedy)
+    if rights.label:
+        text = f"may be looked into unless {rights.label}, which confines dballoc, forbids it"
+        return Finding(name, "note", text, "run dballoc unconfined if it does")
+    return Finding(name, "ok", "may be looked into")
+
+
+_NAME = "guardian"
+_REMEDY = (
+    "let processes here start others, become their subreaper, and kill them: see the seccomp and "
+    "AppArmor profiles, or run dballoc outside of this sandbox"
+)
+# Longer than this check: it is the lease's other end that goes. Seconds.
+_LEASE = 30.0
+_PATIENCE = 5.0
+
+
+def check_guardian() -> Finding:
+    """Have a guardian hold a process and a directory, close its lease, and look whether both go."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    with os.fdopen(reader), os.fdopen(writer, "wb") as driver:
+        try:
+            with Custody(lease=Lease(reader, _LEASE)) as custody:
+                place = directories.make_run_directory(custody.scratch)
+                child = custody.spawn(["sleep", "60"], dict(os.environ), Path(os.devnull))
+                driver.close()
+                began = time.monotonic()
+                with contextlib.suppress(GuardianEnded):
+                    child.wait(_PATIENCE)
+                seconds = time.monotonic() - began
+        except (Failure, OSError) as error:
+            return Finding(_NAME, "missing", f"cannot hold a process: {error}", _REMEDY)
+    if seconds >= _PATIENCE or Path(f"/proc/{child.pid}").exists() or place.exists():
+        text = f"what it holds does not end within {_PATIENCE:.0f} s of a loss of contact"
+        return Finding(_NAME, "missing", text, _REMEDY)
+    text = f"ends what it holds within {max(seconds, 0.1):.1f} s of a loss of contact"
+    return Finding(_NAME, "ok", text)
 
 
 def examine(installation: Installation, *, is_client_host: bool = False) -> list[Finding]:
@@ -47,12 +158,12 @@ def _check_for_loads() -> list[Finding]:
         software.check_python(),
         software.check_sysbench(),
         software.check_server_user(),
-        guardian_lease.check_guardian(),
+        check_guardian(),
         *cpus_memory_disk.check_cpus(is_client_host=True),
         cpus_memory_disk.check_memory(is_client_host=True),
         cpus_memory_disk.check_temporary_files(),
         cpus_memory_disk.check_socket_directory(),
-        *machine_noise.check_noise(),
+        *check_noise(),
         *leftovers.check_leftovers(),
     ]
 
@@ -64,7 +175,7 @@ def _check_for_production_host() -> list[Finding]:
         *(finding for finding in software.check_allocators() if finding.state != "note"),
         software.check_native_parts(),
         software.check_perf(),
-        other_processes.check_other_processes(),
+        _check_other_processes(),
         host_settings.check_host_settings(),
         kernel.check_huge_pages(),
         kernel.check_peak_reset(),
@@ -82,8 +193,8 @@ def _check_for_comparisons() -> list[Finding]:
         software.check_server_user(),
         software.check_native_parts(),
         software.check_perf(),
-        other_processes.check_other_processes(),
-        guardian_lease.check_guardian(),
+        _check_other_processes(),
+        check_guardian(),
         *cpus_memory_disk.check_cpus(),
         cpus_memory_disk.check_memory(),
         cpus_memory_disk.check_swap(),
@@ -97,7 +208,7 @@ def _check_for_comparisons() -> list[Finding]:
         kernel.check_counters(),
         kernel.check_open_files(),
         kernel.check_address_space(),
-        *machine_noise.check_noise(),
+        *check_noise(),
         *leftovers.check_leftovers(),
         check_demo(),
     ]

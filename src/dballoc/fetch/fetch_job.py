@@ -52,7 +52,7 @@ class FetchedTree:
     files: list[DownloadedFile]
     libraries: list[str] = field(default_factory=list)
     loader: str | None = None
-    # The directories of a prefix's own libraries, for :mod:`dballoc.fetch.verify_version`.
+    # The directories of a prefix's own libraries, for :mod:`dballoc.fetch.fetch_one`.
     search: list[str] = field(default_factory=list)
 
 

@@ -5,23 +5,71 @@ import errno
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dballoc import user_directories
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch import private_store, verify_version
+from dballoc.fetch import name_and_version, private_store
 from dballoc.fetch.clients import archive, cargo_crate, debian_apt, maven, pypi_wheel
 from dballoc.fetch.fetch_job import FetchedTree, Job, Progress
 from dballoc.fetch.fetch_sources import Source
 from dballoc.fetch.private_store import MANIFEST, FetchedEntry
-from dballoc.fetch.unpack import safe_extraction
+from dballoc.fetch.unpack import installed_layout, safe_extraction
 from dballoc.files.output_directory import OutputDirectory, remove_own, write_own
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
+from dballoc.host.elf import elf_exports
 from dballoc.host.guardian.guardian_client import Custody, Lease
+from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import server_user
+
+_VERSION = re.compile(r"Ver ([\d.]+)")
+
+
+def _verify_version(job: Job, fetched: FetchedTree) -> str:
+    """Return the exact version. Failure if a server does not run or is another version, or if a
+    library is none.
+    """
+    if job.source.kind == "server":
+        return _verify_server(job, fetched)
+    for path in fetched.libraries:
+        if not elf_exports.is_elf(job.place / path):
+            raise Failure(f"{job.source.reference}: {path} is not a shared library")
+    if not fetched.libraries and fetched.loader is None:
+        raise Failure(f"{job.source.reference}: no library to preload in the download")
+    return fetched.version
+
+
+def _verify_server(job: Job, fetched: FetchedTree) -> str:
+    if (program := installed_layout.find_server_program(job.root)) is None:
+        raise Failure(f"{job.source.reference}: no server in the download")
+    argv = [os.fspath(program), "--no-defaults", "--version"]
+    if fetched.loader:
+        # Its interpreter is named by its final place, where it is not yet.
+        directories = ":".join(os.fspath(job.place / d) for d in fetched.search)
+        argv = [os.fspath(job.place / fetched.loader), "--library-path", directories, *argv]
+    try:
+        answer = run_unprivileged(argv)
+    except Unanswered as error:
+        raise Failure(f"{job.source.reference}: its server does not run here: {error}") from None
+    printed = _VERSION.search(answer.stdout)
+    if answer.status != 0 or printed is None:
+        why = (
+            answer.stderr.strip() or answer.stdout.strip() or f"exit status {answer.status}"
+        ).splitlines()[0]
+        raise Failure(f"{job.source.reference}: its server does not run here: {why}")
+    version = printed[1].rstrip(".")
+    if job.source.client != "archive" and not name_and_version.is_version_of(
+        job.source.version, version
+    ):
+        raise Failure(
+            f"{job.source.reference}: the source now has {version}, not {job.source.version}"
+        )
+    return version
+
 
 CLIENTS = {
     "archive": archive.fetch_archive,
@@ -71,7 +119,7 @@ def fetch(
                 fetched = CLIENTS[source.client](job)
                 progress("verifying", None)
                 size = _secure_tree(job)
-                _move_to_store(job, fetched, verify_version.verify_version(job, fetched), size)
+                _move_to_store(job, fetched, _verify_version(job, fetched), size)
             remove_tree(downloads)
         except OSError as error:
             remove_tree(place)

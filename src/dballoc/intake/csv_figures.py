@@ -7,7 +7,7 @@ from typing import Any
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.intake import delimited_text, powershell_text
+from dballoc.intake import delimited_text, foreign_kinds
 from dballoc.intake.imported_figure import HERE, Figure
 
 # The largest file, and the largest size of memory, bytes.
@@ -34,7 +34,7 @@ def read_figures(path: Path) -> list[Figure]:
     docs/import.md does not allow.
     """
     try:
-        text = powershell_text.read_text(path, _LARGEST_FILE)
+        text = foreign_kinds.read_text(path, _LARGEST_FILE)
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     return parse_figures(text, str(path))

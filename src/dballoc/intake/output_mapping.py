@@ -12,7 +12,7 @@ from typing import Any
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.files.foreign_file import Stamp, make_stamp
-from dballoc.intake import mapping_file, powershell_text, sysbench_totals
+from dballoc.intake import foreign_kinds, mapping_file, sysbench_totals
 from dballoc.intake.imported_figure import HERE, Figure
 from dballoc.intake.mapping_file import Counts, Mapping, MemoryFiles, StackFiles
 from dballoc.intake.sysbench_totals import Totals
@@ -192,7 +192,7 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_R
     unless the file's block is given.
     """
     try:
-        text = powershell_text.read_text(path, _LARGEST_OUTPUT, errors="replace")
+        text = foreign_kinds.read_text(path, _LARGEST_OUTPUT, errors="replace")
     except readers.Unfit as error:
         raise UsageError(f"{path}: {error}") from None
     repeats: Counter[int] = Counter()

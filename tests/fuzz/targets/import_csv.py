@@ -3,7 +3,7 @@
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
-from dballoc.intake import csv_figures, powershell_text
+from dballoc.intake import csv_figures, foreign_kinds
 from dballoc.intake.assemble_campaign import assemble_campaign
 from dballoc.intake.imported_figure import check_figures
 
@@ -33,7 +33,7 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     try:
-        text = powershell_text.decode_text(data)
+        text = foreign_kinds.decode_text(data)
     except readers.Unfit:
         return
     try:

@@ -4,11 +4,11 @@ from example_imports import LAYOUTS
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.intake import memory_series, powershell_text
+from dballoc.intake import attach_memory, foreign_kinds
 
 OF = (
-    "dballoc.intake.memory_series",
-    "dballoc.intake.powershell_text",
+    "dballoc.intake.attach_memory",
+    "dballoc.intake.foreign_kinds",
     "dballoc.intake.delimited_text",
 )
 PRIVILEGED = False
@@ -23,13 +23,13 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     try:
-        text = powershell_text.decode_text(data)
+        text = foreign_kinds.decode_text(data)
     except readers.Unfit as error:
         assert "\n" not in str(error), error
         return
     for process in (None, "mariadbd"):
         try:
-            series = memory_series.parse_memory(text, "f", process)
+            series = attach_memory.parse_memory(text, "f", process)
         except UsageError as error:
             assert "\n" not in str(error), error
             continue

@@ -6,14 +6,14 @@ from example_imports import DUMP, TABLE, stack_file
 
 from dballoc import catalogue, readers
 from dballoc.errors import UsageError
-from dballoc.intake import powershell_text, stack_profiles
+from dballoc.intake import foreign_kinds, stack_profiles
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits
 from dballoc.report.sections import frame_tables
 
 OF = (
     "dballoc.intake.stack_profiles",
-    "dballoc.intake.xperf_stacks",
+    "dballoc.intake.stack_profiles",
     "dballoc.intake.delimited_text",
     "dballoc.profile.formats.collapsed",
     "dballoc.profile.formats.frame_text",
@@ -40,7 +40,7 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     try:
-        text = powershell_text.decode_text(data, errors="replace")
+        text = foreign_kinds.decode_text(data, errors="replace")
     except readers.Unfit:
         return
     for counts, process in (("waits", None), ("waited", "mariadbd.exe"), ("wakeups", "1234")):

@@ -16,7 +16,7 @@ from targets.raw_recording import with_checksums
 OF = (
     "dballoc.trace.compilation.compile_recording",
     "dballoc.trace.compilation.draw_touches",
-    "dballoc.trace.compilation.make_tellable",
+    "dballoc.trace.compilation.compile_recording",
     "dballoc.trace.compilation.match_blocks",
     "dballoc.trace.trace_file.write_trace",
 )

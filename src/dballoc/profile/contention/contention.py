@@ -3,8 +3,10 @@
 """
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +15,9 @@ from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
+from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
+from dballoc.host.abandonable.look_limits import look_limits, symbol_limits
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged import give_up_rights
@@ -26,13 +29,115 @@ from dballoc.profile.contention import (
     thread_states,
     waits,
 )
-from dballoc.profile.contention.perf_frames import UnnamedFrames, name_places
 from dballoc.profile.contention.recording_limits import MAX_STACKS, PERF_DISK_BYTES
 from dballoc.profile.contention.thread_priority import READING, RECORDING, raise_priority
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import drop_client_waits
 from dballoc.profile.formats import profile_file
-from dballoc.profile.model import Profile
+from dballoc.profile.model import Frame, Profile
+from dballoc.profile.symbols.symbols import Symbols
+
+_KALLSYMS = Path("/proc/kallsyms")
+# Types of symbols that are code (nm(1)).
+_CODE = frozenset("tTwW")
+
+
+@cache
+def _load() -> tuple[list[int], list[str]]:
+    """Read the addresses, in order, and their names; none if we may not see them."""
+    symbols = []
+    try:
+        with _KALLSYMS.open(encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                address, kind, name = line.split(maxsplit=3)[:3]
+                if kind in _CODE:
+                    symbols.append((int(address, 16), name))
+    except (OSError, ValueError):
+        return [], []
+    if not symbols or not symbols[-1][0]:
+        return [], []
+    symbols.sort()
+    return [address for address, _ in symbols], [name for _, name in symbols]
+
+
+def _find_kernel_function(address: int) -> str | None:
+    """Return the kernel's function at an address; None if that is not known."""
+    addresses, names = _load()
+    index = bisect_right(addresses, address) - 1
+    return names[index] if index >= 0 else None
+
+
+KERNEL = "[kernel]"
+# The kernel has the upper half of the address space, on x86-64 and aarch64.
+_KERNEL_START = 1 << 63
+
+
+# An address, and the file that it is in.
+Place = tuple[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlaceFrames:
+    """The frames of places, in their order; ``left_out``: a line for each thing that did not
+    answer.
+    """
+
+    frames: list[Frame]
+    left_out: list[str]
+
+
+class _UnnamedFrames:
+    """Gives each place a frame without a name. ``places``: by frame, all so far."""
+
+    def __init__(self) -> None:
+        self.places: dict[Frame, Place] = {}
+
+    def resolve(self, address: int, file: str) -> Frame:
+        """Return the frame of a place."""
+        frame = Frame(f"{file}+{address:#x}", file, named=False)
+        self.places[frame] = address, file
+        return frame
+
+
+def name_places(process: Process, places: Sequence[Place], is_ours: bool) -> _PlaceFrames:
+    """Look up the functions at places in the files of a process. ``is_ours``: it is a server of
+    ours, whose files are read without a child that could be given up.
+    """
+
+    def look_up() -> _PlaceFrames:
+        frames = PerfFrames(process.root)
+        return _PlaceFrames(
+            frames=[frames.resolve(*place) for place in places], left_out=touches.list_notes()
+        )
+
+    if is_ours:
+        return look_up()
+    try:
+        return run_abandonable(look_up, symbol_limits(), f"the files of {process}")
+    except Failure as error:
+        unnamed = _UnnamedFrames()
+        return _PlaceFrames(
+            frames=[unnamed.resolve(*place) for place in places], left_out=[str(error)]
+        )
+
+
+class PerfFrames:
+    """Resolves addresses to frames. ``root``: the file system that the target sees."""
+
+    def __init__(self, root: Path) -> None:
+        self._symbols = Symbols(root)
+
+    def resolve(self, address: int, file: str) -> Frame:
+        """Return the function at an address. ``file``: as perf names it; an ``address`` in a file
+        is an offset from its start.
+        """
+        if address >= _KERNEL_START:
+            name = _find_kernel_function(address)
+            return Frame(name or f"{KERNEL}+{address:#x}", KERNEL, named=name is not None)
+        if file.startswith("/"):
+            return self._symbols.resolve_offset(file, address)
+        return Frame(f"{file}+{address:#x}", file, named=False)
+
 
 Method = Literal["auto", "perf", "proc"]
 
@@ -165,7 +270,7 @@ def _read_waits(
     """Read all files of a recording, with copies of the target's. Return the waits, and a line for
     each thing that did not answer. Failure if perf cannot read it.
     """
-    recorded, unnamed = waits.Waits(), UnnamedFrames()
+    recorded, unnamed = waits.Waits(), _UnnamedFrames()
     for file in recording.files:
         with perf_record.run_perf_script(file, copies) as lines:
             events = perf_script.parse_events(lines, unnamed.resolve)

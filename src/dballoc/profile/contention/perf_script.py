@@ -1,7 +1,7 @@
 """Parse what ``perf script`` prints into events. Pure.
 
 perf prints addresses without names, as the files with the names are the target's;
-:mod:`dballoc.profile.contention.perf_frames` finds the names. These are perf 6's lines with ``-F
+:mod:`dballoc.profile.contention.contention` finds the names. These are perf 6's lines with ``-F
 pid,tid,time,event,ip,dso,trace --ns --show-switch-events --show-lost-events``. A sample's call
 stack follows it, the innermost frame first, then an empty line; an address in a file is an offset
 from its start::

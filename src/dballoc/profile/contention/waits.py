@@ -11,9 +11,78 @@ from dataclasses import dataclass, field, replace
 
 from dballoc.host.process_handle import Process
 from dballoc.profile.contention.perf_script import Event, Lost, Sampled, Switch
-from dballoc.profile.contention.switch_lengths import Factor, Tally, scale_by_length
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.model import Frame, Profile, Sample, Value
+
+# Lengths with fewer stacks share the factor of their neighbours.
+LEAST_STACKS = 10
+
+
+@dataclass
+class Tally:
+    """Some switches: how many, and the ``seconds`` from the switch until the thread ran again;
+    ``queued``: of these in the queue for a CPU.
+    """
+
+    count: int = 0
+    seconds: float = 0.0
+    queued: float = 0.0
+
+    def add(self, other: "Tally") -> None:
+        """Add other switches."""
+        self.count += other.count
+        self.seconds += other.seconds
+        self.queued += other.queued
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """What one switch with a stack stands for: in number, and in time."""
+
+    count: float
+    seconds: float
+
+
+def scale_by_length(
+    with_stack: Mapping[int, Tally], ended: Mapping[int, Tally], switches: int
+) -> dict[int, _Factor]:
+    """Return the factors by length: with them, the switches with a stack are as many as all
+    ``switches``, and took as long as all that ``ended``. Empty if none has a stack.
+    """
+    factors: dict[int, _Factor] = {}
+    ended_count = sum(tally.count for tally in ended.values())
+    for group in _group_lengths(with_stack, ended):
+        stacks = _sum_tallies(with_stack[length] for length in group if length in with_stack)
+        total = _sum_tallies(ended[length] for length in group)
+        if stacks.count:
+            count = total.count / stacks.count * switches / ended_count
+            seconds = total.seconds / stacks.seconds if stacks.seconds else 0.0
+            factors |= dict.fromkeys(group, _Factor(count, seconds))
+    return factors
+
+
+def _group_lengths(with_stack: Mapping[int, Tally], ended: Mapping[int, Tally]) -> list[list[int]]:
+    """Return neighbouring lengths in groups that have stacks enough, where that is possible."""
+    groups: list[list[int]] = []
+    stacks = LEAST_STACKS
+    for length in sorted(ended):
+        if stacks >= LEAST_STACKS:
+            groups.append([])
+            stacks = 0
+        groups[-1].append(length)
+        stacks += with_stack[length].count if length in with_stack else 0
+    if stacks < LEAST_STACKS and len(groups) > 1:
+        too_few = groups.pop()
+        groups[-1] += too_few
+    return groups
+
+
+def _sum_tallies(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.add(tally)
+    return total
+
 
 SWITCHES, WAKING, WAKEUP = "context-switches", "sched:sched_waking", "sched:sched_wakeup"
 
@@ -181,7 +250,7 @@ def make_switch_profile(
     )
 
 
-def _find_factors(recorded: Waits, preempted: bool) -> dict[int, Factor]:
+def _find_factors(recorded: Waits, preempted: bool) -> dict[int, _Factor]:
     """Return by length what a wait, or a preemption, with a stack stands for."""
     with_stack: dict[int, Tally] = {}
     for (_, kind, length), tally in recorded.stacks.items():
