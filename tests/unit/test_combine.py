@@ -28,9 +28,8 @@ from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.cli.results_verbs import combine as verb
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.report.hosts.hosts_answer import format_between
-from dballoc.report.hosts.hosts_headline import compose_headline
-from dballoc.report.hosts.hosts_notes import list_notes
+from dballoc.report.hosts.hosts_answer import compose_headline, list_notes
+from dballoc.report.hosts.hosts_report import format_between
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.wording.ratios_as_text import format_ratio
 from dballoc.store.results import Results
@@ -297,9 +296,13 @@ def test_kinds_of_hosts_have_means_of_their_own(make_host: MakeHost) -> None:
 
 
 def test_a_kind_is_shown_in_every_output(
-    make_host: MakeHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_host: MakeHost,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also one of a single host."""
+    monkeypatch.setenv("COLUMNS", "160")
     directories = [*(make_host(n, rss=0.5) for n in "abc"), make_host("d", rss=0.9, cpus=64)]
     verb.combine(directories, out=tmp_path / "report")
     printed = " ".join(capsys.readouterr().out.split())
@@ -542,7 +545,7 @@ def test_the_verb(make_host: MakeHost, capsys: pytest.CaptureFixture[str]) -> No
     verb.combine(directories)
     printed = " ".join(capsys.readouterr().out.split())
     assert printed.startswith("Over 4 hosts, against glibc: jemalloc: peak RSS lower (0.57")
-    assert "What differs between the hosts what a b c d kernel a b c d" in printed
+    assert "In what they differ what a b c d kernel a b c d" in printed
     assert "every host with the same weight" in printed
     verb.combine(directories, as_json=True)
     answer = json.loads(capsys.readouterr().out)

@@ -28,8 +28,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
 from dballoc.report import write_report_outputs
-from dballoc.report.hosts.hosts_answer import describe_verdicts
-from dballoc.report.hosts.hosts_headline import compose_headline
+from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections import tables
 from dballoc.report.sections.method import CLIENTS_APART, describe_method

@@ -1,13 +1,13 @@
 """A document on the terminal: its answer, and tables in one style."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from textwrap import wrap
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dballoc.document.model import Answer, PostNote, Table
+from dballoc.document.model import Answer, PostNote, Section, Table
 
 # The width of a heading above numbers.
 _NARROW = 9
@@ -33,7 +33,7 @@ def start_grid(
 def lay_out_table(table: Table) -> Grid:
     """Return a table of a document, without its title and caption."""
     numbers = [i for i, is_number in enumerate(table.numeric) if is_number]
-    grid = start_grid(table.columns, numbers, range(table.heads))
+    grid = start_grid(table.columns, numbers, {0, *numbers})
     for i, row in enumerate(table.rows):
         grid.add_row(*map(Text, row), style="dim" if i in table.faint else None)
     return grid
@@ -48,8 +48,20 @@ def print_table(console: Console, table: Table) -> None:
         console.print(Text(table.caption, style="dim"))
 
 
-def print_answer(console: Console, answer: Answer) -> None:
-    """Print headline, reason, command, table and notes, as they stand on the page."""
+def print_sections(console: Console, sections: Iterable[Section]) -> None:
+    """Print titles, texts and tables of sections, an empty line before each."""
+    for section in sections:
+        console.print()
+        if section.title:
+            console.print(Text(section.title, style="bold"))
+        for text in section.text:
+            console.print(Text(text))
+        for table in section.tables:
+            print_table(console, table)
+
+
+def print_answer(console: Console, answer: Answer, sections: Iterable[Section] = ()) -> None:
+    """Print headline, reason, command, table, sections and notes, as they stand on the page."""
     console.print(Text(answer.headline, style="bold"))
     if answer.reason:
         console.print(Text(answer.reason))
@@ -68,6 +80,7 @@ def print_answer(console: Console, answer: Answer) -> None:
             "",
             sep="\n",
         )
+    print_sections(console, sections)
     if answer.post:
         _print_post(console, answer.post)
     for note in answer.notes:

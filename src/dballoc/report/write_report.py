@@ -1,6 +1,5 @@
 """All outputs of one report into one directory."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +16,13 @@ from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.document import chart_files, html, markdown
+from dballoc.document.csv import format_csv
+from dballoc.document.json import dump_json
 from dballoc.document.model import Document
 from dballoc.errors import Failure, UsageError
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.report import fit_report
-from dballoc.report.hosts import hosts_answer, hosts_csv, hosts_report
+from dballoc.report.hosts import hosts_answer, hosts_report
 from dballoc.report.outputs import csv, recommendation_json
 from dballoc.report.report_content import gather_report
 from dballoc.report.tune import tune_report
@@ -82,9 +83,8 @@ def write_hosts_report(
     """
 
     def tables(outputs: _Outputs) -> None:
-        hosts_csv.write_hosts_csv(figures, outputs.csv)
-        document = json.dumps(hosts_answer.describe_verdicts(pool, figures), indent=1)
-        outputs.top.write("combined.json", document + "\n")
+        outputs.csv.write("hosts.csv", format_csv(hosts_report.list_csv_rows(figures)))
+        outputs.top.write("combined.json", dump_json(hosts_answer.describe_verdicts(pool, figures)))
 
     return _write_outputs(hosts_report.gather_hosts_report(pool, figures), out, redact, tables)
 

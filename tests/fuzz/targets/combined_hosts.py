@@ -25,8 +25,7 @@ OF = (
     "dballoc.analysis.hosts.host_differences",
     "dballoc.analysis.hosts.verdicts_over_hosts",
     "dballoc.analysis.statistics.mean_over_hosts",
-    "dballoc.report.hosts.hosts_headline",
-    "dballoc.report.hosts.hosts_notes",
+    "dballoc.report.hosts.hosts_answer",
     "dballoc.report.hosts.redact_hosts",
 )
 PRIVILEGED = False

@@ -48,7 +48,9 @@ def combine(
     from dballoc.analysis.hosts.host_pool import pool_hosts
     from dballoc.analysis.hosts.split_by_host import split_by_host
     from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
-    from dballoc.report.hosts.hosts_answer import describe_verdicts, print_verdicts
+    from dballoc.document import terminal
+    from dballoc.report.hosts.hosts_answer import describe_verdicts
+    from dballoc.report.hosts.hosts_report import gather_hosts_report
     from dballoc.report.hosts.redact_hosts import redact_pool
     from dballoc.report.write_report import write_hosts_report
 
@@ -82,6 +84,7 @@ def combine(
         print(json.dumps(describe_verdicts(pool, figures), indent=1))
     else:
         console = Console(highlight=False)
-        print_verdicts(console, pool, figures)
+        document = gather_hosts_report(pool, figures)
+        terminal.print_answer(console, document.answer, document.sections[:-1])
         if page is not None:
             console.print(f"\nReport: {page}", soft_wrap=True, markup=False)

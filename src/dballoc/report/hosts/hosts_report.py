@@ -3,24 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.host_pool import HostPool
-from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts
+from dballoc.analysis.hosts.kinds_of_hosts import KindFigure
+from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, HostFigure
+from dballoc.analysis.statistics.mean_over_hosts import MeanOverHosts
+from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Metric
 from dballoc.document.charts import Variants
-from dballoc.document.model import Answer, Document, Figure, Section, Table, VariantLine
+from dballoc.document.model import Column, Document, Figure, Section, Table, tabulate
 from dballoc.numbers import NOTHING, count, percent
 from dballoc.report.charts.ratios import capitalize_title, draw_intervals
-from dballoc.report.hosts.hosts_answer import (
-    describe_kind,
-    describe_verdict,
-    format_between,
-    format_host_figure,
-    format_kind,
-    format_mean,
-    format_next_host,
-)
-from dballoc.report.hosts.hosts_headline import compose_headline
-from dballoc.report.hosts.hosts_notes import list_notes
+from dballoc.report.hosts.hosts_answer import answer_over_hosts, describe_verdict
+from dballoc.report.wording.ratios_as_text import describe_ratio, show_ratio
 
 _METHOD = (
     "Each host gives one number, the mean of its blocks' ln ratio to the baseline. The interval is "
@@ -29,22 +24,27 @@ _METHOD = (
     "is about hosts of which these are a sample."
 )
 
+_HOSTS = (
+    Column("host", "name"),
+    Column("kind", words=True),
+    Column("blocks"),
+    Column("results", lambda host: ", ".join(map(str, host.directories)), words=True),
+)
+
 
 def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Document:
-    """Return the page of several hosts' campaigns."""
+    """Return the report of several hosts' campaigns."""
     names = list(pool.variants)
-    metrics = dict.fromkeys(figure.metric for figure in figures)
-    sections = [
-        _make_metric_section(metric, [f for f in figures if f.metric == metric], pool)
-        for metric in metrics
-    ]
     return Document(
         title=f"dballoc combine: {pool.first.experiment.name}",
         subtitle=f"{count(len(pool.hosts), 'host')} · {', '.join(names)}",
         names=names,
-        answer=_make_answer(pool, figures),
+        answer=answer_over_hosts(pool, figures),
         sections=[
-            *sections,
+            *(
+                _make_metric_section(metric, [f for f in figures if f.metric == metric], pool)
+                for metric in dict.fromkeys(figure.metric for figure in figures)
+            ),
             Section(
                 key="hosts",
                 title="The hosts",
@@ -53,28 +53,6 @@ def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> D
             ),
             Section(key="method", title="Method", text=[_METHOD]),
         ],
-    )
-
-
-def _make_answer(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Answer:
-    others = [name for name in pool.variants if name != pool.baseline]
-    lines = [
-        VariantLine(
-            name,
-            "; ".join(
-                f"{f.metric.title} × {format_mean(f.mean)}, {describe_verdict(f)}"
-                for f in figures
-                if f.variant == name and f.is_judged
-            ),
-        )
-        for name in others
-    ]
-    return Answer(
-        headline=compose_headline(pool, figures).removesuffix("."),
-        reason="",
-        against=f"Against {pool.baseline}, over the hosts",
-        variants=lines,
-        notes=list_notes(pool, figures),
     )
 
 
@@ -93,31 +71,15 @@ def _make_metric_section(
 
 def _draw_hosts(key: str, figure: FigureOverHosts, variants: Variants, baseline: str) -> Figure:
     """Draw the mean over the hosts with its interval, and each host's under it."""
-    rows: list[dict[str, Any]] = [
-        {
-            "row": f.host.name,
-            "variant": figure.variant,
-            "ratio": f.ratio.estimate,
-            "low": f.ratio.low,
-            "high": f.ratio.high,
-            "words": format_host_figure(f),
-            "verdict": "",
-        }
+    rows = [
+        _make_bar(f.host.name, figure.variant, f.ratio, format_host_figure(f))
         for f in figure.figures
     ]
     level = ""
     if (mean := figure.mean) is not None and mean.interval:
         level = f", over hosts at {percent(mean.confidence, 2)}"
-        over_all = {
-            "row": "over hosts",
-            "variant": figure.variant,
-            "ratio": mean.estimate,
-            "low": mean.low,
-            "high": mean.high,
-            "words": format_mean(mean),
-            "verdict": describe_verdict(figure),
-        }
-        rows = [over_all, *rows]
+        over_all = _make_bar("over hosts", figure.variant, mean, show_ratio(mean))
+        rows = [over_all | {"verdict": describe_verdict(figure)}, *rows]
     caption = (
         f"Better is {figure.metric.better}. Point and interval of each host at 95 %{level}; the "
         "band is ±1 %."
@@ -128,24 +90,22 @@ def _draw_hosts(key: str, figure: FigureOverHosts, variants: Variants, baseline:
     return Figure(f"hosts-{key}", figure.variant, caption, chart)
 
 
+def _make_bar(name: str, variant: str, ratio: Ratio, words: str) -> dict[str, Any]:
+    bar = {"row": name, "variant": variant, "words": words, "verdict": ""}
+    return bar | describe_ratio(ratio)
+
+
 def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
     rows = []
     for figure in figures:
-        rows.append(
-            [
-                figure.variant,
-                "all",
-                format_mean(figure.mean),
-                describe_verdict(figure),
-                format_between(figure.mean),
-                format_next_host(figure),
-            ]
-        )
+        words, between = describe_verdict(figure), format_between(figure.mean)
+        cells = show_ratio(figure.mean), words, between, _format_next_host(figure.mean)
+        rows.append([figure.variant, "all", *cells])
         rows += [
             [
                 figure.variant,
-                describe_kind(kind),
-                format_kind(kind),
+                f"{count(kind.hosts, 'host')}: {kind.kind}",
+                show_ratio(kind.ratio),
                 NOTHING,
                 format_between(kind),
                 NOTHING,
@@ -161,29 +121,43 @@ def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
     )
 
 
+def format_between(figure: MeanOverHosts | KindFigure | None) -> str:
+    """Return how much the ratio differs from host to host: ``±3.1 %``."""
+    if figure is None or figure.between is None:
+        return NOTHING
+    return f"±{percent(figure.between)}"
+
+
+def _format_next_host(mean: MeanOverHosts | None) -> str:
+    """Return where one further host would lie: ``0.916 to 1.097``."""
+    if mean is None or mean.next_host is None:
+        return NOTHING
+    return "{:.3f} to {:.3f}".format(*mean.next_host)
+
+
 def _tabulate_host_figures(figures: Sequence[FigureOverHosts]) -> Table:
-    hosts = dict.fromkeys(f.host.name for figure in figures for f in figure.figures)
-    by_place = {
-        (f.host.name, figure.variant): format_host_figure(f)
-        for figure in figures
-        for f in figure.figures
-    }
+    cells: dict[str, dict[str, str]] = {}
+    for figure in figures:
+        for f in figure.figures:
+            cells.setdefault(f.host.name, {})[figure.variant] = format_host_figure(f)
+    names = [figure.variant for figure in figures]
     return Table(
         title="Each host, 95 %, with its own campaign's verdict",
-        columns=["host", *(figure.variant for figure in figures)],
+        columns=["host", *names],
         rows=[
-            [name, *(by_place.get((name, f.variant), NOTHING) for f in figures)] for name in hosts
+            [host, *(of_host.get(name, NOTHING) for name in names)]
+            for host, of_host in cells.items()
         ],
     )
 
 
+def format_host_figure(figure: HostFigure) -> str:
+    """Return ``0.712 [0.690, 0.735] lower``: the host's own verdict where it has one."""
+    words = sorted({v.value for v in figure.verdicts if v is not Verdict.NOT_JUDGED})
+    return f"{show_ratio(figure.ratio)} {', '.join(words)}".strip()
+
+
 def _tabulate_hosts(pool: HostPool) -> list[Table]:
-    hosts = Table(
-        title="Which",
-        columns=["host", "kind", "blocks"],
-        rows=[[host.name, host.kind, str(host.blocks)] for host in pool.hosts],
-        words=("kind",),
-    )
     names = [host.name for host in pool.hosts]
     differences = Table(
         title="In what they differ",
@@ -191,4 +165,31 @@ def _tabulate_hosts(pool: HostPool) -> list[Table]:
         rows=[[key, *(values[name] for name in names)] for key, values in pool.differences],
         words=names,
     )
+    hosts = tabulate("Which", _HOSTS, pool.hosts)
     return [hosts, differences] if pool.differences else [hosts]
+
+
+_CSV_COLUMNS = (
+    "metric", "variant", "host", "ratio", "low", "high", "confidence", "kind", "hosts", "verdict",
+)  # fmt: skip
+
+
+def list_csv_rows(figures: Sequence[FigureOverHosts]) -> list[tuple[Any, ...]]:
+    """Return the rows of ``hosts.csv``, one for each figure, after the headings; ``host`` is empty
+    in one over several, ``kind`` in one over all.
+    """
+    rows: list[tuple[Any, ...]] = [_CSV_COLUMNS]
+    for figure in figures:
+        name = figure.metric.key, figure.variant
+        rows += [
+            (*name, f.host.name, *_list_ends(f.ratio), f.host.kind, 1, "") for f in figure.figures
+        ]
+        rows += [(*name, "", *_list_ends(k.ratio), k.kind, k.hosts, "") for k in figure.kinds]
+        if mean := figure.mean:
+            verdict = "" if figure.no_verdict else figure.verdict.value
+            rows.append((*name, "", *_list_ends(mean), "", mean.hosts, verdict))
+    return rows
+
+
+def _list_ends(ratio: Ratio) -> tuple[float | None, ...]:
+    return ratio.estimate, ratio.low, ratio.high, ratio.confidence if ratio.interval else None

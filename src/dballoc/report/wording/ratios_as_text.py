@@ -4,6 +4,7 @@ import math
 import signal
 
 from dballoc.analysis.statistics.detectable_difference import convert_to_fall
+from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.numbers import NOTHING, number, percent
 
 # A smallest detectable difference above this means no more than "almost anything".
@@ -33,6 +34,18 @@ def format_ratio(
     if low is None or high is None or not math.isfinite(high):
         return _round_ratio(estimate)
     return f"{_round_ratio(estimate)} [{_round_ratio(low)}, {_round_ratio(high)}]"
+
+
+def show_ratio(ratio: Ratio | None) -> str:
+    """Return a measured ratio, ``0.970 [0.962, 0.978]``."""
+    return format_ratio(ratio.estimate, ratio.low, ratio.high) if ratio else NOTHING
+
+
+def describe_ratio(ratio: Ratio | None) -> dict[str, float | None]:
+    """Return a measured ratio and its ends as plain data, None where there is none."""
+    if ratio is None:
+        return dict.fromkeys(("ratio", "low", "high"))
+    return {"ratio": ratio.estimate, "low": ratio.low, "high": ratio.high}
 
 
 def format_change(
