@@ -21,13 +21,14 @@ from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.first_cache_sizes import find_other_memory
 from dballoc.cli.search_verbs import fit as verb
 from dballoc.cli.shared import experiment_from_flags
+from dballoc.document.terminal import print_document
 from dballoc.errors import UsageError
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.model import Experiment, Server
 from dballoc.experiment.schedule import Slot
 from dballoc.report import fit_report as said
 from dballoc.report import write_report_outputs
-from dballoc.report.outputs import terminal
+from dballoc.report.write_report import gather_document
 from dballoc.store.results import Results, TrialRecord
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -234,7 +235,7 @@ def test_the_report(fitted, capsys: pytest.CaptureFixture) -> None:
     assert (out / "charts/fit.svg").exists()
     markdown = (out / "report.md").read_text()
     assert "| glibc | 384M | 400M | 504.0 | 1.31 | 511.0 | 100 |" in markdown
-    terminal.print_fit(Console(width=200), out)
+    print_document(Console(width=200), gather_document(out))
     assert "384M" in capsys.readouterr().out
     redacted = write_report_outputs(out, out / "redacted", redact=True)
     assert "jane" not in redacted.read_text()

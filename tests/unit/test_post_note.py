@@ -21,12 +21,12 @@ from dballoc.cli.verb_list import application
 from dballoc.document.html import render_html
 from dballoc.document.markdown import render_markdown
 from dballoc.document.model import Document
+from dballoc.document.terminal import print_answer
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.load.post_like import fill_post
 from dballoc.report.outputs.csv import collect_tables
-from dballoc.report.outputs.terminal import print_answer
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
 from dballoc.store.campaign_facts import APART, CLIENTS
@@ -129,7 +129,7 @@ def test_every_form_of_the_report_has_all_of_it(
     content = Document(title="x", subtitle="", names=["glibc"], answer=answer, sections=[])
     page, text = render_html(content, redacted=False), render_markdown(content, redacted=False)
     shown = io.StringIO()
-    print_answer(Console(file=shown, width=70), results)
+    print_answer(Console(file=shown, width=70), answer)
     indented = [line for line in shown.getvalue().splitlines() if line.startswith("    ")]
     assert len(indented) > 15
     assert max(map(len, indented)) <= 70

@@ -245,12 +245,9 @@ def test_for_programs(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_block_recommends_nothing(make: Make) -> None:
-    from dballoc.report.outputs import recommendation_json
     from dballoc.report.report_content import gather_report
 
-    data = recommendation_json.describe_recommendation(
-        gather_report(load_campaign(make("a", blocks=1)))
-    )
+    data = gather_report(load_campaign(make("a", blocks=1))).data
     assert (data["recommended"], data["tie"]) == (None, None)
     assert all(f["low"] is None for c in data["candidates"] for f in c["figures"])
     assert LEAST_MEMORY.text == data["prefer"] == "memory"

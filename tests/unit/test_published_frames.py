@@ -30,10 +30,10 @@ from dballoc.analysis.tables.profiles.contention import (
     ContentionProfiles,
     load_contention,
 )
+from dballoc.document.terminal import print_document
 from dballoc.profile.contention.waits import PREEMPTED, QUEUED, WAITED, WAITS, WAKEUPS
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Frame, Profile, Sample, Value
-from dballoc.report.outputs.terminal import print_published
 from dballoc.report.sections.contention import make_contention_section
 from dballoc.report.sections.published import collect_published_tables, make_published_section
 from dballoc.report.sections.published_frames import (
@@ -43,6 +43,7 @@ from dballoc.report.sections.published_frames import (
 )
 from dballoc.report.sections.scaled_down import list_scaling_notes
 from dballoc.report.wording.published_collapse import describe_collapse
+from dballoc.report.write_report import gather_document
 
 NAME = "mdev-38369"
 BASELINE = "nt-heap"
@@ -289,12 +290,13 @@ def test_the_report_has_frames_and_collapse(campaign: Path) -> None:
 
 def test_the_terminal_has_them_too(campaign: Path) -> None:
     console = Console(width=300, record=True)
-    print_published(console, campaign, post())
+    document = gather_document(campaign, published=post())
+    print_document(console, document)
     printed = " ".join(console.export_text().split())
     assert COLLAPSE in printed
     assert "RtlEnterCriticalSection 28.68 60.00 30.30 – 0.42 60.00" in printed
     narrow = Console(width=80, record=True)
-    print_published(narrow, campaign, post())
+    print_document(narrow, document)
     lines = narrow.export_text().splitlines()
     assert any(
         x.split() == ["RtlpHpVsSlotAllocate", "–", "–", "–", "–", "0.80", "–"] for x in lines

@@ -32,14 +32,15 @@ from dballoc.analysis.tables.campaign_diff import compare_campaigns
 from dballoc.campaign.replay.prepare_replay import may_decay
 from dballoc.campaign.replay.replay_rows import find_peak_within
 from dballoc.deploy.deployment import build_deployment
+from dballoc.document.model import Document
+from dballoc.document.terminal import print_document
 from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
-from dballoc.report.outputs.terminal import print_answer
 from dballoc.report.replay.replay_content import judge_replays
-from dballoc.report.report_content import Content, gather_report
+from dballoc.report.report_content import gather_report
 
 
-def report(directory: Path) -> Content:
+def report(directory: Path) -> Document:
     return gather_report(load_campaign(directory))
 
 
@@ -77,8 +78,13 @@ def test_a_late_recording_gets_no_verdict_on_memory(tmp_path: Path) -> None:
     directory = build_replays(tmp_path / "r", from_start=False)
     page = report(directory)
     assert page.answer.headline.startswith("No answer on memory (the recording began late)")
-    assert "rss_peak" not in {m.key for m in page.comparisons.metrics}
-    assert any(c.metric.key == "rss_peak" for c in page.comparisons.descriptive)
+    [verdicts] = {
+        figure["verdict"]
+        for candidate in page.data["candidates"]
+        for figure in candidate["figures"]
+        if figure["metric"] == "rss_peak"
+    }
+    assert verdicts is None
     procedure = declare_procedures(load_campaign(directory))["solo"]
     assert set(procedure.shares) == {"cpu"}
     assert "the recording began late" in page.subtitle
@@ -237,7 +243,7 @@ def test_growth_needs_days_and_a_recording_from_the_start(tmp_path: Path) -> Non
 
 def test_the_terminal_shows_the_answer_first(tmp_path: Path) -> None:
     console = Console(record=True, width=100)
-    print_answer(console, build_replays(tmp_path / "r"))
+    print_document(console, report(build_replays(tmp_path / "r")))
     lines = console.export_text().splitlines()
     assert lines[0].startswith("jemalloc has the least peak heap")
     assert any("CPU per event" in line for line in lines)

@@ -28,12 +28,13 @@ from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables import memory_ledger, sampler_cost
 from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.document.terminal import print_document
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 from dballoc.report import write_report_outputs
-from dballoc.report.outputs.terminal import print_answer
 from dballoc.report.report_content import gather_report
+from dballoc.report.write_report import gather_document
 from dballoc.store.results import Results
 
 Campaign = Callable[..., Path]
@@ -192,7 +193,7 @@ def test_many_workloads_stay_readable(campaign: Campaign, sequence: str) -> None
     assert len(list((page.parent / "charts").glob("*.svg"))) <= 9
     assert "Of several workloads the one with the least favourable interval" in text
     console = Console(file=io.StringIO(), width=100)
-    print_answer(console, directory)
+    print_document(console, gather_document(directory))
     assert console.file.getvalue().count("\n") < 32  # type: ignore[attr-defined]
     widest = max(line.count(" | ") for line in text.splitlines() if line.startswith("|"))
     assert widest <= 12

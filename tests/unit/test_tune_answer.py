@@ -17,7 +17,7 @@ from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_report import (
     describe_knobs,
     describe_method,
-    dump_tune,
+    gather_tune_report,
     tabulate_knobs,
 )
 from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE, SEARCHED, SURVEY
@@ -151,7 +151,7 @@ def test_each_finalist_has_its_outcome(
             "0.8, 1) * (1000 + trial % 3) WHERE kind = 'level'"
         ],
     )
-    document = json.loads(dump_tune(load_tuned(search)))
+    document = gather_tune_report(load_tuned(search)).data
     assert document["winner"] == "tuned"
     first, other = document["finalists"]
     assert (first["variant"], first["confirmed"], first["outcome"]) == ("tuned", True, "confirmed")
@@ -221,7 +221,7 @@ def test_of_two_mallocs_winners_that_with_the_lower_figure_is_to_be_run(
     said = answer_tune(tuned)
     assert said.headline.startswith(f"Use {base} with ")
     assert any("Between allocators the lower measured figure decided" in n for n in said.notes)
-    assert json.loads(dump_tune(tuned))["base"] == base
+    assert gather_tune_report(tuned).data["base"] == base
 
 
 def test_what_is_said_of_the_load_has_the_workloads_that_were_searched(

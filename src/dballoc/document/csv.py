@@ -10,6 +10,9 @@ from typing import Any
 
 import polars as pl
 
+from dballoc.document.model import CsvTable
+from dballoc.files.output_directory import OutputDirectory
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
@@ -40,3 +43,12 @@ def format_csv(rows: Iterable[Iterable[Any]]) -> str:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([escape_formula(cell) for cell in row] for row in rows)
     return text.getvalue()
+
+
+def write_csv(name: str, table: CsvTable, directory: OutputDirectory) -> None:
+    """Write ``NAME.csv``. Raises OSError if that fails."""
+    with directory.create_file(f"{name}.csv") as file:
+        if isinstance(table, pl.DataFrame):
+            escape_formulas(table).write_csv(file)
+        else:
+            file.write(format_csv(table).encode())

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dballoc.numbers import NOTHING, count
+
+if TYPE_CHECKING:  # polars takes long to import, and explain needs none
+    import polars as pl
 
 # A topic of a post with more characters is folded on the page.
 MANY_CHARACTERS = 1000
@@ -77,6 +80,10 @@ def tabulate(
         heads=heads,
         words=[column.heading for column in columns if column.words],
     )
+
+
+# A table as CSV: rows, the headings first, or a data frame.
+CsvTable: TypeAlias = "Sequence[Sequence[Any]] | pl.DataFrame"
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,8 @@ class Answer:
 @dataclass(frozen=True, kw_only=True)
 class Document:
     """A title, an answer and sections. ``names``: of the variants, the first one first in every
-    legend.
+    legend. ``screen``: the sections that the terminal shows beside the answer. ``data``: what is
+    written to ``DATA_NAME.json``, as plain data. ``csv``: makes the tables for csv/, by name.
     """
 
     title: str
@@ -193,6 +201,10 @@ class Document:
     names: list[str]
     answer: Answer
     sections: list[Section]
+    screen: Sequence[Section] = ()
+    data_name: str = ""
+    data: Any = None
+    csv: Callable[[], Mapping[str, CsvTable]] = dict
 
     @property
     def figures(self) -> list[Figure]:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from dballoc.document.model import Answer, PostNote, Section, Table
+from dballoc.document.model import Answer, Document, PostNote, Section, Table
 
 # The width of a heading above numbers.
 _NARROW = 9
@@ -58,6 +58,11 @@ def print_sections(console: Console, sections: Iterable[Section]) -> None:
             console.print(Text(text))
         for table in section.tables:
             print_table(console, table)
+
+
+def print_document(console: Console, document: Document) -> None:
+    """Print the answer, and what the terminal shows beside it."""
+    print_answer(console, document.answer, document.screen)
 
 
 def print_answer(console: Console, answer: Answer, sections: Iterable[Section] = ()) -> None:

@@ -2,21 +2,22 @@
 as JSON.
 """
 
-import json
+from dataclasses import replace
 from typing import Any
-
-import polars as pl
 
 from dballoc.analysis.tables.largest_cache import Fits, VariantFit
 from dballoc.document.charts import Variants
-from dballoc.document.csv import format_csv
-from dballoc.document.model import Answer, Document, Listing, Section, Table, VariantLine
-from dballoc.experiment import cache_size_search, experiment_file
+from dballoc.document.model import Answer, Document, Section, Table, VariantLine
+from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
-from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.charts import fit as chart
 from dballoc.report.sections import tables
+from dballoc.report.sections.shared_sections import (
+    list_logs,
+    list_servers,
+    make_environment_section,
+)
 from dballoc.report.wording.post_note import compose_post_note
 
 _SEARCH = {
@@ -29,56 +30,54 @@ _SEARCH = {
 
 
 def gather_fit_report(fits: Fits) -> Document:
-    """Return the page of a fit."""
+    """Return the report of a fit."""
+    campaign, sizes, described = fits.campaign, tabulate_sizes(fits), describe_fits(fits)
+    # What fits beside each other; the page has the rest.
+    narrow = sizes.drop_columns("RSS seen at the kill, MiB", "transactions/s")
+    rows = described["variants"]
+    return Document(
+        title=f"dballoc fit: {campaign.experiment.name}",
+        subtitle=(
+            f"{list_servers(campaign)} · {count(len(fits.probes), 'trial')} in "
+            f"{with_unit(fits.of.memory)} · {campaign.environment.get('cpu')}"
+        ),
+        names=[f.variant for f in fits.fitted],
+        answer=answer_fit(fits),
+        sections=_make_sections(fits, sizes),
+        screen=[Section(key="", title="", tables=[replace(narrow, title="", caption="")])],
+        data_name="fit",
+        data=described,
+        csv=lambda: {
+            "fit": [list(rows[0]), *(list(row.values()) for row in rows)],
+            "fit_trials": list_trial_rows(fits),
+        },
+    )
+
+
+def _make_sections(fits: Fits, sizes: Table) -> list[Section]:
     campaign = fits.campaign
-    names = [f.variant for f in fits.fitted]
-    variants = Variants(names)
-    servers = ", ".join(
-        dict.fromkeys(
-            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
-        )
-    )
-    subtitle = (
-        f"{servers} · {count(len(fits.probes), 'trial')} in {with_unit(fits.of.memory)} · "
-        f"{campaign.environment.get('cpu')}"
-    )
-    logs = [
-        Listing(f"Log of {r['variant']}, round {r['block']}: {r['fault']}", r["log_tail"])
-        for r in campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
-        if r["log_tail"]
-    ]
-    sections = [
+    return [
         Section(
             key="sizes",
             title="What survives",
-            text=[],
-            figures=[chart.draw_cache_against_rss(fits, variants)],
-            tables=[tabulate_sizes(fits)],
+            figures=[
+                chart.draw_cache_against_rss(fits, Variants([f.variant for f in fits.fitted]))
+            ],
+            tables=[sizes],
         ),
         Section(
             key="trials",
             title="Every trial",
-            text=[],
             tables=[tabulate_trials(fits)],
-            listings=logs,
+            listings=list_logs(
+                campaign, lambda r: f"Log of {r['variant']}, round {r['block']}: {r['fault']}"
+            ),
         ),
-        Section(
-            key="environment",
-            title="Environment",
-            tables=[tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)],
-            listings=[
-                Listing("Experiment file", experiment_file.format_experiment(campaign.experiment))
-            ],
+        make_environment_section(
+            campaign, tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)
         ),
         Section(key="method", title="Method", text=describe_method(fits)),
     ]
-    return Document(
-        title=f"dballoc fit: {campaign.experiment.name}",
-        subtitle=subtitle,
-        names=names,
-        answer=answer_fit(fits),
-        sections=sections,
-    )
 
 
 def answer_fit(fits: Fits) -> Answer:
@@ -299,21 +298,14 @@ def describe_fits(fits: Fits) -> dict[str, Any]:
     }
 
 
-def write_fit_csv(fits: Fits, directory: OutputDirectory) -> None:
-    """Write ``fit.csv`` and ``fit_trials.csv``. OSError if that fails."""
-    variants = describe_fits(fits)["variants"]
-    directory.write("fit.csv", format_csv([list(variants[0]), *(row.values() for row in variants)]))
+def list_trial_rows(fits: Fits) -> list[list[Any]]:
+    """Return the rows of ``fit_trials.csv``, the headings first."""
     columns = ["round", "variant", "asked", "pool", "outcome", "fault", "peak", "tps"]
     trials = [
         [getattr(p, "requested" if column == "asked" else column) for column in columns]
         for p in fits.probes
     ]
-    directory.write("fit_trials.csv", format_csv([columns, *trials]))
-
-
-def dump_fit(fits: Fits) -> str:
-    """Return fit.json's text."""
-    return json.dumps(describe_fits(fits), indent=1) + "\n"
+    return [columns, *trials]
 
 
 def _name_option(fitted: VariantFit) -> str:

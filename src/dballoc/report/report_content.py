@@ -1,6 +1,6 @@
 """What the report holds, in its order: the sections that HTML and Markdown both show."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,6 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.evidence import gather_evidence
-from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
 from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.published.published_figures import Published
@@ -31,7 +30,6 @@ from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Document, Figure, Listing, Section
-from dballoc.experiment import experiment_file
 from dballoc.numbers import count
 from dballoc.report.charts import (
     byworkload,
@@ -43,8 +41,9 @@ from dballoc.report.charts import (
     speed_against_memory,
 )
 from dballoc.report.charts import ledger as pieces
+from dballoc.report.outputs.csv import collect_all_tables
+from dballoc.report.outputs.recommendation_json import describe_recommendation
 from dballoc.report.replay.replay_content import (
-    JudgedReplays,
     judge_replays,
     make_replay_sections,
     make_replay_subtitle,
@@ -62,7 +61,13 @@ from dballoc.report.sections import (
 )
 from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_results
-from dballoc.report.wording.answer import describe_faults, measure_progress
+from dballoc.report.sections.shared_sections import (
+    list_servers,
+    make_environment_section,
+    make_faults_section,
+    make_floor_section,
+)
+from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
 from dballoc.report.wording.encryption import describe_encryption
@@ -77,15 +82,6 @@ _CPU = [
     "user and system time. An operation is a transaction of the workload."
 ]
 _PAIRS = "Any two variants against each other, not only against the baseline."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Content(Document):
-    """The whole report of a campaign."""
-
-    campaign: Campaign
-    comparisons: Comparisons
-    recommendation: Recommendation
 
 
 def judge_campaign(
@@ -143,61 +139,53 @@ def judge_campaign(
 def gather_report(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
     profiles: Contention | Heaps | ImportedProfiles | None = None, directory: Path | None = None,
-) -> Content:  # fmt: skip
+) -> Document:  # fmt: skip
     """Return everything that the report says of a campaign, and of the post that it repeats.
-    UsageError as for :func:`judge`.
+    UsageError as for :func:`judge_campaign`.
     """
+    title, screen = f"dballoc: {campaign.experiment.name}", []
     if campaign.is_replay:
-        return _gather_replay_report(judge_replays(campaign, preference))
-    comparisons, recommendation, verdict_answer = judge_campaign(campaign, preference, directory)
-    if campaign.imported:
-        subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
-        sections = imported_results.make_imported_sections(
-            campaign, published, profiles if isinstance(profiles, ImportedProfiles) else None
+        judged = judge_replays(campaign, preference)
+        comparisons, recommendation, answer = (
+            judged.comparisons,
+            judged.recommendation,
+            judged.answer,
         )
+        title = f"dballoc replay: {campaign.experiment.name}"
+        subtitle, sections = make_replay_subtitle(judged), make_replay_sections(judged)
     else:
-        subtitle = _make_subtitle(campaign)
-        measured = None if isinstance(profiles, ImportedProfiles) else profiles
-        waits = measured if isinstance(measured, Contention) else None
-        sections = [
-            *([post.make_published_section(campaign, published, waits)] if published else []),
-            *_make_sections(campaign, comparisons, recommendation, measured),
-        ]
-    return Content(
-        title=f"dballoc: {campaign.experiment.name}",
+        comparisons, recommendation, answer = judge_campaign(campaign, preference, directory)
+        if campaign.imported:
+            stacks = profiles if isinstance(profiles, ImportedProfiles) else None
+            subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
+            sections = imported_results.make_imported_sections(campaign, published, stacks)
+            screen = imported_results.make_published_screen(campaign, published, stacks)
+        else:
+            waits = profiles if isinstance(profiles, Contention) else None
+            measured = None if isinstance(profiles, ImportedProfiles) else profiles
+            subtitle = _make_subtitle(campaign)
+            sections = _make_sections(campaign, comparisons, recommendation, measured)
+            if published:
+                sections.insert(0, post.make_published_section(campaign, published, waits))
+                screen = post.make_published_screen(campaign, published, waits)
+    return Document(
+        title=title,
         subtitle=subtitle,
         names=campaign.names,
-        answer=verdict_answer,
+        answer=answer,
         sections=sections,
-        campaign=campaign,
-        comparisons=comparisons,
-        recommendation=recommendation,
-    )
-
-
-def _gather_replay_report(judged: JudgedReplays) -> Content:
-    return Content(
-        title=f"dballoc replay: {judged.campaign.experiment.name}",
-        subtitle=make_replay_subtitle(judged),
-        names=judged.campaign.names,
-        answer=judged.answer,
-        sections=make_replay_sections(judged),
-        campaign=judged.campaign,
-        comparisons=judged.comparisons,
-        recommendation=judged.recommendation,
+        screen=screen,
+        data_name="recommendation",
+        data=describe_recommendation(campaign, comparisons, recommendation, answer),
+        csv=lambda: collect_all_tables(campaign, comparisons, published, profiles),
     )
 
 
 def _make_subtitle(campaign: Campaign) -> str:
     progress = measure_progress(campaign)
-    servers = ", ".join(
-        dict.fromkeys(
-            f"{s} {e}" for s, e in campaign.variant.select("server", "engine").iter_rows()
-        )
-    )
     cpus = dict.fromkeys(str(e.get("cpu")) for e in list_environments(campaign))
     subtitle = (
-        f"{servers} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
+        f"{list_servers(campaign)} · {progress.words}, {count(campaign.trials.height, 'trial')} · "
         f"{', '.join(cpus)}"
     )
     if campaign.experiment.scaled:
@@ -244,13 +232,8 @@ def _make_sections(
             else []
         ),
         _make_pairs_section(campaign, few),
-        Section(
-            key="floor",
-            title="The A/A floor",
-            text=[method.FLOOR],
-            tables=[tables.tabulate_floor(comparisons)],
-        ),
-        _make_faults_section(campaign, comparisons),
+        make_floor_section(comparisons),
+        make_faults_section(campaign, comparisons),
         _make_noise_section(campaign),
         _make_environment_section(campaign),
         Section(
@@ -505,64 +488,26 @@ def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> S
     return Section(key="memory", title="Memory", text=text, figures=figures, tables=shown)
 
 
-def _make_faults_section(campaign: Campaign, comparisons: Comparisons) -> Section:
-    bad = campaign.trials.filter(pl.col("outcome") == "fault")
-    if not bad.height:
-        return Section(
-            key="faults",
-            title="Faults",
-            text=[f"None: {count(campaign.trials.height, 'trial')} ended as planned."],
-        )
-    lines = [f"{name}: {describe_faults(k_of_n)}." for name, k_of_n in comparisons.faulty.items()]
-    if comparisons.faulty:
-        lines.append(
-            "A variant with faults gets no verdict: the trials that survived say nothing about "
-            "those that did not."
-        )
-    if count_lost_hosts(campaign):
-        lines.append(
-            "A lost host takes no variant's verdict: its block was drawn again, and nothing of the "
-            "lost attempt is in the figures."
-        )
-    logs = [
-        Listing(
-            f"Log of {tables.name_trial(r)}, {tables.name_variant_of_trial(r)}: {r['fault']}",
-            r["log_tail"],
-        )
-        for r in bad.iter_rows(named=True)
-        if r["log_tail"]
-    ]
-    return Section(
-        key="faults",
-        title="Faults",
-        text=lines,
-        tables=[
-            tables.tabulate_faults(campaign),
-            tables.tabulate_every_fault(campaign),
-        ],
-        listings=logs,
-    )
-
-
 def _make_environment_section(campaign: Campaign) -> Section:
-    listings = [Listing("Experiment file", experiment_file.format_experiment(campaign.experiment))]
-    listings += [
-        Listing(f"Server command of {name}", text)
-        for name, text in tables.format_server_commands(campaign).items()
+    shown = [
+        *([tables.tabulate_hosts(campaign)] if campaign.placement.height else []),
+        tables.tabulate_environment(campaign),
+        tables.tabulate_variants(campaign),
     ]
-    shown = [tables.tabulate_environment(campaign), tables.tabulate_variants(campaign)]
-    if campaign.placement.height:
-        shown.insert(0, tables.tabulate_hosts(campaign))
     if (workloads := workload_groups.tabulate_workloads(campaign)) is not None:
         shown.append(workloads)
-    return Section(
-        key="environment",
-        title="Environment",
+    section = make_environment_section(campaign, *shown)
+    return replace(
+        section,
         text=[
             *describe_encryption(count_client_connections(campaign), asks_for_tls(campaign)),
             *describe_network_checks(count_network_checks(campaign)),
         ],
-        figures=[],
-        tables=shown,
-        listings=listings,
+        listings=[
+            *section.listings,
+            *(
+                Listing(f"Server command of {name}", text)
+                for name, text in tables.format_server_commands(campaign).items()
+            ),
+        ],
     )

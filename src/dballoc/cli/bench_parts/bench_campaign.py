@@ -15,7 +15,6 @@ from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.model import Experiment
-from dballoc.report.outputs import terminal
 
 
 def prepare_setting(experiment: Experiment, margin: float | None) -> prepare.PreparedCampaign:
@@ -39,17 +38,10 @@ def run_campaign(
     """Run the campaign, or go on with it, and print the answer. ``out``: the results directory; a
     new one if None.
     """
-    directory = choose_directory(out, setting)
-    console = Console()
-
-    def show() -> None:
-        terminal.print_answer(console, directory, preferred)
-
     perform_campaign.perform(
         setting,
-        directory,
-        show,
-        console,
+        choose_directory(out, setting),
+        Console(),
         preference=preferred,
         report=report,
         extension=extension,

@@ -8,6 +8,7 @@ import typer
 
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
+from dballoc.document.terminal import print_document
 from dballoc.errors import UsageError
 
 Directories = Annotated[
@@ -48,11 +49,9 @@ def combine(
     from dballoc.analysis.hosts.host_pool import pool_hosts
     from dballoc.analysis.hosts.split_by_host import split_by_host
     from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
-    from dballoc.document import terminal
-    from dballoc.report.hosts.hosts_answer import describe_verdicts
     from dballoc.report.hosts.hosts_report import gather_hosts_report
     from dballoc.report.hosts.redact_hosts import redact_pool
-    from dballoc.report.write_report import write_hosts_report
+    from dballoc.report.write_report import write_document
 
     campaigns = [(each, load_unimported_campaign(each, series=False)) for each in directories]
     # One of several hosts without a block has no parts; it is refused like any other without one.
@@ -78,13 +77,12 @@ def combine(
         )
     if redact:
         pool = redact_pool(pool)
-    figures = judge_over_hosts(pool)
-    page = write_hosts_report(pool, figures, out, redact) if out is not None else None
+    document = gather_hosts_report(pool, judge_over_hosts(pool))
+    page = write_document(document, out, redact) if out is not None else None
     if as_json:
-        print(json.dumps(describe_verdicts(pool, figures), indent=1))
+        print(json.dumps(document.data, indent=1))
     else:
         console = Console(highlight=False)
-        document = gather_hosts_report(pool, figures)
-        terminal.print_answer(console, document.answer, document.sections[:-1])
+        print_document(console, document)
         if page is not None:
             console.print(f"\nReport: {page}", soft_wrap=True, markup=False)

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from dballoc import catalogue, readers
-from dballoc import report as room
 from dballoc.analysis.decisions.preference import parse_margin, parse_preference
 from dballoc.analysis.tables.largest_cache import is_fit
 from dballoc.analysis.tune.search_history import is_search
 from dballoc.cli.shared import flags, published_posts
 from dballoc.cli.shared.safe_output import Console
+from dballoc.document.json import dump_json
+from dballoc.document.terminal import print_document
 from dballoc.errors import UsageError
-from dballoc.report.outputs import terminal
 
 Margin = Annotated[
     str | None,
@@ -70,6 +70,9 @@ def report(
     """Write report.html, report.md, recommendation.json, csv/, charts/ from a results directory
     alone; print the answer.
     """
+    # Slow to import: polars, scipy, vl-convert.
+    from dballoc.report.write_report import gather_document, write_document
+
     if post is not None and not published:
         raise UsageError(
             f"{readers.shown(post)}: report takes one directory; for published figures: dballoc "
@@ -91,20 +94,13 @@ def report(
                 "before its confirmation; give a directory below its confirmation/"
             )
     figures = None if of_fit or of_tune else published_posts.find(directory, post, published)
-    page = room.write_report_outputs(directory, out, redact, preference, figures)
+    document = gather_document(directory, redact, preference, figures)
+    page = write_document(document, out or directory, redact)
     if as_json:
-        name = "fit" if of_fit else "tune" if of_tune else "recommendation"
-        print(page.with_name(f"{name}.json").read_text(encoding="utf-8"), end="")
+        print(dump_json(document.data), end="")
         return
     console = Console()
-    if of_fit:
-        terminal.print_fit(console, directory)
-    elif of_tune:
-        terminal.print_tune(console, directory)
-    else:
-        terminal.print_answer(console, directory, preference)
-        if figures:
-            terminal.print_published(console, directory, figures)
+    print_document(console, document)
     console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dballoc.analysis.tables import largest_cache as analysis
+from dballoc.analysis.tables.largest_cache import VERB
 from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
 from dballoc.campaign.preparation.prepare import PreparedCampaign
@@ -14,13 +14,12 @@ from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.campaign.run_blocks import has_trials
 from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
-from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, print_report_place
+from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, show_report
 from dballoc.cli.shared.safe_output import Console, say
+from dballoc.document.model import Document
 from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
-from dballoc.report import write_report_outputs
-from dballoc.report.outputs import terminal
 
 LevelTime = Annotated[
     str | None,
@@ -103,36 +102,26 @@ def fit(
     if dry_run:
         _print_plan(setting)
         return
-    directory = out or choose_results_directory(
-        Path("dballoc-results"), setting.experiment, analysis.VERB
-    )
+    directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, VERB)
     console = Console(stderr=as_json)
     with display(console) as watcher:
         ending = campaign.run_fit(setting, directory, watcher)
-    fits = analysis.load_fits(directory) if has_trials(directory) else None
     words = "every search is over" if ending == "planned" else ENDINGS[ending]
     console.print(f"{words}\n", highlight=False)
-    if fits:
-        _show(fits, directory, console, report=report, as_json=as_json)
+    variants = []
+    if has_trials(directory):
+        show = _print_data if as_json else None
+        variants = show_report(console, directory, show, report=report).data["variants"]
     if ending == "interrupted":
         raise typer.Exit(INTERRUPTED)
-    if fits and all(f.state.why == "faults" for f in fits.fitted):
+    if variants and all(variant["search"] == "faults" for variant in variants):
         raise Failure(
             "every search ended in faults; the report has each server's and client's message"
         )
 
 
-def _show(
-    fits: analysis.Fits, directory: Path, console: Console, *, report: bool, as_json: bool
-) -> None:
-    page = write_report_outputs(directory) if report else None
-    if as_json:
-        from dballoc.report import fit_report
-
-        print(json.dumps(fit_report.describe_fits(fits), indent=1))
-    else:
-        terminal.print_fit(console, directory)
-    print_report_place(console, directory, page)
+def _print_data(document: Document) -> None:
+    print(json.dumps(document.data, indent=1))
 
 
 def _print_plan(setting: PreparedCampaign) -> None:

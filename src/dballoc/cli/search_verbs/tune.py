@@ -8,12 +8,11 @@ import typer
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
-from dballoc.cli.shared.perform_campaign import INTERRUPTED
+from dballoc.cli.shared.perform_campaign import INTERRUPTED, show_report
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment import experiment_file
 from dballoc.numbers import count
 from dballoc.report import write_report_outputs
-from dballoc.report.outputs import terminal
 from dballoc.tune import run_confirmation
 from dballoc.tune.prepare_tune import PreparedTune, prepare_tune
 from dballoc.tune.run_search import run_search
@@ -143,10 +142,7 @@ def _run(setting: PreparedTune, directory: Path, report: bool) -> None:
     run_confirmation.store_ending(
         directory, "interrupted" if ending == "interrupted" else "planned"
     )
-    terminal.print_tune(console, directory)
-    if report:
-        page = write_report_outputs(directory)
-        console.print(f"\nReport: {page}", soft_wrap=True, highlight=False, markup=False)
+    show_report(console, directory, report=report)
     if ending == "interrupted":
         console.print("interrupted; run the same command to resume", highlight=False)
         raise typer.Exit(INTERRUPTED)

@@ -15,8 +15,9 @@ from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.run_blocks import SERVERS, CampaignKind, Ending
 from dballoc.cli.shared.campaign_display import display
+from dballoc.document.model import Document
+from dballoc.document.terminal import print_document
 from dballoc.errors import Failure
-from dballoc.report import write_report_outputs
 
 INTERRUPTED = 130
 
@@ -31,16 +32,16 @@ ENDINGS = {
 def perform(
     setting: Prepared,
     directory: Path,
-    show: Callable[[], None],
     console: Console,
+    show: Callable[[Document], None] | None = None,
     preference: Preference = LEAST_MEMORY,
     report: bool = True,
     extension: Extension | None = None,
     kind: CampaignKind = SERVERS,
 ) -> None:
     """Run or resume the campaign of this ``kind``, or its ``extension``, write its ``report``, and
-    ``show`` the answer. ``console`` is for everything else. Failure if no trial ended well;
-    typer.Exit after an interruption; UsageError and Failure as the campaign raises them.
+    print the answer, or what ``show`` prints instead. Failure if no trial ended well; typer.Exit
+    after an interruption; UsageError and Failure as the campaign raises them.
     """
     with display(console) as watcher:
         ending = run_blocks.run_campaign(
@@ -49,9 +50,7 @@ def perform(
     blocks_done = ", ".join(f"{number} {design} blocks" for design, number in ending.blocks.items())
     console.print(f"{describe_ending(ending)} ({blocks_done})\n", highlight=False)
     if run_blocks.has_trials(directory):
-        page = write_report_outputs(directory, preference=preference) if report else None
-        show()
-        print_report_place(console, directory, page)
+        show_report(console, directory, show, preference=preference, report=report)
         if setting.experiment.published:
             quoted = shlex.quote(os.fspath(directory))
             console.print(
@@ -76,8 +75,27 @@ def describe_ending(ending: Ending) -> str:
     return f"{words}; every {' and '.join(ending.decided)} comparison is decided"
 
 
-def print_report_place(console: Console, directory: Path, page: Path | None) -> None:
-    """Print where the report is, or how to write it. ``page``: None if there is none."""
+def show_report(
+    console: Console,
+    directory: Path,
+    show: Callable[[Document], None] | None = None,
+    *,
+    preference: Preference = LEAST_MEMORY,
+    report: bool = True,
+) -> Document:
+    """Write the ``report`` of a results directory, and print its answer, or what ``show`` prints
+    instead, and where the report is. Returns the report as a document.
+    """
+    # Slow to import: polars, scipy, vl-convert.
+    from dballoc.report.write_report import gather_document, write_document
+
+    document = gather_document(directory, preference=preference)
+    page = write_document(document, directory) if report else None
+    if show is None:
+        print_document(console, document)
+    else:
+        show(document)
     quoted = shlex.quote(os.fspath(directory))
     where = f"Report: {page}" if page else f"No report yet; write it with: dballoc report {quoted}"
     console.print(f"\n{where}", soft_wrap=True, highlight=False, markup=False)
+    return document

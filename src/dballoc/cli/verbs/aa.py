@@ -89,8 +89,8 @@ def aa(
     perform_campaign.perform(
         setting,
         directory,
-        lambda: _show(directory, as_json, variants),
         Console(stderr=as_json),
+        lambda _: _show(directory, as_json, variants),
         report=report,
     )
 

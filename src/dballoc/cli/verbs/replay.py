@@ -19,7 +19,6 @@ from dballoc.cli.shared.safe_output import Console, say
 from dballoc.errors import UsageError
 from dballoc.experiment.model import TouchMode
 from dballoc.numbers import with_unit
-from dballoc.report.outputs import terminal
 from dballoc.trace.changes.moments import find_window
 from dballoc.trace.model import Trace
 
@@ -153,12 +152,10 @@ def replay(
         _print_plan(setting)
         return
     directory = out or choose_results_directory(Path("dballoc-results"), model, "replay")
-    console = Console()
     perform_campaign.perform(
         setting,
         directory,
-        lambda: terminal.print_answer(console, directory, preferred),
-        console,
+        Console(),
         preference=preferred,
         report=report,
         kind=REPLAYS,

@@ -14,7 +14,11 @@ from dballoc.document.charts import Variants
 from dballoc.document.model import Column, Document, Figure, Section, Table, tabulate
 from dballoc.numbers import NOTHING, count, percent
 from dballoc.report.charts.ratios import capitalize_title, draw_intervals
-from dballoc.report.hosts.hosts_answer import answer_over_hosts, describe_verdict
+from dballoc.report.hosts.hosts_answer import (
+    answer_over_hosts,
+    describe_verdict,
+    describe_verdicts,
+)
 from dballoc.report.wording.ratios_as_text import describe_ratio, show_ratio
 
 _METHOD = (
@@ -35,24 +39,28 @@ _HOSTS = (
 def gather_hosts_report(pool: HostPool, figures: Sequence[FigureOverHosts]) -> Document:
     """Return the report of several hosts' campaigns."""
     names = list(pool.variants)
+    sections = [
+        *(
+            _make_metric_section(metric, [f for f in figures if f.metric == metric], pool)
+            for metric in dict.fromkeys(figure.metric for figure in figures)
+        ),
+        Section(
+            key="hosts",
+            title="The hosts",
+            text=[f"Not pooled: {text}." for text in pool.left_out],
+            tables=_tabulate_hosts(pool),
+        ),
+    ]
     return Document(
         title=f"dballoc combine: {pool.first.experiment.name}",
         subtitle=f"{count(len(pool.hosts), 'host')} · {', '.join(names)}",
         names=names,
         answer=answer_over_hosts(pool, figures),
-        sections=[
-            *(
-                _make_metric_section(metric, [f for f in figures if f.metric == metric], pool)
-                for metric in dict.fromkeys(figure.metric for figure in figures)
-            ),
-            Section(
-                key="hosts",
-                title="The hosts",
-                text=[f"Not pooled: {text}." for text in pool.left_out],
-                tables=_tabulate_hosts(pool),
-            ),
-            Section(key="method", title="Method", text=[_METHOD]),
-        ],
+        sections=[*sections, Section(key="method", title="Method", text=[_METHOD])],
+        screen=sections,
+        data_name="combined",
+        data=describe_verdicts(pool, figures),
+        csv=lambda: {"hosts": list_csv_rows(figures)},
     )
 
 

@@ -25,8 +25,6 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
-from dballoc.document.csv import escape_formulas
-from dballoc.files.output_directory import OutputDirectory
 from dballoc.report.sections import contention, heap
 from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_profiles, imported_results
@@ -49,21 +47,15 @@ _FAULT = (
 )
 
 
-def write_csv(
+def collect_all_tables(
     campaign: Campaign,
     comparisons: Comparisons,
-    directory: OutputDirectory,
-    published: Published | None = None,
-    profiles: Contention | Heaps | ImportedProfiles | None = None,
-) -> None:
-    """Write every table into ``directory``, with those of a post's figures beside ours. OSError if
-    that fails.
-    """
+    published: Published | None,
+    profiles: Contention | Heaps | ImportedProfiles | None,
+) -> dict[str, pl.DataFrame]:
+    """Return the tables by file name, with those of profiles, and of a post beside ours."""
     beside = _collect_published_tables(campaign, published, profiles) if published else {}
-    profiled = _collect_profile_tables(profiles)
-    for name, frame in (collect_tables(campaign, comparisons) | beside | profiled).items():
-        with directory.create_file(f"{name}.csv") as file:
-            escape_formulas(frame).write_csv(file)
+    return collect_tables(campaign, comparisons) | beside | _collect_profile_tables(profiles)
 
 
 def _collect_published_tables(

@@ -25,14 +25,18 @@ from dballoc.analysis.replay.replay_tables import (
 )
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.document.charts import Variants
-from dballoc.document.model import Answer, Figure, Listing, Section
-from dballoc.experiment import experiment_file
+from dballoc.document.model import Answer, Figure, Section
 from dballoc.numbers import count, listing, percent
 from dballoc.report.charts import ratios
 from dballoc.report.replay import growth_section, replay_charts, replay_sections
 from dballoc.report.replay.replay_answer import compose_replay_answer
-from dballoc.report.sections import method, tables
-from dballoc.report.wording.answer import describe_faults, measure_progress
+from dballoc.report.sections import tables
+from dballoc.report.sections.shared_sections import (
+    make_environment_section,
+    make_faults_section,
+    make_floor_section,
+)
+from dballoc.report.wording.answer import measure_progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +132,7 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
     """Return the sections of the report."""
     campaign, facts, comparisons = judged.campaign, judged.facts, judged.comparisons
     variants = Variants(campaign.names)
+    levels = replay_sections.describe_replay_levels(comparisons.procedures["solo"])
     return [
         Section(
             key="heap",
@@ -143,7 +148,7 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
             key="verdicts",
             title="Verdicts",
             figures=[ratios.draw_forest(comparisons, m, variants) for m in comparisons.metrics],
-            tables=[replay_sections.tabulate_replay_verdicts(comparisons)],
+            tables=[tables.tabulate_verdicts(comparisons, levels)],
         ),
         Section(
             key="calls",
@@ -153,25 +158,15 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
                 replay_sections.tabulate_replay_details(judged.averages),
             ],
         ),
-        Section(
-            key="floor",
-            title="The A/A floor",
-            text=[method.FLOOR],
-            tables=[tables.tabulate_floor(comparisons)],
-        ),
-        _make_faults_section(judged),
+        make_floor_section(comparisons),
+        make_faults_section(campaign, comparisons),
         Section(key="noise", title="Blocks and noise", tables=[tables.tabulate_blocks(campaign)]),
-        Section(
-            key="environment",
+        make_environment_section(
+            campaign,
+            replay_sections.tabulate_trace(facts),
+            replay_sections.tabulate_mallocs(campaign),
+            tables.tabulate_environment(campaign),
             title="Trace and environment",
-            tables=[
-                replay_sections.tabulate_trace(facts),
-                replay_sections.tabulate_mallocs(campaign),
-                tables.tabulate_environment(campaign),
-            ],
-            listings=[
-                Listing("Experiment", experiment_file.format_experiment(campaign.experiment))
-            ],
         ),
         Section(key="method", title="Method", text=describe_replay_method(judged)),
     ]
@@ -195,29 +190,6 @@ def _draw_heap(judged: JudgedReplays, variants: Variants) -> list[Figure]:
             replay_charts.draw_fragmentation(curves, judged.facts, variants),
         ]
     return figures if judged.averages.height else []
-
-
-def _make_faults_section(judged: JudgedReplays) -> Section:
-    campaign = judged.campaign
-    bad = campaign.trials.filter(pl.col("outcome") == "fault")
-    if not bad.height:
-        text = [f"None: {count(campaign.trials.height, 'replay')} ended as planned."]
-        return Section(key="faults", title="Faults", text=text)
-    lines = [f"{n}: {describe_faults(k_of_n)}." for n, k_of_n in judged.comparisons.faulty.items()]
-    return Section(
-        key="faults",
-        title="Faults",
-        text=[*lines, "A variant with faults gets no verdict."],
-        tables=[tables.tabulate_every_fault(campaign)],
-        listings=[
-            Listing(
-                f"Last words of {tables.name_trial(r)}, {tables.name_variant_of_trial(r)}",
-                r["log_tail"],
-            )
-            for r in bad.iter_rows(named=True)
-            if r["log_tail"]
-        ],
-    )
 
 
 def describe_replay_method(judged: JudgedReplays) -> list[str]:

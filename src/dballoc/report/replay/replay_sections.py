@@ -9,10 +9,8 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, Procedure
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
-from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
-from dballoc.report.wording.answer import describe_verdict, format_comparison
 
 # As replay_rows stores the size class without a limit.
 _ENDLESS = 2**48
@@ -109,33 +107,6 @@ def tabulate_latencies(latencies: pl.DataFrame, names: list[str]) -> Table:
         heads=2,
         words=("size",),
         caption="Of a sample of the calls, the clock's own cost subtracted; means over trials.",
-    )
-
-
-def tabulate_replay_verdicts(comparisons: Comparisons) -> Table:
-    """Return variants × what is judged: ratio, interval, verdict; the A/A floor is last."""
-    names = list(dict.fromkeys(c.variant for c in comparisons.family))
-    rows = [
-        [
-            name,
-            *(
-                f"{format_comparison(c)}\n{describe_verdict(c, comparisons)}"
-                for c in (comparisons.find(name, m) for m in comparisons.metrics)
-            ),
-        ]
-        for name in names
-    ]
-    baseline = comparisons.floor[0].variant
-    floor = [f"{format_comparison(c)}\nA/A floor" for c in comparisons.floor]
-    rows.append([f"{baseline}, A2 ÷ A1", *floor])
-    columns = ["variant", *(m.title for m in comparisons.metrics)]
-    levels = describe_replay_levels(comparisons.procedures["solo"])
-    return Table(
-        title="Verdicts",
-        columns=columns,
-        rows=rows,
-        caption=f"Ratios to {baseline} with intervals at {levels}.",
-        words=columns,
     )
 
 

@@ -29,6 +29,7 @@ from dballoc.report.sections.published_frames import (
     collect_frame_table,
     describe_frame_order,
     measure_published_frames,
+    narrow_frames,
     tabulate_frames,
 )
 from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
@@ -77,6 +78,22 @@ def make_published_section(
         f"Why it may differ: {' '.join(_list_differences(campaign, published))}",
     ]
     return Section(key="published", title="Published beside measured", text=text, tables=tables)
+
+
+def make_published_screen(
+    campaign: Campaign, published: Published, profiles: Contention | None
+) -> list[Section]:
+    """Return what the terminal shows of the post: what became here of its collapse, and the frames
+    of its profile beside ours.
+    """
+    collapse = describe_collapse(find_collapses_here(campaign, published))
+    tables = []
+    if published.frames:
+        measured = measure_published_frames(published.frames, profiles)
+        tables.append(narrow_frames(published.frames, measured))
+    if not collapse and not tables:
+        return []
+    return [Section(key="", title="", text=[collapse] if collapse else [], tables=tables)]
 
 
 def collect_published_tables(

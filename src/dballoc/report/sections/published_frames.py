@@ -1,6 +1,7 @@
 """A post's profile beside ours: the inclusive shares of its frames, and of what stands for them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -73,6 +74,22 @@ def describe_frame_order(frames: FrameTable, measured: Mapping[str, MeasuredFram
     return [
         f"Order of the frames that both have, {column}: in the post {post_order}; {ours_in_words}."
     ]
+
+
+def narrow_frames(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) -> Table:
+    """Return the table for a terminal of 80 columns, with the order below it: without the files of
+    the post's functions, the unit, and what stands for the functions here, which the report has.
+    """
+    table = tabulate_frames(frames, measured)
+    return replace(
+        table,
+        columns=[heading.removesuffix(": published") for heading in table.columns[:-1]],
+        rows=[
+            [frame.rpartition("!")[2], *(share.removesuffix(" %") for share in shares[:-1])]
+            for frame, *shares in table.rows
+        ],
+        caption=" ".join([*describe_frame_order(frames, measured), f"Per cent. {table.caption}"]),
+    )
 
 
 _FRAMES = {

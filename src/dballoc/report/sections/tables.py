@@ -59,8 +59,10 @@ CHANGES = {
 }
 
 
-def tabulate_verdicts(comparisons: Comparisons) -> Table:
-    """Return variants × primary metrics: ratio, interval, verdict; the A/A floor is last."""
+def tabulate_verdicts(comparisons: Comparisons, levels: str = "") -> Table:
+    """Return variants × primary metrics: ratio, interval, verdict; the A/A floor is last.
+    ``levels``: the level of each measure's intervals in words, if not those of servers.
+    """
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     columns = ["variant", *(m.title for m in comparisons.metrics)]
     rows = []
@@ -76,7 +78,7 @@ def tabulate_verdicts(comparisons: Comparisons) -> Table:
     if len(columns) > _WIDEST:
         columns, *rows = map(list, zip(columns, *rows, strict=True))
         columns[0] = "metric"
-    levels = " and ".join(
+    levels = levels or " and ".join(
         f"{describe_levels(p, design)} ({design})" for design, p in comparisons.procedures.items()
     )
     caption = f"Ratios to {baseline} with intervals at {levels}."

@@ -1,6 +1,5 @@
 """The report of ``dballoc tune``: answer, finalists, front, what each knob is worth, the path."""
 
-import json
 import math
 import statistics
 from typing import Any
@@ -13,13 +12,11 @@ from dballoc.analysis.tune.search_history import (
 )
 from dballoc.analysis.tune.tuned import Confirmed, Outcome, Tuned
 from dballoc.document.charts import Variants
-from dballoc.document.csv import format_csv
-from dballoc.document.model import Document, Listing, Section, Table
-from dballoc.experiment import experiment_file
+from dballoc.document.model import Document, Section, Table
 from dballoc.experiment.durations_and_sizes import format_duration
-from dballoc.files.output_directory import OutputDirectory
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent
 from dballoc.report.sections import tables
+from dballoc.report.sections.shared_sections import list_servers, make_environment_section
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_charts import draw_front, draw_path
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -36,47 +33,51 @@ def gather_tune_report(tuned: Tuned) -> Document:
     """Return the page of a search and its confirmation."""
     campaign = tuned.campaign
     bases = list(dict.fromkeys(t.base for t in tuned.tried))
-    servers = ", ".join(
-        dict.fromkeys(f"{s} {e}" for s, e in campaign.variant.select("server", "engine").rows())
-    )
     variants = Variants(bases)
+    configurations, settings, trials = (
+        tabulate(tuned) for tabulate in (tabulate_standings, tabulate_knobs, tabulate_trials)
+    )
+    answer = answer_tune(tuned)
     sections = [
         _make_finalists_section(tuned),
         Section(
             key="front",
             title="Every configuration",
             figures=[draw_front(tuned, variants)],
-            tables=[tabulate_standings(tuned)],
+            tables=[configurations],
         ),
         Section(
             key="knobs",
             title="What each setting is worth",
             text=describe_knobs(tuned),
-            tables=[tabulate_knobs(tuned)],
+            tables=[settings],
         ),
         Section(
             key="path",
             title="The search",
             figures=[draw_path(tuned, variants)],
-            tables=[tabulate_trials(tuned)],
+            tables=[trials],
         ),
-        Section(
-            key="environment",
-            title="Environment",
-            tables=[tables.tabulate_environment(campaign)],
-            listings=[
-                Listing("Experiment file", experiment_file.format_experiment(campaign.experiment))
-            ],
-        ),
+        make_environment_section(campaign, tables.tabulate_environment(campaign)),
         Section(key="method", title="Method", text=describe_method(tuned)),
     ]
     return Document(
         title=f"dballoc tune: {campaign.experiment.name}",
-        subtitle=f"{servers} · {count(len(tuned.tried), 'trial')} · "
+        subtitle=f"{list_servers(campaign)} · {count(len(tuned.tried), 'trial')} · "
         f"{campaign.environment.get('cpu')}",
         names=bases,
-        answer=answer_tune(tuned),
+        answer=answer,
         sections=sections,
+        data_name="tune",
+        data=describe_tune(tuned, answer.headline),
+        csv=lambda: {
+            name: [table.columns, *table.rows]
+            for name, table in (
+                ("configurations", configurations),
+                ("settings", settings),
+                ("trials", trials),
+            )
+        },
     )
 
 
@@ -291,23 +292,12 @@ def describe_method(tuned: Tuned) -> list[str]:
     ]
 
 
-def write_tune_csv(tuned: Tuned, directory: OutputDirectory) -> None:
-    """Write the tables as CSV. OSError if that fails."""
-    for name, table in (
-        ("configurations", tabulate_standings(tuned)),
-        ("settings", tabulate_knobs(tuned)),
-        ("trials", tabulate_trials(tuned)),
-    ):
-        directory.write(f"{name}.csv", format_csv([table.columns, *table.rows]))
-
-
-def dump_tune(tuned: Tuned) -> str:
-    """Return the answer as JSON."""
-    answer = answer_tune(tuned)
+def describe_tune(tuned: Tuned, headline: str) -> dict[str, Any]:
+    """Return the answer as plain data."""
     winner = tuned.winner
-    document = {
+    return {
         "over": tuned.is_over,
-        "answer": answer.headline,
+        "answer": headline,
         "rule": tuned.preference.text,
         "winner": winner.winner if winner else None,
         "base": winner.base if winner else None,
@@ -317,7 +307,6 @@ def dump_tune(tuned: Tuned) -> str:
         ],
         "trials": len(tuned.tried),
     }
-    return json.dumps(document, indent=1) + "\n"
 
 
 def _dump_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> dict[str, Any]:

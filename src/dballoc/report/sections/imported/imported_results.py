@@ -144,6 +144,17 @@ def _make_published_section(
     return replace(section, key=f"{section.key}{key}", title=f"{section.title}{whose}")
 
 
+def make_published_screen(
+    campaign: Campaign, published: Published | None, profiled: ImportedProfiles | None
+) -> list[Section]:
+    """Return what the terminal shows of the post: beside the first machine, as in the answer."""
+    if published is None:
+        return []
+    machine = split_by_machine(campaign)[0]
+    waits = _choose_waits(machine, published, profiled)
+    return post.make_published_screen(machine.campaign, published, waits)
+
+
 def _choose_waits(
     machine: Machine, published: Published, profiled: ImportedProfiles | None
 ) -> Contention | None:
