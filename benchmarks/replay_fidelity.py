@@ -50,8 +50,8 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import prepare_replay
-from dballoc.campaign.replay.replay_blocks import REPLAYS
 from dballoc.campaign.run_blocks import run_campaign
+from dballoc.campaign.ways.replay import REPLAYS
 from dballoc.cli.shared.experiment_from_replay import build_replay_experiment
 from dballoc.cli.verbs.replay import replay
 from dballoc.experiment.model import Noise

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import example_replays
 
 from dballoc.campaign.noise_samples import BlockNoiseMeter
-from dballoc.campaign.replay import prepare_replay, read_trace_file, replay_blocks
+from dballoc.campaign.replay import prepare_replay, read_trace_file
 from dballoc.campaign.replay.prepare_replay import EngineBuild
+from dballoc.campaign.ways import replay as replay_blocks
 from dballoc.cli import verb_list
 from dballoc.cli.verbs import replay as verb
 from dballoc.store.results import Results

@@ -8,12 +8,12 @@ from typing import Any
 
 import example_results
 
-from dballoc.campaign.duration_estimate import DurationEstimate
 from dballoc.campaign.looks import NoLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.campaign.run_blocks import CampaignKind, Ending, run_campaign
 from dballoc.campaign.session import Session
+from dballoc.campaign.ways.way import BlockEstimate, Blocks, DurationEstimate
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Variant
@@ -51,7 +51,7 @@ def make_setting(experiment: Experiment) -> FakeSetting:
 
 
 @dataclass
-class ExampleBlocks:
+class ExampleBlocks(Blocks[Slot]):
     """Solo blocks, told of each trial that ``took`` place."""
 
     experiment: Experiment
@@ -62,9 +62,6 @@ class ExampleBlocks:
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
         return schedule.order_block(self.experiment, number, attempt)
 
-    def fit_block(self, _: float) -> float | None:
-        return None
-
     def run_trial(self, slot: Slot) -> float:
         self.results.add_trial(slot, example_results.record(self.experiment, slot))
         self.took()
@@ -73,12 +70,14 @@ class ExampleBlocks:
 
 def estimate(setting: FakeSetting, trial_seconds: float = 60.0) -> DurationEstimate:
     trials = len(schedule.order_block(setting.experiment, 1))
+    seconds = trials * trial_seconds
+    blocks = setting.experiment.blocks or 5
     return DurationEstimate(
-        blocks={Design.SOLO: setting.experiment.blocks or 5},
-        trials_per_block={Design.SOLO: trials},
-        block_seconds={Design.SOLO: trials * trial_seconds},
-        pilot=0.0,
-        measured_share=1.0,
+        ways={
+            Design.SOLO: BlockEstimate(
+                blocks=blocks, trials=trials, seconds=seconds, on_purpose=seconds
+            )
+        }
     )
 
 

@@ -17,8 +17,8 @@ from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.decisions.sequential_test import declare_shares
 from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.campaign.duration_estimate import DurationEstimate
 from dballoc.campaign.interim_looks import plan_extension
+from dballoc.campaign.ways.way import BlockEstimate, DurationEstimate
 from dballoc.cli.bench_parts.bench_campaign import describe_time
 from dballoc.document.model import Answer
 from dballoc.errors import UsageError
@@ -213,13 +213,8 @@ def test_to_stay_says_what_more_time_would_settle(make: Make) -> None:
 
 def test_a_dry_run_of_an_extension_tells_of_the_extension(make: Make) -> None:
     extension = plan_extension(make("six", blocks=6, sql=mark_current(6)), 27.0)
-    plan = DurationEstimate(
-        blocks={"solo": 6},
-        trials_per_block={"solo": 4},
-        block_seconds={"solo": 60.0},
-        pilot=0.0,
-        measured_share=0.5,
-    )
+    solo = BlockEstimate(blocks=6, trials=4, seconds=60.0, on_purpose=30.0)
+    plan = DurationEstimate(ways={"solo": solo})
     assert describe_time(plan, extension).splitlines()[0] == "trials:  12 (3 solo blocks of 4)"
     assert describe_time(plan, None).startswith("trials:  24 (6 solo blocks of 4)")
 

@@ -478,9 +478,8 @@ def test_the_server_is_asked_over_tls_where_the_load_is_encrypted(
 
 def make_setting(experiment: Experiment, **work: Any) -> Any:
     words = {"driver": "sysbench", "replica": False, "program": (), "backup": False}
-    setting = measured_campaign.make_setting(experiment)
-    setting.sysbench = SimpleNamespace(workload=lambda name: SimpleNamespace(**(words | work)))
-    return setting
+    sysbench = SimpleNamespace(workload=lambda name: SimpleNamespace(**(words | work)))
+    return replace(measured_campaign.make_setting(experiment), sysbench=sysbench)
 
 
 @pytest.mark.parametrize(

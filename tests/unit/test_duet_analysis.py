@@ -23,8 +23,8 @@ from dballoc.analysis.statistics.variance_components import (
     fit_pairs,
     plan_slices,
 )
-from dballoc.campaign.duet_pilot import compare_after_swap, compute_log_ratios
 from dballoc.campaign.run_blocks import combine_endings, interleave_blocks
+from dballoc.campaign.ways.duet_pilot import compare_after_swap, compute_log_ratios
 from dballoc.experiment import schedule
 from dballoc.experiment.model import SHORTEST_COUNTED
 

@@ -16,9 +16,9 @@ from rich.console import Console
 from dballoc.analysis import campaign_tables as campaigns
 from dballoc.analysis.replay.replay_facts import RecordedMark
 from dballoc.analysis.tables import largest_cache as analysis
-from dballoc.campaign import fit_search as campaign
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.campaign.replay.first_cache_sizes import find_other_memory
+from dballoc.campaign.ways import fit as campaign
 from dballoc.cli.search_verbs import fit as verb
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.document.terminal import print_document

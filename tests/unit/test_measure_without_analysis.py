@@ -15,9 +15,8 @@ sys.modules.update(dict.fromkeys(["polars", "scipy", "altair"]))
 sys.path.insert(0, sys.argv[1])
 import example_results
 import measured_campaign
-from dballoc.campaign import duet_blocks, fit_search, solo_blocks
-from dballoc.campaign.duration_estimate import USUAL
-from dballoc.campaign.replay import replay_blocks
+from dballoc.campaign.ways import fit, replay, servers
+from dballoc.campaign.ways.duet_plan import USUAL
 from dballoc.analysis.statistics.variance_components import BlockCosts, PlanRequest, plan_slices
 plan = plan_slices(
     USUAL,

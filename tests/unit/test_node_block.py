@@ -12,6 +12,7 @@ import pytest
 
 import dballoc
 from dballoc.errors import Failure, NotNow, UsageError
+from dballoc.experiment.designs import Design
 from dballoc.host.guardian.guardian_client import Lease
 from dballoc.host.settings.machine_lock import HeldByGuardian, HeldByRun
 from dballoc.hosts import node_block
@@ -60,7 +61,7 @@ def make_request(**changes: Any) -> BlockRequest:
     words: dict[str, Any] = {
         "dballoc": dballoc.__version__,
         "experiment": "",
-        "design": "solo",
+        "design": Design.SOLO,
         "block": 1,
         "attempt": 0,
         "variants": {},

@@ -7,26 +7,19 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from dballoc.analysis.decisions.sequential_test import Procedure
-from dballoc.campaign import duet_pilot
 from dballoc.campaign.block_history import BlockHistory
-from dballoc.campaign.duet_blocks import DuetBlocks
-from dballoc.campaign.duet_pilot import NotCpuBound
-from dballoc.campaign.duration_estimate import DurationEstimate, estimate_duration
 from dballoc.campaign.looks import Extension, Looks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer, Plan
-from dballoc.campaign.preparation import data_templates, rehearsal, user_files
-from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.campaign.recorded_facts import check_margin, make_block_facts
+from dballoc.campaign.recorded_facts import check_margin
 from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.errors import UsageError
-from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.store.results import KIND, Results, Row
 
 # A repeat is begun only if the budget has room for this many times the planned blocks' time: it
@@ -56,26 +49,6 @@ def has_trials(directory: Path) -> bool:
         results.close()
 
 
-T = TypeVar("T", Slot, Pairing)
-
-
-class DesignBlocks(Protocol[T]):
-    """The blocks of one design; ``planned_seconds``: what a block is expected to take."""
-
-    planned_seconds: float
-
-    def list_trials(self, number: int, attempt: int, /) -> Sequence[T]:
-        """Return the trials of a block in their order."""
-
-    def fit_block(self, seconds: float, /) -> float | None:
-        """Make the next block take so many seconds, if its length may be chosen; returns those that
-        it will take, else None.
-        """
-
-    def run_trial(self, trial: T, /) -> float:
-        """Run and store one trial; returns the CPU seconds that its processes used."""
-
-
 def run_blocks_in_turn(campaign: "CampaignRun", planned: dict[str, int]) -> None:
     """Run the planned blocks on this machine, one after the other, each with its repeats."""
     for design, number in interleave_blocks(planned):
@@ -95,39 +68,9 @@ class CampaignKind:
     name: str | None
     estimate: Callable[[Any], DurationEstimate]
     make_facts: Callable[[Any, dict[str, int]], dict[str, str]]
-    prepare_blocks: Callable[
-        [Session, Results, DurationEstimate, Sequence[str]], dict[str, DesignBlocks]
-    ]
+    prepare_blocks: Callable[[Session, Results, DurationEstimate, Sequence[str]], dict[str, Blocks]]
     run_blocks: "Callable[[CampaignRun, dict[str, int]], None]" = run_blocks_in_turn
     runs_here: bool = True
-
-
-def _prepare_server_blocks(
-    session: Session[PreparedCampaign],
-    results: Results,
-    estimate: DurationEstimate,
-    designs: Sequence[str],
-) -> dict[str, DesignBlocks]:
-    """Make the data, and rehearse the user's workloads."""
-    path = session.directory.path
-    templates = data_templates.prepare_data_templates(
-        session.setting, session.custody, session.observer, path / "template.log"
-    )
-    user_files.keep_user_files(session.setting, path, bool(results.trials()))
-    rehearsal.rehearse(session.setting, session.custody, templates, path)
-    makers: dict[str, Callable[..., DesignBlocks]] = {"solo": SoloBlocks, "duet": DuetBlocks}
-    return {
-        design: makers[design](session, results, templates, estimate.block_seconds[design])
-        for design in designs
-    }
-
-
-SERVERS = CampaignKind(
-    name=None,
-    estimate=estimate_duration,
-    make_facts=make_block_facts,
-    prepare_blocks=_prepare_server_blocks,
-)
 
 
 def run_campaign(
@@ -135,9 +78,9 @@ def run_campaign(
     out: Path,
     observer: Observer,
     *,
+    kind: CampaignKind,
     looks: Looks,
     extension: Extension | None = None,
-    kind: CampaignKind = SERVERS,
 ) -> Ending:
     """Run or resume the campaign in ``out``, judged by ``looks``; with an ``extension``, to its
     look instead of the planned end. Raises UsageError or Failure; what was finished is kept.
@@ -188,7 +131,7 @@ class CampaignRun:
             self.experiment.noise.repeats,
             {d: p.reached or 0 for d, p in procedures.items()},
         )
-        self.blocks: dict[str, DesignBlocks[Any]] = {}
+        self.blocks: dict[str, Blocks] = {}
 
     def run(self) -> Ending:
         """Run or resume it, and return how it ended. UsageError or Failure."""
@@ -218,24 +161,25 @@ class CampaignRun:
     # -- before the first block -------------------------------------------------------------------
 
     def _prepare_blocks(self) -> None:
-        """Do what comes before the first trial, and choose the duet's slices."""
+        """Do what comes before the first trial, and decide what blocks leave open."""
         self.blocks |= self.kind.prepare_blocks(
             self.session, self.results, self.estimate, self.designs
         )
-        if isinstance(duet := self.blocks.get("duet"), DuetBlocks):
+        for design, blocks in self.blocks.items():
             try:
-                duet.choose_slices(self.results)
-            except NotCpuBound as error:
-                self._drop_duet(error)
+                blocks.settle(self.results, runs_here=self.kind.runs_here)
+            except Unsuitable as error:
+                self._drop_design(design, error)
 
-    def _drop_duet(self, error: NotCpuBound) -> None:
-        """Go on with the solo design alone. Raises the error if the experiment asks for a duet."""
+    def _drop_design(self, design: str, error: Unsuitable) -> None:
+        """Go on without a design. Raises the error if the experiment asks for it."""
         if self.experiment.design is not None:
             raise error
-        self.observer.notice(f"no duet, only the solo design: {error}")
-        self.designs.remove("duet")
+        self.designs.remove(design)
+        others = " and ".join(self.designs)
+        self.observer.notice(f"no {design}, only the {others} design: {error}")
         self.results.set_fact("designs", " ".join(self.designs))
-        self.results.set_fact("duet", json.dumps({"none": str(error)}))
+        self.results.set_fact(design, json.dumps({"none": str(error)}))
 
     def _read_planned_blocks(self) -> dict[str, int]:
         """Return the number of blocks that each design runs to: those planned, or those of the
@@ -244,7 +188,7 @@ class CampaignRun:
         planned: dict[str, int] = json.loads(self.results.facts()["planned_blocks"])
         if self.extension is not None:
             planned |= self.extension.goals
-        return {design: planned[design] for design in self.designs}
+        return {design: planned[design] for design in self.designs if design in planned}
 
     def _read_decided_blocks(self) -> dict[str, int]:
         """Return the number of blocks after which each decided design ended, so that a resume does
@@ -263,7 +207,8 @@ class CampaignRun:
 
     def _run_blocks(self) -> None:
         planned = self._read_planned_blocks()
-        self.observer.plan(self._make_plan(planned))
+        if planned:
+            self.observer.plan(self._make_plan(planned))
         for design in list(self.designs):
             # A kill may have come between a look's last block and its decision.
             finished = len(self.history.list_attempted_blocks(design))
@@ -277,7 +222,7 @@ class CampaignRun:
 
     def _make_plan(self, planned: dict[str, int]) -> Plan:
         """Return what is still to run, for the display."""
-        per_block = self.estimate.trials_per_block
+        per_block = {design: each.trials for design, each in self.estimate.ways.items()}
         trials = 0
         for design in self.designs:
             if design not in self.endings:
@@ -337,25 +282,25 @@ class CampaignRun:
         """Return the attempts at a block that were cut: some of their trials were run, not all, or
         their host was lost.
         """
-        finished = self.results.finished(design)
-        begun = {a for b, a, _ in finished if b == number}
+        begun = {a for b, a, _ in self.results.finished(design) if b == number}
         lost = self.results.list_lost_attempts(design, number)
         return {
             attempt
             for attempt in begun
             if attempt in lost
-            or any(
-                (t.block, t.attempt, t.position) not in finished
-                for t in self.blocks[design].list_trials(number, attempt)
-            )
+            or self.list_unfinished(design, self.blocks[design].list_trials(number, attempt))
         }
+
+    def list_unfinished(self, design: str, trials: Sequence[TrialT]) -> list[TrialT]:
+        """Return those of the trials that are not in the database."""
+        finished = self.results.finished(design)
+        return [t for t in trials if (t.block, t.attempt, t.position) not in finished]
 
     def _run_block(self, design: str, number: int, attempt: int) -> Row:
         """Run the trials of a block that are not in the database, and store its row."""
         blocks = self.blocks[design]
         trials = blocks.list_trials(number, attempt)
-        finished = self.results.finished(design)
-        unfinished = [t for t in trials if (t.block, t.attempt, t.position) not in finished]
+        unfinished = self.list_unfinished(design, trials)
         meter = BlockNoiseMeter()
         began = time.monotonic()
         for trial in unfinished:
@@ -375,13 +320,11 @@ class CampaignRun:
         """After a block that was just run: end its design if this is a planned look, and more
         blocks could only repeat the verdicts.
         """
-        duet = self.blocks.get("duet")
-        if design == "duet" and number == 1 and isinstance(duet, DuetBlocks) and not duet.has_pilot:
-            try:
-                duet_pilot.check_cpu_bound(self.results.slices("duet"))
-            except NotCpuBound as error:
-                self._drop_duet(error)
-                return
+        try:
+            self.blocks[design].check_block(self.results, number)
+        except Unsuitable as error:
+            self._drop_design(design, error)
+            return
         if self.looks.is_decided_at(self.session.directory.path, design, number):
             self.endings[design] = "decided" if number < planned else "planned"
             decided = self._read_decided_blocks() | {design: number}

@@ -17,18 +17,19 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dballoc
 from dballoc import readers
-from dballoc.campaign.duet_blocks import DuetBlocks
 from dballoc.campaign.noise_samples import BlockNoiseMeter
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import data_templates
 from dballoc.campaign.preparation.prepare import PreparedCampaign, prepare_campaign
 from dballoc.campaign.results_directory import TRIALS
 from dballoc.campaign.session import Session, run_in_session
-from dballoc.campaign.solo_blocks import SoloBlocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.ways.servers import WAYS
+from dballoc.campaign.ways.way import Blocks
 from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.schedule import Pairing, Slot
@@ -206,18 +207,15 @@ def _run_trials(
         _wait_for_client_host(loads, request.sysbench)
         session = replace(session, client_host=loads)
     sent = _SentTrials(stream, out / TRIALS)
-    blocks: SoloBlocks | DuetBlocks
-    if request.design == "solo":
-        blocks = SoloBlocks(session, sent, templates, 0.0)
-    else:
-        if not setting.duet or not request.slices:
-            raise UsageError(f"no duet on this host: {setting.no_duet or 'no slices are chosen'}")
-        blocks = DuetBlocks(session, sent, templates, 0.0)
-        blocks.use_slices(request.slices.make_slices())
+    blocks: Blocks[Any] = WAYS[request.design].make_blocks(session, sent, templates, 0.0)
+    if request.slices:
+        blocks.slices = request.slices.make_slices()
+    elif request.design.is_paired:
+        raise UsageError(f"no {request.design} on this host: no slices are chosen")
     meter = BlockNoiseMeter()
     for trial in blocks.list_trials(request.block, request.attempt):
         stream.send(TrialStarted(position=trial.position))
-        meter.cpu_seconds += blocks.run_trial(trial)  # type: ignore[arg-type]
+        meter.cpu_seconds += blocks.run_trial(trial)
     if loads and loads.place.shares_kernel:
         meter.cpu_seconds += loads.cpu_seconds
     row = meter.make_row(setting.experiment.noise, request.earlier_probes)

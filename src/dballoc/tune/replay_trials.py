@@ -18,12 +18,12 @@ from dballoc.campaign.replay.prepare_replay import (
     prepare_replay,
 )
 from dballoc.campaign.replay.read_trace_file import read_any_trace
-from dballoc.campaign.replay.replay_blocks import (
+from dballoc.campaign.replay.replay_limits import estimate_replay_seconds
+from dballoc.campaign.ways.replay import (
     PlannedTrace,
     plan_trace,
     replay_variant,
 )
-from dballoc.campaign.replay.replay_limits import estimate_replay_seconds
 from dballoc.errors import UsageError
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.host.guardian.guardian_client import Custody

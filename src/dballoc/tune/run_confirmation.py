@@ -21,7 +21,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
-from dballoc.campaign.run_blocks import SERVERS
+from dballoc.campaign.ways.servers import SERVERS
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Experiment

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from dballoc.analysis.tune import search_history
 from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
-from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.recorded_facts import make_server_facts
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import recorded_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.servers.private.data_template import Template

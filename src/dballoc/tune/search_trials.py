@@ -10,15 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from dballoc.analysis.tune.search_history import Stage
-from dballoc.campaign.duet_pilot import NotCpuBound, check_cpu_bound
-from dballoc.campaign.duration_estimate import choose_discard
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
-from dballoc.campaign.replay.replay_blocks import PlannedTrace
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trials.duet_trial import Slices
 from dballoc.campaign.trials.server_in_trial import TrialContext, make_blank_trial_row
+from dballoc.campaign.ways.duet_pilot import check_cpu_bound
+from dballoc.campaign.ways.duet_plan import choose_discard
+from dballoc.campaign.ways.replay import PlannedTrace
+from dballoc.campaign.ways.way import Unsuitable
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
@@ -138,7 +139,7 @@ class SearchTrials:
             obstacle = None
             try:
                 check_cpu_bound([*records[0].slices, *records[1].slices])
-            except NotCpuBound as error:
+            except Unsuitable as error:
                 obstacle = str(error)
                 for record in records:
                     record.slices.clear()

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from dballoc.allocators import host_requirements
 from dballoc.analysis.decisions.preference import Preference
-from dballoc.campaign import duration_estimate
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory
-from dballoc.campaign.run_blocks import SERVERS, CampaignKind
+from dballoc.campaign.run_blocks import CampaignKind
+from dballoc.campaign.ways.servers import SERVERS, estimate_duration
+from dballoc.campaign.ways.way import DurationEstimate
 from dballoc.cli.shared import perform_campaign
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
@@ -49,13 +50,11 @@ def run_campaign(
     )
 
 
-def describe_time(plan: duration_estimate.DurationEstimate, extension: Extension | None) -> str:
+def describe_time(plan: DurationEstimate, extension: Extension | None) -> str:
     """Return the lines on trials and time: of the campaign, or of the extension alone."""
     planned = extension.missing if extension else plan.blocks
-    blocks = " and ".join(
-        f"{n} {d} blocks of {plan.trials_per_block[d]}" for d, n in planned.items()
-    )
-    trials = sum(n * plan.trials_per_block[d] for d, n in planned.items())
+    blocks = " and ".join(f"{n} {d} blocks of {plan.ways[d].trials}" for d, n in planned.items())
+    trials = sum(n * plan.ways[d].trials for d, n in planned.items())
     time = (
         f"about {minutes(extension.seconds)}"
         if extension
@@ -67,7 +66,7 @@ def describe_time(plan: duration_estimate.DurationEstimate, extension: Extension
 
 def print_plan(setting: prepare.PreparedCampaign, extension: Extension | None = None) -> None:
     """Print what the campaign, or its extension, would take, and each variant as it would run."""
-    plan = duration_estimate.estimate_duration(setting)
+    plan = estimate_duration(setting)
     say(describe_time(plan, extension))
     say(f"memory:  about {setting.memory_needed / 2**20:,.0f} MiB")
     say(f"disk:    about {setting.disk_needed / 2**20:,.0f} MiB in the cache")

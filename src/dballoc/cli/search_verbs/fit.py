@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from dballoc.analysis.tables.largest_cache import VERB
-from dballoc.campaign import fit_search as campaign
-from dballoc.campaign.duration_estimate import estimate_solo_trial_seconds
+from dballoc.campaign.looks import NoLooks
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.results_directory import choose_results_directory
-from dballoc.campaign.run_blocks import has_trials
+from dballoc.campaign.run_blocks import has_trials, run_campaign
+from dballoc.campaign.ways.fit import FIT, prepare_fit
+from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
 from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, show_report
@@ -98,14 +99,14 @@ def fit(
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    setting = campaign.prepare_fit(model)
+    setting = prepare_fit(model)
     if dry_run:
         _print_plan(setting)
         return
     directory = out or choose_results_directory(Path("dballoc-results"), setting.experiment, VERB)
     console = Console(stderr=as_json)
     with display(console) as watcher:
-        ending = campaign.run_fit(setting, directory, watcher)
+        ending = run_campaign(setting, directory, watcher, kind=FIT, looks=NoLooks()).why
     words = "every search is over" if ending == "planned" else ENDINGS[ending]
     console.print(f"{words}\n", highlight=False)
     variants = []

@@ -13,7 +13,8 @@ from dballoc.campaign import run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.campaign.run_blocks import SERVERS, CampaignKind, Ending
+from dballoc.campaign.run_blocks import CampaignKind, Ending
+from dballoc.campaign.ways.servers import SERVERS
 from dballoc.cli.shared.campaign_display import display
 from dballoc.document.model import Document
 from dballoc.document.terminal import print_document

@@ -11,8 +11,8 @@ from dballoc.campaign.replay.describe_trace import describe_trace
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import PreparedReplay, prepare_replay
 from dballoc.campaign.replay.read_trace_file import read_any_trace
-from dballoc.campaign.replay.replay_blocks import REPLAYS, estimate_replays
 from dballoc.campaign.results_directory import choose_results_directory
+from dballoc.campaign.ways.replay import REPLAYS, estimate_replays
 from dballoc.cli.shared import experiment_from_replay, flags, perform_campaign
 from dballoc.cli.shared.campaign_display import minutes
 from dballoc.cli.shared.safe_output import Console, say
@@ -177,7 +177,8 @@ def _print_plan(setting: PreparedReplay) -> None:
         say(f"{label + ':':8} {text}")
     speed = f"timed, {pace.speed:g} times as fast" if pace.mode == "timed" else pace.mode
     say(f"replay:  {speed}; pages touched: {pace.touch}")
-    say(f"replays: {plan.trials} ({plan.blocks['solo']} blocks of {plan.trials_per_block['solo']})")
+    [each] = plan.ways.values()
+    say(f"replays: {plan.trials} ({each.blocks} blocks of {each.trials})")
     say(f"time:    about {minutes(plan.seconds)}")
     for name, prepared in setting.variants.items():
         malloc = prepared.malloc

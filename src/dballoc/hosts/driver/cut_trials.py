@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dballoc.campaign.run_blocks import DesignBlocks
+from dballoc.campaign.ways.way import Blocks
 from dballoc.hosts.driver.store_answers import AnswerStore
 from dballoc.hosts.place_blocks import Host
 from dballoc.store.results import Results, Row
@@ -30,7 +30,7 @@ class CutTrials:
         self,
         results: Results,
         store: AnswerStore,
-        blocks: Mapping[str, DesignBlocks[Any]],
+        blocks: Mapping[str, Blocks],
         notice: Callable[[str], None],
     ) -> None:
         self._results = results

@@ -3,30 +3,16 @@ the one store as they end, and looks are judged here.
 """
 
 import contextlib
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable
 
 import dballoc
 from dballoc import readers
-from dballoc.campaign.duet_blocks import DuetBlocks
-from dballoc.campaign.duration_estimate import (
-    USUAL,
-    DurationEstimate,
-    choose_discard,
-    estimate_duration,
-    needs_pilot,
-    plan_duet,
-)
-from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
-from dballoc.campaign.run_blocks import CampaignKind, CampaignRun, DesignBlocks, interleave_blocks
-from dballoc.campaign.session import Session
-from dballoc.campaign.solo_blocks import SoloBlocks
-from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.run_blocks import CampaignKind, CampaignRun, interleave_blocks
 from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.ways.servers import estimate_duration, make_blocks
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
@@ -76,7 +62,7 @@ from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
-from dballoc.store.results import Results, Row
+from dballoc.store.results import Row
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
 # guardian may take for that: then a kernel that was lost is free for others.
@@ -129,50 +115,10 @@ def make_kind(
         make_facts=lambda setting, planned: (
             make_block_facts(setting, planned) | ({CLIENTS: APART} if apart else {})
         ),
-        prepare_blocks=_prepare_blocks,
+        prepare_blocks=lambda session, results, *rest: make_blocks(session, results, {}, *rest),
         run_blocks=lambda campaign, planned: DriverLoop(campaign, planned, executor, clock).run(),
         runs_here=False,
     )
-
-
-def _prepare_blocks(
-    session: Session[PreparedCampaign],
-    results: Results,
-    estimate: DurationEstimate,
-    designs: Sequence[str],
-) -> dict[str, DesignBlocks]:
-    """Return the blocks of each design, which know their trials; they run elsewhere, and so there
-    are no data here.
-    """
-    blocks: dict[str, DesignBlocks] = {}
-    if "solo" in designs:
-        blocks["solo"] = SoloBlocks(session, results, {}, estimate.block_seconds["solo"])
-    if "duet" in designs:
-        duet = DuetBlocks(session, results, {}, estimate.block_seconds["duet"])
-        _store_plan(results, session.setting)
-        duet.use_slices(choose_slices(session.setting))
-        blocks["duet"] = duet
-    return blocks
-
-
-def _store_plan(results: Results, setting: PreparedCampaign) -> None:
-    """Record the slices that were chosen without a pilot, for the report."""
-    fact = json.loads(results.facts()["duet"])
-    if needs_pilot(setting) and "plan" not in fact:
-        plan = asdict(plan_duet(setting, USUAL))
-        results.set_fact("duet", json.dumps(fact | {"components": {}, "plan": plan}))
-
-
-def choose_slices(setting: PreparedCampaign) -> Slices:
-    """Return the slices of a duet on several hosts: those of the experiment; else those that the
-    usual scatter of slices asks for, because a pilot would be one host's. Pure.
-    """
-    duet = setting.experiment.duet
-    if not needs_pilot(setting):
-        assert duet.slice and duet.pairs
-        return Slices(duet.slice, duet.pairs, choose_discard(setting, 0.0))
-    plan = plan_duet(setting, USUAL)
-    return Slices(plan.slice, plan.pairs, plan.discard)
 
 
 def place_in_time(row: Row, now: float) -> Row:
@@ -358,13 +304,12 @@ class DriverLoop:
         self._executor.start_block(host, request)
 
     def _make_request(self, key: BlockKey, pair: HostPair) -> BlockRequest:
-        setting = self._campaign.setting
-        slices = None
-        if key.design == "duet":
-            chosen = choose_slices(setting)
-            slices = ChosenSlices(
-                seconds=chosen.seconds, pairs=chosen.pairs, discard=chosen.discard
-            )
+        setting, chosen = self._campaign.setting, self._campaign.blocks[key.design].slices
+        slices = (
+            ChosenSlices(seconds=chosen.seconds, pairs=chosen.pairs, discard=chosen.discard)
+            if chosen
+            else None
+        )
         return BlockRequest(
             dballoc=dballoc.__version__,
             experiment=experiment_file.format_experiment(setting.experiment),

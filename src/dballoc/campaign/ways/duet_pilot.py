@@ -22,9 +22,9 @@ from dballoc.analysis.statistics.variance_components import (
     compute_interquartile_gain,
     estimate_components,
 )
-from dballoc.campaign.duration_estimate import choose_discard, plan_duet
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.errors import UsageError
+from dballoc.campaign.ways.duet_plan import choose_discard, plan_duet
+from dballoc.campaign.ways.way import Unsuitable
 from dballoc.store.results import Row
 
 # A half of the CPUs that is idle for more than this share of the slices waits for a disk or locks.
@@ -40,16 +40,12 @@ def find_idle_workloads(rows: list[Row]) -> dict[str, float]:
     return {workload: share for workload, share in shares.items() if share > MOST_IDLE}
 
 
-class NotCpuBound(UsageError):
-    """A workload that waits for disk or locks, so that no duet can compare servers under it."""
-
-
 def check_cpu_bound(rows: list[Row]) -> None:
-    """NotCpuBound if a workload leaves the CPUs idle: its limit is something that both servers of a
-    duet would share.
+    """Check that no workload leaves the CPUs idle: its limit, disk or locks, would be one that both
+    servers of a duet share. Raises Unsuitable.
     """
     for workload, share in find_idle_workloads(rows).items():
-        raise NotCpuBound(
+        raise Unsuitable(
             f"{workload}: a duet needs busy CPUs, and these were idle {share:.0%} of the time: "
             "disk, fsync or locks are the limit, which both servers would share; use "
             "--design solo, or a larger buffer pool"

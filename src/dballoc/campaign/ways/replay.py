@@ -1,6 +1,4 @@
-"""The blocks of a campaign of replays: the plan that is made of the trace before the first, which
-replays a block has, and how one is run and stored.
-"""
+"""Replay: the same blocks as of servers, each trial a recorded trace on one malloc."""
 
 import time
 from collections.abc import Sequence
@@ -8,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
-from dballoc.campaign.duration_estimate import DurationEstimate
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
 from dballoc.campaign.replay.check_replay import ExpectedReplay, expect_replay, find_difference
@@ -22,10 +18,13 @@ from dballoc.campaign.replay.replay_limits import (
     measure_spare_memory,
 )
 from dballoc.campaign.replay.replay_rows import fill_record
-from dballoc.campaign.run_blocks import CampaignKind, DesignBlocks
+from dballoc.campaign.run_blocks import CampaignKind
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials.host_thp import check_host_thp, switch_thp
+from dballoc.campaign.ways.solo import plan_blocks
+from dballoc.campaign.ways.way import BlockEstimate, Blocks, DurationEstimate
 from dballoc.experiment import schedule
+from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
@@ -47,8 +46,8 @@ class PlannedTrace:
     expected: ExpectedReplay
 
 
-class ReplayBlocks:
-    """Runs the replays of blocks. ``planned_seconds``: what a block is expected to take."""
+class ReplayBlocks(Blocks[Slot]):
+    """Runs the replays of blocks. Each takes as long as it takes."""
 
     def __init__(
         self,
@@ -65,9 +64,6 @@ class ReplayBlocks:
     def list_trials(self, number: int, attempt: int) -> Sequence[Slot]:
         """Return the replays of a block in their order."""
         return schedule.order_block(self._session.setting.experiment, number, attempt)
-
-    def fit_block(self, seconds: float) -> None:
-        """Leave the next block as it is: a replay takes as long as it takes."""
 
     def run_trial(self, slot: Slot) -> float:
         """Run and store one replay; returns the CPU seconds that its processes used."""
@@ -152,30 +148,22 @@ def estimate_replays(setting: PreparedReplay) -> DurationEstimate:
     trials = len(schedule.order_block(experiment, 1))
     each = estimate_replay_seconds(experiment, setting.trace.events, setting.trace.seconds)
     block = trials * each + _PER_BLOCK
-    blocks = experiment.blocks
-    if blocks is None:
-        fitting = FIRST_LOOK if experiment.budget is None else int(experiment.budget // block)
-        blocks = max(1, min(fitting, LAST_LOOK))
-    return DurationEstimate(
-        blocks={"solo": blocks},
-        trials_per_block={"solo": trials},
-        block_seconds={"solo": block},
-        pilot=0.0,
-        measured_share=trials * (each - PER_START) / block,
-    )
+    blocks = plan_blocks(experiment.blocks, experiment.budget, block)
+    on_purpose = trials * (each - PER_START)
+    estimate = BlockEstimate(blocks=blocks, trials=trials, seconds=block, on_purpose=on_purpose)
+    return DurationEstimate(ways={Design.SOLO: estimate})
 
 
 def _prepare_blocks(
     session: Session[PreparedReplay],
     results: Results,
     estimate: DurationEstimate,
-    designs: Sequence[str],
-) -> dict[str, DesignBlocks]:
-    """Make the plan of the trace, which the guardian removes in the end."""
-    setting = session.setting
-    session.observer.notice(f"reading {setting.path}")
-    trace = plan_trace(session.custody, setting)
-    return {"solo": ReplayBlocks(session, results, trace, estimate.block_seconds["solo"])}
+    _: Sequence[str],
+) -> dict[str, Blocks]:
+    session.observer.notice(f"reading {session.setting.path}")
+    trace = plan_trace(session.custody, session.setting)
+    seconds = estimate.ways[Design.SOLO].seconds
+    return {Design.SOLO: ReplayBlocks(session, results, trace, seconds)}
 
 
 def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict[str, str]:

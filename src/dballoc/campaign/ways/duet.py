@@ -1,85 +1,92 @@
-"""The duet's blocks: which pairings they have, how one is run and stored, and the pilot that
-chooses the slices.
+"""Duet: the baseline and a variant run at once, each on half of the CPUs, in slices that a pilot
+chooses.
 """
 
 import json
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from dballoc.analysis.statistics.duet_estimates import compute_block_log
 from dballoc.analysis.statistics.variance_components import BlockCosts, fit_pairs
-from dballoc.campaign import duet_pilot
-from dballoc.campaign.duration_estimate import (
+from dballoc.campaign.preparation.prepare import PreparedCampaign
+from dballoc.campaign.session import Session
+from dballoc.campaign.trials import duet_trial
+from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.ways import duet_pilot
+from dballoc.campaign.ways.duet_plan import (
     PILOT_PIECES,
     USUAL,
     choose_discard,
+    estimate_duet,
     estimate_duet_costs,
     estimate_pilot_seconds,
     needs_pilot,
     plan_duet,
     plan_pilot,
 )
-from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.session import Session
-from dballoc.campaign.trials import duet_trial
-from dballoc.campaign.trials.duet_trial import Slices
+from dballoc.campaign.ways.way import ServerBlocks, Way
+from dballoc.errors import UsageError
 from dballoc.experiment import schedule
+from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, Row, TrialStore
 
 
-class DuetBlocks:
-    """Runs the trials of duet blocks, once :meth:`choose_slices` has returned. ``store``: where
-    finished trials go; ``templates``: by their recipes' keys; ``planned_seconds``: what a block is
-    expected to take.
+class DuetBlocks(ServerBlocks[Pairing]):
+    """Runs the trials of duet blocks, once they have ``slices``. Raises UsageError where this
+    machine runs no duet.
     """
 
     def __init__(
         self,
         session: Session[PreparedCampaign],
         store: TrialStore,
-        templates: dict[str, Template],
+        templates: Mapping[str, Template],
         planned_seconds: float,
     ) -> None:
-        assert session.setting.duet
-        self._session = session
-        self._setting = session.setting
-        self._experiment = session.setting.experiment
+        super().__init__(session, store, templates, planned_seconds)
+        if session.setting.duet is None:
+            raise UsageError(f"no duet on this host: {session.setting.no_duet}")
         self._duet = session.setting.duet
-        self._store = store
-        self._templates = templates
-        self._slices = Slices(0, 0, 0)
         self._overheads: list[float] = []
-        self.planned_seconds = planned_seconds
-        self.has_pilot = needs_pilot(session.setting)
+        self._has_pilot = False
 
     def list_trials(self, number: int, attempt: int) -> Sequence[Pairing]:
         """Return the pairings of a block in their order."""
         return [
             pairing
-            for pairing in schedule.order_duets(self._experiment, number, attempt)
+            for pairing in schedule.order_duets(self._setting.experiment, number, attempt)
             if pairing.variant in self._duet.thp
         ]
 
     def run_trial(self, pairing: Pairing) -> float:
-        """Run and store one duet; returns the CPU seconds that its processes used."""
-        return self._run_trial(pairing, self._slices)
+        """Run and store one duet. Returns the CPU seconds that its processes used."""
+        assert self.slices
+        return self._run_trial(pairing, self.slices)
+
+    def check_block(self, results: Results, number: int) -> None:
+        """Check after the first block, unless a pilot did, that the CPUs were busy. Raises
+        Unsuitable.
+        """
+        if number == 1 and not self._has_pilot:
+            duet_pilot.check_cpu_bound(results.slices(Design.DUET))
 
     def fit_block(self, seconds: float) -> float | None:
         """Choose how many pairs of slices the next block has, so that it takes ``seconds``: what
         starts and stops take turns out as it does, and the time is spent on load. Returns the
         seconds that it will take; None where the experiment says how many pairs, or without end.
         """
-        if self._experiment.duet.pairs is not None or math.isinf(seconds):
+        if self._setting.experiment.duet.pairs is not None or math.isinf(seconds):
             return None
-        costs = self._measure_costs()
-        self._slices = replace(self._slices, pairs=fit_pairs(costs, self._slices.seconds, seconds))
-        self.planned_seconds = costs.block(self._slices.seconds, self._slices.pairs)
+        assert self.slices
+        costs, length = self._measure_costs(), self.slices.seconds
+        self.slices = replace(self.slices, pairs=fit_pairs(costs, length, seconds))
+        self.planned_seconds = costs.block(length, self.slices.pairs)
         return self.planned_seconds
 
     def _measure_costs(self) -> BlockCosts:
@@ -92,37 +99,40 @@ class DuetBlocks:
 
     # -- the choice of slices ---------------------------------------------------------------------
 
-    def use_slices(self, slices: Slices) -> None:
-        """Run blocks with these slices, which were chosen without a pilot on this host."""
-        self._slices = slices
-        self.has_pilot = False
-
-    def choose_slices(self, results: Results) -> None:
-        """Keep slices that were chosen elsewhere. Else take slices and pairs from the experiment;
-        else from the pilot, which is run once, and recorded as facts. NotCpuBound if the pilot
-        finds that the duet cannot compare servers.
+    def settle(self, results: Results, *, runs_here: bool) -> None:
+        """Take slices and pairs from the experiment; else from the pilot, which is run once, and
+        recorded as facts; else, where blocks run on several hosts and a pilot would be one host's,
+        those that the usual scatter asks for. Raises Unsuitable if the pilot finds that the duet
+        cannot compare servers.
         """
-        if self._slices.pairs:
-            return
-        duet = self._experiment.duet
-        if not self.has_pilot:
+        duet = self._setting.experiment.duet
+        if not needs_pilot(self._setting):
             assert duet.slice and duet.pairs
-            self._slices = Slices(duet.slice, duet.pairs, choose_discard(self._setting, 0.0))
+            self.slices = Slices(duet.slice, duet.pairs, choose_discard(self._setting, 0.0))
             return
+        self._has_pilot = runs_here
         fact = json.loads(results.facts()["duet"])
         if "plan" not in fact:
-            rows = self._run_pilot(results)
-            duet_pilot.check_cpu_bound(rows)
-            fact |= self._evaluate_pilot(rows)
+            fact |= self._find_plan(results) if runs_here else self._make_usual_plan()
             results.set_fact("duet", json.dumps(fact))
-            # The looks of a design that has blocks are declared.
-            if not results.blocks("duet"):
-                planned = json.loads(results.facts()["planned_blocks"])
-                planned |= {"duet": fact["plan"]["blocks"]}
-                results.set_fact("planned_blocks", json.dumps(planned))
         plan = fact["plan"]
         self.planned_seconds = plan["block_seconds"]
-        self._slices = Slices(plan["slice"], plan["pairs"], plan["discard"])
+        self.slices = Slices(plan["slice"], plan["pairs"], plan["discard"])
+
+    def _find_plan(self, results: Results) -> dict[str, Any]:
+        """Run the pilot, and plan by it. Raises Unsuitable."""
+        rows = self._run_pilot(results)
+        duet_pilot.check_cpu_bound(rows)
+        fact = self._evaluate_pilot(rows)
+        # The looks of a design that has blocks are declared.
+        if not results.blocks(Design.DUET):
+            planned = json.loads(results.facts()["planned_blocks"])
+            planned |= {Design.DUET: fact["plan"]["blocks"]}
+            results.set_fact("planned_blocks", json.dumps(planned))
+        return fact
+
+    def _make_usual_plan(self) -> dict[str, Any]:
+        return {"components": {}, "plan": asdict(plan_duet(self._setting, USUAL))}
 
     def _run_pilot(self, results: Results) -> list[Row]:
         """Run those of the pilot's trials that are not in the database; returns all its slices."""
@@ -132,7 +142,7 @@ class DuetBlocks:
         )
         slices = Slices(pilot.seconds, pilot.slices // 2, pilot.discard, PILOT_PIECES)
         finished = results.finished("pilot")
-        for pairing in schedule.order_pilot(self._experiment, pilot.starts):
+        for pairing in schedule.order_pilot(self._setting.experiment, pilot.starts):
             if (pairing.block, pairing.attempt, pairing.position) not in finished:
                 self._run_trial(pairing, slices)
         return results.slices("pilot")
@@ -145,7 +155,7 @@ class DuetBlocks:
             self._session.observer.notice(
                 "the duet's pilot had faults; slices and pairs are the default ones"
             )
-            return {"components": {}, "plan": asdict(plan_duet(self._setting, USUAL))}
+            return self._make_usual_plan()
         components = {name: asdict(value) for name, value in findings.components.items()}
         return {
             "components": components,
@@ -157,7 +167,7 @@ class DuetBlocks:
     # -- one duet ---------------------------------------------------------------------------------
 
     def _run_trial(self, pairing: Pairing, slices: Slices) -> float:
-        session, baseline = self._session, self._experiment.baseline
+        session, baseline = self._session, self._setting.experiment.baseline
         began = time.monotonic()
         with session.run_trial(pairing.label) as trial:
             session.observer.duet_started(pairing)
@@ -166,19 +176,21 @@ class DuetBlocks:
                 session.trial_context, self._duet, pairing, slices, templates, trial.directory
             )
             self._store.add_duet(pairing, baseline, records)
-            last = self._experiment.workloads[-1]
+            last = self._setting.experiment.workloads[-1]
             sides = [
                 duet_pilot.make_pieces(row for row in record.slices if row["workload"] == last)
                 for record in records
             ]
-            log_ratio = compute_block_log(self._experiment.duet.estimate, sides[0], sides[1])
+            log_ratio = compute_block_log(
+                self._setting.experiment.duet.estimate, sides[0], sides[1]
+            )
             faults = [r.trial["fault_text"] for r in records if r.trial["fault_text"]]
             session.observer.duet_finished(
                 pairing, faults, None if log_ratio is None or faults else math.exp(log_ratio)
             )
-        load = len(self._experiment.workloads) * slices.total
+        load = len(self._setting.experiment.workloads) * slices.total
         self._overheads.append(time.monotonic() - began - load)
         return trial.cpu_seconds
 
-    def _find_template(self, variant: str) -> Template:
-        return self._templates[self._setting.data_recipe(self._setting.variants[variant], None).key]
+
+DUET = Way(design=Design.DUET, estimate=estimate_duet, make_blocks=DuetBlocks)
