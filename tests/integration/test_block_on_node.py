@@ -19,6 +19,7 @@ from harness import Cli, Experiment, processes_of, server_pid, wait_until
 
 import dballoc
 from dballoc.experiment import experiment_file, schedule
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment as Model
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.hosts.block_messages import (
@@ -126,7 +127,7 @@ def make_request(experiment: Model, **changes: Any) -> BlockRequest:
     words: dict[str, Any] = {
         "dballoc": dballoc.__version__,
         "experiment": experiment_file.format_experiment(experiment),
-        "design": "solo",
+        "design": Design.SOLO,
         "block": 3,
         "attempt": 1,
         "variants": {},
