@@ -46,7 +46,8 @@ class Table:
 @dataclass(frozen=True)
 class Column:
     """A column of a declared table. ``value``: a key or an attribute of the row, or a function of
-    the row; if left out, the heading is the key. ``form`` writes a value that is not None.
+    the row; if left out, the heading is the key. ``form`` writes a value that is neither
+    None nor empty.
     ``words`` marks a column that holds words, not numbers.
     """
 
@@ -60,25 +61,33 @@ class Column:
         if callable(self.value):
             return self.value(row)
         key = self.value or self.heading
-        return row[key] if isinstance(row, Mapping) else getattr(row, key)
+        return row.get(key) if isinstance(row, Mapping) else getattr(row, key)
 
     def format_cell(self, row: Any) -> str:
         """Return the row's cell as text."""
         value = self.get_value(row)
-        return NOTHING if value is None else self.form(value)
+        return NOTHING if value is None or value == "" else self.form(value)
 
 
 def tabulate(
-    title: str, columns: Sequence[Column], rows: Iterable[Any], *, caption: str = "", heads: int = 1
+    title: str,
+    columns: Sequence[Column],
+    rows: Iterable[Any],
+    *,
+    caption: str = "",
+    heads: int = 1,
+    words: bool = False,
 ) -> Table:
-    """Return a table with a row for each of ``rows``: mappings, or objects with attributes."""
+    """Return a table with a row for each of ``rows``: mappings, or objects with attributes.
+    ``words``: whether all columns hold words.
+    """
     return Table(
         title=title,
         columns=[column.heading for column in columns],
         rows=[[column.format_cell(row) for column in columns] for row in rows],
         caption=caption,
         heads=heads,
-        words=[column.heading for column in columns if column.words],
+        words=[column.heading for column in columns if words or column.words],
     )
 
 

@@ -369,7 +369,7 @@ def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
         figures.append(levels.draw_relative_curve(qps, workload, variants))
         shown += [
             tables.tabulate_levels(
-                campaign, workload, tables.SPEED, "Throughput and response time"
+                campaign, tables.SPEED, "Throughput and response time", workload
             ),
             tables.tabulate_relative_qps(campaign, workload),
             tables.tabulate_changes(campaign, workload),
@@ -422,7 +422,7 @@ def _make_all_levels_section(campaign: Campaign) -> Section:
         key="levels",
         title=title,
         text=[_SOLO],
-        tables=[tables.tabulate_all_levels(campaign, tables.SPEED, title)],
+        tables=[tables.tabulate_levels(campaign, tables.SPEED, title)],
     )
 
 
@@ -435,7 +435,7 @@ def _make_cpu_section(campaign: Campaign, variants: Variants) -> Section:
             measures.append(levels.HOST_USER)
         figures += [levels.draw_curve(summary, workload, m, variants) for m in measures]
         shown.append(
-            tables.tabulate_levels(campaign, workload, tables.CPU, "CPU and context switches")
+            tables.tabulate_levels(campaign, tables.CPU, "CPU and context switches", workload)
         )
     return Section(
         key="cpu", title="CPU and context switches", text=_CPU, figures=figures, tables=shown
@@ -448,7 +448,7 @@ def _make_all_cpu_section(campaign: Campaign) -> Section:
         key="cpu",
         title=title,
         text=_CPU,
-        tables=[tables.tabulate_all_levels(campaign, tables.CPU, title)],
+        tables=[tables.tabulate_levels(campaign, tables.CPU, title)],
     )
 
 
@@ -470,11 +470,11 @@ def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> S
             for measure in (levels.RSS_PEAK, levels.VSZ_PEAK)
         ]
         shown += [
-            tables.tabulate_levels(campaign, w, tables.PEAK, "Peak RSS and VSZ by level")
+            tables.tabulate_levels(campaign, tables.PEAK, "Peak RSS and VSZ by level", w)
             for w in e.workloads
         ]
     else:
-        shown.append(tables.tabulate_all_levels(campaign, tables.PEAK, "Peak RSS and VSZ by level"))
+        shown.append(tables.tabulate_levels(campaign, tables.PEAK, "Peak RSS and VSZ by level"))
     text = [_SOLO]
     if e.levels == "rising":
         text.append(

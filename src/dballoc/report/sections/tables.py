@@ -1,8 +1,8 @@
-"""The report's tables as plain data: HTML and Markdown show the same ones."""
+"""The tables of a campaign's report, declared once for every form."""
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from dballoc.analysis.tables.baseline_comparison import (
     Comparison,
     Comparisons,
 )
-from dballoc.document.model import Table
+from dballoc.document.model import Column, Table, tabulate
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import describe_verdict, format_comparison
 from dballoc.report.wording.answer_notes import describe_levels
@@ -98,129 +98,117 @@ def tabulate_verdicts(comparisons: Comparisons, levels: str = "") -> Table:
 
 def tabulate_floor(comparisons: Comparisons) -> Table:
     """Return the baseline against itself in every primary metric."""
-    rows = [
-        [
-            c.metric.title,
-            format_comparison(c),
-            _format_scatter(c),
-            str(c.ratio.blocks) if c.ratio else "0",
-            _describe_floor_verdict(c, comparisons),
-        ]
-        for c in comparisons.floor
-    ]
-    columns = ["metric", "A2 ÷ A1", "scatter of a block", "blocks", "what it shows"]
-    return Table(
-        title=f"{comparisons.floor[0].variant} against itself",
-        columns=columns,
-        rows=rows,
-        words=("metric", "what it shows"),
+
+    def format_scatter(comparison: Comparison) -> str | None:
+        ratio = comparison.ratio
+        return percent(ratio.scatter) if ratio and ratio.interval else None
+
+    # The baseline's own faults leave the floor: its figures are from the blocks with both runs.
+    faultless = replace(comparisons, faulty={})
+    columns = (
+        Column("metric", lambda c: c.metric.title, words=True),
+        Column("A2 ÷ A1", format_comparison),
+        Column("scatter of a block", format_scatter),
+        Column("blocks", lambda c: c.ratio.blocks if c.ratio else 0),
+        Column("what it shows", lambda c: describe_verdict(c, faultless), words=True),
     )
+    return tabulate(f"{comparisons.floor[0].variant} against itself", columns, comparisons.floor)
+
+
+# Figures with their intervals, by threads and variant.
+Cells = dict[tuple[int, str], tuple[float, float | None, float | None]]
+
+
+def index_cells(rows: pl.DataFrame, value: str, **place: str) -> Cells:
+    """Return a column of levels' rows with its interval, of the rows with ``place``'s values."""
+    columns = rows.filter(**place).select("threads", "variant", value, "low", "high")
+    return {
+        (threads, name): (figure, low, high)
+        for threads, name, figure, low, high in columns.iter_rows()
+    }
 
 
 def tabulate_levels(
-    campaign: Campaign,
-    workload: str,
-    measures: dict[str, tuple[str, float]],
-    title: str,
-    summary: pl.DataFrame | None = None,
+    campaign: Campaign, measures: dict[str, tuple[str, float]], title: str, *workloads: str
 ) -> Table:
-    """Return levels × variants, means with their 95 % intervals over blocks. ``summary``: of the
-    campaign, where it is at hand.
+    """Return levels × variants, means with their 95 % intervals over blocks; of all workloads, or
+    of one alone.
     """
-    if summary is None:
-        summary = level_curves.average_levels(campaign)
-    # Results of an earlier version have no figures of the host, and some clients no response times.
-    measured = set(summary["measure"])
-    if measured:
-        measures = {key: heading for key, heading in measures.items() if key in measured}
-    rows_of_workload = summary.filter(pl.col("workload") == workload)
-    cells = {
-        (threads, variant, measure): (mean, low, high)
-        for variant, threads, measure, mean, low, high in rows_of_workload.select(
-            "variant", "threads", "measure", "mean", "low", "high"
-        ).iter_rows()
-    }
+    summary = level_curves.average_levels(campaign)
+    # Some clients report no response times.
+    measured = set(summary["measure"]) or set(measures)
+    measures = {key: heading for key, heading in measures.items() if key in measured}
     rows = []
-    for threads in campaign.experiment.threads:
-        for name in campaign.names:
-            values = [(cells.get((threads, name, m)), scale) for m, (_, scale) in measures.items()]
-            if any(v for v, _ in values):
-                rows.append(
-                    [str(threads), name, *(_format_scaled(v, scale) for v, scale in values)]
-                )
-    columns = ["threads", "variant", *(heading for heading, _ in measures.values())]
+    for workload in workloads or campaign.experiment.workloads:
+        cells = {m: index_cells(summary, "mean", workload=workload, measure=m) for m in measures}
+        rows += [
+            [
+                *([] if workloads else [workload]),
+                str(threads),
+                name,
+                *(
+                    _format_scaled(cells[m].get((threads, name)), scale)
+                    for m, (_, scale) in measures.items()
+                ),
+            ]
+            for threads in campaign.experiment.threads
+            for name in campaign.names
+            if any((threads, name) in of_measure for of_measure in cells.values())
+        ]
+    heads = [*([] if workloads else ["workload"]), "threads", "variant"]
     return Table(
-        title=f"{title}, {workload}",
-        columns=columns,
+        title=", ".join([title, *workloads]),
+        columns=[*heads, *(heading for heading, _ in measures.values())],
         rows=rows,
         caption="Means over blocks with 95 % intervals; descriptive.",
-        heads=2,
-    )
-
-
-def tabulate_all_levels(
-    campaign: Campaign, measures: dict[str, tuple[str, float]], title: str
-) -> Table:
-    """Return the tables of :func:`tabulate_levels` of all workloads as one."""
-    summary = level_curves.average_levels(campaign)
-    by_workload = [
-        (w, tabulate_levels(campaign, w, measures, title, summary))
-        for w in campaign.experiment.workloads
-    ]
-    columns = ["workload", *by_workload[0][1].columns]
-    return Table(
-        title=title,
-        columns=columns,
-        rows=[[w, *row] for w, t in by_workload for row in t.rows],
-        caption=by_workload[0][1].caption,
-        heads=3,
+        heads=len(heads),
     )
 
 
 def tabulate_relative_qps(campaign: Campaign, workload: str) -> Table:
     """Return relative QPS: levels × variants."""
-    ratios = _index_by_cell(
-        level_curves.compute_relative_levels(campaign, "qps").filter(pl.col("workload") == workload)
-    )
+    relative = level_curves.compute_relative_levels(campaign, "qps")
+    ratios = index_cells(relative, "ratio", workload=workload)
     others = campaign.names[1:]
     rows = [
         [str(threads), *(format_ratio(*ratios.get((threads, name), (None,))) for name in others)]
         for threads in campaign.experiment.threads
     ]
-    baseline = campaign.experiment.baseline
     return Table(
         title=f"Relative QPS, {workload}",
         columns=["threads", *others],
         rows=rows,
-        caption=f"QPS with the variant ÷ QPS with {baseline}, block by block, with 95 % intervals; "
-        "descriptive.",
+        caption=RELATIVE_QPS.format(baseline=campaign.experiment.baseline),
     )
+
+
+RELATIVE_QPS = (
+    "QPS with the variant ÷ QPS with {baseline}, block by block, with 95 % intervals; descriptive."
+)
 
 
 def tabulate_changes(campaign: Campaign, workload: str) -> Table:
     """Return Δ % of every measure: levels × variants."""
-    ratios = {
-        measure: _index_by_cell(
-            level_curves.compute_relative_levels(campaign, measure).filter(
-                pl.col("workload") == workload
-            )
-        )
-        for measure in CHANGES
-    }
+    ratios = [
+        index_cells(level_curves.compute_relative_levels(campaign, m), "ratio", workload=workload)
+        for m in CHANGES
+    ]
     rows = [
         [
             str(threads),
             name,
-            *(format_change(*ratios[m].get((threads, name), (None,))) for m in CHANGES),
+            *(format_change(*of_measure.get((threads, name), (None,))) for of_measure in ratios),
         ]
         for threads in campaign.experiment.threads
         for name in campaign.names[1:]
     ]
     return Table(
         title=f"Δ % against {campaign.experiment.baseline}, {workload}",
-        columns=["threads", "variant", *(f"Δ {title}, %" for title in CHANGES.values())], rows=rows,
-        caption="Differences in per cent, with 95 % intervals; descriptive.", heads=2,
-    )  # fmt: skip
+        columns=["threads", "variant", *(f"Δ {title}, %" for title in CHANGES.values())],
+        rows=rows,
+        caption="Differences in per cent, with 95 % intervals; descriptive.",
+        heads=2,
+    )
 
 
 def tabulate_memory(campaign: Campaign) -> Table:
@@ -228,51 +216,55 @@ def tabulate_memory(campaign: Campaign) -> Table:
     row a start and variant.
     """
     e = campaign.experiment
-    heads = [
-        *(["workload"] if e.sequence == "fresh" else []),
-        *(["threads"] if e.levels == "fresh" else []),
-    ]
-    rows = []
+    heads = (
+        *([Column("workload")] if e.sequence == "fresh" else []),
+        *([Column("threads")] if e.levels == "fresh" else []),
+        Column("variant"),
+    )
+    rows: list[dict[str, Any]] = []
     for level, workload in campaign.starts:
         part = campaign.part((level, workload))
-        place_cells = [str(place) for place in (workload, level) if place is not None]
-        for row in memory_growth.build_memory_table(part).iter_rows(named=True):
-            sizes = (
-                "start",
-                "peak",
-                "load_mean",
-                "idle",
-                "growth",
-                "vsz_peak",
-                "vsz_growth",
-                "pss",
-                "anon_huge",
-            )
-            pool = NOTHING if row["peak_to_pool"] is None else f"{row['peak_to_pool']:.2f}"
-            rows.append(
-                [
-                    *place_cells,
-                    row["variant"],
-                    *(mebibytes(row[s]) for s in sizes),
-                    pool,
-                    _format_survived(part, row["variant"], row["n"]),
-                ]
-            )
+        place = {"workload": workload, "threads": level}
         rows += [
-            [*place_cells, name, NOTHING, words, *[NOTHING] * 8, _format_survived(part, name, 0)]
+            row | place | {"trials": _format_survived(part, row["variant"], row["n"])}
+            for row in memory_growth.build_memory_table(part).iter_rows(named=True)
+        ]
+        rows += [
+            place | {"variant": name, "peak": words, "trials": _format_survived(part, name, 0)}
             for name, words in _list_variants_without_survivor(part)
         ]
-    columns = [
-        *heads, "variant", "start", "peak", "load mean", "idle", "growth", "peak VSZ",
-        "VSZ growth", "PSS", "AnonHugePages", "peak ÷ buffer pool", "trials",
-    ]  # fmt: skip
-    caption = (
-        "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less "
-        "the start. VSZ is the whole address space, as ps shows it, without what a server reserves "
-        "by the terabyte when it starts; VSZ growth leaves all reserved address space out. PSS and "
-        "AnonHugePages: at the end of the load."
-    )
-    return Table(title="Memory", columns=columns, rows=rows, caption=caption, heads=len(heads) + 1)
+    return tabulate("Memory", (*heads, *_MEMORY), rows, caption=_MEMORY_CAPTION, heads=len(heads))
+
+
+def _format_memory(size: float | str) -> str:
+    """Write bytes in MiB; words that stand for them are words already."""
+    return size if isinstance(size, str) else mebibytes(size)
+
+
+_MEMORY = (
+    *(
+        Column(heading, key, _format_memory)
+        for heading, key in (
+            ("start", "start"),
+            ("peak", "peak"),
+            ("load mean", "load_mean"),
+            ("idle", "idle"),
+            ("growth", "growth"),
+            ("peak VSZ", "vsz_peak"),
+            ("VSZ growth", "vsz_growth"),
+            ("PSS", "pss"),
+            ("AnonHugePages", "anon_huge"),
+        )
+    ),
+    Column("peak ÷ buffer pool", "peak_to_pool", "{:.2f}".format),
+    Column("trials"),
+)
+_MEMORY_CAPTION = (
+    "RSS in MiB, means over the trials that ended as planned. Growth: the end of the load less "
+    "the start. VSZ is the whole address space, as ps shows it, without what a server reserves "
+    "by the terabyte when it starts; VSZ growth leaves all reserved address space out. PSS and "
+    "AnonHugePages: at the end of the load."
+)
 
 
 def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
@@ -408,66 +400,46 @@ def tabulate_faults(campaign: Campaign) -> Table:
         kinds = variant_faults.group_by("fault", maintain_order=True).len()
         if kinds.height:
             n_trials = campaign.trials.filter(pl.col("variant") == name).height
-            highest_rss = [
-                with_unit(v) for v in variant_faults["rss_peak"].drop_nulls().sort().tail(1)
-            ] or [NOTHING]
             words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
-            rows.append([name, f"{variant_faults.height} of {n_trials}", words, highest_rss[0]])
+            highest_rss = with_unit(variant_faults["rss_peak"].max())  # type: ignore[arg-type]
+            rows.append([name, f"{variant_faults.height} of {n_trials}", words, highest_rss])
     columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
     return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
 
 
 def tabulate_every_fault(campaign: Campaign) -> Table:
     """Return every trial that ended in a fault, those of repeated blocks included."""
-    rows = [
-        [
-            name_trial(r), name_variant_of_trial(r), r["fault"] or NOTHING,
-            describe_exit(r["exit_status"]), r["fault_text"] or NOTHING, with_unit(r["rss_peak"]),
-        ]
-        for r in campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
-    ]  # fmt: skip
-    columns = ["trial", "variant", "kind", "exit", "what happened", "highest RSS seen"]
-    return Table(title="Every fault", columns=columns, rows=rows, words=columns)
+    columns = (
+        Column("trial", name_trial),
+        Column("variant", name_variant_of_trial),
+        Column("kind", "fault"),
+        Column("exit", "exit_status", describe_exit),
+        Column("what happened", "fault_text"),
+        Column("highest RSS seen", "rss_peak", with_unit),
+    )
+    faults = campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
+    return tabulate("Every fault", columns, faults, words=True)
+
+
+_BLOCKS = (
+    Column("design"),
+    Column("block"),
+    Column("attempt", lambda row: row["attempt"] + 1),
+    Column("began (UTC)", lambda row: _format_moment(row["started"])),
+    Column("minutes", lambda row: (row["ended"] - row["started"]) / 60, number),
+    Column("steal", form=percent),
+    Column("CPU of others", "others", percent),
+    Column("probe before, ms", lambda row: row["probe_before"] * 1e3, number),
+    Column("after, ms", lambda row: row["probe_after"] * 1e3, number),
+    Column("disturbed", lambda row: row["disturbed"] or "no", words=True),
+    Column("counts", lambda row: "yes" if row["counts"] else "no: repeated", words=True),
+)
 
 
 def tabulate_blocks(campaign: Campaign) -> Table:
     """Return what the noise guard saw."""
-    every = pl.concat([campaign.block, campaign.duet_block]).sort("started")
-    last = {
-        (d, b): a
-        for d, b, a in every.group_by("design", "block").agg(pl.col("attempt").max()).iter_rows()
-    }
-    rows = []
-    for r in every.iter_rows(named=True):
-        counts = last[r["design"], r["block"]] == r["attempt"]
-        rows.append(
-            [
-                r["design"],
-                str(r["block"]),
-                str(r["attempt"] + 1),
-                _format_moment(r["started"]),
-                number((r["ended"] - r["started"]) / 60),
-                percent(r["steal"]),
-                percent(r["others"]),
-                number(r["probe_before"] * 1e3),
-                number(r["probe_after"] * 1e3),
-                r["disturbed"] or "no",
-                "yes" if counts else "no: repeated",
-            ]
-        )
-    columns = [
-        "design",
-        "block",
-        "attempt",
-        "began (UTC)",
-        "minutes",
-        "steal",
-        "CPU of others",
-        "probe before, ms",
-        "after, ms",
-        "disturbed",
-        "counts",
-    ]
+    last = pl.col("attempt") == pl.col("attempt").max().over("design", "block")
+    attempts = pl.concat([campaign.block, campaign.duet_block]).with_columns(counts=last)
     noise = campaign.experiment.noise
     caption = (
         f"Disturbed: steal above {percent(noise.steal)}, CPU used by others above "
@@ -475,32 +447,23 @@ def tabulate_blocks(campaign: Campaign) -> Table:
         f"usual. A disturbed block is repeated whole, {count(noise.repeats, 'time')} in a design "
         "at most; nothing is dropped because of its outcome."
     )
-    return Table(
-        title="Blocks and noise",
-        columns=columns,
-        rows=rows,
-        caption=caption,
-        words=("disturbed", "counts"),
-    )
+    rows = attempts.sort("started").iter_rows(named=True)
+    return tabulate("Blocks and noise", _BLOCKS, rows, caption=caption)
+
+
+_SAMPLER = (
+    Column("variant"),
+    Column("of one core", "share", lambda share: percent(share, 3)),
+    Column("µs of CPU a sample", "each", number),
+    Column("samples", form="{:,}".format),
+    Column("trials"),
+)
 
 
 def tabulate_sampler_cost(campaign: Campaign) -> Table:
     """Return the CPU that sampling cost, by variant."""
-    rows = [
-        [
-            r["variant"],
-            percent(r["share"], 3),
-            number(r["each"]),
-            f"{r['samples']:,}",
-            str(r["trials"]),
-        ]
-        for r in sampler_cost.compute_sampler_cost(campaign).iter_rows(named=True)
-    ]
-    return Table(
-        title="Cost of the sampler",
-        columns=["variant", "of one core", "µs of CPU a sample", "samples", "trials"],
-        rows=rows,
-    )
+    rows = sampler_cost.compute_sampler_cost(campaign).iter_rows(named=True)
+    return tabulate("Cost of the sampler", _SAMPLER, rows)
 
 
 def tabulate_environment(campaign: Campaign) -> Table:
@@ -510,52 +473,41 @@ def tabulate_environment(campaign: Campaign) -> Table:
     on_off = "virtual machine" if e.get("hypervisor") else "no hypervisor seen"
     sysbench = f"sysbench {facts['sysbench']}, " if "sysbench" in facts else ""
     ran = "replays" if campaign.is_replay else "servers"
-    rows: list[tuple[str, str | None]] = [
-        ("driver" if is_driver else "host", f"{e.get('host')} ({on_off})"),
-        (
-            "CPU",
-            f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, "
-            f"{count(e.get('cores', 0), 'core')}, {count(e.get('numa_nodes', 1), 'NUMA node')}",
-        ),
-        ("CPU governor", e.get("governor")),
-        (
-            "memory",
-            f"{with_unit(e.get('memory'))}, "
-            f"{'swap ' + with_unit(e['swap']) if e.get('swap') else 'no swap'}",
-        ),
-        ("system", f"{e.get('os')}, {e.get('libc')}"),
-        ("kernel", f"{e.get('kernel')} {e.get('machine')}"),
-        (
-            "THP",
-            f"{e.get('thp')}, defrag: {e.get('thp_defrag')}"
-            f"{', sizes: ' + e['thp_sizes'] if e.get('thp_sizes') else ''}",
-        ),
-        ("ASLR, overcommit", f"{e.get('aslr')}, {e.get('overcommit')}"),
-        ("started by", f"{e.get('user')}; {ran} ran as {facts.get('server_user')}"),
-        (
-            "tools",
-            f"dballoc {facts.get('dballoc')}, {sysbench}Python {e.get('python')}",
-        ),
-        ("began (UTC)", _format_moment(float(facts["started"]))),
-        ("seed", facts.get("seed")),
-    ]
+    swap = f"swap {with_unit(e['swap'])}" if e.get("swap") else "no swap"
+    thp_sizes = f", sizes: {e['thp_sizes']}" if e.get("thp_sizes") else ""
+    rows: dict[str, str | None] = {
+        "driver" if is_driver else "host": f"{e.get('host')} ({on_off})",
+        "CPU": f"{_describe_cpus(e)}, {count(e.get('numa_nodes', 1), 'NUMA node')}",
+        "CPU governor": e.get("governor"),
+        "memory": f"{with_unit(e.get('memory'))}, {swap}",
+        "system": f"{e.get('os')}, {e.get('libc')}",
+        "kernel": f"{e.get('kernel')} {e.get('machine')}",
+        "THP": f"{e.get('thp')}, defrag: {e.get('thp_defrag')}{thp_sizes}",
+        "ASLR, overcommit": f"{e.get('aslr')}, {e.get('overcommit')}",
+        "started by": f"{e.get('user')}; {ran} ran as {facts.get('server_user')}",
+        "tools": f"dballoc {facts.get('dballoc')}, {sysbench}Python {e.get('python')}",
+        "began (UTC)": _format_moment(float(facts["started"])),
+        "seed": facts.get("seed"),
+    }
     return Table(
         title="Driver and tools" if is_driver else "Machine and tools",
         columns=["what", "as found"],
-        rows=[[a, b or NOTHING] for a, b in rows],
+        rows=[[a, b or NOTHING] for a, b in rows.items()],
         words=("as found",),
     )
+
+
+def _describe_cpus(machine: Mapping[str, Any]) -> str:
+    cpus, cores = count(machine.get("cpus", 0), "CPU"), count(machine.get("cores", 0), "core")
+    return f"{machine.get('cpu')}: {cpus}, {cores}"
 
 
 def tabulate_hosts(campaign: Campaign) -> Table:
     """Return the machines to which blocks were given; those that are alike in one row."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for e in list_environments(campaign):
-        cpus = (
-            f"{e.get('cpu')}: {count(e.get('cpus', 0), 'CPU')}, {count(e.get('cores', 0), 'core')}"
-        )
-        memory = round((e.get("memory") or 0) / 2**30)
-        shape = (cpus, f"{memory} GiB", f"{e.get('kernel')}", f"{e.get('os')}", f"{e.get('thp')}")
+        memory = f"{round((e.get('memory') or 0) / 2**30)} GiB"
+        shape = (_describe_cpus(e), memory, *(str(e.get(key)) for key in ("kernel", "os", "thp")))
         alike.setdefault(shape, []).append(str(e.get("host")))
     return Table(
         title="Hosts",
@@ -567,35 +519,35 @@ def tabulate_hosts(campaign: Campaign) -> Table:
 
 def tabulate_variants(campaign: Campaign) -> Table:
     """Return each variant's allocator, server, settings and CPUs."""
+
+    def list_found(row: dict[str, Any], key: str) -> str:
+        trials = campaign.trials.filter(pl.col("variant") == row["name"])
+        return ", ".join(trials[key].drop_nulls().unique(maintain_order=True))
+
+    def list_environment(row: dict[str, Any]) -> str:
+        variables = json.loads(row["environment"]).items()
+        return "\n".join(f"{k}={shlex.quote(v)}" for k, v in variables if k != "LD_PRELOAD")
+
+    columns = (
+        Column("variant", "name"),
+        Column(
+            "allocator", lambda r: " ".join(filter(None, [r["allocator"], r["allocator_version"]]))
+        ),
+        Column("server", lambda r: f"{r['server']}, {r['engine']}"),
+        Column("buffer pool", lambda r: r["pool_bytes"] or None, with_unit),
+        Column("preloaded", lambda r: "\n".join(json.loads(r["libraries"]))),
+        Column("environment", list_environment),
+        Column(
+            "THP",
+            lambda r: (
+                f"asked: {r['thp'] or 'as the host has it'}\n"
+                f"found: {list_found(r, 'thp') or NOTHING}"
+            ),
+        ),
+        Column("CPUs of the server", lambda r: list_found(r, "cpus")),
+    )
     by_name = {r["name"]: r for r in campaign.variant.iter_rows(named=True)}
-    rows = []
-    for name in campaign.names:
-        r, trials = by_name[name], campaign.trials.filter(pl.col("variant") == name)
-        env = json.loads(r["environment"])
-        rows.append(
-            [
-                name,
-                " ".join(filter(None, [r["allocator"], r["allocator_version"]])),
-                f"{r['server']}, {r['engine']}",
-                with_unit(r["pool_bytes"]) if r["pool_bytes"] else NOTHING,
-                "\n".join(json.loads(r["libraries"])) or NOTHING,
-                "\n".join(f"{k}={shlex.quote(v)}" for k, v in env.items() if k != "LD_PRELOAD")
-                or NOTHING,
-                _format_thp(r["thp"], _list_unique(trials["thp"])),
-                ", ".join(_list_unique(trials["cpus"])) or NOTHING,
-            ]
-        )
-    columns = [
-        "variant",
-        "allocator",
-        "server",
-        "buffer pool",
-        "preloaded",
-        "environment",
-        "THP",
-        "CPUs of the server",
-    ]
-    return Table(title="Variants", columns=columns, rows=rows, words=columns)
+    return tabulate("Variants", columns, [by_name[name] for name in campaign.names], words=True)
 
 
 def format_server_commands(campaign: Campaign) -> dict[str, str]:
@@ -607,30 +559,8 @@ def format_server_commands(campaign: Campaign) -> dict[str, str]:
     }
 
 
-def _index_by_cell(
-    ratios: pl.DataFrame,
-) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
-    columns = ratios.select("threads", "variant", "ratio", "low", "high")
-    return {
-        (threads, name): (ratio, low, high)
-        for threads, name, ratio, low, high in columns.iter_rows()
-    }
-
-
 def _format_scaled(value: tuple[float, float | None, float | None] | None, scale: float) -> str:
     return format_mean(*(None if v is None else v * scale for v in value)) if value else NOTHING
-
-
-def _format_scatter(comparison: Comparison) -> str:
-    ratio = comparison.ratio
-    return percent(ratio.scatter) if ratio and ratio.interval else NOTHING
-
-
-def _describe_floor_verdict(comparison: Comparison, comparisons: Comparisons) -> str:
-    """Return the verdict on the floor. The baseline's own faults don't take it away: its figures
-    are from the blocks with both runs.
-    """
-    return describe_verdict(comparison, replace(comparisons, faulty={}))
 
 
 def name_trial(trial: dict[str, Any]) -> str:
@@ -648,14 +578,6 @@ def name_variant_of_trial(trial: dict[str, Any]) -> str:
     workload = f" in {trial['workload']}" if trial["workload"] is not None else ""
     level = f" at {trial['level']}" if trial["level"] is not None else ""
     return trial["variant"] + role + workload + level
-
-
-def _list_unique(values: Iterable[str | None]) -> list[str]:
-    return list(dict.fromkeys(v for v in values if v is not None))
-
-
-def _format_thp(requested: str | None, achieved: list[str]) -> str:
-    return f"asked: {requested or 'as the host has it'}\nfound: {', '.join(achieved) or NOTHING}"
 
 
 def _format_moment(epoch: float) -> str:

@@ -12,6 +12,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import level_curves
 from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, number
+from dballoc.report.sections.tables import RELATIVE_QPS, index_cells
 from dballoc.report.wording.answer import MANY
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -87,19 +88,21 @@ def collect_cells(campaign: Campaign) -> list[Cell]:
 def tabulate_relative_qps(campaign: Campaign, shown_cells: list[Cell]) -> Table:
     """Return workloads by group × variants."""
     by_place = {(c.workload, c.threads, c.variant): c for c in shown_cells}
-    absolute = _collect_baseline_tps(campaign)
+    summary = level_curves.average_levels(campaign)
     levels, baseline = campaign.experiment.threads, campaign.experiment.baseline
     rows = []
     for group, workload in sort_by_group(campaign):
+        tps = index_cells(summary, "mean", workload=workload, measure="tps")
         for threads in levels:
             row_cells = [by_place.get((workload, threads, name)) for name in campaign.names[1:]]
-            if any(row_cells) or (workload, threads) in absolute:
+            absolute, *_ = tps.get((threads, baseline), (None,))
+            if any(row_cells) or absolute is not None:
                 rows.append(
                     [
                         _GROUPS.get(group, group) or NOTHING,
                         workload,
                         *([str(threads)] if len(levels) > 1 else []),
-                        number(absolute.get((workload, threads))),
+                        number(absolute),
                         *(
                             format_ratio(c.ratio, c.low, c.high) if c else NOTHING
                             for c in row_cells
@@ -116,22 +119,9 @@ def tabulate_relative_qps(campaign: Campaign, shown_cells: list[Cell]) -> Table:
         title="Relative QPS",
         columns=[*columns, *campaign.names[1:]],
         rows=rows,
-        caption=f"QPS with the variant ÷ QPS with {baseline}, block by block, with 95 % intervals; "
-        "descriptive.",
+        caption=RELATIVE_QPS.format(baseline=baseline),
         heads=3 if len(levels) > 1 else 2,
     )
-
-
-def _collect_baseline_tps(campaign: Campaign) -> dict[tuple[str, int], float]:
-    baseline_tps = (pl.col("measure") == "tps") & (
-        pl.col("variant") == campaign.experiment.baseline
-    )
-    rows = (
-        level_curves.average_levels(campaign)
-        .filter(baseline_tps)
-        .select("workload", "threads", "mean")
-    )
-    return {(workload, threads): mean for workload, threads, mean in rows.iter_rows()}
 
 
 def tabulate_scan_rates(campaign: Campaign) -> Table | None:

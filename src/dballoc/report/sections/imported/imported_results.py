@@ -21,7 +21,7 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Figure, Section, Table, VariantLine
-from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent
+from dballoc.numbers import count, listing, mebibytes, number, percent
 from dballoc.report.charts import levels
 from dballoc.report.sections import published as post
 from dballoc.report.sections import tables
@@ -292,101 +292,69 @@ def _rename_figure(figure: Figure, key: str, whose: str, intervals: bool) -> Fig
     )
 
 
-def _collect_cells(
-    summary: pl.DataFrame, workload: str, measure: str
-) -> dict[tuple[int, str], tuple[float, float | None, float | None]]:
-    rows = summary.filter((pl.col("workload") == workload) & (pl.col("measure") == measure))
-    return {
-        (n, v): (mean, low, high)
-        for n, v, mean, low, high in rows.select(
-            "threads", "variant", "mean", "low", "high"
-        ).iter_rows()
-    }
-
-
 def _tabulate_throughput(campaign: Campaign, summary: pl.DataFrame, workload: str) -> Table:
     """Return transactions per second and Δ % to the baseline: levels × variants, as trackers and
     posts have it.
     """
-    cells = _collect_cells(summary, workload, "tps")
-    ratios = level_curves.compute_relative_levels(campaign, "tps").filter(
-        pl.col("workload") == workload
-    )
-    changed = {
-        (n, v): (r, low, high)
-        for v, n, r, low, high in ratios.select(
-            "variant", "threads", "ratio", "low", "high"
-        ).iter_rows()
-    }
+    cells = tables.index_cells(summary, "mean", workload=workload, measure="tps")
+    relative = level_curves.compute_relative_levels(campaign, "tps")
+    changed = tables.index_cells(relative, "ratio", workload=workload)
     baseline, others = campaign.names[0], campaign.names[1:]
-    columns = ["threads", baseline]
-    for name in others:
-        columns += [name, "Δ %"]
-    rows = []
-    for n in sorted({n for n, _ in cells}):
-        row = [str(n), format_mean(*cells[n, baseline]) if (n, baseline) in cells else NOTHING]
-        for name in others:
-            row.append(format_mean(*cells[n, name]) if (n, name) in cells else NOTHING)
-            row.append(format_change(*changed[n, name]) if (n, name) in changed else NOTHING)
-        rows.append(row)
+    rows = [
+        [
+            str(n),
+            format_mean(*cells.get((n, baseline), _NO_FIGURE)),
+            *(
+                text
+                for name in others
+                for text in (
+                    format_mean(*cells.get((n, name), _NO_FIGURE)),
+                    format_change(*changed.get((n, name), _NO_FIGURE)),
+                )
+            ),
+        ]
+        for n in sorted({n for n, _ in cells})
+    ]
     return Table(
         title=f"Transactions per second, {workload}",
-        columns=columns,
+        columns=["threads", baseline, *(text for name in others for text in (name, "Δ %"))],
         rows=rows,
         caption=f"Δ %: against {baseline}.",
     )
+
+
+_NO_FIGURE = (None, None, None)
 
 
 def _tabulate_other_measures(
     campaign: Campaign, summary: pl.DataFrame, workload: str
 ) -> list[Table]:
     """Return the measures other than throughput: levels × variants, one table a measure."""
-    shown = []
-    for measure, (heading, written) in _OTHER_MEASURES.items():
-        cells = _collect_cells(summary, workload, measure)
-        rows = [
-            [
-                str(n),
-                *(written(cells[n, v][0]) if (n, v) in cells else NOTHING for v in campaign.names),
-            ]
-            for n in sorted({n for n, _ in cells})
-        ]
-        if rows:
-            shown.append(
-                Table(
-                    title=f"{heading}, {workload}", columns=["threads", *campaign.names], rows=rows
-                )
-            )
-    return [*shown, *_tabulate_private_bytes(campaign, workload)]
-
-
-def _tabulate_private_bytes(campaign: Campaign, workload: str) -> list[Table]:
-    """Return the most private bytes, levels × variants, means over blocks; nothing where there are
-    none.
-    """
-    rows = (
-        list_private_bytes(campaign)
-        .filter(pl.col("workload") == workload)
-        .group_by("threads", "variant")
-        .agg(pl.col("private").mean())
-    )
-    cells = {
-        (n, v): size for n, v, size in rows.select("threads", "variant", "private").iter_rows()
-    }
-    if not cells:
-        return []
+    means = [
+        (title, written, tables.index_cells(summary, "mean", workload=workload, measure=measure))
+        for measure, (title, written) in _OTHER_MEASURES.items()
+    ]
+    private = list_private_bytes(campaign).group_by("threads", "variant", "workload")
+    most = private.agg(mean=pl.col("private").mean(), low=None, high=None)
+    cells = tables.index_cells(most, "mean", workload=workload)
     return [
         Table(
-            title=f"Private bytes, MiB, {workload}",
+            title=f"{title}, {workload}",
             columns=["threads", *campaign.names],
             rows=[
-                [str(n), *(mebibytes(cells.get((n, v))) for v in campaign.names)]
-                for n in sorted({n for n, _ in cells})
+                [str(n), *(written(of.get((n, v), _NO_FIGURE)[0]) for v in campaign.names)]
+                for n in sorted({n for n, _ in of})
             ],
-            caption="What Windows has committed for the process alone, in memory or not; the most "
-            "of its readings.",
+            caption=_PRIVATE if of is cells else "",
         )
+        for title, written, of in [*means, ("Private bytes, MiB", mebibytes, cells)]
+        if of
     ]
+
+
+_PRIVATE = (
+    "What Windows has committed for the process alone, in memory or not; the most of its readings."
+)
 
 
 def _make_origin_section(campaign: Campaign) -> Section:
