@@ -40,7 +40,7 @@ from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain import explanation
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import pin_threads
-from dballoc.process_memory import memory_reader, pagemap_or_smaps, pagemap_scan, smaps
+from dballoc.process_memory import memory_reader, pagemap_scan, smaps
 
 MOST_SECONDS, MOST_LOCKED, MOST_LOST = 0.3, 0.02, 0.01
 LOOKS = 7
@@ -149,7 +149,7 @@ def looked_at(pid: int) -> bool:
         what: max(s for s, w in reads if w == what) for what in sorted({w for _, w in reads})
     }
     rss = found.ledger.rss
-    largest = max(m.rss for m in pagemap_or_smaps.read_mappings(process))
+    largest = max(m.rss for m in smaps.read_mappings(process))
     median = sorted(wall)[LOOKS // 2]
     print(
         f"RSS {rss / 2**30:.2f} GiB, its largest mapping {largest / 2**30:.2f} GiB; from outside, "

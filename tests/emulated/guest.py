@@ -15,6 +15,7 @@ from pathlib import Path
 import pymysql
 
 from dballoc.cli import main as dballoc_main
+from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.profile.heap import probe_client
 
 SOCKET = "/tmp/mysqld.sock"
@@ -140,7 +141,9 @@ def look_at_probed_server() -> None:
     waits = ("profile", "contention", "--pid", pid, "--method", "proc", "--seconds", "2")
     show("waits", run_dballoc(*waits))
     show("heap", run_dballoc("profile", "heap", "--out-dir", "/tmp/probe"))
-    snapshot = probe_client.find_probe_in_directory(Path("/tmp/probe")).snapshot()
+    snapshot = probe_client.make_probe(
+        find_preload_in_directory(Path("/tmp/probe"), HEAP_PROBE)
+    ).snapshot()
     show("complete", snapshot.complete)
     show("samples", sum(stack.samples for stack in snapshot.stacks.values()))
     server.terminate()

@@ -17,7 +17,7 @@ from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.sources import server_memory
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
-from dballoc.process_memory import innodb_buffer_pool, pagemap_or_smaps, process_snapshot
+from dballoc.process_memory import innodb_buffer_pool, process_snapshot, smaps
 from dballoc.process_memory.mapping_kind import Kind
 
 
@@ -277,7 +277,7 @@ def test_a_server_too_large_for_smaps(
 
     def looks() -> tuple[process_snapshot.ProcessSnapshot, process_snapshot.ProcessSnapshot]:
         with monkeypatch.context() as patch:
-            patch.setattr(pagemap_or_smaps, "MOST", 4 << 20)
+            patch.setattr(smaps, "MOST_SMALL", 4 << 20)
             # More than the doublewrite buffer, whose copies of pages may lie next to anything.
             patch.setattr(innodb_buffer_pool, "_LEAST", 16 << 20)
             seen = process_snapshot.take_process_snapshot(Process.open(pid))

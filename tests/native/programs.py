@@ -14,6 +14,7 @@ from pathlib import Path
 from machine import MACHINE
 
 from dballoc.errors import Failure, UsageError
+from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.profile.heap import probe_client
 from dballoc.profile.heap.probe_client import Probe
 
@@ -63,7 +64,7 @@ def wait_for_probe(directory: Path) -> Probe:
     deadline = time.monotonic() + LONGEST
     while True:
         try:
-            return probe_client.find_probe_in_directory(directory)
+            return probe_client.make_probe(find_preload_in_directory(directory, HEAP_PROBE))
         except (UsageError, Failure):
             if time.monotonic() > deadline:
                 raise

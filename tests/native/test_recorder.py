@@ -18,7 +18,7 @@ from programs import LONGEST, Ready, compiled, starting
 from dballoc import catalogue
 from dballoc.allocators.find_library import read_version
 from dballoc.errors import Failure, UsageError
-from dballoc.host.preload.preload_socket import RECORDER
+from dballoc.host.preload.preload_socket import RECORDER, find_preload_in_directory
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.compilation.match_blocks import AddressUses, match_blocks
 from dballoc.trace.model import NONE, EventKind, Recording
@@ -364,7 +364,7 @@ def wait_for_recorder(directory: Path) -> Recorder:
     deadline = time.monotonic() + LONGEST
     while True:
         try:
-            return recorder_client.find_recorder_in_directory(directory)
+            return recorder_client.Recorder(find_preload_in_directory(directory, RECORDER))
         except (UsageError, Failure):
             if time.monotonic() > deadline:
                 raise

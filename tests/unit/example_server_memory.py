@@ -3,6 +3,7 @@
 from typing import Any
 
 from dballoc.explain.sources.server_memory import ServerMemory
+from dballoc.host.process_handle import Process
 from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
@@ -26,7 +27,7 @@ GLIBC_IN_USE = MallocInUse(
 def make_snapshot(mappings: list[Mapping], kinds: list[Kind], **others: Any) -> ProcessSnapshot:
     """A snapshot of a server on glibc, whose heap was not walked."""
     fields: dict[str, Any] = {
-        "pid": 1,
+        "process": Process.at(1),
         "taken_at": 0.0,
         "malloc": GLIBC_IN_USE,
         "heap": None,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.host.process_handle import Process
-from dballoc.process_memory import pagemap_or_smaps, pagemap_scan, smaps
+from dballoc.process_memory import pagemap_scan, smaps
 
 MIB = 1 << 20
 
@@ -59,8 +59,8 @@ def reading(program: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], li
     """``reading(n)``: its mappings, where so many bytes in small pages are the most for smaps."""
 
     def read(most: int) -> list[smaps.Mapping]:
-        monkeypatch.setattr(pagemap_or_smaps, "MOST", most)
-        return pagemap_or_smaps.read_mappings(Process.open(program))
+        monkeypatch.setattr(smaps, "MOST_SMALL", most)
+        return smaps.read_mappings(Process.open(program))
 
     return read
 

@@ -7,10 +7,14 @@ from example_server_memory import make_server_memory
 
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import Line
-from dballoc.explain.checklist.cache_summary import summarize_caches
-from dballoc.explain.checklist.host_memory import ProcessesMemory, sum_rss, summarize_host_memory
-from dballoc.explain.checklist.host_summary import parse_meminfo
-from dballoc.explain.checklist.innodb_beyond_pool import measure_innodb_beyond_pool
+from dballoc.explain.checklist.checklist import measure_innodb_beyond_pool
+from dballoc.explain.checklist.host_summary import (
+    ProcessesMemory,
+    parse_meminfo,
+    sum_rss,
+    summarize_host_memory,
+)
+from dballoc.explain.checklist.server_summary import summarize_caches
 from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
 from dballoc.process_memory.mapping_kind import Kind
 

@@ -14,7 +14,7 @@ from dballoc.doctor import leftovers
 from dballoc.errors import Failure
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.process_handle import Process
-from dballoc.host.resources.cpu_throttling import (
+from dballoc.host.resources.process_limits import (
     QuotaPeriods,
     compute_throttled_share,
     read_quota_periods,

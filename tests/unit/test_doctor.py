@@ -24,7 +24,7 @@ from dballoc.doctor.installation import Installation
 from dballoc.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.package_names import parse_policy
-from dballoc.host.process_handle import read_name
+from dballoc.host.process_handle import Process
 from dballoc.host.resources.process_limits import Limits
 from dballoc.host.unprivileged import server_user
 from dballoc.host.unprivileged.server_user import ServerUser
@@ -283,6 +283,6 @@ def test_a_long_name_is_not_completed_from_memory(
     with subprocess.Popen([program, "600"]) as process:
         try:
             assert examine.check_noise()
-            assert read_name(process.pid) == "sixteen_letters"
+            assert Process.at(process.pid).read_name() == "sixteen_letters"
         finally:
             process.kill()

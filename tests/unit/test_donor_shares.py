@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.errors import UsageError
-from dballoc.explain.attribution.donor_shares import Demand, divide_donor
+from dballoc.explain.attribution.label_blocks import Demand, divide_donor
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.ledger_line import Line
 from dballoc.explain.difference import compare_explanations

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.exporter import look_cache, metrics_text, run_exporter
+from dballoc.explain.exporter import look_cache, run_exporter
 from dballoc.explain.exporter.listen_address import (
     ListenAddress,
     make_admission,
@@ -336,7 +336,7 @@ def full_look() -> Explanation:
 
 
 def serve(reading: Explanation | None) -> str:
-    return metrics_text.render_metrics(
+    return run_exporter.render_metrics(
         ServedLook(
             explanation=reading,
             reason="" if reading else "gone from /var/lib/secret",

@@ -29,7 +29,7 @@ from example_sql_packets import (
 from dballoc.host.abandonable import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.servers.running import connection
-from dballoc.servers.running.bounded_socket import BoundedSocket
+from dballoc.servers.running.connection import BoundedSocket
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust
 from hostile_files import HostileFile, HostileFiles

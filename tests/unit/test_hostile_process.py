@@ -24,7 +24,7 @@ from dballoc.host.resources import process_limits
 from dballoc.host.settings import thp
 from dballoc.measure import memory_marks
 from dballoc.measure.process_sampler import ProcessSampler
-from dballoc.process_memory import identify_malloc, pagemap_or_smaps, smaps
+from dballoc.process_memory import identify_malloc, smaps
 from dballoc.profile.heap import probe_client
 from dballoc.servers.running import running_server
 
@@ -73,7 +73,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Process]
 
 
 def test_what_is_said_of_it_is_the_kernels_word(hostile: Process) -> None:
-    status = pagemap_or_smaps.read_status_sizes(hostile)
+    status = smaps.read_status_sizes(hostile)
     assert 2**20 < status["VmRSS"] < 2**32
     assert process_root.describe_namespaces(hostile) is None  # in our namespaces, and our user
     sampler = ProcessSampler(hostile)

@@ -89,7 +89,6 @@ def test_a_shim_before_glibc() -> None:
 def test_laid_over_a_table() -> None:
     server = {"use": "mariadb", "engine": "innodb", "options": {"b": "2"}}
     result = Likeness(
-        pid=1,
         server=server,
         cpu={"count": 2},
         memory="2G",
@@ -106,7 +105,6 @@ def test_laid_over_a_table() -> None:
 
 def test_the_same_variant_is_not_run_twice() -> None:
     result = Likeness(
-        pid=1,
         server={"use": "mariadb"},
         cpu={},
         memory=None,

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from dballoc.host.elf import link_map
+from dballoc.process_memory import malloc_bindings
 
 DYNAMIC, DEBUG, FIRST, SECOND = 0x1000, 0x2000, 0x3000, 0x4000
 
@@ -29,7 +29,7 @@ def read_objects(**changes: bytes) -> list[int]:
                 return content[address - start : address - start + count]
         raise OSError(5, "Input/output error")
 
-    return list(link_map.iterate_objects(read, DYNAMIC, len(parts["dynamic"])))
+    return list(malloc_bindings.iterate_objects(read, DYNAMIC, len(parts["dynamic"])))
 
 
 def test_objects_come_in_the_loaders_order() -> None:

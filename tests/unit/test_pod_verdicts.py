@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dballoc.catalogue import verdicts as limits
 from dballoc.explain.output import openmetrics
-from dballoc.explain.verdicts.safe_pool import SafePool, estimate_safe_pool
+from dballoc.explain.verdicts.cgroup_limit import SafePool, estimate_safe_pool
 from dballoc.explain.verdicts.verdict import Verdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.host.resources.process_limits import Limits

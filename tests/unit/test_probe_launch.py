@@ -10,6 +10,7 @@ import pytest
 from dballoc.cli.profile_verbs.heap import heap_
 from dballoc.errors import UsageError
 from dballoc.host.preload import preload_launch
+from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.host.process_handle import Process
 from dballoc.profile.heap import probe_client, probe_launch
 
@@ -123,7 +124,7 @@ def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
 def test_nobody_listens(tmp_path: Path) -> None:
     (tmp_path / "12.sock").touch()
     with pytest.raises(UsageError, match="no probe listens there"):
-        probe_client.find_probe_in_directory(tmp_path)
+        probe_client.make_probe(find_preload_in_directory(tmp_path, HEAP_PROBE))
 
 
 @pytest.mark.parametrize(

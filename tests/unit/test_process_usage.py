@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from dballoc.explain.difference import compare_explanations
+from dballoc.explain.difference import compare_explanations, compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import charts, openmetrics
-from dballoc.explain.vsz_and_cpu import compute_cpu_share, describe_vsz_and_cpu
 from dballoc.host.process_handle import Process, split_stat
 from dballoc.process_memory import smaps
 from dballoc.process_memory.process_usage import ProcessUsage, parse_usage, read_usage

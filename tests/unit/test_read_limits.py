@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.host.process_handle import Process
-from dballoc.process_memory import (
-    pagemap_or_smaps,
-    pagemap_scan,
-    process_snapshot,
-    read_limits,
-    smaps,
-)
+from dballoc.process_memory import pagemap_scan, process_snapshot, read_limits, smaps
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
 from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
 from dballoc.process_memory.mapping_kind import Kind, classify_mappings
@@ -255,7 +249,7 @@ def test_a_process_has_any_name_that_it_likes(running_program: Callable[..., int
         }
         """,
     )
-    assert pagemap_or_smaps.read_status_sizes(Process.open(pid))["VmRSS"] > 9 * 1024
+    assert smaps.read_status_sizes(Process.open(pid))["VmRSS"] > 9 * 1024
     assert process_snapshot.take_process_snapshot(Process.open(pid)).rss > 9 * 1024
 
 

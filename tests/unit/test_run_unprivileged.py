@@ -11,6 +11,7 @@ import pytest
 import dballoc
 from dballoc.host.guardian import reaping
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import (
     ServerUser,
@@ -68,7 +69,7 @@ def test_a_child_that_leaves_its_session_is_ended_too() -> None:
     answer = run_unprivileged(["/bin/sh", "-c", "setsid sleep 1000 & echo $!"], patience=600)
     assert time.monotonic() - began < 300
     if os.geteuid() == 0:
-        assert read_owner_and_parent(int(answer.stdout)) is None
+        assert read_owner_and_parent(Process.at(int(answer.stdout))) is None
 
 
 def test_who_adopts_orphans_is_left_as_it_was() -> None:

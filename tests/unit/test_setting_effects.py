@@ -16,9 +16,12 @@ from dballoc.allocators.setting_effects import (
     judge_settings,
 )
 from dballoc.host.elf.elf_parser import list_data_symbols
-from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
-from dballoc.process_memory.malloc.mimalloc_options import parse_option_table
-from dballoc.process_memory.malloc.setting_variables import decode_setting, match_setting
+from dballoc.process_memory.malloc.read_settings import (
+    decode_setting,
+    match_setting,
+    parse_option_table,
+    parse_tunable_list,
+)
 
 # As gperftools' macros make it (its base/commandlineflags.h), mangled.
 FLAG = "_ZN61FLAG__namespace_do_not_use_directly_use_DECLARE_{}_instead{}E"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import suspects as catalogue
-from dballoc.explain.verdicts.suspects import Clues, Suspect, find_suspects
+from dballoc.explain.verdicts.unowned import Clues, Suspect, find_suspects
 from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
 MIB = 1 << 20

@@ -11,9 +11,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from dballoc.host.abandonable.look_limits import unanswered_seconds
+from dballoc.host.process_handle import SYSTEM_TICKS, USER_TICKS, Process
 
 _RESULTS = frozenset(("combine", "compare", "deploy", "import", "report"))
 _OF_PROFILES = frozenset(("diff", "export", "massif"))
@@ -81,7 +81,8 @@ class _Watch:
         """Wait for the child, and return the exit status with which this process is to end."""
         poll = select.poll()
         poll.register(self._ended, select.POLLIN)
-        moved, usage, passed_on = time.monotonic(), "", False
+        process = Process.at(child)
+        moved, usage, passed_on = time.monotonic(), [""], False
         while not poll.poll(1000 * (_EVERY if self._signal is None else 0.02)):
             now = time.monotonic()
             if self._signal:
@@ -92,8 +93,8 @@ class _Watch:
                     passed_on = True  # a terminal sends Ctrl-C to both of us, kill to one
                     os.kill(child, number)
                 continue
-            used = _read_cpu_time(child)
-            if used != usage or _waits_for_a_reader(child):
+            used = _read_cpu_time(process)
+            if used != usage or _waits_for_a_reader(process):
                 moved, usage = now, used
             elif now > moved + self._limit:
                 print(
@@ -116,21 +117,20 @@ def _give_up(child: int, status: int) -> int:
     return status
 
 
-def _read_cpu_time(pid: int) -> str:
+def _read_cpu_time(process: Process) -> list[str]:
     """Return a process's CPU time as the kernel writes it (proc_pid_stat(5)). FUSE's waits have the
     same state as any other, so time that does not go on is what tells.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return process.read_stat()[USER_TICKS : SYSTEM_TICKS + 1]
     except OSError:
-        return ""
-    return " ".join(fields[11:13])
+        return []
 
 
-def _waits_for_a_reader(pid: int) -> bool:
+def _waits_for_a_reader(process: Process) -> bool:
     """Whether a process waits for who reads its output (a pager), or was stopped (Ctrl-Z)."""
     try:
-        place = Path(f"/proc/{pid}/wchan").read_text()
+        place = process.read_text("wchan")
     except OSError:
         return False
     return any(word in place for word in ("pipe", "tty", "sock", "unix", "signal_stop"))

@@ -18,7 +18,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Noise
 from dballoc.host import directories, read_rights
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
-from dballoc.host.process_handle import read_name
+from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import OwnRights
 from dballoc.measure import disturbed_block, host_sampler
 
@@ -55,7 +55,7 @@ def check_noise() -> list[Finding]:
     text += f"; a block tolerates {limits.others:.0%}"
     if busiest and busiest[0] > 1:
         # psutil completes a name of 15 characters by the command line, which may never answer.
-        named = read_name(busiest[1].pid)
+        named = Process.at(busiest[1].pid).read_name()
         name = readers.shown(named) if named else "one that has ended"
         text += f" (most: {name}, process {busiest[1].pid}, {busiest[0]:.0f} % of one)"
     return [*findings, Finding("load of others", "warn", text, "stop them, or wait")]

@@ -4,28 +4,56 @@ import os
 import shutil
 import socket
 import subprocess
+from pathlib import Path
+from typing import NamedTuple
 
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
-from dballoc.host.process_handle import Process, read_name, read_peer
+from dballoc.host.preload.preload_socket import (
+    PreloadKind,
+    PreloadSocket,
+    find_preload_in_directory,
+    find_preload_of_process,
+)
+from dballoc.host.process_handle import Process, read_peer
 from dballoc.host.read_rights import describe_hidden, open_process, read_hiding
 
 _SYSTEMCTL_SECONDS = 10.0
 
 
-def find_server(pid: int | None, path: str | None, service: str | None) -> Process:
-    """Open the server's process. Raises UsageError in one line if more than one option is given, or
+class ServerFlags(NamedTuple):
+    """The flags that name a server; without any, it is the only one that runs here."""
+
+    pid: int | None = None
+    socket: str | None = None
+    service: str | None = None
+
+
+def find_server(flags: ServerFlags) -> Process:
+    """Open the server's process. Raises UsageError in one line if more than one flag is given, or
     no server, or more than one, is found.
     """
-    if sum(option is not None for option in (pid, path, service)) > 1:
+    if sum(flag is not None for flag in flags) > 1:
         raise UsageError("give one of --pid, --socket and --service")
+    pid, path, service = flags
     if path is not None:
         pid = run_abandonable(lambda: find_socket_listener(path), look_limits(), f"--socket {path}")
     elif service is not None:
         pid = find_service_process(service)
     return open_process(pid) if pid is not None else _find_only_server()
+
+
+def find_preload(kind: PreloadKind, out_dir: Path | None, flags: ServerFlags) -> PreloadSocket:
+    """Find the preload that the flags name, by ``--out-dir`` or by its process. Raises UsageError
+    if they contradict each other, or there is none.
+    """
+    if out_dir is None:
+        return find_preload_of_process(find_server(flags), kind)
+    if any(flag is not None for flag in flags):
+        raise UsageError("give --out-dir, or one of --pid, --socket and --service")
+    return find_preload_in_directory(out_dir, kind)
 
 
 def find_socket_listener(path: str) -> int:
@@ -82,9 +110,8 @@ def find_service_process(name: str) -> int:
 
 def _find_only_server() -> Process:
     names = {binary for entry in servers().values() for binary in entry["binaries"]}
-    pids = [
-        int(name) for name in os.listdir("/proc") if name.isdigit() and read_name(name) in names
-    ]
+    everybody = map(int, filter(str.isdigit, os.listdir("/proc")))
+    pids = [pid for pid in everybody if Process.at(pid).read_name() in names]
     if not pids:
         hidden = describe_hidden(read_hiding())
         raise UsageError(f"no MySQL-family server runs here{hidden or '; give --pid'}")

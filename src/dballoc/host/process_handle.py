@@ -66,6 +66,13 @@ class Process:
         return process
 
     @classmethod
+    def at(cls, pid: int) -> Self:
+        """Return whichever process has that PID when it is read: one that is looked at once, or is
+        a child that was not waited for yet.
+        """
+        return cls(pid, 0, PROC / str(pid))
+
+    @classmethod
     def own(cls) -> Self:
         """Open this process."""
         return cls.open(os.getpid())
@@ -119,6 +126,15 @@ class Process:
         """Return where a link of its directory leads. Raises OSError."""
         return os.readlink(self.home / name)
 
+    def read_name(self) -> str:
+        """Return the name that the kernel has of it, empty if it has ended. Its command line is in
+        its memory, which may not answer.
+        """
+        try:
+            return self.read_text("comm").strip()
+        except OSError:
+            return ""
+
     def read_stat(self) -> list[str]:
         """Return the fields of /proc/PID/stat from its state on. Raises OSError if it has ended."""
         return split_stat(self.read_text("stat"))
@@ -164,16 +180,6 @@ def _close(pidfd: int, opener: int) -> None:
     if os.getpid() == opener:
         open_pidfds.discard(pidfd)
         os.close(pidfd)
-
-
-def read_name(pid: int | str) -> str:
-    """Return the name that the kernel has of a process, empty if it has ended. Its command line is
-    in its memory, which may not answer.
-    """
-    try:
-        return readers.text_of_process(PROC / str(pid) / "comm").strip()
-    except OSError:
-        return ""
 
 
 def read_peer(connection: socket.socket) -> tuple[int, int]:

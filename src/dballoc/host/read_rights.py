@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.host.process_handle import PROC, Process
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.keep_capabilities import (
     CAP_DAC_READ_SEARCH,
     CAP_SYS_PTRACE,
@@ -183,8 +183,7 @@ def open_process(pid: int) -> Process:
     try:
         return Process.open(pid)
     except OSError as error:
-        process = Process(pid, 0, PROC / str(pid))
-        raise UsageError(describe_read_error(process, error)) from None
+        raise UsageError(describe_read_error(Process.at(pid), error)) from None
 
 
 def describe_absence(pid: int) -> str:

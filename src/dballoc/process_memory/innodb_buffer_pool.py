@@ -1,5 +1,5 @@
 """Where InnoDB's buffer pool lies, found by the pages in it: for mappings whose flags are not known
-(see :mod:`dballoc.process_memory.pagemap_or_smaps`).
+(see :mod:`dballoc.process_memory.smaps`).
 
 The kernel makes one mapping of a pool and of what else was mapped next to it, unless their flags
 differ. So each mapping is sampled in many places, and the part that holds InnoDB's pages becomes a

@@ -16,9 +16,8 @@ from dballoc.process_memory import (
     innodb_buffer_pool,
     malloc_bindings,
     mapping_kind,
-    pagemap_or_smaps,
     process_usage,
-    thread_stacks,
+    smaps,
 )
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
 from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
@@ -27,7 +26,7 @@ from dballoc.process_memory.identify_malloc import MallocInUse
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.process_memory.memory_reader import PAGE, Memory
 from dballoc.process_memory.process_usage import ProcessUsage
-from dballoc.process_memory.read_limits import ReadBudget
+from dballoc.process_memory.read_limits import ReadBudget, Work
 from dballoc.process_memory.smaps import Mapping
 
 # Libraries map small pieces of memory themselves, too; large ones are the server's caches.
@@ -111,11 +110,11 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
     try:
         malloc = identify_malloc.identify_malloc_in_use(process)
         _check_page_size(process)
-        mappings = pagemap_or_smaps.read_mappings(process, budget)
+        mappings = smaps.read_mappings(process, budget)
         if not mappings:
             raise Failure(f"{process} has ended")
         reading = _read_heap(process, malloc, mappings, budget)
-        status = pagemap_or_smaps.read_status_sizes(process)
+        status = smaps.read_status_sizes(process)
         if "VmRSS" not in status:
             raise Failure(f"{process} has ended")
         has_flags = any(m.flags for m in reading.mappings)
@@ -127,7 +126,7 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
             kinds=reading.kinds,
             heap=reading.heap,
             server_mappings=reading.server_mappings,
-            threads=thread_stacks.count_threads(process),
+            threads=count_threads(process),
             page_tables=status.get("VmPTE", 0),
             swap=status.get("VmSwap", 0),
             seconds=time.monotonic() - began,
@@ -170,7 +169,7 @@ def _read_heap(
     process: Process, malloc: MallocInUse, mappings: list[Mapping], budget: ReadBudget
 ) -> _HeapReading:
     """Read the heap of a process and what its mappings are for."""
-    pointers = thread_stacks.read_stack_pointers(process, budget)
+    pointers = read_stack_pointers(process, budget)
     heap: HeapWalk | None = None
     heap_starts: set[int] = set()
     server_mappings: list[ServerMapping] = []
@@ -259,3 +258,25 @@ def _find_server_parts(
         return parts
     # smaps has the lazily freed bytes of a whole mapping only.
     return [replace(part, lazy=min(part.resident, mapping.lazy)) for part in parts]
+
+
+def read_stack_pointers(process: Process, budget: ReadBudget) -> list[int]:
+    """Read the stack pointers of the threads that wait, of as many as one snapshot may read. A
+    running thread shows none (proc_pid_syscall(5)). OSError if the process is gone or not ours.
+    """
+    pointers = []
+    for task in process.list_threads():
+        if budget.out_of_time or not budget.spend(Work.THREADS):
+            break
+        try:
+            words = process.read_text(f"task/{task}/syscall").split()
+        except OSError:
+            continue
+        if len(words) >= 3:
+            pointers.append(int(words[-2], 16))
+    return pointers
+
+
+def count_threads(process: Process) -> int:
+    """Return how many threads a process has. OSError if it is gone."""
+    return len(process.list_threads())

@@ -1,8 +1,8 @@
 """The list of a target's libraries, out of its memory."""
 
-from dballoc.host.elf import link_map
+from dballoc.process_memory import malloc_bindings
 
-OF = ("dballoc.host.elf.link_map",)
+OF = ("dballoc.process_memory.malloc_bindings",)
 PRIVILEGED = True
 
 _SECTION = 64
@@ -27,7 +27,7 @@ def fuzz(data: bytes) -> None:
         return data[address : address + count]
 
     try:
-        objects = list(link_map.iterate_objects(read, 0, _SECTION))
+        objects = list(malloc_bindings.iterate_objects(read, 0, _SECTION))
     except OSError:
         return
     assert len(objects) <= 4096

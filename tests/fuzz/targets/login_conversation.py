@@ -27,7 +27,7 @@ from dballoc.servers.running.credentials import Credentials
 
 OF = (
     "dballoc.servers.running.connection",
-    "dballoc.servers.running.bounded_socket",
+    "dballoc.servers.running.connection",
     "dballoc.servers.running.sql_values",
     "dballoc.explain.sources.suspect_counts",
 )

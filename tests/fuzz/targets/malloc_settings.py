@@ -6,13 +6,12 @@ from test_privileged_start import attribute
 from test_setting_effects import make_option_table, make_tunable
 
 from dballoc.host import privileged_start
-from dballoc.process_memory.malloc.glibc_tunables import parse_tunable_list
-from dballoc.process_memory.malloc.mimalloc_options import parse_option_table
+from dballoc.process_memory.malloc.read_settings import parse_option_table, parse_tunable_list
 
 OF = (
     "dballoc.host.privileged_start",
-    "dballoc.process_memory.malloc.glibc_tunables",
-    "dballoc.process_memory.malloc.mimalloc_options",
+    "dballoc.process_memory.malloc.read_settings",
+    "dballoc.process_memory.malloc.read_settings",
 )
 PRIVILEGED = True
 _NAMES = ("show_errors", "decommit_delay", "reset_delay")

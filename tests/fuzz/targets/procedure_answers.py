@@ -28,8 +28,8 @@ OF = (
     "dballoc.explain.checklist.checklist",
     "dballoc.explain.checklist.memory_events",
     "dballoc.explain.checklist.session_buffers",
-    "dballoc.explain.checklist.cache_summary",
-    "dballoc.explain.checklist.innodb_beyond_pool",
+    "dballoc.explain.checklist.server_summary",
+    "dballoc.explain.checklist.checklist",
 )
 PRIVILEGED = True
 

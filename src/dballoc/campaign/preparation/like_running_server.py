@@ -37,7 +37,6 @@ class Likeness:
     it cannot take over.
     """
 
-    pid: int
     server: dict[str, Any]
     cpu: dict[str, Any]
     memory: str | None
@@ -94,7 +93,6 @@ def _read_likeness(
     options, option_notes = _read_options(running_server, credentials, build)
     limits = _read_limits(process)
     return Likeness(
-        pid=process.pid,
         server=server | options,
         cpu=limits.cpu,
         memory=limits.memory,

@@ -29,7 +29,7 @@ from dballoc.files.output_directory import OutputDirectory
 from dballoc.host.resources import pin_threads
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
-from dballoc.measure import cpu_idle_time
+from dballoc.measure import host_sampler
 from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
 from dballoc.measure.server_counters import Reading
@@ -345,7 +345,7 @@ class _Duet:
             with self.sides[i].note_faults(step.title):
                 self.sides[i].update_rss_peak()
         self._wait_until(step, began + self.slices.discard)
-        before, time_before = self._read_counters(step, number), cpu_idle_time.read_cpu_time()
+        before, time_before = self._read_counters(step, number), host_sampler.read_cpu_time()
         # On a busy machine the swap and the reading take longer than what is left out; what counts
         # is as long as planned all the same.
         counted_from = time.monotonic()
@@ -354,13 +354,13 @@ class _Duet:
             self._wait_until(step, counted_from + (piece + 1) * length)
             after, time_after = (
                 self._read_counters(step, number + piece + 1),
-                cpu_idle_time.read_cpu_time(),
+                host_sampler.read_cpu_time(),
             )
             place = {"workload": step.workload, "slice": number, "piece": piece}
             for i, side in enumerate(self.sides):
                 a, b = before[i], after[i]
                 side.keep_counts(place, a, b)
-                shares = cpu_idle_time.compute_shares(
+                shares = host_sampler.compute_shares(
                     time_before, time_after, halves[i], b.clock - a.clock
                 )
                 side.life.record.slices.append(

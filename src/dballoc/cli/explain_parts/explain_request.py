@@ -10,6 +10,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_duration
 from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.memory_events import EventFilter
+from dballoc.explain.find_server import ServerFlags
 from dballoc.explain.watch import Pace
 from dballoc.host.process_handle import Process
 from dballoc.servers.running.credentials import Credentials
@@ -20,18 +21,11 @@ Change = Callable[[Process, Credentials, bool], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Which server; without any of the first three the only one that runs here."""
+    """Which server, and how to log in to it."""
 
-    pid: int | None
-    socket: str | None
-    service: str | None
+    server: ServerFlags
     login_path: str | None
     without_sql: bool
-
-    @property
-    def named(self) -> bool:
-        """Whether a flag says which server it is."""
-        return self.pid is not None or self.socket is not None or self.service is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +143,7 @@ def refuse_conflicts(request: Request) -> None:
     chosen = [flag for flag, value in uses.items() if value]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
-    if request.target.named and (request.diff or request.saved):
+    if request.target.server != ServerFlags() and (request.diff or request.saved):
         raise UsageError(
             f"{chosen[0]} reads saved snapshots: leave out --pid, --socket and --service"
         )

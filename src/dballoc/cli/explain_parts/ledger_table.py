@@ -15,9 +15,9 @@ from dballoc.cli.explain_parts.explain_request import View
 from dballoc.cli.explain_parts.fold_lines import SMALL, fold_small_lines
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.difference import compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.verdict import Level, Verdict
-from dballoc.explain.vsz_and_cpu import compute_cpu_share, describe_vsz_and_cpu
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
 
 if TYPE_CHECKING:

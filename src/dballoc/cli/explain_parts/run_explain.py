@@ -56,7 +56,7 @@ def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, ye
         trim_heap: trim,
     }
     if change := choose_change(request, changes):
-        change(_find_server(request.target), _find_login(request.target), yes)
+        change(find_server.find_server(request.target.server), _find_login(request.target), yes)
         return
     refuse_conflicts(request)
     if request.outputs.html:
@@ -79,10 +79,6 @@ def _load_series(path: Path) -> list[Explanation]:
     from dballoc.explain.output.load_snapshots import load_series
 
     return load_series(path)
-
-
-def _find_server(target: Target) -> Process:
-    return find_server.find_server(target.pid, target.socket, target.service)
 
 
 def _print_difference(paths: tuple[Path, Path], as_json: bool) -> None:
@@ -108,14 +104,18 @@ def _read_server(request: Request) -> Sequence[Explanation]:
         return [
             run_abandonable(
                 lambda: explanation.explain(
-                    _find_server(target), login, request.procedure, _sample_heap, tell_parent
+                    find_server.find_server(target.server),
+                    login,
+                    request.procedure,
+                    _sample_heap,
+                    tell_parent,
                 ),
                 look_limits(),
-                f"process {target.pid}" if target.pid else "the server",
+                f"process {target.server.pid}" if target.server.pid else "the server",
                 _announce,
             )
         ]
-    process = _find_server(target)
+    process = find_server.find_server(target.server)
     from dballoc.cli.explain_parts import watch_display
 
     reader = AbandonableWork[Process, Explanation](
@@ -138,7 +138,7 @@ def _announce(words: str) -> None:
 
 
 def _find_login(target: Target) -> Credentials:
-    return credentials.find(target.login_path, socket=target.socket)
+    return credentials.find(target.login_path, socket=target.server.socket)
 
 
 def _sample_heap(snapshot: ProcessSnapshot) -> ProbeEstimate | None:

@@ -62,9 +62,9 @@ def _make_finder(target: Target) -> Callable[[], Process]:
     """Return what finds the server's process before each look. One that was named by its PID is no
     other that gets this PID later. Raises UsageError if there is none of that PID.
     """
-    if target.pid is None:
-        return lambda: find_server.find_server(None, target.socket, target.service)
-    named = open_process(target.pid)
+    if target.server.pid is None:
+        return lambda: find_server.find_server(target.server)
+    named = open_process(target.server.pid)
 
     def check_named() -> Process:
         named.check_running()
@@ -79,7 +79,7 @@ def _find_login(target: Target, run_as: str) -> Credentials | None:
     """
     if target.without_sql:
         return None
-    login = credentials.find(target.login_path, socket=target.socket)
+    login = credentials.find(target.login_path, socket=target.server.socket)
     if os.geteuid() == 0 and login.password is None and login.user == "root":
         return dataclasses.replace(login, user=run_as)
     return login

@@ -21,10 +21,9 @@ from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import clean, safe
 from dballoc.errors import Failure
-from dballoc.explain.difference import compare_explanations
+from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
-from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
 from dballoc.explain.watch import Look, Pace, WatchReading, watch
 from dballoc.host.process_handle import Process
 from dballoc.numbers import duration, mebibytes, signed_mebibytes

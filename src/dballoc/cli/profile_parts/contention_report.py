@@ -24,7 +24,7 @@ class ContentionReport:
     most; ``files``: what was written.
     """
 
-    pid: int
+    process: Process
     result: Contention
     measure: str
     split: WaitSplit
@@ -36,7 +36,7 @@ def make_report(process: Process, result: Contention) -> ContentionReport:
     """Sum up what a process waited for."""
     measure = contention.choose_value(result.switches)
     return ContentionReport(
-        pid=process.pid,
+        process=process,
         result=result,
         measure=measure,
         split=waits_below_malloc.split_waits(result.switches),
@@ -62,7 +62,7 @@ def make_document(report: ContentionReport) -> dict[str, Any]:
         return {name: asdict(cost) | {"share": split.share(cost)} for name, cost in named.items()}
 
     return {
-        "pid": report.pid,
+        "pid": report.process.pid,
         "method": result.method,
         "seconds": result.switches.seconds,
         "facts": dict(result.switches.facts),

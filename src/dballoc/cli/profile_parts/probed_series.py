@@ -8,10 +8,10 @@ from dballoc.cli.shared.safe_output import Console
 from dballoc.cli.shared.size_and_duration_flags import duration
 from dballoc.errors import UsageError
 from dballoc.explain import find_server
-from dballoc.host.process_handle import read_name
+from dballoc.host.preload.preload_socket import HEAP_PROBE
 from dballoc.profile.amounts import format_amount
 from dballoc.profile.heap import heap_profile, probe_client, session_owners
-from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
+from dballoc.profile.heap.probe_client import SavedSnapshot
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.heap.snapshot_series import ProbedProcess
 
@@ -28,26 +28,18 @@ def check_flags(by: str, period: str | None, count: int | None, at_peak: bool) -
     return seconds
 
 
-def find_probe(
-    out_dir: Path | None, pid: int | None, socket: str | None, service: str | None
-) -> Probe:
-    """Find the probe that the options name. UsageError if they contradict each other, or there is
-    no such probe.
+def begin_sampling(
+    out_dir: Path | None, server: find_server.ServerFlags, interval: int | None, reset: bool
+) -> ProbedProcess:
+    """Find the probe that the flags name, set its sampling interval, in bytes, and reset its sums,
+    where asked to. Raises UsageError if there is no such probe.
     """
-    if out_dir is None:
-        return probe_client.find_probe_of_process(find_server.find_server(pid, socket, service))
-    if any(option is not None for option in (pid, socket, service)):
-        raise UsageError("give --out-dir, or one of --pid, --socket and --service")
-    return probe_client.find_probe_in_directory(out_dir)
-
-
-def begin_sampling(probe: Probe, interval: int | None, reset: bool) -> ProbedProcess:
-    """Set the probe's sampling interval, in bytes, and reset its sums, where asked to."""
+    probe = probe_client.make_probe(find_server.find_preload(HEAP_PROBE, out_dir, server))
     if interval is not None:
         probe.set_interval(interval)
     if reset:
         probe.reset()
-    return ProbedProcess(probe, read_name(probe.pid) or "process")
+    return ProbedProcess(probe, probe.process.read_name() or "process")
 
 
 def read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedProcess:

@@ -51,7 +51,7 @@ def contention(
     from dballoc.host.guardian.guardian_client import Custody
     from dballoc.profile.contention import contention as watch
 
-    process = find_server.find_server(pid, socket, service)
+    process = find_server.find_server(find_server.ServerFlags(pid, socket, service))
     with Custody(adopt=True) as custody:
         result = watch.watch_waits(
             process,

@@ -105,6 +105,7 @@ def heap_(
     """
     # Here: --help needs none of it.
     from dballoc.cli.profile_parts import heap_report, heap_table, probed_series
+    from dballoc.explain.find_server import ServerFlags
     from dballoc.profile.heap import heap_profile, snapshot_series
 
     seconds = probed_series.check_flags(by, period, count, at_peak)
@@ -112,8 +113,8 @@ def heap_(
     _check_massif_flags(as_massif, as_json or by != _FUNCTION, options)
     new_interval = size(interval, "--interval") if interval is not None else None
     if snapshot_file is None:
-        probe = probed_series.find_probe(out_dir, pid, socket, service)
-        process = probed_series.begin_sampling(probe, new_interval, reset)
+        server = ServerFlags(pid, socket, service)
+        process = probed_series.begin_sampling(out_dir, server, new_interval, reset)
     else:
         live = (pid, socket, service, out_dir, period, interval, reset or None, stop or None)
         asks_live = any(flag is not None for flag in live)

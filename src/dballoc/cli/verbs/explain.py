@@ -46,11 +46,11 @@ def explain(
     """
     from dballoc.cli.explain_parts import explain_request as asked  # here: --help needs none
     from dballoc.cli.explain_parts.run_explain import run_explain
+    from dballoc.explain.find_server import ServerFlags
 
+    server = ServerFlags(pid, socket, service)
     request = asked.Request(
-        target=asked.Target(
-            pid=pid, socket=socket, service=service, login_path=login_path, without_sql=without_sql
-        ),
+        target=asked.Target(server=server, login_path=login_path, without_sql=without_sql),
         view=asked.View(all_lines=all_lines, sources=sources),
         outputs=asked.Outputs(as_json=as_json, as_metrics=as_metrics, html=html, save=save),
         watching=asked.Watching(

@@ -15,8 +15,9 @@ from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
+from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.profile.amounts import format_amount
-from dballoc.trace.recorder import recorder_client, recorder_launch
+from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
 
 # How often to look how far it is, seconds.
@@ -70,7 +71,10 @@ def record(
     if stop and (time_ is not None or limit is not None):
         raise UsageError("--stop goes with neither --for nor --limit")
     seconds = duration(time_, "--for") if time_ is not None else None
-    recorder = _find_recorder(out_dir, pid, socket, service)
+    from dballoc.explain import find_server  # here: what talks to servers takes a while to load
+
+    server = find_server.ServerFlags(pid, socket, service)
+    recorder = Recorder(find_server.find_preload(RECORDER, out_dir, server))
     if stop:
         recorder.stop()
         status = recorder.status()
@@ -81,22 +85,6 @@ def record(
             recorder.set_limit(most)
         status = _record_for(recorder, seconds)
     _print_result(status, as_json)
-
-
-def _find_recorder(
-    out_dir: Path | None, pid: int | None, socket: str | None, service: str | None
-) -> Recorder:
-    """Find the recorder that the options name. UsageError if they contradict each other, or there
-    is no such recorder.
-    """
-    if out_dir is None:
-        from dballoc.explain import find_server  # here: what talks to servers takes a while to load
-
-        server = find_server.find_server(pid, socket, service)
-        return recorder_client.find_recorder_of_process(server)
-    if any(option is not None for option in (pid, socket, service)):
-        raise UsageError("give --out-dir, or one of --pid, --socket and --service")
-    return recorder_client.find_recorder_in_directory(out_dir)
 
 
 def _record_for(recorder: Recorder, seconds: float | None) -> RecorderStatus:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from dballoc import catalogue
-from dballoc.explain.attribution.file_lines import make_file_lines
 from dballoc.explain.attribution.label_blocks import SplitHeap, split_live_heap
 from dballoc.explain.attribution.ledger_line import LAZY, NEAR_BYTES, UNOWNED, Line
 from dballoc.explain.attribution.malloc_lines import (
@@ -15,6 +14,7 @@ from dballoc.explain.attribution.malloc_lines import (
 from dballoc.explain.attribution.mapping_lines import (
     classify_log_buffers,
     drop_decoys_of_pool,
+    make_file_lines,
     make_kind_line,
     make_pool_lines,
     sum_lazy,

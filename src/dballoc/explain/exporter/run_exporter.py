@@ -14,10 +14,11 @@ from pathlib import Path
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.explain.exporter import http_server, metrics_text
+from dballoc.explain.exporter import http_server
 from dballoc.explain.exporter.http_server import Service
 from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
-from dballoc.explain.exporter.look_cache import LookCache, ServerLook
+from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLook
+from dballoc.explain.output import openmetrics
 from dballoc.explain.watch import Pace
 from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host.abandonable.abandonable_work import AbandonableWork
@@ -70,8 +71,8 @@ def run_exporter(
     token = _read_token(listening.token_file) if listening.token_file else b""
     service = Service(
         admission=make_admission(listening.address, token),
-        render=lambda: metrics_text.render_metrics(cache.serve()),
-        content_type=metrics_text.CONTENT_TYPE,
+        render=lambda: render_metrics(cache.serve()),
+        content_type=CONTENT_TYPE,
         complain=say,
         tls=_load_tls(listening),
     )
@@ -192,3 +193,45 @@ def _load_tls(listening: Listening) -> ssl.SSLContext | None:
             "certificate and its own key as PEM, the key without a passphrase"
         ) from None
     return context
+
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_END = "# EOF\n"
+
+
+def render_metrics(served: ServedLook) -> str:
+    """Return all metrics; without a server only the exporter's own, with ``dballoc_up`` 0."""
+    look = served.explanation
+    gauge, counter = openmetrics.format_gauge, openmetrics.format_counter
+    return "".join(
+        [
+            openmetrics.render_openmetrics(look).removesuffix(_END) if look else "",
+            gauge("dballoc_up", "", "1 if the server could be looked at.", [({}, int(bool(look)))]),
+            gauge(
+                "dballoc_look_age",
+                "seconds",
+                "How long ago the look was taken whose figures these are.",
+                [({}, round(served.age, 3))],
+            ),
+            gauge(
+                "dballoc_look_cpu",
+                "seconds",
+                "CPU time of that look.",
+                [({}, round(served.cost, 6))],
+            ),
+            gauge(
+                "dballoc_look_pause",
+                "seconds",
+                "The least time from one look to the next; what is asked between is served again.",
+                [({}, round(served.pause, 3))],
+            ),
+            counter("dballoc_looks", "", "Looks since the exporter started.", [({}, served.looks)]),
+            counter(
+                "dballoc_look_failures",
+                "",
+                "Looks that found no server, or one that could not be read.",
+                [({}, served.failures)],
+            ),
+            _END,
+        ]
+    )

@@ -20,9 +20,8 @@ from dballoc.document.charts import (
 )
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import Line
-from dballoc.explain.difference import REST
+from dballoc.explain.difference import REST, compute_cpu_share
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.vsz_and_cpu import compute_cpu_share
 from dballoc.numbers import mebibytes, percent, with_unit
 
 _GROUPS = ("server", "heap", "threads", "files", "rest")

@@ -12,7 +12,7 @@ from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.checklist.saved_sections import parse_sections
+from dballoc.explain.checklist.section import parse_sections
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output.saved_snapshots import FORMAT, VERSION
 from dballoc.explain.verdicts.evidence import Evidence

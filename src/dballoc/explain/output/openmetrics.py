@@ -10,8 +10,8 @@ from dballoc import catalogue
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.explanation import Explanation
+from dballoc.explain.verdicts.cgroup_limit import estimate_safe_pool
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.safe_pool import estimate_safe_pool
 from dballoc.process_memory.process_usage import ProcessUsage
 
 Sample = tuple[Mapping[str, str], float]

@@ -11,10 +11,9 @@ from markupsafe import Markup
 
 import dballoc
 from dballoc.explain.checklist.section import format_cell, list_numeric_columns
-from dballoc.explain.difference import compare_explanations
+from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation, judge_series
 from dballoc.explain.output import charts
-from dballoc.explain.vsz_and_cpu import describe_vsz_and_cpu
 from dballoc.numbers import count, duration, mebibytes, percent, signed_mebibytes
 from dballoc.webpage import chart_script, style, vega_code
 

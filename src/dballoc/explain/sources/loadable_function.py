@@ -23,7 +23,7 @@ from dballoc.explain.sources.server_memory import query_values
 from dballoc.host.abandonable.abandonable_work import run_abandonable
 from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
-from dballoc.process_memory import pagemap_or_smaps
+from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
@@ -415,7 +415,7 @@ def _measure_rss(process: Process) -> int:
     """Measure RSS, in a child: another process can hold up who reads about its memory."""
     try:
         return run_abandonable(
-            lambda: sum(mapping.rss for mapping in pagemap_or_smaps.read_mappings(process)),
+            lambda: sum(mapping.rss for mapping in smaps.read_mappings(process)),
             look_limits(),
             f"{process}",
         )

@@ -3,19 +3,144 @@ thresholds: ``[limit]`` of verdicts.toml.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from dballoc.explain.attribution.configuration_limits import Bounds
+from dballoc.explain.attribution.ledger import Ledger
+from dballoc.explain.sources.server_memory import POOL
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.safe_pool import (
-    MACHINE,
-    BoundBy,
-    SafePool,
-    estimate_safe_pool,
-    find_bound,
-)
 from dballoc.explain.verdicts.verdict import Case, Level, Verdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.numbers import count, number, percent, with_unit
+from dballoc.numbers import count, duration, number, percent, with_unit
+
+# A pool has a whole number of chunks in each instance: the server rounds other sizes up. Where it
+# tells no chunks (MariaDB from 10.11.12 on), the pool is resized by whole mebibytes.
+_CHUNK = 1 << 20
+
+BoundBy = Literal["limit", "memory.high", "the machine's memory"]
+MACHINE: BoundBy = "the machine's memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SafePool:
+    """Bytes. ``pool``: the estimate, 0 if nothing is left for one; ``configured`` and ``filled``:
+    the pool as it is; ``limit``, ``beside``, ``sessions``, ``margin`` and ``overhead``: its parts;
+    ``overhead_share``: of what the pool has more; ``unit``: what its size is a multiple of;
+    ``bound_by``: what the limit is; ``connections``: of how many the sessions are, the most at once
+    in the last ``counted`` seconds, if FLUSH STATUS has begun that count anew, else since the
+    start.
+    """
+
+    pool: int
+    configured: int
+    filled: int
+    limit: int
+    beside: int
+    sessions: int
+    margin: int
+    overhead: int
+    overhead_share: float
+    unit: int
+    connections: int
+    counted: int | None = None
+    bound_by: BoundBy = "limit"
+
+    @property
+    def needed_limit(self) -> int:
+        """The limit under which the pool as it is configured would be safe."""
+        rest = self.beside + self.sessions + self.configured
+        return rest * self.limit // (self.limit - self.margin)
+
+    def describe(self) -> str:
+        """Return the estimate with its parts, in words."""
+        peak = count(self.connections, "connection")
+        since = ""
+        if self.counted is not None:
+            since = f", the most since FLUSH STATUS {duration(self.counted)} ago"
+        return (
+            f"largest buffer pool that is safe here: about {with_unit(self.pool)} (estimate: "
+            f"{self.bound_by} {with_unit(self.limit)} − {with_unit(self.beside)} beside the pool "
+            f"now − {with_unit(self.sessions)} more for {peak} at work{since} − "
+            f"margin {with_unit(self.margin)}{self._describe_overhead()}, rounded down to a "
+            f"multiple of {with_unit(self.unit)})"
+        )
+
+    def _describe_overhead(self) -> str:
+        if not self.overhead:
+            return ""
+        share = percent(self.overhead_share, 0)
+        return (
+            f" − {with_unit(self.overhead)} for its own descriptors, {share} of what it has more "
+            f"than the {with_unit(self.configured)} of now"
+        )
+
+
+def find_bound(cgroup: CgroupMemory, machine_memory: int) -> tuple[int, BoundBy]:
+    """Return what the server has at most, in bytes, and what sets that: a pod may be allowed more
+    than its node has. ``machine_memory``: 0 if it is not known.
+    """
+    assert cgroup.bound is not None
+    if 0 < machine_memory < cgroup.bound:
+        return machine_memory, MACHINE
+    return cgroup.bound, "memory.high" if cgroup.is_bound_high else "limit"
+
+
+def estimate_safe_pool(
+    evidence: Evidence, bounds: Bounds | None, ledger: Ledger, limits: Mapping[str, Any]
+) -> SafePool | None:
+    """Estimate it; None without a limit, without InnoDB's figures, or if the server has hugetlb
+    pages that its working set may lack. ``limits``: verdicts.toml.
+
+        safe pool = limit − beside − sessions − margin − overhead
+
+    ``limit``: the cgroup's, its memory.high if that is lower, or the machine's memory if that
+    is; ``beside``: the cgroup's working set without the pool's pages; ``sessions``: what
+    connections would have more if all that were ever connected at once used one buffer of each
+    kind; ``margin``: a share of the limit, for page cache and fragments; ``overhead``: what a
+    pool that is larger than the one that was measured brings with it, descriptors, latches and
+    hash, a share of what it has more. The result is rounded down to whole chunks.
+
+    Where the server has hugetlb pages (``large_pages``) nothing is estimated: a pool in them
+    lies outside the working set, and inside only where the cgroups are mounted with
+    memory_hugetlb_accounting (the kernel's admin-guide/cgroup-v2.rst, Linux 6.6).
+    """
+    cgroup, figures, shares = evidence.cgroup, evidence.figures, limits["safe_pool"]
+    configured = figures.get("innodb_buffer_pool_size", 0)
+    if cgroup is None or cgroup.bound is None or not configured or bounds is None or ledger.hugetlb:
+        return None
+    page = figures.get("innodb_page_size", 0)
+    total, free = (figures.get(f"innodb_buffer_pool_pages_{of}", 0) for of in ("total", "free"))
+    filled = page * max(0, total - free)
+    # Pages that the server has freed stay resident.
+    resident = sum(line.resident for line in ledger.lines if line.owner == POOL)
+    beside = max(0, cgroup.working_set - max(filled, resident))
+    peak = max(figures.get("max_used_connections", 0), figures.get("threads_connected", 0))
+    in_use = figures.get("threads_connected", 0) * bounds.connection
+    sessions = max(0, bounds.compute_working(peak) - in_use)
+    limit, bound_by = find_bound(cgroup, evidence.machine_memory)
+    margin = int(shares["margin"] * limit)
+    spare = limit - beside - sessions - margin
+    share = shares["overhead"]
+    overhead = max(0, spare - configured) - int(max(0, spare - configured) / (1 + share))
+    chunk = figures.get("innodb_buffer_pool_chunk_size", 0) or _CHUNK
+    unit = chunk * max(1, figures.get("innodb_buffer_pool_instances", 1))
+    return SafePool(
+        pool=max(0, spare - overhead) // unit * unit,
+        configured=configured,
+        filled=filled,
+        limit=limit,
+        beside=beside,
+        sessions=sessions,
+        margin=margin,
+        overhead=overhead,
+        overhead_share=share,
+        unit=unit,
+        connections=peak,
+        counted=evidence.counted_seconds if evidence.is_flushed else None,
+        bound_by=bound_by,
+    )
+
 
 _FULL = "full avg60"
 

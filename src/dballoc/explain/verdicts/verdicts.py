@@ -11,10 +11,9 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import UNOWNED
 from dballoc.explain.attribution.server_caches import LINKS
 from dballoc.explain.sources.server_memory import ARIA, KEYS, POOL, SCHEMA, SESSIONS
-from dballoc.explain.verdicts.arenas import judge_arenas
 from dballoc.explain.verdicts.caches import judge_caches
 from dballoc.explain.verdicts.cgroup_limit import judge_limit
-from dballoc.explain.verdicts.held import judge_held, list_settings
+from dballoc.explain.verdicts.held import judge_arenas, judge_held, list_settings
 from dballoc.explain.verdicts.leak import judge_growth, judge_leak, judge_sessions
 from dballoc.explain.verdicts.owner_cause import judge_owners, name_instrument
 from dballoc.explain.verdicts.unowned import judge_unowned

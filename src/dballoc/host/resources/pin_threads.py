@@ -1,8 +1,10 @@
 """Move running processes, thread by thread, to a set of CPUs."""
 
+import contextlib
 import os
 from collections.abc import Collection
-from pathlib import Path
+
+from dballoc.host.process_handle import Process
 
 _ROUNDS = 20
 
@@ -14,7 +16,7 @@ def move_threads(pid: int, cpus: Collection[int]) -> None:
     """
     moved: set[int] = set()
     for _ in range(_ROUNDS):
-        new = _list_threads(pid) - moved
+        new = _list_threads([pid]) - moved
         if not new:
             return
         for thread in new:
@@ -25,14 +27,13 @@ def move_threads(pid: int, cpus: Collection[int]) -> None:
         moved |= new
 
 
-def _list_threads(pid: int) -> set[int]:
-    """List the threads of a process and of its descendants; none if it has ended."""
+def _list_threads(pids: list[int]) -> set[int]:
+    """List the threads of processes and of their descendants; none of one that has ended."""
     threads: set[int] = set()
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            threads.add(int(task.name))
-            for child in (task / "children").read_text().split():
-                threads |= _list_threads(int(child))
-    except OSError:  # it, or a thread of it, has ended meanwhile; the next round lists the others
-        pass
+    for process in map(Process.at, pids):  # their children are appended meanwhile
+        # It, or a thread of it, may have ended meanwhile; the next round lists the others.
+        with contextlib.suppress(OSError):
+            for thread in process.list_threads():
+                threads.add(thread)
+                pids += map(int, process.read_text(f"task/{thread}/children").split())
     return threads

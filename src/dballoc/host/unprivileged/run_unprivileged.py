@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dballoc.host.exit_status import end_process
 from dballoc.host.guardian import reaping
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser, read_owner_and_parent, server_user
 
 PATIENCE = 60.0
@@ -161,29 +162,24 @@ def _end_adopted(uid: int | None) -> None:
         adopted = [
             pid
             for pid in _list_children()
-            if pid not in stuck and (status := read_owner_and_parent(pid)) and status[0] == uid
+            if pid not in stuck
+            and (status := read_owner_and_parent(Process.at(pid)))
+            and status[0] == uid
         ]
         if not adopted:
             return
         for pid in adopted:
             try:
                 os.kill(pid, signal.SIGKILL)
-                if not _has_ended_soon(pid):
-                    stuck.add(pid)
+                until = time.monotonic() + _SECONDS_TO_END
+                # One does not end that waits for a file system that never answers.
+                while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    if time.monotonic() > until:
+                        stuck.add(pid)
+                        break
+                    time.sleep(_POLL)
             except OSError:
                 pass
-
-
-def _has_ended_soon(pid: int) -> bool:
-    """Reap a child that was killed. False if it does not end, as one does not that waits for a file
-    system that never answers.
-    """
-    until = time.monotonic() + _SECONDS_TO_END
-    while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        if time.monotonic() > until:
-            return False
-        time.sleep(_POLL)
-    return True
 
 
 def _list_children() -> list[int]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc.errors import NotNow, UsageError
+from dballoc.host.process_handle import PROC, Process
 
 # Not handed out to anybody (systemd, "Users, Groups, UIDs and GIDs on systemd Systems": 60706-61183
 # are unused): they are above ordinary accounts and below systemd's dynamic users, and exist in a
 # container with 65,536 users.
 UNUSED = range(60706, 61184)
 
-_PROC = Path("/proc")
 # The names of the first and the last number of each range in /etc/login.defs.
 _LOGIN_RANGES = [
     (f"{kind}_MIN", f"{kind}_MAX")
@@ -243,56 +243,55 @@ def _has_account(uid: int) -> bool:
     return False
 
 
-def read_owner_and_parent(pid: int) -> tuple[int, int] | None:
+def read_owner_and_parent(process: Process) -> tuple[int, int] | None:
     """Read a process's effective user and its parent; None if it has ended."""
-    fields = dict(
-        line.split(b":", 1)
-        for line in _read_bytes(_PROC / str(pid) / "status").splitlines()
-        if b":" in line
-    )
-    if not fields or fields.get(b"State", b"").split()[:1] in ([b"Z"], [b"X"]):
+    try:
+        fields = process.read_status()
+    except OSError:
         return None
-    return int(fields[b"Uid"].split()[1]), int(fields[b"PPid"])
+    if fields["State"][:1] in ("Z", "X"):
+        return None
+    return int(fields["Uid"].split()[1]), int(fields["PPid"])
 
 
 def _find_strangers(uid: int) -> set[int]:
     """Find the processes of that user that no dballoc has started."""
-    numbers = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+    processes = map(Process.at, map(int, filter(str.isdigit, os.listdir(PROC))))
     return {
-        pid
-        for pid in numbers
-        if (status := read_owner_and_parent(pid))
+        process.pid
+        for process in processes
+        if (status := read_owner_and_parent(process))
         and status[0] == uid
-        and not _belongs_to_dballoc(pid)
+        and not _belongs_to_dballoc(process)
     }
 
 
-def _belongs_to_dballoc(pid: int) -> bool:
+def _belongs_to_dballoc(process: Process) -> bool:
     """Whether a process is this one, a guardian or a dballoc, or a descendant of one.
 
     A command line lies in memory of its process, where another user can put a page that never
     answers. So only those of our own user, in our namespaces, are read.
     """
-    while pid > 1:
-        if pid == os.getpid():
+    while process.pid > 1:
+        if process.pid == os.getpid():
             return True
-        if (status := read_owner_and_parent(pid)) is None:
+        if (status := read_owner_and_parent(process)) is None:
             return True  # it ended meanwhile
         if (
             status[0] == os.geteuid()
-            and _is_in_our_namespaces(pid)
-            and _OURS.search(_read_bytes(_PROC / str(pid) / "cmdline"))
+            and _is_in_our_namespaces(process)
+            and _OURS.search(_read_bytes(process.home / "cmdline"))
         ):
             return True
-        pid = status[1]
+        process = Process.at(status[1])
     return False
 
 
-def _is_in_our_namespaces(pid: int) -> bool:
+def _is_in_our_namespaces(process: Process) -> bool:
     """Whether a process is in our PID and user namespace: the root of another is anybody."""
     try:
         return all(
-            os.readlink(_PROC / str(pid) / "ns" / kind) == os.readlink(_PROC / "self/ns" / kind)
+            process.read_link(f"ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
             for kind in ("pid", "user")
         )
     except OSError:

@@ -9,8 +9,8 @@ import psutil
 
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.process_handle import Process
-from dballoc.host.resources import cpu_throttling, process_limits
-from dballoc.host.resources.cpu_throttling import QuotaPeriods
+from dballoc.host.resources import process_limits
+from dballoc.host.resources.process_limits import QuotaPeriods
 from dballoc.hosts.client import network_link
 from dballoc.hosts.client.load_messages import ClientFigures
 from dballoc.hosts.client.network_link import LinkBytes
@@ -60,7 +60,7 @@ class LoadReadings:
             cpu=cpu,
             host=take_host_sample(),
             link=network_link.read_bytes(self._interface),
-            periods=cpu_throttling.read_quota_periods(Process.own()),
+            periods=process_limits.read_quota_periods(Process.own()),
         )
 
 
@@ -87,7 +87,7 @@ def compute_figures(
         cpu=max(0.0, last.cpu - first.cpu),
         cpus=cpus,
         busy=_compute_busy_share(first.host, last.host),
-        throttled=cpu_throttling.compute_throttled_share(first.periods, last.periods),
+        throttled=process_limits.compute_throttled_share(first.periods, last.periods),
         received=max(0, last.link.received - first.link.received),
         sent=max(0, last.link.sent - first.link.sent),
         link=speed,

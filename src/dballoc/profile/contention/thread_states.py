@@ -16,7 +16,7 @@ from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import describe_read_error
-from dballoc.process_memory import identify_malloc, malloc_bindings, pagemap_or_smaps
+from dballoc.process_memory import identify_malloc, malloc_bindings, smaps
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.profile.contention.wait_rules import Rules
@@ -133,7 +133,7 @@ def find_arena_mutexes(process: Process) -> tuple[set[int], str]:
         with Memory(process) as memory:
             return glibc_heap.find_arenas(
                 memory,
-                glibc_heap.split_off_heaps(memory, pagemap_or_smaps.read_mappings(process)),
+                glibc_heap.split_off_heaps(memory, smaps.read_mappings(process)),
                 malloc.library,
             ), "glibc"
     except malloc_bindings.UnreadableProcess as error:

@@ -8,7 +8,7 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.host import open_in_process_root
 from dballoc.host.preload import preload_socket
-from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process_handle import Process
 from dballoc.profile.heap.probe_snapshot import Damaged, Snapshot, parse_snapshot
 
@@ -96,16 +96,13 @@ class SavedSnapshot:
 
 
 def find_probe_of_process(process: Process) -> Probe:
-    """Find the probe in a process. UsageError, with how to get one, if there is none or we may not
-    ask it.
+    """Find the probe in a process. Raises UsageError, with how to get one, if there is none or we
+    may not ask it.
     """
-    place = preload_socket.find_preload_of_process(process, HEAP_PROBE)
-    return Probe(process, place.root, place.path, int(place.request[0]))
+    return make_probe(preload_socket.find_preload_of_process(process, HEAP_PROBE))
 
 
-def find_probe_in_directory(directory: Path) -> Probe:
-    """Find the one probe that listens in a directory. UsageError if there is none, or more than
-    one.
-    """
-    place = preload_socket.find_preload_in_directory(directory, HEAP_PROBE)
-    return Probe(place.process, place.root, place.path)
+def make_probe(place: PreloadSocket) -> Probe:
+    """Return the probe that listens on a socket."""
+    interval = int(place.request[0]) if place.request else None
+    return Probe(place.process, place.root, place.path, interval)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
@@ -118,10 +117,3 @@ def find_recorder_of_process(process: Process) -> Recorder:
     not ask it.
     """
     return Recorder(preload_socket.find_preload_of_process(process, RECORDER))
-
-
-def find_recorder_in_directory(directory: Path) -> Recorder:
-    """Find the one recorder that listens in a directory. UsageError if there is none, or more than
-    one.
-    """
-    return Recorder(preload_socket.find_preload_in_directory(directory, RECORDER))
