@@ -28,7 +28,6 @@ recorded pace have one.
 """
 
 import argparse
-import inspect
 import itertools
 import statistics
 import sys
@@ -36,7 +35,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 from campaigns import run
@@ -52,9 +51,9 @@ from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.campaign.replay.prepare_replay import prepare_replay
 from dballoc.campaign.run_blocks import run_campaign
 from dballoc.campaign.ways.replay import REPLAYS
-from dballoc.cli.shared.experiment_from_replay import build_replay_experiment
-from dballoc.cli.verbs.replay import replay
-from dballoc.experiment.model import Noise
+from dballoc.cli.shared.experiment_from_replay import ReplayFlags, build_replay_experiment
+from dballoc.cli.shared.flags import Source
+from dballoc.experiment.model import Experiment, Noise
 from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.trace_file.read_trace import read_trace
 from dballoc.trace.trace_file.write_trace import write_trace
@@ -176,32 +175,36 @@ def find_trace(out: Path, name: str) -> Path:
 
 
 def run_replays(
-    trace: Path, out: Path, blocks: int, mode: str = "fast", idle: str = SHORT_IDLE
+    trace: Path,
+    out: Path,
+    blocks: int,
+    mode: Literal["fast", "timed"] = "fast",
+    idle: str = SHORT_IDLE,
 ) -> None:
     """Replay a trace on every malloc. Blocks are not repeated where others use the machine: that
     hardly changes memory.
     """
     say(f"{out}")
     recorded = describe_trace(read_trace(trace))
-    arguments = make_arguments(trace, blocks, mode, idle)
-    model = build_replay_experiment(arguments, hash_trace(trace), recorded.threads)
+    model = make_experiment(trace, hash_trace(trace), recorded.threads, blocks, mode, idle)
     model = model.model_copy(update={"noise": Noise(repeats=0)})
     run_campaign(
         prepare_replay(model, trace, recorded), out, Observer(), looks=InterimLooks(), kind=REPLAYS
     )
 
 
-def make_arguments(trace: Path, blocks: int, mode: str, idle: str = SHORT_IDLE) -> dict[str, Any]:
-    """Return the arguments of ``dballoc replay``: its own defaults but for what is given here."""
-    defaults = inspect.signature(replay).parameters.values()
-    return {
-        **{each.name: each.default for each in defaults},
-        "trace": trace,
-        "allocators": ",".join(ALLOCATORS),
-        "mode": mode,
-        "idle": idle,
-        "blocks": blocks,
-    }
+def make_experiment(
+    trace: Path,
+    sha256: str,
+    threads: int,
+    blocks: int,
+    mode: Literal["fast", "timed"] = "fast",
+    idle: str = SHORT_IDLE,
+) -> Experiment:
+    """Return the experiment of ``dballoc replay``: its own defaults but for what is given here."""
+    flags = ReplayFlags(trace=trace, mode=mode, idle=idle)
+    source = Source(allocators=",".join(ALLOCATORS))
+    return build_replay_experiment(flags, source, {"blocks": blocks}, sha256, threads)
 
 
 def make_control(trace: Path, target: Path) -> Path:

@@ -27,8 +27,8 @@ from dballoc.analysis.tables.baseline_comparison import (
     Metric,
 )
 from dballoc.cli.shared import experiment_from_flags
+from dballoc.cli.verbs.aa import build_twins
 from dballoc.errors import UsageError
-from dballoc.experiment.identical_variants import build_twins
 from dballoc.experiment.model import Experiment
 from dballoc.report.wording import detectable_difference
 

@@ -9,19 +9,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dballoc.cli.shared.experiment_from_replay import build_replay_experiment
 from dballoc.experiment import experiment_file
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import replay_fidelity
-from replay_fidelity import ALLOCATORS, MIB, SERVERS, Cell, make_arguments
+from replay_fidelity import ALLOCATORS, MIB, SERVERS, Cell, make_experiment
 
 
 @pytest.mark.parametrize(("mode", "idle"), [("fast", 0.05), ("timed", 15)])
-def test_its_arguments_make_an_experiment(mode: str, idle: float) -> None:
-    arguments = make_arguments(Path("oltp.trace"), 2, mode, *(["15s"] if mode == "timed" else []))
-    model = build_replay_experiment(arguments, "ab" * 32, 7)
+def test_its_arguments_make_an_experiment(mode: Any, idle: float) -> None:
+    rest = ["15s"] if mode == "timed" else []
+    model = make_experiment(Path("oltp.trace"), "ab" * 32, 7, 2, mode, *rest)
     assert [variant.name for variant in model.variant] == list(ALLOCATORS)
     assert (model.blocks, model.time.idle) == (2, idle)
     assert model.replay

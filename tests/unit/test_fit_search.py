@@ -155,7 +155,7 @@ def print_experiment(capsys: pytest.CaptureFixture, **arguments: Any) -> Experim
 
 def test_a_shipped_experiment_by_name_and_smaller(capsys: pytest.CaptureFixture) -> None:
     name = "smalldatum-2025-myrocks-fit"
-    small = print_experiment(capsys, named=name, scale="small", tolerance="8M")
+    small = print_experiment(capsys, named=name, scale="small", fit_tolerance="8M")
     assert (small.name, small.data.rows) == (name, 250_000)
     assert small.limits.memory == (614 + 512) * MIB
     assert (small.fit.start, small.fit.tolerance) == (205 * MIB, 8 * MIB)
@@ -326,9 +326,9 @@ def test_a_trace_gives_the_start_and_is_known_by_what_it_holds(tmp_path: Path) -
         model(**{"fit.guess": guess, "fit.start": "1G"})
     path = tmp_path / "a.trace"
     path.write_bytes(b"a trace")
-    flags = experiment_from_flags.changes_of({"from_": path, "start": None})
-    assert flags["fit.guess"]["trace"] == str(path)
-    assert len(flags["fit.guess"]["sha256"]) == 64
+    named = experiment_from_flags.name_trace(path)
+    assert named["trace"] == str(path)
+    assert len(named["sha256"]) == 64
 
 
 def test_what_a_server_holds_beside_heap_and_cache() -> None:

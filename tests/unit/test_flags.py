@@ -1,9 +1,16 @@
 """Flags laid over an experiment file: what they replace, what they leave, what they refuse."""
 
+from typing import Annotated
+
 import pytest
+import typer
 
 from dballoc.cli.shared import experiment_from_flags
+from dballoc.cli.shared.field_flags import Changes, takes_flags
+from dballoc.cli.shared.flags import Source
 from dballoc.errors import UsageError
+from dballoc.experiment.flag import Flag
+from dballoc.experiment.model import Experiment
 
 TABLE = {
     "baseline": "tuned",
@@ -83,25 +90,57 @@ def test_a_shipped_experiment_that_is_not_there() -> None:
         experiment_from_flags.experiment(None, "demmo", {})
 
 
-def test_lists_and_pairs() -> None:
-    assert experiment_from_flags.words("a, b,,c ") == ["a", "b", "c"]
-    assert experiment_from_flags.numbers("1, 16", "--threads") == [1, 16]
-    assert experiment_from_flags.pairs(["a=1", "b = x=y"], "--option") == {"a": "1", "b": "x=y"}
-    assert (
-        experiment_from_flags.words(None)
-        is experiment_from_flags.numbers(None, "--threads")
-        is experiment_from_flags.pairs(None, "--option")
-        is None
+def read_flags(*words: str) -> Changes:
+    """Return what a verb with some of the experiment's flags gets from a command line."""
+    changes: Changes = {}
+
+    @takes_flags(
+        [
+            ("named", "server.basedir", "server.options", "threads", "workloads", "time.warmup"),
+            ("counters", "load.prepared_statements", "data.sql", "blocks", "seed", "tune.aim"),
+        ],
+        blocks=Flag("--rounds", "N", "Blocks, by another name."),
     )
+    def verb(source: Source, given: Annotated[Changes, Experiment], seed: int = 3) -> None:
+        changes.update(given, named=source.named, own=seed)
+
+    app = typer.Typer()
+    app.command()(verb)
+    app(words, standalone_mode=False)
+    return changes
 
 
-def test_what_is_no_number_or_pair_is_refused() -> None:
-    with pytest.raises(
-        UsageError, match="--threads: '1,many' is not a list of numbers; write it like 1,16,64"
-    ):
-        experiment_from_flags.numbers("1,many", "--threads")
-    with pytest.raises(
-        UsageError,
-        match="--option: 'a' has no '='; write it like --option innodb_buffer_pool_size=1G",
-    ):
-        experiment_from_flags.pairs(["a"], "--option")
+def test_a_verbs_flags_are_typed_as_the_models_fields() -> None:
+    assert read_flags() == {"named": None, "own": 3}
+    assert read_flags(
+        *("--experiment", "demo", "--seed", "5", "--basedir", "/x", "--no-counters", "--for", "m"),
+        *(
+            "--option",
+            "a=1",
+            "--option",
+            "b = x=y",
+            "--threads",
+            "1, 16",
+            "--workloads",
+            "a, b,,c ",
+        ),
+        *("--warmup", "3s", "--no-prepared", "--data-sql", "a", "--data-sql", "b", "--rounds", "2"),
+    ) == {
+        **{"named": "demo", "own": 5, "server.basedir": "/x", "counters": [], "tune.aim": "m"},
+        **{"server.options": {"a": "1", "b": "x=y"}, "threads": [1, 16]},
+        **{"workloads": ["a", "b", "c"], "time.warmup": "3s", "load.prepared_statements": False},
+        **{"data.sql": ["a", "b"], "blocks": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--threads", "1,many"), "--threads: '1,many' is not a list of numbers; write it like 1,16,64"),
+        (("--option", "a"), "--option: 'a' has no '='; write it like --option innodb_buffer_pool_size=1G"),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_or_pair_is_refused(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_flags(*words)
+    assert str(caught.value) == message

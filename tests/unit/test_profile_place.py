@@ -6,7 +6,7 @@ from dballoc import catalogue
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, scale, schedule
-from dballoc.experiment.model import Experiment
+from dballoc.experiment.model import Experiment, parse_profile_place
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import is_profiled, plan_probe_steps, plan_steps
 from dballoc.load import workload
@@ -120,13 +120,13 @@ def test_flags_that_leave_the_files_place_out_drop_it(flags: dict, place: dict |
     ],
 )
 def test_the_flag_names_a_workload_a_level_or_both(text: str, place: dict) -> None:
-    assert experiment_from_flags.profile_place(text) == place
+    assert parse_profile_place(text) == place
 
 
 @pytest.mark.parametrize("text", ["", ":", "w:", "w:x", ":-1", "w:1.5", "w:" + "9" * 5000])
 def test_another_form_of_the_flag_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"--profile-at: .* is not of the form"):
-        experiment_from_flags.profile_place(text)
+        parse_profile_place(text)
 
 
 def load_shipped(name: str) -> Experiment:

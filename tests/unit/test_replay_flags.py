@@ -16,7 +16,12 @@ from dballoc.campaign.replay.replay_limits import (
     estimate_replay_seconds,
     make_limits,
 )
-from dballoc.cli.shared.experiment_from_replay import build_replay_experiment, name_after
+from dballoc.cli.shared.experiment_from_replay import (
+    ReplayFlags,
+    build_replay_experiment,
+    name_after,
+)
+from dballoc.cli.shared.flags import Source
 from dballoc.cli.verbs import replay as replay_verb
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
@@ -34,28 +39,15 @@ from dballoc.trace.model import (
 from dballoc.trace.recording.read_recording import LOST_END
 from dballoc.trace.trace_file.write_trace import write_trace
 
-FLAGS: dict[str, Any] = {
-    "trace": Path("/data/oltp.trace"),
-    "allocators": "glibc,jemalloc",
-    "preload": None,
-    "sweep": None,
-    "baseline": None,
-    "glibc": None,
-    "thp": None,
-    "mode": "fast",
-    "speed": None,
-    "touch": "recorded",
-    "idle": "1s",
-    "memory": None,
-    "max_time": None,
-    "blocks": None,
-    "budget": None,
-    "seed": None,
-}
 
-
-def build(sha256: str = "ab" * 32, **flags: Any) -> Experiment:
-    return build_replay_experiment(FLAGS | flags, sha256, 7)
+def build(
+    sha256: str = "ab" * 32, window: tuple[float, float] | None = None, **flags: Any
+) -> Experiment:
+    flags = {"trace": Path("/data/oltp.trace"), "allocators": "glibc,jemalloc", **flags}
+    source = Source(**{name: flags.pop(name) for name in ("allocators", "sweep") if name in flags})
+    keys = {"memory": "limits.memory", "blocks": "blocks"}
+    changes = {key: flags.pop(name) for name, key in keys.items() if name in flags}
+    return build_replay_experiment(ReplayFlags(**flags), source, changes, sha256, 7, window)
 
 
 def test_flags_make_an_experiment_without_a_server() -> None:
@@ -120,11 +112,11 @@ def test_a_stretch_of_the_trace() -> None:
     ):
         with pytest.raises(UsageError, match=complaint):
             find_window(trace, text)
-    model = build_replay_experiment(FLAGS, "ab" * 32, 1, (0.5, 1.0))
+    model = build(window=(0.5, 1.0))
     assert model.replay
     assert model.replay.window == (0.5, 1.0)
     identity = experiment_file.compute_identity
-    assert identity(model) != identity(build_replay_experiment(FLAGS, "ab" * 32, 1))
+    assert identity(model) != identity(build())
     text = experiment_file.format_experiment(model)
     again = experiment_file.build_experiment(experiment_file.parse_table(text, "x"), "x")
     assert identity(again) == identity(model)
@@ -303,7 +295,7 @@ def test_a_trace_without_times_has_no_pace(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"^--mode timed: .*order.trace was imported without times"
     ):
-        replay_verb.replay(path, mode="timed")
+        replay_verb.replay(trace=path, mode="timed")
 
 
 def test_under_a_limit_that_was_asked_for_a_kill_is_a_result() -> None:

@@ -208,7 +208,9 @@ def test_what_is_no_table_is_left_for_the_model() -> None:
 def test_flags_sweep_the_baseline_or_the_variant_named() -> None:
     given = {
         "allocators": ["glibc", "jemalloc"],
-        "sweep": experiment_from_flags.sweeps(["MALLOC_ARENA_MAX=1,2", "jemalloc:narenas=1,2"]),
+        "sweep": experiment_from_flags.parse_sweeps(
+            ["MALLOC_ARENA_MAX=1,2", "jemalloc:narenas=1,2"]
+        ),
     }
     names = [v.name for v in experiment_from_flags.experiment(None, "demo", given).variant]
     assert names == [
@@ -223,7 +225,7 @@ def test_flags_sweep_the_baseline_or_the_variant_named() -> None:
 @pytest.mark.parametrize("text", ["", "MALLOC_ARENA_MAX", "=1", "A=", "A=,", "a b=1"])
 def test_a_flag_of_another_form(text) -> None:
     with pytest.raises(UsageError, match=r"--sweep: .* is not of the form \[VARIANT:\]NAME=VALUE"):
-        experiment_from_flags.sweeps([text])
+        experiment_from_flags.parse_sweeps([text])
 
 
 def test_a_flag_for_nobody() -> None:

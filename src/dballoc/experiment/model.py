@@ -1,6 +1,7 @@
 """The model of an experiment, which the file, the flags and the results directory all hold."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -14,9 +15,11 @@ from pydantic import (
 )
 
 from dballoc import readers
+from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import DesignChoice
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
+from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Flag
 from dballoc.experiment.post import Post
 from dballoc.experiment.quantity_fields import Duration, Size
 
@@ -102,14 +105,22 @@ class Server(_Table):
     on; None: the build's own. ``stands_for``: the unavailable server that it replaces.
     """
 
-    use: str = "mariadb"
+    use: Annotated[str, SERVER_FLAG] = "mariadb"
     stands_for: str | None = None
-    basedir: str | None = None
+    basedir: Annotated[
+        str | None,
+        BASEDIR_FLAG,
+    ] = None
     glibc: str | None = None
-    engine: Engine = "innodb"
-    options: Options = {}
+    engine: Annotated[Engine, ENGINE_FLAG] = "innodb"
+    options: Annotated[
+        Options,
+        Flag("--option", "NAME=VALUE", "A my.cnf option of the server; may be given again."),
+    ] = {}
     init_options: Options = {}
-    connect: Connect = "socket"
+    connect: Annotated[
+        Connect, Flag("--connect", None, "How the load reaches the server; tls: TCP, encrypted.")
+    ] = "socket"
 
 
 class ServerOverride(_Table):
@@ -133,9 +144,16 @@ class ServerOverride(_Table):
 class Cpu(_Table):
     """CPU sets of server and client, or the number of CPUs for both."""
 
-    server: str | None = None
-    client: str | None = None
-    count: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    server: Annotated[
+        str | None, Flag("--server-cpus", "LIST", 'CPUs of the server, like "0-3".')
+    ] = None
+    client: Annotated[
+        str | None, Flag("--client-cpus", "LIST", 'CPUs of the client, like "4-7".')
+    ] = None
+    count: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | None,
+        Flag("--cpus", "N", "Number of CPUs for server and client together."),
+    ] = None
 
     @field_validator("server", "client")
     @classmethod
@@ -157,14 +175,34 @@ class Data(_Table):
     None: as many as the highest level has.
     """
 
-    tables: Annotated[int, Field(ge=1, le=1000)] = 8
-    rows: Annotated[int, Field(ge=1, le=10**12)] = 100_000
-    load_clients: Annotated[int, Field(ge=1, le=1000)] | None = None
-    directory: str | None = None
-    sql: list[str] = []
-    database: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$")] = (
-        "sbtest"
+    tables: Annotated[int, Field(ge=1, le=1000), Flag("--tables", "N", "sysbench tables.")] = 8
+    rows: Annotated[int, Field(ge=1, le=10**12), Flag("--rows", "N", "Rows of each table.")] = (
+        100_000
     )
+    load_clients: Annotated[int, Field(ge=1, le=1000)] | None = None
+    directory: Annotated[
+        str | None,
+        Flag(
+            "--data-directory",
+            "DIR",
+            "A server's data directory to run on copies of, instead of sysbench's tables.",
+            (Path, str),
+        ),
+    ] = None
+    sql: Annotated[
+        list[str],
+        Flag(
+            "--data-sql",
+            "FILE",
+            "A dump or SQL script, .gz too, to make the data; may be given again.",
+            (list[Path], lambda paths: [str(path) for path in paths]),
+        ),
+    ] = []
+    database: Annotated[
+        str,
+        Field(min_length=1, max_length=64, pattern=r"^[^`/\\\x00]*$"),
+        Flag("--database", "NAME", "The database that the load uses."),
+    ] = "sbtest"
 
     @property
     def own(self) -> bool:
@@ -209,9 +247,17 @@ class Load(_Table):
     """
 
     random: Literal["uniform", "gaussian", "special", "pareto"] = "uniform"
-    prepared_statements: bool | Literal["auto"] | None = None
+    prepared_statements: Annotated[
+        bool | Literal["auto"] | None,
+        Flag("--prepared/--no-prepared", None, "Server-side prepared statements.", (bool, bool)),
+    ] = None
     percentile: Annotated[int, Field(ge=1, le=99)] = 95
-    options: Options = {}
+    options: Annotated[
+        Options,
+        Flag(
+            "--load-option", "NAME=VALUE", "An option of the sysbench script; may be given again."
+        ),
+    ] = {}
 
 
 class Time(_Table):
@@ -219,10 +265,12 @@ class Time(_Table):
     step ``settle`` in ``before``.
     """
 
-    warmup: Duration = 10.0
+    warmup: Annotated[
+        Duration, Flag("--warmup", "TIME", "Load before the first level, not measured.")
+    ] = 10.0
     settle: Duration = 10.0
-    level: Duration = 30.0
-    idle: Duration = 10.0
+    level: Annotated[Duration, Flag("--level", "TIME", "How long each level is measured.")] = 30.0
+    idle: Annotated[Duration, Flag("--idle", "TIME", "Rest after the last level.")] = 10.0
     start: Duration = 120.0
     stop: Duration = 120.0
 
@@ -275,7 +323,10 @@ class Replica(_Table):
 class Limits(_Table):
     """The memory cgroup that each server runs in."""
 
-    memory: Size | None = None
+    memory: Annotated[
+        Size | None,
+        Flag("--memory", "SIZE", "Memory limit of each server (a cgroup), like 2G."),
+    ] = None
 
 
 class TraceFile(_Table):
@@ -294,10 +345,31 @@ class Fit(_Table):
     a size counts as surviving.
     """
 
-    start: Size | None = None
+    start: Annotated[
+        Size | None,
+        Flag("--start", "SIZE", "The first size of the cache; default: half of the memory."),
+    ] = None
     guess: TraceFile | None = None
-    tolerance: Annotated[Size, Field(ge=2**20)] | None = None
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 2
+    tolerance: Annotated[
+        Annotated[Size, Field(ge=2**20)] | None,
+        Flag(
+            "--tolerance",
+            "SIZE",
+            "Search until the answer is this close to a size that gets killed; default: a "
+            "fiftieth of the memory.",
+        ),
+    ] = None
+    repeats: Annotated[
+        int,
+        Field(ge=1, le=1000),
+        Flag(
+            "--repeats",
+            "N",
+            "How many trials a size must survive without an OOM kill; default: 2, which show that "
+            "at least 22 % of such trials survive (with 95 % confidence); 14 show 80 %, 29 show "
+            "90 %.",
+        ),
+    ] = 2
 
     @model_validator(mode="after")
     def _check_one_start(self) -> Self:
@@ -338,17 +410,52 @@ class Tune(_Table):
     ``blocks``, None: as many as the budget has room for.
     """
 
-    aim: Annotated[str, Field(max_length=200)] = "memory"
+    aim: Annotated[
+        str,
+        Field(max_length=200),
+        Flag(
+            "--for",
+            "memory|speed|CONDITION,…",
+            "What to improve: memory (the default) or speed, where the other one may cost 3 %; or "
+            "with a bound of your own, like 'rss, cpu<=1.01'.",
+        ),
+    ] = "memory"
     share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     finalists: Annotated[int, Field(ge=1, le=3)] = 3
-    presets: bool = True
+    presets: Annotated[
+        bool,
+        Flag(
+            "--presets/--no-presets",
+            None,
+            "Try the settings that allocators' authors recommend first.",
+        ),
+    ] = True
     space: dict[str, Annotated[list[Text], Field(min_length=1, max_length=100)]] = {}
-    thp: bool | None = None
-    leave: list[str] = []
+    thp: Annotated[
+        bool | None,
+        Flag(
+            "--thp/--no-thp",
+            None,
+            "Search the host's THP mode too; it is put back at the end. The default where the "
+            "host lets it: as root.",
+        ),
+    ] = None
+    leave: Annotated[
+        list[str],
+        Flag("--leave", "NAME,…", "Settings of the malloc that are not to be touched."),
+    ] = []
     design: DesignChoice | None = None
     blocks: Annotated[int, Field(ge=2, le=1000)] | None = None
     trace: TraceReplay | None = None
-    replay: bool = True
+    replay: Annotated[
+        bool,
+        Flag(
+            "--replay/--no-replay",
+            None,
+            "Record the first trial, and begin with replays of that, which take seconds; servers "
+            "try first what these put forward. The default.",
+        ),
+    ] = True
 
 
 class RecordTrace(_Table):
@@ -367,7 +474,15 @@ class Noise(_Table):
     steal: Annotated[float, Field(gt=0)] = 0.05
     others: Annotated[float, Field(gt=0)] = 0.10
     probe: Annotated[float, Field(gt=1)] = 1.3
-    repeats: Annotated[int, Field(ge=0, le=1000)] = 2
+    repeats: Annotated[
+        int,
+        Field(ge=0, le=1000),
+        Flag(
+            "--repeat-noisy",
+            "N",
+            "How often a block that other work disturbed is measured again.",
+        ),
+    ] = 2
 
 
 class ProfileAt(_Table):
@@ -377,6 +492,22 @@ class ProfileAt(_Table):
 
     workload: str | None = None
     threads: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
+
+
+def parse_profile_place(text: str) -> dict[str, str | int]:
+    """Parse ``WORKLOAD:CLIENTS``, of which either may be missing. Raises UsageError for another
+    form.
+    """
+    workload, colon, clients = text.rpartition(":") if ":" in text else (text, "", "")
+    if (colon and not re.fullmatch("[0-9]{1,9}", clients)) or not text:
+        raise UsageError(
+            f"--profile-at: {text!r} is not of the form [WORKLOAD][:CLIENTS], like "
+            "oltp_read_only:512, oltp_read_only or :512"
+        )
+    return {
+        **({"workload": workload} if workload else {}),
+        **({"threads": int(clients)} if clients else {}),
+    }
 
 
 class Variant(_Table):
@@ -491,22 +622,79 @@ class Experiment(_Table):
 
     name: Name = "experiment"
     baseline: str
-    workloads: Annotated[list[str], Field(min_length=1, max_length=1000)]
-    threads: _Levels
-    levels: Literal["rising", "fresh"] = "rising"
-    sequence: Literal["cycle", "fresh"] = "cycle"
+    workloads: Annotated[
+        list[str],
+        Field(min_length=1, max_length=1000),
+        Flag("--workloads", "W,W,…", "Names from dballoc list workloads, or .lua and .sql files."),
+    ]
+    threads: Annotated[_Levels, Flag("--threads", "N,N,…", "Client threads, one level each.")]
+    levels: Annotated[
+        Literal["rising", "fresh"],
+        Flag("--levels", None, "All levels in one server start, or a fresh start for each."),
+    ] = "rising"
+    sequence: Annotated[
+        Literal["cycle", "fresh"],
+        Flag(
+            "--sequence",
+            None,
+            "All workloads in one server start, or a fresh start and copy of the data for each.",
+        ),
+    ] = "cycle"
     warm: list[str] = []
     before: dict[str, Annotated[list[str], Field(min_length=1, max_length=100)]] = {}
-    design: DesignChoice | None = None
+    design: Annotated[
+        DesignChoice | None,
+        Flag(
+            "--design",
+            None,
+            "solo: one server at a time, for levels and memory. duet: two at once, swapped, for "
+            "the cost of a transaction. Default: both, or only solo on a machine that cannot run "
+            "a duet.",
+        ),
+    ] = None
     warmup_sql: Literal["scan"] | list[str] | None = None
-    blocks: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    budget: Duration | None = None
-    seed: int = 1
+    blocks: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | None,
+        Flag("--blocks", "N", "Blocks to run: each runs every variant once."),
+    ] = None
+    budget: Annotated[
+        Duration | None, Flag("--budget", "TIME", "Time for the whole campaign, like 20m.")
+    ] = None
+    seed: Annotated[int, Flag("--seed", "N", "Seed of the order of trials.")] = 1
     published: Name | None = None
     no_stand_in: dict[str, str] = {}
-    profile: Profiled | None = None
-    profile_at: ProfileAt | None = None
-    counters: Annotated[list[CounterName], Field(max_length=5)] = ["instructions", "cycles"]
+    profile: Annotated[
+        Profiled | None,
+        Flag(
+            "--profile",
+            None,
+            "Also profile each variant once, outside what is measured. contention: what its "
+            "threads wait for. heap: which code holds its memory, and how long its mallocs take. "
+            "none: nothing, whatever the experiment says.",
+            (Literal["contention", "heap", "none"], str),
+        ),
+    ] = None
+    profile_at: Annotated[
+        ProfileAt | None,
+        Flag(
+            "--profile-at",
+            "[WORKLOAD][:CLIENTS]",
+            "Profile under this workload and level alone, like oltp_read_only:512; without it, "
+            "under every workload at the highest level.",
+            (str, parse_profile_place),
+        ),
+    ] = None
+    counters: Annotated[
+        list[CounterName],
+        Field(max_length=5),
+        Flag(
+            "--no-counters",
+            None,
+            "Do not count the server's instructions and cycles, which bench does where the host "
+            "can.",
+            (bool, lambda _: []),
+        ),
+    ] = ["instructions", "cycles"]
     small: Share | None = None
     scaled: Scaled | None = None
     server: Server = Server()

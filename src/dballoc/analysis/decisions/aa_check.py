@@ -100,8 +100,8 @@ class Resolution:
 
 
 def compute_resolution(campaign: Campaign, variants: int = 2) -> Resolution:
-    """Compute what a campaign of twins (dballoc.experiment.identical_variants) shows. ``variants``:
-    how many the campaigns have, the baseline counted, whose intervals are promised.
+    """Compute what a campaign of twins (dballoc.cli.verbs.aa.build_twins) shows. ``variants``: how
+    many the campaigns have, the baseline counted, whose intervals are promised.
     """
     comparisons = compare_with_baseline(campaign)
     twin, baseline = campaign.names[1], campaign.experiment.baseline

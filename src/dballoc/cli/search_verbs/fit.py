@@ -15,78 +15,46 @@ from dballoc.campaign.ways.fit import FIT, prepare_fit
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
+from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.perform_campaign import ENDINGS, INTERRUPTED, show_report
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.document.model import Document
 from dballoc.errors import Failure
 from dballoc.experiment import cache_size_search, experiment_file
 from dballoc.experiment.durations_and_sizes import format_size
-
-LevelTime = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="How long each size is under load at each level."),
-]
-Start = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="The first size of the cache; default: half of the memory."),
-]
-From = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="TRACE",
-        help="A trace of such a server (bench --record): each malloc's first size is what a replay "
-        "of it leaves of the memory.",
-    ),
-]
-Tolerance = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Search until the answer is this close to a size that gets killed; default: a "
-        "fiftieth of the memory.",
-    ),
-]
-Repeats = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="How many trials a size must survive without an OOM kill; default: 2, which show that "
-        "at least 22 % of such trials survive (with 95 % confidence); 14 show 80 %, 29 show 90 %.",
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check everything, print sizes and minutes, and stop.")
-]
+from dballoc.experiment.flag import Flag
+from dballoc.experiment.model import Experiment
 
 
+@takes_flags(
+    [
+        ("experiment", "named", "scale", "limits.memory", "allocators", "sweep"),
+        flags.SERVER,
+        ("workloads", "threads"),
+        flags.TABLES,
+        ("time.warmup", "time.level", "fit.start", "from_", "fit.tolerance"),
+        ("fit.repeats", "budget", "seed", "out", "report", "as_json", "dry_run", "print_"),
+    ],
+    level=Flag("--time", "TIME", "How long each size is under load at each level."),
+)
 def fit(
-    experiment: flags.File = None,
-    named: flags.Named = None,
-    scale: flags.Scale = None,
-    memory: flags.Memory = None,
-    allocators: flags.Allocators = None,
-    sweep: flags.Sweeps = None,
-    server: flags.Server = None,
-    basedir: flags.Basedir = None,
-    engine: flags.Engine = None,
-    option: flags.ServerOptions = None,
-    workloads: flags.Workloads = None,
-    threads: flags.Threads = None,
-    tables: flags.Tables = None,
-    rows: flags.Rows = None,
-    warmup: flags.Warmup = None,
-    time: LevelTime = None,
-    start: Start = None,
-    from_: From = None,
-    tolerance: Tolerance = None,
-    repeats: Repeats = None,
-    budget: flags.Budget = None,
-    seed: flags.Seed = None,
+    source: flags.Source,
+    changes: Annotated[Changes, Experiment],
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="TRACE",
+            help="A trace of such a server (bench --record): each malloc's first size is what a "
+            "replay of it leaves of the memory.",
+        ),
+    ] = None,
     out: flags.Out = None,
     report: flags.Report = True,
     as_json: flags.AsJson = False,
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, print sizes and minutes, and stop.")
+    ] = False,
     print_: flags.PrintFile = False,
 ) -> None:
     """Find the largest buffer pool (InnoDB) or block cache (RocksDB) with which the server survives
@@ -95,7 +63,9 @@ def fit(
     Every trial runs a server in a memory cgroup; the search needs as few trials as possible. The
     same command resumes it.
     """
-    model = experiment_from_flags.read_experiment(locals(), default="fit")
+    if from_ is not None:
+        changes["fit.guess"] = experiment_from_flags.name_trace(from_)
+    model = experiment_from_flags.read_experiment(source, changes, default="fit")
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return

@@ -8,9 +8,12 @@ import typer
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags
 from dballoc.cli.shared.campaign_display import display, minutes
+from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.perform_campaign import INTERRUPTED, show_report
 from dballoc.cli.shared.safe_output import Console, say
 from dballoc.experiment import experiment_file
+from dballoc.experiment.flag import Flag
+from dballoc.experiment.model import Experiment
 from dballoc.numbers import count
 from dballoc.report import write_report_outputs
 from dballoc.tune import run_confirmation
@@ -21,90 +24,38 @@ from dballoc.tune.short_experiment import count_most_workloads
 
 VERB = "tune"
 
-Aim = Annotated[
-    str | None,
-    typer.Option(
-        "--for",
-        metavar="memory|speed|CONDITION,…",
-        help="What to improve: memory (the default) or speed, where the other one may cost 3 %; or "
-        "with a bound of your own, like 'rss, cpu<=1.01'.",
-    ),
-]
-Budget = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="For search and confirmation together; default: 1h."),
-]
-From = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="TRACE",
-        help="A trace of this workload, like bench --record makes one, for the replays that the "
-        "search begins with.",
-    ),
-]
-Replays = Annotated[
-    bool | None,
-    typer.Option(
-        "--replay/--no-replay",
-        help="Record the first trial, and begin with replays of that, which take seconds; servers "
-        "try first what these put forward. The default.",
-    ),
-]
-Leave = Annotated[
-    str | None,
-    typer.Option(metavar="NAME,…", help="Settings of the malloc that are not to be touched."),
-]
-Presets = Annotated[
-    bool | None,
-    typer.Option(
-        "--presets/--no-presets", help="Try the settings that allocators' authors recommend first."
-    ),
-]
-Thp = Annotated[
-    bool | None,
-    typer.Option(
-        "--thp/--no-thp",
-        help="Search the host's THP mode too; it is put back at the end. The default where the "
-        "host lets it: as root.",
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check everything, print what is searched, and stop.")
-]
 
-
+@takes_flags(
+    [
+        ("experiment", "named", "scale", "allocators", "tune.aim", "from_", "tune.replay"),
+        ("budget", "like"),
+        flags.SERVER,
+        ("defaults_file", "login_path", "workloads", "threads"),
+        flags.TABLES,
+        ("time.warmup", "time.level", "cpu.count", "limits.memory"),
+        ("tune.leave", "tune.presets", "tune.thp", "seed"),
+        ("out", "report", "dry_run", "print_"),
+    ],
+    budget=Flag("--budget", "TIME", "For search and confirmation together; default: 1h."),
+)
 def tune(
-    experiment: flags.File = None,
-    named: flags.Named = None,
-    scale: flags.Scale = None,
-    allocators: flags.Allocators = None,
-    aim: Aim = None,
-    trace: From = None,
-    replay: Replays = None,
-    budget: Budget = None,
-    like: flags.Like = None,
-    server: flags.Server = None,
-    basedir: flags.Basedir = None,
-    engine: flags.Engine = None,
-    option: flags.ServerOptions = None,
-    defaults_file: flags.DefaultsFile = None,
-    login_path: flags.LikeLoginPath = None,
-    workloads: flags.Workloads = None,
-    threads: flags.Threads = None,
-    tables: flags.Tables = None,
-    rows: flags.Rows = None,
-    warmup: flags.Warmup = None,
-    level: flags.Level = None,
-    cpus: flags.Cpus = None,
-    memory: flags.Memory = None,
-    leave: Leave = None,
-    presets: Presets = None,
-    thp: Thp = None,
-    seed: flags.Seed = None,
+    source: flags.Source,
+    changes: Annotated[Changes, Experiment],
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="TRACE",
+            help="A trace of this workload, like bench --record makes one, for the replays that "
+            "the search begins with.",
+        ),
+    ] = None,
     out: flags.Out = None,
     report: flags.Report = True,
-    dry_run: DryRun = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check everything, print what is searched, and stop."),
+    ] = False,
     print_: flags.PrintFile = False,
 ) -> None:
     """Search the settings of mallocs for this workload, and confirm what was found in a campaign of
@@ -112,7 +63,9 @@ def tune(
 
     The same command resumes what was interrupted. dballoc deploy prints the winner.
     """
-    model = experiment_from_flags.read_experiment(locals())
+    if from_ is not None:
+        changes["tune.trace"] = experiment_from_flags.name_trace(from_)
+    model = experiment_from_flags.read_experiment(source, changes)
     if print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return

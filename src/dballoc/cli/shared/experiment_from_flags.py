@@ -3,13 +3,15 @@ count.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
+from dballoc.cli.shared.field_flags import Changes, parse_words
+from dballoc.cli.shared.flags import Source
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
@@ -29,15 +31,6 @@ Sweep = tuple[str | None, str, list[str]]
 NO_PROFILE = "none"
 
 _SWEEP = re.compile(r"(?:(?P<variant>[^:]+):)?(?P<name>[A-Za-z_][\w.-]*)=(?P<values>.+)")
-
-
-def changes_of(arguments: Mapping[str, Any]) -> Table:
-    """Return the experiment's keys that a verb's ``arguments`` change; None where a flag was not
-    given.
-    """
-    return {
-        key: convert(arguments[name]) for name, (key, convert) in _KEYS.items() if name in arguments
-    }
 
 
 def experiment(
@@ -80,31 +73,34 @@ def experiment(
     return model
 
 
-def read_experiment(
-    arguments: Mapping[str, Any], more: Table | None = None, default: str | None = None
-) -> Experiment:
-    """Return the experiment that a verb's ``arguments`` describe, with ``--scale``, ``--like`` and
-    ``--defaults-file`` where the verb has them. ``more``: changes beside those of
-    :func:`changes_of`; ``default``: the shipped experiment where none is named, instead of the
-    demo. UsageError as of :func:`experiment`.
+def read_experiment(source: Source, flags: Changes, default: str | None = None) -> Experiment:
+    """Return the experiment of a verb's ``source`` with its ``flags``. ``default``: the shipped
+    experiment where none is named, instead of the demo. Raises UsageError as :func:`experiment`.
     """
-    file: Path | None = arguments["experiment"]
-    named = arguments["named"] or (None if file else default)
-    changes = changes_of(arguments) | (more or {})
+    file = source.experiment
+    named = source.named or (None if file else default)
+    variants = {
+        "allocators": None if source.allocators is None else parse_words(source.allocators),
+        "sweep": parse_sweeps(source.sweep),
+    }
     layers: list[Callable[[Table], Table]] = []
-    if (scale := arguments["scale"]) is not None:
+    if (scale := source.scale) is not None:
         origin = str(file or f"experiment {named or 'demo'}")
         available = cpus.list_available_cpus()
         layers.append(partial(scaling.scale_table, text=scale, cpus=available, origin=origin))
-    like, defaults_file = arguments.get("like"), arguments.get("defaults_file")
-    if like is not None or defaults_file is not None:
+    if source.like is not None or source.defaults_file is not None:
         # Here, because it reads running servers.
         from dballoc.cli.shared import server_options_sources
 
-        layers += server_options_sources.layers(
-            like, arguments["login_path"], defaults_file, changes
-        )
-    return experiment(file, named, changes, layers)
+        layers += server_options_sources.layers(source, flags)
+    return experiment(file, named, variants | flags, layers)
+
+
+def name_trace(path: Path) -> Table:
+    """Return a trace as an experiment names it: its file, and the hash of what it holds. Raises
+    UsageError if it cannot be read.
+    """
+    return {"trace": str(path.absolute()), "sha256": hash_trace(path)}
 
 
 def make_record_changes(record: bool, limit: str | None) -> Table:
@@ -188,12 +184,12 @@ def _with_sweep(table: Table, target: Any, name: str, values: list[str]) -> list
     ]
 
 
-def sweeps(texts: list[str] | None) -> list[Sweep] | None:
+def parse_sweeps(texts: list[str] | None) -> list[Sweep] | None:
     """Parse ``["jemalloc:narenas=1,cores"]``. UsageError for another form."""
     sweeps: list[Sweep] = []
     for text in texts or []:
         match = _SWEEP.fullmatch(text)
-        if not match or not (values := words(match["values"])):
+        if not match or not (values := parse_words(match["values"])):
             raise UsageError(
                 f"--sweep: {text!r} is not of the form [VARIANT:]NAME=VALUE,VALUE,…, like "
                 "MALLOC_ARENA_MAX=1,cores"
@@ -213,118 +209,3 @@ def _another_script(workload: str) -> bool:
         or workload in cycles()
         or not script.startswith("oltp_")
     )
-
-
-def words(text: str | None) -> list[str] | None:
-    """Split ``a,b`` into a list; None stays None."""
-    return None if text is None else [w.strip() for w in text.split(",") if w.strip()]
-
-
-def numbers(text: str | None, flag: str) -> list[int] | None:
-    """Parse ``1,16,64`` into numbers. UsageError with the flag's name for anything else."""
-    if text is None:
-        return None
-    try:
-        return [int(w) for w in words(text) or []]
-    except ValueError:
-        raise UsageError(
-            f"{flag}: {text!r} is not a list of numbers; write it like 1,16,64"
-        ) from None
-
-
-def profile_place(text: str | None) -> Table | None:
-    """Parse ``WORKLOAD:CLIENTS``, of which either may be missing. UsageError for another form."""
-    if text is None:
-        return None
-    workload, colon, clients = text.rpartition(":") if ":" in text else (text, "", "")
-    if (colon and not re.fullmatch("[0-9]{1,9}", clients)) or not text:
-        raise UsageError(
-            f"--profile-at: {text!r} is not of the form [WORKLOAD][:CLIENTS], like "
-            "oltp_read_only:512, oltp_read_only or :512"
-        )
-    return {
-        **({"workload": workload} if workload else {}),
-        **({"threads": int(clients)} if clients else {}),
-    }
-
-
-def pairs(texts: list[str] | None, flag: str) -> dict[str, str] | None:
-    """Parse ``["a=1"]`` into a mapping. UsageError for an item without ``=``."""
-    if not texts:
-        return None
-    for text in texts:
-        if "=" not in text:
-            raise UsageError(
-                f"{flag}: {text!r} has no '='; write it like {flag} innodb_buffer_pool_size=1G"
-            )
-    return {k.strip(): v.strip() for k, _, v in (t.partition("=") for t in texts)}
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _path(value: Path | None) -> str | None:
-    return str(value) if value else None
-
-
-def _trace_file(value: Path | None) -> Table | None:
-    return {"trace": str(value.absolute()), "sha256": hash_trace(value)} if value else None
-
-
-def _no_counters(value: bool | None) -> list[str] | None:
-    return [] if value else None
-
-
-def _paths(values: Sequence[Path] | None) -> list[str] | None:
-    return [str(path) for path in values] if values else None
-
-
-# For each flag, by its name in the verbs: the experiment's key, and the function that converts its
-# value.
-_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "allocators": ("allocators", words),
-    "sweep": ("sweep", sweeps),
-    "server": ("server.use", _as_it_is),
-    "basedir": ("server.basedir", _path),
-    "engine": ("server.engine", _as_it_is),
-    "option": ("server.options", partial(pairs, flag="--option")),
-    "connect": ("server.connect", _as_it_is),
-    "workloads": ("workloads", words),
-    "threads": ("threads", partial(numbers, flag="--threads")),
-    "levels": ("levels", _as_it_is),
-    "sequence": ("sequence", _as_it_is),
-    "design": ("design", _as_it_is),
-    "load_option": ("load.options", partial(pairs, flag="--load-option")),
-    "prepared": ("load.prepared_statements", _as_it_is),
-    "tables": ("data.tables", _as_it_is),
-    "rows": ("data.rows", _as_it_is),
-    "data_directory": ("data.directory", _path),
-    "data_sql": ("data.sql", _paths),
-    "database": ("data.database", _as_it_is),
-    "warmup": ("time.warmup", _as_it_is),
-    "level": ("time.level", _as_it_is),
-    "time": ("time.level", _as_it_is),  # fit's word for it
-    "idle": ("time.idle", _as_it_is),
-    "cpus": ("cpu.count", _as_it_is),
-    "server_cpus": ("cpu.server", _as_it_is),
-    "client_cpus": ("cpu.client", _as_it_is),
-    "memory": ("limits.memory", _as_it_is),
-    "profile": ("profile", _as_it_is),
-    "profile_at": ("profile_at", profile_place),
-    "no_counters": ("counters", _no_counters),
-    "start": ("fit.start", _as_it_is),
-    "from_": ("fit.guess", _trace_file),
-    "tolerance": ("fit.tolerance", _as_it_is),
-    "repeats": ("fit.repeats", _as_it_is),
-    "aim": ("tune.aim", _as_it_is),
-    "trace": ("tune.trace", _trace_file),
-    "replay": ("tune.replay", _as_it_is),
-    "leave": ("tune.leave", words),
-    "presets": ("tune.presets", _as_it_is),
-    "thp": ("tune.thp", _as_it_is),
-    "blocks": ("blocks", _as_it_is),
-    "repeat_noisy": ("noise.repeats", _as_it_is),
-    "budget": ("budget", _as_it_is),
-    "seed": ("seed", _as_it_is),
-}

@@ -2,14 +2,18 @@
 count.
 """
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import typer
 
 from dballoc.cli.shared import experiment_from_flags
+from dballoc.cli.shared.field_flags import Changes, parse_words
+from dballoc.cli.shared.flags import Source
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
-from dballoc.experiment.model import REPLAY, Experiment
+from dballoc.experiment.model import REPLAY, Experiment, TouchMode
 from dballoc.host.resources import cpus
 
 # Of a trace's file name, what a name of an experiment may have.
@@ -18,55 +22,128 @@ _LONGEST = 64
 _WHERE = "command line"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplayFlags:
+    """The trace, the mallocs it is replayed on, and how."""
+
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE", help="A trace, or a recording of dballoc exec --probe trace."
+        ),
+    ]
+    preload: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A malloc of your own to compare too, like ./libmine.so; may be given again.",
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The malloc that the others are relative to; default: glibc, if there.",
+        ),
+    ] = None
+    glibc: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Replay every malloc on this C library, as dballoc fetch has it.",
+        ),
+    ] = None
+    thp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE,…",
+            help="Every malloc under each of these modes of transparent huge pages: always, "
+            "madvise, never; default: the host's.",
+        ),
+    ] = None
+    mode: Annotated[
+        Literal["fast", "timed"],
+        typer.Option(
+            help="fast: each event as soon as the recorded order allows. timed: at the recorded "
+            "pace, times --speed; it alone shows what a malloc gives back with time."
+        ),
+    ] = "fast"
+    speed: Annotated[
+        float | None,
+        typer.Option(metavar="TIMES", help="With --mode timed: so many times as fast as recorded."),
+    ] = None
+    touch: Annotated[
+        TouchMode,
+        typer.Option(
+            help="Which pages of each block are written: those that the recorded program touched, "
+            "all, the first, or none."
+        ),
+    ] = "recorded"
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FROM..TO",
+            help="Judge the peak heap within a stretch of the trace alone, like 10s..60s, or of "
+            "its marks; all of it is replayed.",
+        ),
+    ] = None
+    idle: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Rest after the last event, before the idle heap."),
+    ] = "1s"
+    max_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="End a replay that takes longer, as a fault, like 30m; default: fifty times what "
+            "is expected, a day at most.",
+        ),
+    ] = None
+
+
 def build_replay_experiment(
-    arguments: Mapping[str, Any],
+    flags: ReplayFlags,
+    source: Source,
+    changes: Changes,
     sha256: str,
     threads: int,
     window: tuple[float, float] | None = None,
 ) -> Experiment:
-    """Return the experiment that the verb's ``arguments`` describe, of a trace with that hash and
-    so many threads, judged within a ``window`` of it in seconds. UsageError, in one line, for what
+    """Return the experiment that the verb's flags describe, of a trace with that hash and so many
+    threads, judged within a ``window`` of it in seconds. Raises UsageError, in one line, for what
     cannot be.
     """
-    trace: Path = arguments["trace"]
-    speed, mode = arguments["speed"], arguments["mode"]
-    if speed is not None and mode != "timed":
+    if flags.speed is not None and flags.mode != "timed":
         raise UsageError("--speed: only with --mode timed; fast replays have no pace")
-    names = experiment_from_flags.words(arguments["allocators"]) or []
+    names = parse_words(source.allocators or "")
     variants: list[dict[str, Any]] = [
-        {"name": name, "allocator": name} for name in names or _default_names(arguments["preload"])
+        {"name": name, "allocator": name} for name in names or _default_names(flags.preload)
     ]
-    variants += [_make_own_variant(path) for path in arguments["preload"] or []]
-    variants = _spread_modes(variants, experiment_from_flags.words(arguments["thp"]) or [])
-    baseline = arguments["baseline"] or _choose_baseline(variants)
-    settings = {k: arguments[k] for k in ("blocks", "budget", "seed") if arguments[k] is not None}
+    variants += [_make_own_variant(path) for path in flags.preload or []]
+    variants = _spread_modes(variants, parse_words(flags.thp or ""))
+    sweeps = experiment_from_flags.parse_sweeps(source.sweep) or []
+    _refuse_server_settings(sweeps)
     table: dict[str, Any] = {
-        "name": name_after(trace),
-        "baseline": baseline,
+        "name": name_after(flags.trace),
+        "baseline": flags.baseline or _choose_baseline(variants),
         "workloads": [REPLAY],
         "threads": [max(1, threads)],
         "design": "solo",
         "counters": [],
-        "time": {"idle": arguments["idle"]},
+        "time": {"idle": flags.idle},
         "replay": {
-            "trace": str(trace),
+            "trace": str(flags.trace),
             "sha256": sha256,
-            "mode": mode,
-            "speed": 1.0 if speed is None else speed,
-            "touch": arguments["touch"],
+            "mode": flags.mode,
+            "speed": 1.0 if flags.speed is None else flags.speed,
+            "touch": flags.touch,
             **({} if window is None else {"window": window}),
-            **({} if arguments["max_time"] is None else {"max_time": arguments["max_time"]}),
+            **({} if flags.max_time is None else {"max_time": flags.max_time}),
         },
         "variant": variants,
-        **settings,
+        **({} if flags.glibc is None else {"server": {"glibc": flags.glibc}}),
     }
-    if arguments["glibc"] is not None:
-        table["server"] = {"glibc": arguments["glibc"]}
-    if arguments["memory"] is not None:
-        table["limits"] = {"memory": arguments["memory"]}
-    if sweeps := experiment_from_flags.sweeps(arguments["sweep"]):
-        _refuse_server_settings(sweeps)
-        table = experiment_from_flags.overlay(table, {"sweep": sweeps})
+    table = experiment_from_flags.overlay(table, {"sweep": sweeps, **changes})
     cores = len(cpus.list_available_cpus())
     return experiment_file.build_experiment(table, _WHERE, cores)
 

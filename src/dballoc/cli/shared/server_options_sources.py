@@ -7,6 +7,7 @@ from typing import Any
 
 from dballoc import readers
 from dballoc.campaign.preparation import like_running_server as likeness
+from dballoc.cli.shared.flags import Source
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.host.read_rights import open_process
 from dballoc.process_memory import identify_malloc
@@ -17,21 +18,20 @@ from dballoc.servers.running import adopted_options, credentials
 Table = dict[str, Any]
 
 
-def layers(
-    like: int | None, login_path: str | None, defaults_file: Path | None, flags: Table
-) -> list[Callable[[Table], Table]]:
-    """Return the layers between an experiment's file and the flags. UsageError in one line for a
-    source that cannot be read.
+def layers(source: Source, flags: Table) -> list[Callable[[Table], Table]]:
+    """Return the layers between an experiment's file and the flags of its fields. Raises UsageError
+    in one line for a source that cannot be read.
     """
     changes: list[Callable[[Table], Table]] = []
-    use, basedir = flags["server.use"], flags["server.basedir"]
+    use, basedir = flags.get("server.use"), flags.get("server.basedir")
     build = (use or "mariadb", basedir) if use or basedir else None
-    if like is not None:
-        read = likeness.read_running_server(open_process(like), credentials.find(login_path), build)
-        say(f"--like {like}", read.notes)
+    if source.like is not None:
+        login = credentials.find(source.login_path)
+        read = likeness.read_running_server(open_process(source.like), login, build)
+        say(f"--like {source.like}", read.notes)
         changes.append(read.lay)
-    if defaults_file is not None:
-        changes.append(partial(_lay_defaults, defaults_file, build, like is not None))
+    if source.defaults_file is not None:
+        changes.append(partial(_lay_defaults, source.defaults_file, build, source.like is not None))
     return changes
 
 

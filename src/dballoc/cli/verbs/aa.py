@@ -13,60 +13,51 @@ from dballoc.analysis.decisions import aa_check as analysis
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags, perform_campaign
+from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.safe_output import Console
-from dballoc.experiment.identical_variants import build_twins
+from dballoc.experiment import experiment_file
+from dballoc.experiment.flag import Flag
+from dballoc.experiment.model import Experiment
 from dballoc.report.wording import detectable_difference
 
 BUDGET = "6m"
 
 
-Allocator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The malloc to run against itself; default: FILE's baseline, or glibc.",
+@takes_flags(
+    [
+        ("experiment", "allocator"),
+        flags.SERVER,
+        ("workloads", "threads", "design"),
+        flags.TABLES,
+        ("time.warmup", "time.level", "time.idle"),
+        ("blocks", "noise.repeats", "budget", "variants", "seed"),
+        ("out", "report", "as_json"),
+    ],
+    budget=Flag(
+        "--budget",
+        "TIME",
+        f"Time for the whole campaign; default: {BUDGET}, or what --blocks need.",
     ),
-]
-AaBudget = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help=f"Time for the whole campaign; default: {BUDGET}, or what --blocks need.",
-    ),
-]
-
-
-Variants = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=2,
-        help="Variants, the baseline counted, of the campaigns whose intervals and minutes are "
-        "promised; default: as many as the demo's.",
-    ),
-]
-
-
+)
 def aa(
-    experiment: flags.File = None,
-    allocator: Allocator = None,
-    server: flags.Server = None,
-    basedir: flags.Basedir = None,
-    engine: flags.Engine = None,
-    option: flags.ServerOptions = None,
-    workloads: flags.Workloads = None,
-    threads: flags.Threads = None,
-    design: flags.Design = None,
-    tables: flags.Tables = None,
-    rows: flags.Rows = None,
-    warmup: flags.Warmup = None,
-    level: flags.Level = None,
-    idle: flags.Idle = None,
-    blocks: flags.Blocks = None,
-    repeat_noisy: flags.RepeatNoisy = None,
-    budget: AaBudget = None,
-    variants: Variants = None,
-    seed: flags.Seed = None,
+    source: flags.Source,
+    changes: Annotated[Changes, Experiment],
+    allocator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The malloc to run against itself; default: FILE's baseline, or glibc.",
+        ),
+    ] = None,
+    variants: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=2,
+            help="Variants, the baseline counted, of the campaigns whose intervals and minutes are "
+            "promised; default: as many as the demo's.",
+        ),
+    ] = None,
     out: flags.Out = None,
     report: flags.Report = True,
     as_json: flags.AsJson = False,
@@ -77,11 +68,11 @@ def aa(
     An ordinary campaign with two identical variants, and an ordinary report. The same command
     resumes it.
     """
-    arguments = locals()
-    changes = experiment_from_flags.changes_of(arguments) | {
-        "allocators": [allocator] if allocator else None,
-        "budget": budget or (None if blocks else BUDGET),
-    }
+    if allocator:
+        changes["allocators"] = [allocator]
+    if "blocks" not in changes:
+        changes.setdefault("budget", BUDGET)
+    experiment = source.experiment
     model = experiment_from_flags.experiment(experiment, None if experiment else "aa", changes)
     model = build_twins(model, str(experiment or "command line"))
     setting = prepare.prepare_campaign(model)
@@ -93,6 +84,16 @@ def aa(
         lambda _: _show(directory, as_json, variants),
         report=report,
     )
+
+
+def build_twins(experiment: Experiment, origin: str) -> Experiment:
+    """Return the experiment with its baseline and an identical variant, and no other. Raises
+    UsageError that begins with ``origin`` if the second variant's name becomes too long.
+    """
+    baseline = experiment.find(experiment.baseline).model_dump(mode="json", exclude_none=True)
+    table = experiment.model_dump(mode="json", exclude_none=True)
+    table["variant"] = [baseline, baseline | {"name": experiment.baseline + "-again"}]
+    return experiment_file.build_experiment(table, origin)
 
 
 def _show(directory: Path, as_json: bool, variants: int | None) -> None:

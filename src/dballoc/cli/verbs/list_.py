@@ -1,15 +1,17 @@
 """``dballoc list``: what the catalogue names, and what of it is here."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dballoc.cli.extras import require_extra
 from dballoc.cli.list_parts.catalogue_part import Part
-from dballoc.cli.shared import flags
+from dballoc.cli.shared.field_flags import make_option
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.errors import UsageError
+from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG
 
 
 def list_(
@@ -35,9 +37,9 @@ def list_(
             "the run does.",
         ),
     ] = False,
-    server: flags.Server = None,
-    basedir: flags.Basedir = None,
-    engine: flags.Engine = None,
+    server: Annotated[str | None, make_option(SERVER_FLAG)] = None,
+    basedir: Annotated[Path | None, make_option(BASEDIR_FLAG)] = None,
+    engine: Annotated[str | None, make_option(ENGINE_FLAG)] = None,
 ) -> None:
     """List what an experiment can name, what of it is on this machine, and what can be fetched.
 
