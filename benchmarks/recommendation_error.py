@@ -42,13 +42,14 @@ from dballoc.analysis.tables.baseline_comparison import (
     Comparisons,
     Metric,
 )
+from dballoc.experiment.designs import Design
 
 PROMISED = 0.025
 BATCH = 2000
 BASELINE = "baseline"
 
 PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
-CPU = Metric(key="cpu:w", title="CPU", unit="µs", better="lower", workload="w", design="duet")
+CPU = Metric(key="cpu:w", title="CPU", unit="µs", better="lower", workload="w", design=Design.DUET)
 TPS = Metric(key="tps:w", title="tps", unit="1/s", better="higher", workload="w")
 # The scatter of a server start's logarithm.
 SCATTER = {PEAK: 0.01, CPU: 0.015, TPS: 0.04}
@@ -190,7 +191,7 @@ def is_use_said(shape: Shape, logs: dict[Metric, Floats], procedure: Procedure) 
     """Whether a campaign says "Use X" at a look. ``logs``: (variant, block) for each metric, the
     A/A pair last. A design that is decided ends, and its figures stay what they were.
     """
-    designs = {m.design for m in shape.metrics}
+    designs: set[str] = {m.design for m in shape.metrics}
     ended: dict[str, int] = {}
     for look in procedure.spending:
         blocks = {design: ended.get(design, look) for design in designs}

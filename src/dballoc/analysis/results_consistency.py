@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from dballoc import readers
 from dballoc.errors import Failure
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, CounterName, Experiment
 from dballoc.store import campaign_facts as forms
 from dballoc.store.open_database import FILE
@@ -78,12 +79,12 @@ def _check_trials(facts: Mapping[str, str], experiment: Experiment, tables: Tabl
         place = f"trial {row['trial']}"
         of_baseline = row["variant"] == experiment.baseline
         if (
-            row["design"] == "solo"
+            row["design"] == Design.SOLO
             and (row["role"] in _ROLES) != of_baseline
             and facts.get(forms.KIND) not in (forms.FIT, forms.TUNE)
         ):
             raise readers.Unfit(f"{place}: {row['variant']} cannot have the role {row['role']}")
-        if row["design"] == "solo" and "solo" not in designs:
+        if row["design"] == Design.SOLO and Design.SOLO not in designs:
             raise readers.Unfit(f"{place}: solo, which is not a design of the campaign")
         if not 0 <= row["block"] < 10**6 or not 0 <= row["attempt"] < 10**6:
             raise readers.Unfit(

@@ -17,7 +17,7 @@ from pydantic import (
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
-from dballoc.experiment.designs import DesignChoice
+from dballoc.experiment.designs import Design, DesignChoice, select_designs
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
 from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Flag
 from dballoc.experiment.post import Post
@@ -748,11 +748,16 @@ class Experiment(_Table):
 
     @model_validator(mode="after")
     def _check_profile_design(self) -> Self:
-        if self.profile and self.design == "duet":
+        if self.profile and Design.SOLO not in self.designs:
             raise ValueError(
                 "profile: variants are profiled in solo trials; set design to both, not duet"
             )
         return self
+
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The designs that are wished, if the machine can run them."""
+        return select_designs(self.design)
 
     @model_validator(mode="after")
     def _check_profile_place(self) -> Self:

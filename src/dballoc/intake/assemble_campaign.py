@@ -13,6 +13,7 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.intake.imported_figure import Figure
@@ -55,7 +56,7 @@ def assemble_campaign(
     table = {
         "name": make_name(name),
         "baseline": base,
-        "design": "solo",
+        "design": Design.SOLO.value,
         "levels": "fresh",
         "blocks": len(blocks),
         "workloads": list(dict.fromkeys(workloads.values())),

@@ -13,6 +13,7 @@ import dballoc
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
 from dballoc.files.foreign_file import Stamp, make_stamp, open_foreign_file
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.intake import csv_figures, output_mapping, stack_profiles
@@ -278,12 +279,12 @@ def _write_database(
         "identity": experiment_file.compute_identity(experiment),
         "experiment": experiment_file.format_experiment(experiment),
         "seed": str(experiment.seed),
-        "planned_blocks": json.dumps({"solo": experiment.blocks}),
+        "planned_blocks": json.dumps({Design.SOLO: experiment.blocks}),
         "started": str(time.time()),
         "environment": "{}",
         "sysbench": "",
         "server_user": "",
-        "designs": "solo",
+        "designs": Design.SOLO,
         "duet": "{}",
         "ending": "planned",
         "imported": json.dumps(imported),

@@ -30,6 +30,7 @@ from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Document, Figure, Listing, Section
+from dballoc.experiment.designs import Design
 from dballoc.numbers import count
 from dballoc.report.charts import (
     byworkload,
@@ -209,16 +210,16 @@ def _make_sections(
                 if few
                 else _make_glance_section(campaign, variants)
             ]
-            if "solo" in campaign.designs
+            if Design.SOLO in campaign.designs
             else []
         ),
         _make_verdicts_section(comparisons, variants, few),
         *(
             [duet.make_duet_section(campaign, comparisons, variants, few)]
-            if "duet" in campaign.designs
+            if Design.DUET in campaign.designs
             else []
         ),
-        *(_make_solo_sections(campaign, variants, few) if "solo" in campaign.designs else []),
+        *(_make_solo_sections(campaign, variants, few) if Design.SOLO in campaign.designs else []),
         *counters.make_counter_sections(campaign),
         *([replicas] if (replicas := replica.make_replica_section(campaign)) else []),
         *(

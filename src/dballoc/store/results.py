@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.store import campaign_facts, column_types, open_database
@@ -265,7 +266,7 @@ class Results:
         def write() -> None:
             for slot, record in trials:
                 place = {
-                    "design": "solo",
+                    "design": Design.SOLO.value,
                     "block": slot.block,
                     "attempt": slot.attempt,
                     "position": slot.position,

@@ -15,6 +15,7 @@ from dballoc.campaign.preparation.prepare_variant import (
     prepare_variant,
 )
 from dballoc.errors import UsageError
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.host.resources import cpus
 from dballoc.host.settings import thp
@@ -169,7 +170,9 @@ def prepare_duets(
     with room for a duet's two servers, or says why it has none.
     """
     aim, experiment = make_search_aim(preference, 0), setting.experiment
-    if experiment.design == "solo" or (aim.objective == "memory" and math.isinf(aim.bound)):
+    if Design.DUET not in experiment.designs or (
+        aim.objective == "memory" and math.isinf(aim.bound)
+    ):
         return {}, None
     if setting.duet is None:
         return {}, setting.no_duet

@@ -25,6 +25,7 @@ from dballoc.campaign.ways.replay import (
     replay_variant,
 )
 from dballoc.errors import UsageError
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, Experiment, TraceReplay, Variant
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.store.results import TrialRecord
@@ -97,7 +98,7 @@ def _make_replay_experiment(
             "tune": None,
             "replay": pace,
             "record": None,
-            "design": "solo",
+            "design": Design.SOLO.value,
             "variant": variants,
         }
     )

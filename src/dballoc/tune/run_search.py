@@ -80,7 +80,7 @@ class _Search:
             return results
         facts = make_server_facts(self.setting) | {
             KIND: TUNE,
-            "designs": "solo",
+            "designs": Design.SOLO,
             "duet": "{}",
             "planned_blocks": "{}",
             PREFERENCE: self.setting.preference.text,

@@ -5,6 +5,7 @@ confirmed afterwards. Of many workloads they have those that tell most. Pure.
 from collections.abc import Collection, Mapping, Sequence
 
 from dballoc.analysis.tune.search_history import Surveyed
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, Experiment, RecordTrace, Tune, Variant
 
 # Seconds: peak RSS is flat from the fifth second of a level on.
@@ -47,7 +48,7 @@ def make_short_experiment(experiment: Experiment, tune: Tune, budget: float) -> 
             "sequence": "cycle",
             "warm": [],
             "before": {},
-            "design": tune.design if tune.design in ("solo", None) else "both",
+            "design": tune.design if tune.design in (Design.SOLO.value, None) else "both",
             "blocks": None,
             "budget": budget,
             "published": None,

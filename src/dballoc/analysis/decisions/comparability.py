@@ -13,6 +13,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 
 # A difference in these makes two machines: a server's speed on one says nothing about the other.
@@ -95,7 +96,7 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
     unpaired += [f"workload {w}: only in the second" for w in b.workloads if w not in a.workloads]
     differences = {name: _compare_variants(first, second, name) for name in both}
     load = _compare_loads(first, second)
-    no_speed = [*_compare_designs(first, second, "solo"), *load]
+    no_speed = [*_compare_designs(first, second, Design.SOLO), *load]
     if a.levels != b.levels:
         no_speed.append(format_difference("levels", a.levels, b.levels))
     no_memory = [*no_speed, *_compare_histories(a, b), *_compare_windows(a, b)]
@@ -118,7 +119,11 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
         no_speed=no_speed,
         no_memory=no_memory,
         no_idle=[*no_memory, *idle],
-        no_duet=[*_compare_designs(first, second, "duet"), *load, *_compare_duets(first, second)],
+        no_duet=[
+            *_compare_designs(first, second, Design.DUET),
+            *load,
+            *_compare_duets(first, second),
+        ],
         machine=_compare_environments(first, second, MACHINE),
         state=_compare_environments(first, second, STATE),
         baseline=baseline,
@@ -145,7 +150,7 @@ def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
         ("clients a side", first_duet.get("threads"), second_duet.get("threads")),
         ("CPUs of the halves", widths[0], widths[1]),
     ]
-    both = "duet" in first.designs and "duet" in second.designs
+    both = Design.DUET in first.designs and Design.DUET in second.designs
     return _list_differences(pairs) if both else []
 
 

@@ -18,6 +18,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_replay_shares,
     declare_shares,
 )
+from dballoc.experiment.designs import Design
 
 # The names of compare's measures, as the procedure calls them.
 _MEASURES = {"rss": MEMORY, "tps": THROUGHPUT, "cpu": CPU}
@@ -69,7 +70,7 @@ def declare_diff_levels(measures: Sequence[tuple[str, str]], variants: int) -> d
     names = [name for name, _ in measures]
     designs = {design for _, design in measures}
     workloads = max(1, *(names.count(speed) for speed in ("cpu", "tps")))
-    replays = "cpu" in names and "duet" not in designs
+    replays = "cpu" in names and Design.DUET not in designs
     shares = (
         declare_replay_shares(variants + 1, workloads, judges_memory=True)
         if replays

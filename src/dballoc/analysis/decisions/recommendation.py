@@ -14,6 +14,7 @@ from dballoc.analysis.decisions.noninferiority import (
 )
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Objective, Preference
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.experiment.designs import Design
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def select_judged(
         for c in comparisons.family
         if c.variant == variant
         and c.metric.question
-        and not (variant in left_out and c.metric.design == "duet")
+        and not (variant in left_out and c.metric.design == Design.DUET)
     ]
 
 

@@ -1,5 +1,6 @@
 """Declare the procedure: at which level intervals are printed and differences decided. Pure.
 
+
 Looks are planned before the start, the comparisons that are judged are declared, and both share
 the error of 5 %. Of the looks each has spent the share (blocks ÷ planned blocks)² when it is over
 (Kim and DeMets, Design and analysis of group sequential tests based on the type I error spending
@@ -20,6 +21,8 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from dballoc.experiment.designs import Design
 
 ERROR = 0.05
 LOOKS = (6, 10, 20, 40)
@@ -169,8 +172,8 @@ def declare_shares(
     had one variant.
     """
     others = max(1, variants - 1)
-    in_duet = others - left_out if "duet" in designs else 0
-    in_solo = others if "solo" in designs else 0
+    in_duet = others - left_out if Design.DUET in designs else 0
+    in_solo = others if Design.SOLO in designs else 0
     counts = {MEMORY: in_solo, THROUGHPUT: in_solo * workloads, CPU: in_duet * workloads}
     speed = (
         {THROUGHPUT: THROUGHPUT_ERROR, CPU: CPU_ERROR}

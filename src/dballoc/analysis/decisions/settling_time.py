@@ -38,6 +38,7 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
 # Student's t quantile: scipy.stats has it too, but takes two seconds to import.
 from dballoc.distributions import compute_t_quantile
+from dballoc.experiment.designs import Design
 
 # Nobody waits longer for one answer.
 LONGEST = 8 * 3600.0
@@ -367,7 +368,7 @@ def _open_bound(bound: Bound) -> OpenFigure:
     critical = compute_t_quantile(bound.blocks - 1, (1 + bound.confidence) / 2)
     half_width = math.log(bound.high / bound.low) / 2
     return OpenFigure(
-        design="duet" if bound.primary and bound.constraint.measure == "cpu" else "solo",
+        design=Design.DUET if bound.primary and bound.constraint.measure == "cpu" else Design.SOLO,
         scatter=half_width * math.sqrt(bound.blocks) / critical,
         distance=abs(math.log(bound.ratio / bound.constraint.bound)),
         confidence=lambda _: bound.confidence,

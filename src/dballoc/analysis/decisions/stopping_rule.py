@@ -17,6 +17,7 @@ from dballoc.analysis.decisions.sequential_test import MARGIN
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.experiment.designs import Design
 
 
 def is_design_decided(
@@ -31,7 +32,7 @@ def is_design_decided(
     """
     if not comparisons.family:
         return all(narrow(c.ratio) for c in comparisons.floor if c.metric.design == design)
-    without_verdict = {*comparisons.faulty, *(left_out if design == "duet" else ())}
+    without_verdict = {*comparisons.faulty, *(left_out if design == Design.DUET else ())}
     compared = [
         c
         for c in comparisons.family

@@ -27,6 +27,7 @@ from dballoc.analysis.hosts.host_differences import list_alike_hosts, list_host_
 from dballoc.analysis.tables.baseline_comparison import Metric, list_metrics
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Cpu
 from dballoc.numbers import listing
 from dballoc.store.campaign_facts import CLIENTS
@@ -223,7 +224,7 @@ def find_obstacles(first: Campaign, other: Campaign) -> dict[Metric, tuple[str, 
 def _select_reasons(
     metric: Metric, first: Campaign, other: Campaign, pairing: Pairing
 ) -> list[str]:
-    if metric.design == "duet":
+    if metric.design == Design.DUET:
         return pairing.no_duet or _compare_duets(first, other)
     if metric.workload is not None:
         return pairing.no_speed

@@ -8,6 +8,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.distributions import compute_binomial_tail
+from dballoc.experiment.designs import Design
 from dballoc.store.results import HOST_LOST
 
 # The probability of naming any variant when losses have nothing to do with variants.
@@ -34,7 +35,7 @@ def count_lost_hosts(campaign: Campaign) -> list[LostHosts]:
     duet, whose two servers are lost together, the partner counts, as the baseline is in all.
     """
     trials = pl.concat([campaign.trial, campaign.duet], how="diagonal").filter(
-        (pl.col("design") == "solo") | (pl.col("role") != "A1")
+        (pl.col("design") == Design.SOLO) | (pl.col("role") != "A1")
     )
     counts = trials.group_by("variant").agg(
         pl.len().alias("trials"), (pl.col("fault") == HOST_LOST).sum().alias("losses")

@@ -8,6 +8,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.baseline_comparison import declare_procedures, list_first_blocks
+from dballoc.experiment.designs import Design
 
 
 def split_by_host(campaign: Campaign) -> list[Campaign]:
@@ -75,10 +76,10 @@ def _select_blocks(
     return replace(
         campaign,
         environment=environment,
-        trial=of_design(campaign.trial, "solo"),
-        block=of_counted(campaign.block, campaign.trial, "solo"),
-        duet=of_design(campaign.duet, "duet"),
-        duet_block=of_counted(campaign.duet_block, campaign.duet, "duet"),
+        trial=of_design(campaign.trial, Design.SOLO),
+        block=of_counted(campaign.block, campaign.trial, Design.SOLO),
+        duet=of_design(campaign.duet, Design.DUET),
+        duet_block=of_counted(campaign.duet_block, campaign.duet, Design.DUET),
     )
 
 

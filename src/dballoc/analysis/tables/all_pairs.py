@@ -10,6 +10,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tables.level_curves import CONFIDENCE, compute_levels
+from dballoc.experiment.designs import Design
 
 _SCHEMA = {
     "first": pl.String,
@@ -32,7 +33,7 @@ def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
     ``cpu`` per event.
     """
     rows = []
-    if "solo" in campaign.designs:
+    if Design.SOLO in campaign.designs:
         rows += _compare_pairs(
             campaign, _collect_solo_logs(campaign.good, "rss_peak"), "rss_peak", None
         )
@@ -45,7 +46,7 @@ def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
                 measure,
                 workload,
             )
-    if "duet" in campaign.designs:
+    if Design.DUET in campaign.designs:
         played = duet_slices.compute_block_logs(campaign)
         for workload in campaign.experiment.workloads:
             rows += _compare_pairs(

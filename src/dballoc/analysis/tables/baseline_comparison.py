@@ -29,6 +29,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     compute_ratio,
     compute_variance,
 )
+from dballoc.experiment.designs import Design
 from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
 from dballoc.store.results import HOST_LOST
 
@@ -39,7 +40,7 @@ DESCRIPTIVE_CONFIDENCE = 0.95
 
 # If every solo run's logarithm has the variance v, a variant less the mean of the baseline's two
 # runs has 3/2 v, and A2 less A1 has 2 v. In the duet a variant and A2 have partners of their own.
-FLOOR_TO_VARIANT_VARIANCE = {"solo": 1.5 / 2, "duet": 1.0}
+FLOOR_TO_VARIANT_VARIANCE: dict[str, float] = {Design.SOLO: 1.5 / 2, Design.DUET: 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Metric:
     unit: str
     better: str
     workload: str | None = None
-    design: str = "solo"
+    design: Design = Design.SOLO
     name: str = ""
 
     @property
@@ -132,12 +133,12 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
             unit="µs",
             better="lower",
             workload=w,
-            design="duet",
+            design=Design.DUET,
         )
         for w in campaign.experiment.workloads
-        if "duet" in campaign.designs
+        if Design.DUET in campaign.designs
     ]
-    return [*duet, *(_list_solo_metrics(campaign) if "solo" in campaign.designs else [])]
+    return [*duet, *(_list_solo_metrics(campaign) if Design.SOLO in campaign.designs else [])]
 
 
 def _list_replay_metrics(campaign: Campaign) -> list[Metric]:
@@ -210,7 +211,7 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     if campaign.imported:
         measures = [metric.measure for metric in _list_solo_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)
-        return {"solo": declare_procedure(campaign.blocks("solo"), shares, end_share=1.0)}
+        return {Design.SOLO: declare_procedure(campaign.blocks(Design.SOLO), shares, end_share=1.0)}
     shares = (
         declare_replay_shares(variants, workloads, judges_memory=campaign.has_whole_heap)
         if campaign.is_replay
@@ -278,8 +279,8 @@ def select_judged_blocks(campaign: Campaign, procedures: Mapping[str, Procedure]
     }
     return replace(
         campaign,
-        trial=campaign.trial.filter(pl.col("block").is_in(judged.get("solo", []))),
-        duet=campaign.duet.filter(pl.col("block").is_in(judged.get("duet", []))),
+        trial=campaign.trial.filter(pl.col("block").is_in(judged.get(Design.SOLO, []))),
+        duet=campaign.duet.filter(pl.col("block").is_in(judged.get(Design.DUET, []))),
     )
 
 
@@ -349,7 +350,7 @@ def collect_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     """Return the blocks' ln ratios by variant in any metric; the baseline's are those of the A/A
     pair.
     """
-    if metric.design == "duet":
+    if metric.design == Design.DUET:
         return collect_duet_logs(campaign, metric)
     return _collect_solo_logs(campaign, metric)
 

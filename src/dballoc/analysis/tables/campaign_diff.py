@@ -32,6 +32,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     compute_unpaired_ratio,
 )
 from dballoc.analysis.tables import baseline_comparison, level_curves
+from dballoc.experiment.designs import Design
 
 RatioKind = Literal["relative", "absolute"]
 
@@ -71,7 +72,7 @@ class Measure:
     primary: bool
     workload: str | None = None
     threads: int | None = None
-    design: str = "solo"
+    design: Design = Design.SOLO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ def compare_campaigns(
         values = _collect_values(first, measure), _collect_values(second, measure)
         duets = _collect_duet_logs(first, measure), _collect_duet_logs(second, measure)
         for name in pairing.variants:
-            if measure.design == "duet":
+            if measure.design == Design.DUET:
                 to_baseline = _contrast_duets(duets, name, pairing, confidence)
                 absolute = None
             else:
@@ -270,7 +271,7 @@ def _list_measures_named(
             title=f"server {title} at half width",
             primary=True,
             threads=json.loads(first.facts["duet"])["threads"],
-            design="duet",
+            design=Design.DUET,
         )
         return [replace(of_duet, workload=workload) for workload in pairing.workloads]
     if pairing.no_speed:
@@ -307,12 +308,12 @@ def _collect_values(campaign: Campaign, measure: Measure) -> _Values:
 
 def _collect_duet_logs(campaign: Campaign, measure: Measure) -> dict[str, list[float]]:
     """Return the blocks' ln ratios to the baseline that was loaded at the same time, by variant."""
-    if measure.design != "duet":
+    if measure.design != Design.DUET:
         return {}
     return next(
         baseline_comparison.collect_duet_logs(campaign, m)
         for m in baseline_comparison.list_metrics(campaign)
-        if m.design == "duet" and m.workload == measure.workload
+        if m.design == Design.DUET and m.workload == measure.workload
     )
 
 

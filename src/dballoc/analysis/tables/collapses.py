@@ -8,6 +8,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.tables import level_curves
+from dballoc.experiment.designs import Design
 from dballoc.numbers import listing, percent
 
 
@@ -61,7 +62,7 @@ def describe_own_collapses(campaign: Campaign) -> dict[str, str]:
     """Return, for each variant whose throughput collapses where the baseline's does not, at the
     same level or below, where that is. Empty without solo trials, which alone rise over levels.
     """
-    if "solo" not in campaign.designs:
+    if Design.SOLO not in campaign.designs:
         return {}
     baseline = campaign.experiment.baseline
     collapses = find_collapses(campaign)

@@ -15,6 +15,7 @@ from dballoc.analysis.statistics.ratio_interval import (
     compute_ratio,
 )
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.experiment.designs import Design
 
 # The modes in which an event of the CPU is counted; their sum has the event's bare name.
 _MODES = (":u", ":k")
@@ -91,7 +92,7 @@ def _count_duets(campaign: Campaign) -> Iterator[tuple]:
                     (pl.col("workload") == workload) & (pl.col("variant") == name)
                 )["log"].to_list()
                 mean = means[workload, name]
-                yield ("duet", workload, None, name, event, mean, *_find_ratio(of_variant))
+                yield (Design.DUET, workload, None, name, event, mean, *_find_ratio(of_variant))
 
 
 def _average_by_variant(slices: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
@@ -121,7 +122,7 @@ def _count_levels(campaign: Campaign) -> Iterator[tuple]:
             if of_variant.height:
                 mean = float(of_variant["count"].sum()) / int(of_variant["window_events"].sum())
                 ratio = _find_ratio(_list_level_logs(campaign, of_cell, name))
-                yield ("solo", workload, threads, name, event, mean, *ratio)
+                yield (Design.SOLO, workload, threads, name, event, mean, *ratio)
 
 
 def _list_level_logs(campaign: Campaign, of_cell: pl.DataFrame, name: str) -> list[float]:

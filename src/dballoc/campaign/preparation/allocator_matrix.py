@@ -17,6 +17,7 @@ from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Server
 from dballoc.fetch import name_and_version, private_store
 from dballoc.host import directories
@@ -103,7 +104,7 @@ def _make_experiment(server: Server, reference: str) -> Experiment:
     )
     experiment = {
         "name": "proof",
-        "design": "solo",
+        "design": Design.SOLO.value,
         "baseline": "proof",
         "workloads": ["oltp_read_only"],
         "threads": [1],

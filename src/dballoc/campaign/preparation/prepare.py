@@ -22,7 +22,7 @@ from dballoc.campaign.preparation.prepare_variant import (
 )
 from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.errors import NotNow, UsageError
-from dballoc.experiment.designs import Design, select_designs
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, SCAN, Experiment
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
@@ -62,8 +62,7 @@ class PreparedCampaign(Prepared):
     @property
     def designs(self) -> list[Design]:
         """The designs that are run."""
-        wanted = select_designs(self.experiment.design)
-        return [design for design in wanted if not design.is_paired or self.duet]
+        return [design for design in self.experiment.designs if not design.is_paired or self.duet]
 
     @property
     def has_replica(self) -> bool:
@@ -76,7 +75,7 @@ class PreparedCampaign(Prepared):
         servers = 2 if self.has_replica else 1
         solo = (
             servers * self._estimate_memory(max(self.experiment.threads))
-            if "solo" in self.designs
+            if Design.SOLO in self.designs
             else 0
         )
         return max(solo, 2 * self._estimate_memory(self.duet.threads) if self.duet else 0)
@@ -166,7 +165,7 @@ class PreparedCampaign(Prepared):
         ):
             return 0
         time = experiment.time
-        seconds = max(time.warmup, time.level) if "solo" in self.designs else 0.0
+        seconds = max(time.warmup, time.level) if Design.SOLO in self.designs else 0.0
         if self.duet:
             each = experiment.duet_warmup + time.level
             seconds = max(seconds, len(experiment.workloads) * each)
@@ -196,7 +195,7 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
             f"replay: this experiment is a replay's, of {experiment.replay.trace}; run it with "
             "dballoc replay"
         )
-    if experiment.record and experiment.design == "duet":
+    if experiment.record and Design.SOLO not in experiment.designs:
         raise UsageError(
             "record: a start of the baseline alone is recorded; set design to both or solo, not to "
             "duet"
@@ -239,7 +238,7 @@ def _add_duet(setting: PreparedCampaign) -> PreparedCampaign:
     one, UsageError if the experiment asks for a duet; else the solo design runs alone, and
     ``no_duet`` says why.
     """
-    if setting.experiment.design == "solo":
+    if Design.DUET not in setting.experiment.designs:
         return setting
     try:
         duet = prepare_duet(setting.experiment, setting.sysbench)

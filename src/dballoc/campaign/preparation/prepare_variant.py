@@ -16,6 +16,7 @@ from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepared import check_thp
 from dballoc.campaign.preparation.proved_malloc import prove_malloc
 from dballoc.errors import UsageError
+from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment, Server, Variant
 from dballoc.host.resources import cpus, open_file_limit
@@ -151,7 +152,9 @@ def count_most_clients(experiment: Experiment) -> int:
     """Return how many clients a server must have room for. It is the same in both designs, because
     room for clients costs memory.
     """
-    duet = 0 if experiment.design == "solo" else experiment.duet.threads or MOST_DUET_CLIENTS
+    duet = (
+        0 if Design.DUET not in experiment.designs else experiment.duet.threads or MOST_DUET_CLIENTS
+    )
     return max(*experiment.threads, duet)
 
 

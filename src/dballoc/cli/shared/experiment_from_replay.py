@@ -13,6 +13,7 @@ from dballoc.cli.shared.field_flags import Changes, parse_words
 from dballoc.cli.shared.flags import Source
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY, Experiment, TouchMode
 from dballoc.host.resources import cpus
 
@@ -128,7 +129,7 @@ def build_replay_experiment(
         "baseline": flags.baseline or _choose_baseline(variants),
         "workloads": [REPLAY],
         "threads": [max(1, threads)],
-        "design": "solo",
+        "design": Design.SOLO.value,
         "counters": [],
         "time": {"idle": flags.idle},
         "replay": {

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.errors import UsageError
+from dballoc.experiment.designs import Design
 from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.remote_load import ClientPlace
@@ -41,7 +42,7 @@ def fit_setting(setting: PreparedCampaign) -> PreparedCampaign:
     """
     experiment = setting.experiment
     why = "two servers at once would share one client host and its network"
-    if experiment.design in ("duet", "both"):
+    if experiment.design is not None and Design.DUET in experiment.designs:
         raise UsageError(
             f"--ray: no duet with clients on another host: {why}; use --design solo, {_REMEDY}"
         )

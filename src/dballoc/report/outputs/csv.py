@@ -25,6 +25,7 @@ from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.experiment.designs import Design
 from dballoc.report.sections import contention, heap
 from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_profiles, imported_results
@@ -100,7 +101,9 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         **(
-            {"duet": duet_slices.compute_block_logs(campaign)} if "duet" in campaign.designs else {}
+            {Design.DUET: duet_slices.compute_block_logs(campaign)}
+            if Design.DUET in campaign.designs
+            else {}
         ),
         "slices": campaign.slice,
         "levels": level_curves.average_levels(campaign),

@@ -26,6 +26,7 @@ from dballoc.analysis.replay.replay_tables import (
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Figure, Section
+from dballoc.experiment.designs import Design
 from dballoc.numbers import count, listing, percent
 from dballoc.report.charts import ratios
 from dballoc.report.replay import growth_section, replay_charts, replay_sections
@@ -132,7 +133,7 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
     """Return the sections of the report."""
     campaign, facts, comparisons = judged.campaign, judged.facts, judged.comparisons
     variants = Variants(campaign.names)
-    levels = replay_sections.describe_replay_levels(comparisons.procedures["solo"])
+    levels = replay_sections.describe_replay_levels(comparisons.procedures[Design.SOLO])
     return [
         Section(
             key="heap",
@@ -194,7 +195,7 @@ def _draw_heap(judged: JudgedReplays, variants: Variants) -> list[Figure]:
 
 def describe_replay_method(judged: JudgedReplays) -> list[str]:
     """Return the paragraphs on the method, with the numbers of the campaign at hand."""
-    campaign, procedure = judged.campaign, judged.comparisons.procedures["solo"]
+    campaign, procedure = judged.campaign, judged.comparisons.procedures[Design.SOLO]
     rule = judged.recommendation.preference.describe_rule(judged.recommendation.evidence.margin)
     looks = listing([str(look) for look in procedure.looks])
     return [

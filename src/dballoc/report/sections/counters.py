@@ -8,12 +8,14 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import counters
 from dballoc.document.model import Section, Table
+from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, listing, number, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
 
-_DESIGNS = {
-    "duet": "At half width, both servers at the same time. Ratios: plain mean over pairs of slices",
-    "solo": "Over the window in which the load was reported. Ratios: the blocks' d",
+_DESIGNS: dict[str, str] = {
+    Design.DUET: "At half width, both servers at the same time. Ratios: plain mean over pairs of "
+    "slices",
+    Design.SOLO: "Over the window in which the load was reported. Ratios: the blocks' d",
 }
 _UNITS = {"task-clock": "task-clock, ns"}
 
@@ -89,7 +91,7 @@ def _tabulate_counts(campaign: Campaign, rows: pl.DataFrame, design: str) -> Tab
     bare = [event for event in events if ":" not in event]
     compared = bare or events
     per_cycle = {"instructions", "cycles"} <= set(bare)
-    heads = ["workload", *(["clients"] if design == "solo" else []), "variant"]
+    heads = ["workload", *(["clients"] if design == Design.SOLO else []), "variant"]
     cells = []
     for place in rows.select("workload", "threads", "variant").unique(maintain_order=True).rows():
         workload, threads, name = place
@@ -105,7 +107,7 @@ def _tabulate_counts(campaign: Campaign, rows: pl.DataFrame, design: str) -> Tab
         cells.append(
             [
                 workload,
-                *([str(threads)] if design == "solo" else []),
+                *([str(threads)] if design == Design.SOLO else []),
                 label,
                 *(_format_count(of_place, event) for event in events),
                 *([_format_per_cycle(of_place)] if per_cycle else []),

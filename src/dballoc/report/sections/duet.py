@@ -13,6 +13,7 @@ from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.document.charts import Variants
 from dballoc.document.model import Section, Table
+from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, count, number, percent
 from dballoc.report.charts import blocks
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -24,7 +25,9 @@ def make_duet_section(
     """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = json.loads(campaign.facts["duet"])
     block_logs = duet_slices.compute_block_logs(campaign)
-    confidence = max(comparisons.confidence(m) for m in comparisons.metrics if m.design == "duet")
+    confidence = max(
+        comparisons.confidence(m) for m in comparisons.metrics if m.design == Design.DUET
+    )
     pictured = campaign.experiment.workloads if each else []
     figures = [
         blocks.draw_duet_blocks(block_logs, w, campaign.names, variants, confidence)
@@ -35,7 +38,7 @@ def make_duet_section(
         *([_tabulate_pilot(facts)] if facts.get("components") else []),
     ]
     return Section(
-        key="duet",
+        key=Design.DUET,
         title="The cost of a transaction",
         text=[
             *_describe_duet(facts, is_of_hosts=bool(campaign.placement.height)),

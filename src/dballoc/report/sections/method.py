@@ -18,6 +18,7 @@ from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.numbers import count, listing, percent
@@ -37,7 +38,9 @@ SAMPLER = "The CPU time that dballoc itself spent on sampling the server, of one
 
 def describe_method(campaign: Campaign, procedures: dict[str, Procedure], rule: str) -> list[str]:
     """Return the paragraphs on the method. ``rule``: of the recommendation, in one sentence."""
-    designs = [_DESIGNS[design](campaign, procedure) for design, procedure in procedures.items()]
+    designs = [
+        _DESIGNS[Design(design)](campaign, procedure) for design, procedure in procedures.items()
+    ]
     clients = "" if campaign.has_clients_apart else ", the clients included"
     return [
         *designs,
@@ -191,4 +194,7 @@ def _find_discard(campaign: Campaign) -> float:
     return USUAL_DISCARD if discard is None else discard
 
 
-_DESIGNS = {"solo": _describe_solo, "duet": _describe_duet}
+_DESIGNS: dict[str, Callable[[Campaign, Procedure], str]] = {
+    Design.SOLO: _describe_solo,
+    Design.DUET: _describe_duet,
+}

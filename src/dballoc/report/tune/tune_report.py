@@ -13,6 +13,7 @@ from dballoc.analysis.tune.search_history import (
 from dballoc.analysis.tune.tuned import Confirmed, Outcome, Tuned
 from dballoc.document.charts import Variants
 from dballoc.document.model import Document, Section, Table
+from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent
 from dballoc.report.sections import tables
@@ -227,7 +228,7 @@ def tabulate_trials(tuned: Tuned) -> Table:
         rows.append(
             [
                 str(trial.number),
-                trial.stage if trial.design == "solo" else "duet",
+                trial.stage if trial.design == Design.SOLO else Design.DUET,
                 trial.variant,
                 trial.origin,
                 _format_settings(trial.parameters),
@@ -282,9 +283,9 @@ def describe_method(tuned: Tuned) -> list[str]:
         f"{format_duration(time.level)} each, after {format_duration(time.warmup)} of warm-up, and "
         f"reads its peak RSS and its CPU time per transaction. {', '.join(steps)}; after that "
         "Optuna's tree-structured Parzen estimator proposes."
-        f"{duets if any(t.design == 'duet' for t in tuned.tried) else ''} In the last fifth the "
-        "leaders are tried again, and without single settings. A configuration that cannot start, "
-        "crashes, hangs or is killed counts as worse than all that ran.",
+        f"{duets if any(t.design == Design.DUET for t in tuned.tried) else ''} In the last fifth "
+        "the leaders are tried again, and without single settings. A configuration that cannot "
+        "start, crashes, hangs or is killed counts as worse than all that ran.",
         "At most three configurations are put forward. What they promise is shrunk for the luck of "
         "the best of many. A campaign of its own, declared before its first block, then judges "
         "each against its allocator's default, as dballoc bench does; all finalists together share "

@@ -3,16 +3,17 @@
 from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, THROUGHPUT, Procedure
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables.baseline_comparison import Comparisons
+from dballoc.experiment.designs import Design
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import MANY, Progress
 from dballoc.report.wording.encryption import warn_of_encryption
 from dballoc.report.wording.ending import name_figure
 
-DESIGNS = {
-    "solo": "Solo: one server at a time has the machine; it gives throughput, response time and "
-    "memory.",
-    "duet": "Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives the "
-    "CPU per transaction.",
+DESIGNS: dict[str, str] = {
+    Design.SOLO: "Solo: one server at a time has the machine; it gives throughput, response time "
+    "and memory.",
+    Design.DUET: "Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives "
+    "the CPU per transaction.",
 }
 
 
@@ -119,9 +120,9 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
 
 
 # The measures of each design, as their levels are named.
-_MEASURES = {
-    "solo": {MEMORY: "peak RSS", THROUGHPUT: "throughput"},
-    "duet": {CPU: "CPU per transaction"},
+_MEASURES: dict[str, dict[str, str]] = {
+    Design.SOLO: {MEMORY: "peak RSS", THROUGHPUT: "throughput"},
+    Design.DUET: {CPU: "CPU per transaction"},
 }
 
 

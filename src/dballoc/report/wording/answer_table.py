@@ -11,6 +11,7 @@ from dballoc.analysis.decisions.recommendation import Recommendation, judge_comp
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
 from dballoc.document.model import Table
+from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -34,7 +35,7 @@ class TailLatency:
 
 def collect_tail_latencies(campaign: Campaign) -> list[TailLatency]:
     """Return p99 at the highest level of every variant and workload; none without solo trials."""
-    if "solo" not in campaign.designs:
+    if Design.SOLO not in campaign.designs:
         return []
     rows = level_curves.compute_relative_levels(campaign, "p99").filter(
         pl.col("threads") == max(campaign.experiment.threads)

@@ -22,6 +22,7 @@ from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY
 from dballoc.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.answer import measure_progress
@@ -115,7 +116,7 @@ def _list_unpaired(pairing: Pairing, sides: tuple[Side, Side]) -> list[str]:
         unpaired.append(f"memory, because what is measured of it differs: {reasons}")
     elif pairing.no_idle:
         unpaired.append(f"idle RSS: {'; '.join(pairing.no_idle)}")
-    has_duets = any("duet" in side.campaign.designs for side in sides)
+    has_duets = any(Design.DUET in side.campaign.designs for side in sides)
     if pairing.no_duet and has_duets and not pairing.no_speed:
         unpaired.append(f"the duets: {'; '.join(pairing.no_duet)}")
     return unpaired
@@ -289,7 +290,7 @@ def describe_comparison(
 def _title_measure(measure: Measure) -> str:
     if measure.workload == REPLAY:
         return f"{measure.title}, second ÷ first (better: {measure.better})"
-    width = f" at {count(measure.threads or 0, 'client')}" if measure.design == "solo" else ""
+    width = f" at {count(measure.threads or 0, 'client')}" if measure.design == Design.SOLO else ""
     where = f"{measure.workload}, {measure.title}{width}" if measure.workload else measure.title
     return f"{where}, second ÷ first (better: {measure.better})"
 

@@ -21,6 +21,7 @@ from dballoc.analysis.decisions.settling_time import (
 )
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.experiment.designs import Design
 from dballoc.numbers import count, duration, listing, percent
 from dballoc.report.wording.answer import MANY, Progress, describe_faults
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -174,7 +175,7 @@ def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> st
         return f"It is better in {better}, in all that was judged."
     margin = format_share(recommendation.evidence.margin)
     words = f"It is better in {better}, and loses less than {margin} in all else that was judged."
-    if name in recommendation.evidence.left_out and "duet" in comparisons.procedures:
+    if name in recommendation.evidence.left_out and Design.DUET in comparisons.procedures:
         words += " Its CPU per transaction was not compared, as it plays no duets."
     return words
 

@@ -18,6 +18,7 @@ from dballoc.analysis.published.setup.post_comparison import (
 from dballoc.analysis.published.setup.post_differences import compare_with_post
 from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Variant
 from dballoc.store.results import KIND, SETTLED_OTHERWISE
 
@@ -116,7 +117,7 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
             )
             for name, fact in workloads.items()
         },
-        blocks=None if KIND in campaign.facts else campaign.blocks("solo"),
+        blocks=None if KIND in campaign.facts else campaign.blocks(Design.SOLO),
         machine=_describe_machine(machine),
         host_libc=str(machine.get("libc") or ""),
         host_cpus=machine.get("cpus"),
@@ -130,7 +131,7 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
             name: connections.words
             for name, connections in count_client_connections(campaign).items()
         },
-        duet=None if "solo" in campaign.designs else _read_duet(campaign),
+        duet=None if Design.SOLO in campaign.designs else _read_duet(campaign),
     )
 
 
