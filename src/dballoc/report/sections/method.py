@@ -194,7 +194,7 @@ def _find_discard(campaign: Campaign) -> float:
     return USUAL_DISCARD if discard is None else discard
 
 
-_DESIGNS: dict[str, Callable[[Campaign, Procedure], str]] = {
+_DESIGNS = {
     Design.SOLO: _describe_solo,
     Design.DUET: _describe_duet,
 }
