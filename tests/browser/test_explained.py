@@ -11,7 +11,7 @@ from opening import opened
 
 from dballoc.explain import explanation
 from dballoc.explain.attribution.configuration_limits import Bounds
-from dballoc.explain.checklist.checklist import Procedure
+from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.output import page
 from dballoc.host.process_handle import Process
 
@@ -27,7 +27,7 @@ _MARKS = """() => Object.fromEntries([...document.querySelectorAll(".chart")].ma
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = explanation.explain(Process.own(), None, Procedure())
+    found = explanation.explain(Process.own(), None, EventFilter())
     assert found.usage
     found = replace(
         found,

@@ -26,6 +26,7 @@ from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup, cgroup_memory
+from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.servers.running.credentials import Credentials
 
 MIB = 1 << 20
@@ -193,7 +194,7 @@ def test_a_server_at_its_limit_is_told_so_before_it_is_killed(
     """A session takes what is left but 8 %."""
 
     def read_share() -> float:
-        memory = cgroup_memory.read_cgroup_memory(Process.open(confined.pid))
+        memory = cgroup_memory.read_cgroup_memory(ControlGroups(Process.open(confined.pid)))
         assert memory
         return memory.working_set / LIMIT
 
@@ -260,9 +261,13 @@ def test_a_young_server_gets_no_advice_on_caches(look: dict[str, Any]) -> None:
 
 READ = """
 import sys
-from dballoc.host.resources import cgroup_memory, process_limits
-pid = int(sys.argv[1])
-print(cgroup_memory.read_cgroup_memory(pid).limit, process_limits.read_limits(pid).memory)
+from dballoc.host.process_handle import Process
+from dballoc.host.resources.cgroup_tree import ControlGroups
+from dballoc.host.resources import cgroup_memory, cgroup_tree, process_limits
+process = Process.open(int(sys.argv[1]))
+groups = cgroup_tree.ControlGroups(process)
+limits = process_limits.read_limits(process, groups)
+print(cgroup_memory.read_cgroup_memory(groups).limit, limits.memory)
 """
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup_memory, cgroup_tree, process_limits
 from dballoc.host.resources.cgroup_memory import CgroupMemory, choose_narrowest
+from dballoc.host.resources.cgroup_tree import ControlGroups
 
 MIB = 1 << 20
 STAT = "anon 900\nfile 300\ninactive_file {}\nactive_file 5\npgfault 77\n"
@@ -49,7 +50,9 @@ def test_v2_reads_the_group_with_the_least_left(tmp_path: Path) -> None:
         "pod/db": v2_group(str(1100 * MIB), "max", 700 * MIB, 50 * MIB),
     }.items():
         files |= {f"{group}/{name}": text for name, text in values.items()}
-    read = cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
+    read = cgroup_memory.read_cgroup_memory(
+        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
+    )
     assert read
     assert read.name.endswith("/pod")
     assert (read.limit, read.high, read.bound) == (1200 * MIB, None, 1200 * MIB)
@@ -63,7 +66,9 @@ def test_v2_high_binds_before_the_limit(tmp_path: Path) -> None:
     proc = tree(tmp_path / "proc", {"7/cgroup": "0::/a"})
     values = v2_group("max", str(500 * MIB), 400 * MIB, 0)
     files = {"cgroup.controllers": "memory", **{f"a/{k}": v for k, v in values.items()}}
-    read = cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
+    read = cgroup_memory.read_cgroup_memory(
+        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
+    )
     assert read
     assert (read.limit, read.high, read.bound) == (None, 500 * MIB, 500 * MIB)
 
@@ -80,7 +85,9 @@ def test_v1(tmp_path: Path) -> None:
         "memory/a/b/memory.usage_in_bytes": str(400 * MIB),
         "memory/a/b/memory.stat": "total_inactive_file 0",
     }
-    read = cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
+    read = cgroup_memory.read_cgroup_memory(
+        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", files))
+    )
     assert read == CgroupMemory(
         name=str(tmp_path / "cg/memory/a"),
         limit=900 * MIB,
@@ -96,8 +103,7 @@ def test_v1(tmp_path: Path) -> None:
 def test_no_group_that_counts_memory(tmp_path: Path, group: str) -> None:
     proc = tree(tmp_path / "proc", {"7/cgroup": group})
     root = tree(tmp_path / "cg", {"cgroup.controllers": "memory"})
-    assert cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), root) is None
-    assert cgroup_memory.read_cgroup_memory(Process(8, 0, proc / "8"), root) is None
+    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), root)) is None
 
 
 def test_a_container_beside_ours_is_read_in_its_own_root(tmp_path: Path) -> None:
@@ -108,15 +114,22 @@ def test_a_container_beside_ours_is_read_in_its_own_root(tmp_path: Path) -> None
     inside = tree(proc / "7/root/sys/fs/cgroup", files)
     (proc / "7/task" / str(os.getpid())).mkdir(parents=True)
     ours = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "memory.max": "1"})
-    read = cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), ours)
+    read = cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours))
     assert read
     assert (read.limit, read.working_set) == (800 * MIB, 200 * MIB)
-    limits = process_limits.read_limits(Process(7, 0, proc / "7"), ours)
+    limits = process_limits.read_limits(
+        Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), ours)
+    )
     assert (limits.quota, limits.memory) == (0.5, 800 * MIB)
     # What is mounted there may be another group's, as the machine's for a process without one.
     (inside / "cgroup.procs").write_text("3\n77\n")
-    assert cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), ours) is None
-    assert process_limits.read_limits(Process(7, 0, proc / "7"), ours).memory is None
+    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours)) is None
+    assert (
+        process_limits.read_limits(
+            Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), ours)
+        ).memory
+        is None
+    )
 
 
 def test_in_a_sidecar_under_v1_our_own_group_is_not_the_servers(tmp_path: Path) -> None:
@@ -130,21 +143,21 @@ def test_in_a_sidecar_under_v1_our_own_group_is_not_the_servers(tmp_path: Path) 
         f"31 23 0:28 / {ours} rw - tmpfs tmpfs rw,mode=755\n"
         f"32 31 0:35 /kubepods/pod/sidecar {ours}/memory rw - cgroup cgroup rw,memory\n"
     )
-    assert cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), ours) is None
+    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours)) is None
     values = {
         "cgroup.procs": "7",
         "memory.limit_in_bytes": str(800 * MIB),
         "memory.usage_in_bytes": str(300 * MIB),
     }
     tree(proc / "7/root/sys/fs/cgroup/memory", values)
-    read = cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), ours)
+    read = cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours))
     assert read
     assert (read.limit, read.charged) == (800 * MIB, 300 * MIB)
-    assert process_limits.read_memory_usage(Process(7, 0, proc / "7"), ours) is None
+    assert ControlGroups(Process(7, 0, proc / "7"), ours).read_memory_usage() is None
     # A group below the one that is mounted is where its path less that one's says.
     (proc / "7/cgroup").write_text("4:memory:/kubepods/pod/sidecar/below")
     tree(ours / "memory/below", values)
-    read = cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), ours)
+    read = cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours))
     assert read
     assert read.name == f"{ours}/memory/below"
 
@@ -156,7 +169,7 @@ def test_a_link_in_a_hostile_root_leads_nowhere_else(tmp_path: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "cgroup").symlink_to(outside)
     ours = tree(tmp_path / "cg", {"cgroup.controllers": "memory"})
-    assert cgroup_memory.read_cgroup_memory(Process(7, 0, proc / "7"), ours) is None
+    assert cgroup_memory.read_cgroup_memory(ControlGroups(Process(7, 0, proc / "7"), ours)) is None
 
 
 @given(st.text())

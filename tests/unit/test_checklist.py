@@ -10,7 +10,6 @@ from example_server_memory import make_server_memory
 
 from dballoc import catalogue
 from dballoc.explain.checklist import checklist
-from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.host_summary import describe_host, parse_meminfo
 from dballoc.explain.checklist.memory_events import EventFilter, explain_no_rows
 from dballoc.explain.checklist.section import Bytes, Section
@@ -76,7 +75,7 @@ def asked(
     cursor: Any, variables: dict[str, str] = VARIABLES, events: EventFilter = EVERY_EVENT
 ) -> dict[str, Section]:
     said = make_server_memory(version=VARIABLES["version"], variables=variables, status=STATUS)
-    parts = checklist.query_server_sections(cursor, said, Procedure(events))
+    parts = checklist.query_server_sections(cursor, said, events)
     return {part.title: part for part in parts}
 
 
@@ -240,7 +239,7 @@ def test_sessions_with_buffers_of_their_own() -> None:
     rows = [("sort_buffer_size", str(64 * MIB), "app", 7), ("sort_buffer_size", "DEFAULT", None, 1)]
     cursor = Cursor({"variables_by_thread": rows})
     said = replace(LABELS, version="8.0.33", variables=MYSQL)
-    parts = {s.title: s for s in checklist.query_server_sections(cursor, said, Procedure())}  # type: ignore[arg-type]
+    parts = {s.title: s for s in checklist.query_server_sections(cursor, said, EventFilter())}  # type: ignore[arg-type]
     found = parts["buffers of a session"]
     assert found.rows == [
         ("read_buffer_size", 131072, 0, None, None),
@@ -261,7 +260,7 @@ def test_mariadb_says_that_it_does_not_show_other_sessions() -> None:
 
 def test_a_lost_connection_is_not_a_section() -> None:
     with pytest.raises(pymysql.err.OperationalError):
-        checklist.query_server_sections(Cursor({}, lost=True), LABELS, Procedure())  # type: ignore[arg-type]
+        checklist.query_server_sections(Cursor({}, lost=True), LABELS, EventFilter())  # type: ignore[arg-type]
 
 
 def test_statements_only_read() -> None:

@@ -14,6 +14,7 @@ from dballoc.doctor import leftovers
 from dballoc.errors import Failure
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.process_handle import Process
+from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.host.resources.process_limits import (
     QuotaPeriods,
     compute_throttled_share,
@@ -48,9 +49,9 @@ def test_the_periods_are_those_of_all_groups_that_can_be_seen(tmp_path: Path) ->
     (root / "cpu.stat").write_text("usage_usec 1\n")
     make_group(root, "pod", 100, 0)
     make_group(root, "pod/container", 600, 480)
-    periods = read_quota_periods(Process(7, 0, proc / "7"), root)
+    periods = read_quota_periods(ControlGroups(Process(7, 0, proc / "7"), root))
     assert periods == (QuotaPeriods(600, 480), QuotaPeriods(100, 0), QuotaPeriods(0, 0))
-    assert read_quota_periods(Process.own()) is not None
+    assert read_quota_periods(ControlGroups(Process.own())) is not None
 
 
 @pytest.mark.parametrize(

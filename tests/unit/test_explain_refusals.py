@@ -14,7 +14,7 @@ import pytest
 from dballoc.errors import Failure
 from dballoc.explain import explanation
 from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.checklist.checklist import Procedure
+from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps import glibc_heap
@@ -64,7 +64,7 @@ def test_one_that_ends_while_it_is_looked_at(
     where = getattr(process_snapshot, module)
     monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
     with pytest.raises(Failure, match=rf"^process {program}(: .*| has )end") as caught:
-        explanation.explain(Process.open(program), None, procedure=Procedure())
+        explanation.explain(Process.open(program), None, procedure=EventFilter())
     assert "\n" not in str(caught.value)
 
 
@@ -81,7 +81,7 @@ def test_one_that_ends_before_it_is_asked(program: int, monkeypatch: pytest.Monk
 
 def test_no_server_is_explained_from_outside(program: int) -> None:
     found = explanation.explain(
-        Process.open(program), Credentials(user="root"), procedure=Procedure()
+        Process.open(program), Credentials(user="root"), procedure=EventFilter()
     )
     assert found.ledger.tiers == ["outside"]
     assert any("is not a MySQL-family server" in note for note in found.ledger.notes)

@@ -7,6 +7,7 @@ import pytest
 
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import process_limits
+from dballoc.host.resources.cgroup_tree import ControlGroups
 
 
 @pytest.fixture
@@ -37,7 +38,9 @@ def test_v2_the_narrowest_of_all_groups(proc: Path, tmp_path: Path) -> None:
             "system.slice/db.service/memory.max": "1073741824",
         },
     )
-    found = process_limits.read_limits(Process(7, 0, proc / "7"), root)
+    found = process_limits.read_limits(
+        Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), root)
+    )
     assert (found.cpus, found.quota, found.memory) == (CPUS, 1.5, 2**30)
     assert found.cpu_count == min(CPUS, 2)
 
@@ -55,15 +58,16 @@ def test_v1(proc: Path, tmp_path: Path) -> None:
             "cpu/cpu.cfs_period_us": "100000",
         },
     )
-    assert process_limits.read_limits(Process(7, 0, proc / "7"), root) == process_limits.Limits(
-        CPUS, 0.5, 2**29
-    )
+    assert process_limits.read_limits(
+        Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), root)
+    ) == process_limits.Limits(CPUS, 0.5, 2**29)
 
 
 def test_no_limits(proc: Path, tmp_path: Path) -> None:
     (proc / "7/cgroup").write_text("0::/../elsewhere\n")
     assert process_limits.read_limits(
-        Process(7, 0, proc / "7"), tree(tmp_path / "cg", {"cgroup.controllers": ""})
+        Process(7, 0, proc / "7"),
+        ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", {"cgroup.controllers": ""})),
     ) == process_limits.Limits(CPUS, None, None)
     assert process_limits.Limits(4, None, None).cpu_count == 4
     assert process_limits.Limits(4, 0.2, None).cpu_count == 1
@@ -84,8 +88,7 @@ def test_what_its_own_group_is_charged_with(proc: Path, tmp_path: Path) -> None:
         ("0::/", None),
     ):
         (proc / "7/cgroup").write_text(f"{group}\n")
-        assert process_limits.read_memory_usage(Process(7, 0, proc / "7"), root) == size
-    assert process_limits.read_memory_usage(Process(8, 0, proc / "8"), root) is None
+        assert ControlGroups(Process(7, 0, proc / "7"), root).read_memory_usage() == size
 
 
 def test_what_was_lazily_freed(tmp_path: Path) -> None:
@@ -99,9 +102,8 @@ def test_what_was_lazily_freed(tmp_path: Path) -> None:
             "memory/c/memory.stat": "cache 7\n",
         },
     )
-    assert process_limits.read_lazily_freed_bytes(
+    assert ControlGroups(
         Process(7, 0, proc / "7"), root
-    ) == 3 * os.sysconf("SC_PAGE_SIZE")
-    assert process_limits.read_lazily_freed_bytes(Process(8, 0, proc / "8"), root) == 0
+    ).read_lazily_freed_bytes() == 3 * os.sysconf("SC_PAGE_SIZE")
     (proc / "7/cgroup").write_text("4:memory:/c\n0::/a\n")
-    assert process_limits.read_lazily_freed_bytes(Process(7, 0, proc / "7"), root) == 0
+    assert ControlGroups(Process(7, 0, proc / "7"), root).read_lazily_freed_bytes() == 0

@@ -19,7 +19,7 @@ from dballoc.explain.attribution import configuration_limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.checklist import checklist
-from dballoc.explain.checklist.checklist import Procedure
+from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.checklist.section import Section
 from dballoc.explain.sources import (
     allocator_statistics,
@@ -34,7 +34,6 @@ from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.explain.verdicts import thp_waste, unowned, verdicts
 from dballoc.explain.verdicts.evidence import (
     Evidence,
-    Surroundings,
     count_sessions,
     gather_evidence,
 )
@@ -129,7 +128,7 @@ class _Answers:
 def explain(
     process: Process,
     credentials: Credentials | None,
-    procedure: Procedure | None = None,
+    procedure: EventFilter | None = None,
     sample: AskProbe = ask_no_probe,
     announce: Announce | None = None,
 ) -> Explanation:
@@ -151,8 +150,9 @@ def explain(
     sampled, sample_notes = _ask_probe(snapshot, sample)
     attributed = build_ledger(snapshot, labels, answers.statistics, sampled)
     attributed.notes.extend([*answers.notes, *sample_notes, *_list_process_notes(snapshot)])
-    surroundings = _read_surroundings(process)
-    room = _measure_room(surroundings)
+    surroundings = _read_surroundings(snapshot)
+    limit = surroundings.cpus.memory if surroundings.cpus else None
+    room = AvailableMemory(surroundings.machine_memory, limit)
     bounds = configuration_limits.compute_bounds(labels.variables, catalogue()) if labels else None
     sections = _gather_sections(snapshot, answers, attributed, labels) if procedure else []
     return judge_series(
@@ -306,7 +306,7 @@ def _count_suspects(
 def _ask_server(
     process: Process,
     credentials: Credentials,
-    procedure: Procedure | None,
+    procedure: EventFilter | None,
     announce: Announce | None,
 ) -> _Answers:
     """Return the server's own labels, its malloc's statistics if the loadable function is
@@ -338,20 +338,14 @@ def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
         return None, [f"the loadable function cannot be called: {describe_refusal(error)}"]
 
 
-def _measure_room(surroundings: Surroundings) -> AvailableMemory:
-    return AvailableMemory(
-        surroundings.machine_memory,
-        surroundings.cpus.memory if surroundings.cpus else None,
-    )
-
-
-def _read_surroundings(process: Process) -> Surroundings:
+def _read_surroundings(snapshot: ProcessSnapshot) -> Evidence:
+    """Read what the host gives a server, as that part of the evidence."""
     try:
-        cpus = process_limits.read_limits(process)
+        cpus = process_limits.read_limits(snapshot.process, snapshot.cgroups)
     except OSError:
         cpus = None
-    return Surroundings(
-        cgroup=cgroup_memory.read_cgroup_memory(process),
+    return Evidence(
+        cgroup=cgroup_memory.read_cgroup_memory(snapshot.cgroups) if snapshot.cgroups else None,
         cpus=cpus,
         online_cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
         machine_memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),

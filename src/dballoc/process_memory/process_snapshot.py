@@ -9,7 +9,7 @@ from dballoc.errors import Failure
 from dballoc.host import open_in_process_root
 from dballoc.host.process_handle import AT_PAGESZ, Process
 from dballoc.host.read_rights import describe_read_error
-from dballoc.host.resources import process_limits
+from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.process_memory import (
     bss,
     identify_malloc,
@@ -55,10 +55,11 @@ class ProcessSnapshot:
     ``taken_at``: when, Unix time; ``heap``: malloc's heap, None under a malloc whose heap is
     not walked; ``server_mappings``: what the server has mapped itself, empty under another malloc
     than glibc's, from whose mappings it cannot be told; ``page_tables``, ``swap``: bytes;
-    ``threads``: how many; ``seconds``: what taking the snapshot took; ``charged``: bytes that its
-    cgroup is charged with, None if that is not known; ``given_back``: bytes that were lazily freed
-    at some time, where it is not known how many of them are still there; ``usage``: its address
-    space and CPU time; ``budget``: what was read, with notes on what was left out.
+    ``threads``: how many; ``seconds``: what taking the snapshot took; ``cgroups``: its own,
+    None where they are not known; ``charged``: bytes that its cgroup is charged with, None if
+    that is not known; ``given_back``: bytes that were lazily freed at some time, where it is
+    not known how many of them are still there; ``usage``: its address space and CPU time;
+    ``budget``: what was read, with notes on what was left out.
     """
 
     process: Process
@@ -72,6 +73,7 @@ class ProcessSnapshot:
     page_tables: int
     swap: int
     seconds: float
+    cgroups: ControlGroups | None = None
     charged: int | None = None
     given_back: int = 0
     usage: ProcessUsage | None = None
@@ -117,6 +119,7 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
         status = smaps.read_status_sizes(process)
         if "VmRSS" not in status:
             raise Failure(f"{process} has ended")
+        cgroups = ControlGroups(process)
         has_flags = any(m.flags for m in reading.mappings)
         return ProcessSnapshot(
             process=process,
@@ -130,8 +133,9 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
             page_tables=status.get("VmPTE", 0),
             swap=status.get("VmSwap", 0),
             seconds=time.monotonic() - began,
-            charged=process_limits.read_memory_usage(process),
-            given_back=0 if has_flags else process_limits.read_lazily_freed_bytes(process),
+            cgroups=cgroups,
+            charged=cgroups.read_memory_usage(),
+            given_back=0 if has_flags else cgroups.read_lazily_freed_bytes(),
             usage=process_usage.read_usage(process, reading.mappings),
             budget=budget,
         )

@@ -18,7 +18,6 @@ from dballoc.explain.attribution.configuration_limits import (
     judge_bounds,
 )
 from dballoc.explain.checklist import checklist
-from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.sources.server_memory import ServerMemory
@@ -93,7 +92,7 @@ def fuzz(data: bytes) -> None:
         wanted = Procedure(EventFilter("memory/sql/%", "root"))
         sections = [
             *checklist.query_server_sections(Cursor(rows), labels, wanted),  # type: ignore[arg-type]
-            *checklist.query_server_sections(Cursor(rows), labels, Procedure()),  # type: ignore[arg-type]
+            *checklist.query_server_sections(Cursor(rows), labels, EventFilter()),  # type: ignore[arg-type]
         ]
     except connection.BROKEN:
         return

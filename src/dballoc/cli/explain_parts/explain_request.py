@@ -8,7 +8,6 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import parse_duration
-from dballoc.explain.checklist.checklist import Procedure
 from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.find_server import ServerFlags
 from dballoc.explain.watch import Pace
@@ -108,11 +107,11 @@ class Request:
     diff: tuple[Path, Path] | None
 
     @property
-    def procedure(self) -> Procedure | None:
+    def procedure(self) -> EventFilter | None:
         """What is wanted of the checklist, None for nothing."""
         if not self.with_checklist:
             return None
-        return Procedure(EventFilter(self.event, self.account))
+        return EventFilter(self.event, self.account)
 
 
 def choose_change(request: Request, changes: dict[Change, bool]) -> Change | None:

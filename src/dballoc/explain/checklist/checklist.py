@@ -3,7 +3,6 @@ session buffers, InnoDB's report, the memory summaries of performance_schema, th
 its memory, the host. Only SELECT and SHOW.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pymysql
@@ -74,31 +73,22 @@ _PLUGINS = (
 _STATUS = "SHOW ENGINE INNODB STATUS"
 
 
-@dataclass(frozen=True)
-class Procedure:
-    """What is wanted of the checklist: all sections; of the account summary the rows of
-    ``events``.
-    """
-
-    events: EventFilter = field(default_factory=EventFilter)
-
-
 def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
     """Return the sections of the host and the process. OSError if the process has ended."""
     meminfo = host_summary.parse_meminfo(Path("/proc/meminfo").read_text())
     return [
         host_summary.describe_host(),
         host_summary.summarize_host_memory(meminfo, host_summary.sum_rss()),
-        host_summary.describe_process(look.process, look.mappings),
+        host_summary.describe_process(look),
     ]
 
 
 def query_server_sections(
-    cursor: Cursor, server: ServerMemory, procedure: Procedure
+    cursor: Cursor, server: ServerMemory, events: EventFilter
 ) -> list[Section]:
     """Query the server and return its sections. pymysql.Error only if the connection is lost; a
     statement that the server refuses is told in its section. ValueError for an answer that no
-    server gives.
+    server gives. ``events``: which rows of the account summary are wanted.
     """
     entries = catalogue.procedure()
     schema_off = _explain_schema_off(server.variables)
@@ -115,7 +105,7 @@ def query_server_sections(
             _STATUS,
             lambda: _query_buffer_pool(cursor, parse_number(server.variables, "innodb_page_size")),
         ),
-        *memory_events.query_event_sections(cursor, schema_off, procedure.events),
+        *memory_events.query_event_sections(cursor, schema_off, events),
         _query_sessions(cursor, schema_off),
         build_or_explain("plugins and engines", _PLUGINS, lambda: _query_plugins(cursor)),
     ]

@@ -17,9 +17,8 @@ from dballoc import readers
 from dballoc.explain.checklist import section
 from dballoc.explain.checklist.section import Bytes, Cell, Section
 from dballoc.host import machine_description
-from dballoc.host.process_handle import Process
 from dballoc.host.resources import process_limits
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 _MEMINFO = (
     "MemTotal",
@@ -112,12 +111,13 @@ def describe_host() -> Section:
     return section.build_facts("host", "/proc, /sys", rows)
 
 
-def describe_process(process: Process, mappings: list[Mapping]) -> Section:
+def describe_process(look: ProcessSnapshot) -> Section:
     """Return the section of a process: RSS and VSZ, now and highest, limits, cgroup. OSError if it
     has ended.
     """
+    process = look.process
     values = parse_meminfo(process.read_text("status"))
-    reserved = sum(m.size for m in mappings if m.guard)
+    reserved = sum(m.size for m in look.mappings if m.guard)
     rows: list[tuple[str, Cell]] = [(name, values[name]) for name in _STATUS if name in values]
     rows.append(("of VmSize reserved, and accessible to nobody", Bytes(reserved)))
     rows += [
@@ -128,8 +128,7 @@ def describe_process(process: Process, mappings: list[Mapping]) -> Section:
     rows += [
         (name, _read_setting(f"{process.home}/{name}")) for name in ("oom_score", "oom_score_adj")
     ]
-    limits = process_limits.read_limits(process)
-    cgroup_memory = process_limits.read_memory_usage(process)
+    limits = process_limits.read_limits(process, look.cgroups)
     rows += [
         ("CPUs of its affinity", limits.cpus),
         ("CPUs of its cgroup", limits.quota if limits.quota is not None else "no limit"),
@@ -139,7 +138,7 @@ def describe_process(process: Process, mappings: list[Mapping]) -> Section:
         ),
         (
             "memory charged to its cgroup, page cache included",
-            Bytes(cgroup_memory) if cgroup_memory is not None else None,
+            Bytes(look.charged) if look.charged is not None else None,
         ),
         (
             "started",

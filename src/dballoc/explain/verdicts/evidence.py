@@ -3,7 +3,7 @@ time of the snapshot. Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dballoc.catalogue import causes
@@ -98,30 +98,21 @@ class Evidence:
         return sum(size for *_, size in self.sessions)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What the host gives a server: the fields are those of :class:`Evidence`."""
-
-    cgroup: CgroupMemory | None = None
-    cpus: Limits | None = None
-    online_cpus: int = 0
-    machine_memory: int = 0
-
-
 def gather_evidence(
     snapshot: ProcessSnapshot,
     labels: ServerMemory | None,
     huge: HugePageSample | None,
     limits: Mapping[str, Any],
-    surroundings: Surroundings,
+    surroundings: Evidence,
     counts: Mapping[str, int],
 ) -> Evidence:
-    """Gather it from a snapshot, the server's own labels, a sample of its huge pages, what is
-    around it, and ``counts`` of what may have memory that nobody claims. ``limits``:
+    """Gather it from a snapshot, the server's own labels, a sample of its huge pages, what the
+    host gives it, and ``counts`` of what may have memory that nobody claims. ``limits``:
     :func:`dballoc.catalogue.verdicts`.
     """
     free_by_arena = snapshot.heap.free_by_arena if snapshot.heap else []
-    return Evidence(
+    return replace(
+        surroundings,
         malloc=snapshot.malloc.name,
         arenas=len(free_by_arena),
         worst=max(free_by_arena, default=0),
@@ -133,10 +124,6 @@ def gather_evidence(
         largest_session=labels.largest_session if labels else 0,
         figures=_select_figures(labels, limits) if labels else {},
         counted=bool(labels and labels.counted),
-        cgroup=surroundings.cgroup,
-        cpus=surroundings.cpus,
-        online_cpus=surroundings.online_cpus,
-        machine_memory=surroundings.machine_memory,
         groups=_list_groups(snapshot),
         trimmable=snapshot.heap.trimmable if snapshot.heap else None,
         counts=dict(counts),

@@ -9,12 +9,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dballoc import readers
-from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup_tree, process_limits
-from dballoc.host.resources.cgroup_tree import Group
+from dballoc.host.resources.cgroup_tree import ControlGroups, Group
 
 # The lines of memory.pressure, and the fields of each, that are read: percent of the time.
 _PER_CENT = re.compile(r"[0-9]{1,8}\.[0-9]{1,4}")
@@ -56,15 +54,12 @@ class CgroupMemory:
         return self.high is not None and (self.limit is None or self.high < self.limit)
 
 
-def read_cgroup_memory(process: Process, root: Path = cgroup_tree.ROOT) -> CgroupMemory | None:
-    """Read it of that group of the process, or above it, which has the least left to its limit;
-    without any limit, of the process's own. None if no group is visible, or the process is gone.
+def read_cgroup_memory(groups: ControlGroups) -> CgroupMemory | None:
+    """Read it of that group of a process, or above it, which has the least left to its limit;
+    without any limit, of the process's own. None if no group is visible.
     """
-    try:
-        groups = cgroup_tree.list_groups(process, "memory", root)
-    except OSError:
-        return None
-    return choose_narrowest([memory for group in groups if (memory := _read_group(group))])
+    memories = map(_read_group, groups.list_any("memory"))
+    return choose_narrowest([memory for memory in memories if memory])
 
 
 def choose_narrowest(groups: Sequence[CgroupMemory]) -> CgroupMemory | None:

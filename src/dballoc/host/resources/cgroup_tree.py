@@ -4,7 +4,7 @@ where its groups are not visible from here (cgroups(7), cgroup_namespaces(7)).
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from dballoc import readers
@@ -24,15 +24,21 @@ _LEAST_FIELDS = 5
 
 @dataclass(frozen=True)
 class Group:
-    """A group of one controller. ``path``: its directory; ``inside``: the root of a process that
-    ``path`` lies in, None for a directory of ours.
+    """A group of one controller, each of whose files is read once. ``path``: its directory;
+    ``inside``: the root of a process that ``path`` lies in, None for a directory of ours.
     """
 
     path: Path
     inside: Path | None = None
+    texts: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def read(self, name: str) -> str:
         """Return the text of one of its files; empty where there is no such file."""
+        if name not in self.texts:
+            self.texts[name] = self._read(name)
+        return self.texts[name]
+
+    def _read(self, name: str) -> str:
         try:
             if self.inside is None:
                 return self.path.joinpath(name).read_text().strip()
@@ -47,19 +53,50 @@ class Group:
         return parse_number(self.read(name))
 
 
-def list_groups(process: Process, controller: str, root: Path = ROOT) -> list[Group]:
-    """List a process's group of a controller and those above it, as far as they are visible.
+class ControlGroups:
+    """The groups that a process is in, and those above them, each looked up once."""
 
-    One of a container beside ours has none that is; then the root of its own view, if it says that
-    the process is in there. OSError if the process is gone.
-    """
-    paths = parse_groups(process.read_text("cgroup"))
-    groups = [Group(path) for path in iterate_groups(paths, controller, root, process.home.parent)]
-    if groups:
-        return groups[:_MOST_GROUPS]
-    top = ROOT / controller if controller in paths else ROOT
-    group = Group(top, process.root)
-    return [group] if str(process.pid) in group.read("cgroup.procs").split() else []
+    def __init__(self, process: Process, root: Path = ROOT) -> None:
+        """Read them. ``root``: where they are mounted. Raises OSError if the process is gone."""
+        self._process, self._root = process, root
+        self._paths = parse_groups(process.read_text("cgroup"))
+        self._lists: dict[str, list[Group]] = {}
+
+    def list_visible(self, controller: str) -> list[Group]:
+        """List the group of a controller and those above it, as far as they are visible."""
+        if controller not in self._lists:
+            paths = iterate_groups(self._paths, controller, self._root, self._process.home.parent)
+            self._lists[controller] = [Group(path) for path in paths][:_MOST_GROUPS]
+        return self._lists[controller]
+
+    def list_any(self, controller: str) -> list[Group]:
+        """List the same. A container beside ours has none that is visible; then it is the root of
+        its own view, if that says that the process is in there.
+        """
+        if groups := self.list_visible(controller):
+            return groups
+        top = ROOT / controller if controller in self._paths else ROOT
+        group = Group(top, self._process.root)
+        return [group] if str(self._process.pid) in group.read("cgroup.procs").split() else []
+
+    def read_memory_usage(self) -> int | None:
+        """Read the bytes charged to the process's own memory group, page cache included; None if
+        only groups above it are visible from here, or none is.
+        """
+        name = self._paths.get("memory", self._paths.get("", ""))
+        group = next(iter(self.list_visible("memory")), None)
+        if group is None or not group.path.as_posix().endswith(name.rstrip("/")):
+            return None
+        charged = group.read_number("memory.current")
+        return group.read_number("memory.usage_in_bytes") if charged is None else charged
+
+    def read_lazily_freed_bytes(self) -> int:
+        """Read the bytes that the process's group has lazily freed (MADV_FREE) since it was made; 0
+        where it does not count them (v1).
+        """
+        texts = [group.read("memory.stat") for group in self.list_visible("memory")[:1]]
+        statistics = parse_flat_keyed("".join(texts))
+        return statistics.get("pglazyfree", 0) * os.sysconf("SC_PAGE_SIZE")
 
 
 def parse_groups(text: str) -> dict[str, str]:

@@ -6,11 +6,10 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup_tree
-from dballoc.host.resources.cgroup_tree import ROOT, Group
+from dballoc.host.resources.cgroup_tree import ControlGroups, Group
 
 
 @dataclass(frozen=True)
@@ -29,57 +28,24 @@ class Limits:
         return self.cpus if self.quota is None else max(1, min(self.cpus, math.ceil(self.quota)))
 
 
-def read_limits(process: Process, root: Path = ROOT) -> Limits:
-    """Read the limits of a process, the lowest of its cgroup and those above. OSError if it cannot
-    be read.
+def read_limits(process: Process, groups: ControlGroups | None = None) -> Limits:
+    """Read the limits of a process, the lowest of its cgroup and those above. ``groups``: its own,
+    read now if they are not given. Raises OSError if it cannot be read.
     """
+    groups = groups or ControlGroups(process)
     affinity: set[int] = set()
     for thread in process.list_threads():
         # Threads may have CPUs of their own (thread pools pin theirs); the process has the union.
         affinity |= os.sched_getaffinity(thread)
     quotas = [
-        quota
-        for group in cgroup_tree.list_groups(process, "cpu", root)
-        if (quota := _read_quota(group)) is not None
+        quota for group in groups.list_any("cpu") if (quota := _read_quota(group)) is not None
     ]
     sizes = [
         limit
-        for group in cgroup_tree.list_groups(process, "memory", root)
+        for group in groups.list_any("memory")
         if (limit := read_memory_limit(group)) is not None
     ]
     return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
-
-
-def read_memory_usage(process: Process, root: Path = ROOT) -> int | None:
-    """Read the bytes charged to the process's own memory cgroup, page cache included; None if that
-    cgroup is not visible.
-    """
-    group, name = _find_memory_group(process, root)
-    if group is None or not group.path.as_posix().endswith(name.rstrip("/")):
-        return None  # only a group above it is visible from here
-    charged = group.read_number("memory.current")
-    return group.read_number("memory.usage_in_bytes") if charged is None else charged
-
-
-def read_lazily_freed_bytes(process: Process, root: Path = ROOT) -> int:
-    """Read the bytes that the process's cgroup has lazily freed (MADV_FREE) since it was made; 0
-    where it does not count them (v1).
-    """
-    group, _ = _find_memory_group(process, root)
-    statistics = cgroup_tree.parse_flat_keyed(group.read("memory.stat")) if group else {}
-    return statistics.get("pglazyfree", 0) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _find_memory_group(process: Process, root: Path) -> tuple[Group | None, str]:
-    """Return the lowest memory cgroup of a process that is visible from here, None if none is, or
-    the process is gone; and the path of the process's own, as the kernel says it.
-    """
-    try:
-        groups = cgroup_tree.parse_groups(process.read_text("cgroup"))
-    except OSError:
-        return None, ""
-    path = next(cgroup_tree.iterate_groups(groups, "memory", root, process.home.parent), None)
-    return Group(path) if path else None, groups.get("memory", groups.get("", ""))
 
 
 def _read_quota(group: Group) -> float | None:
@@ -109,12 +75,12 @@ class QuotaPeriods:
     throttled: int
 
 
-def read_quota_periods(process: Process, root: Path = ROOT) -> tuple[QuotaPeriods, ...]:
+def read_quota_periods(groups: ControlGroups) -> tuple[QuotaPeriods, ...]:
     """Read the periods of a process's cgroup and of those above it, as far as they are visible;
-    those of a group without a quota are 0. OSError if the process is gone.
+    those of a group without a quota are 0.
     """
-    groups = cgroup_tree.list_groups(process, "cpu", root)
-    counts = [cgroup_tree.parse_flat_keyed(group.read("cpu.stat")) for group in groups]
+    listed = groups.list_any("cpu")
+    counts = [cgroup_tree.parse_flat_keyed(group.read("cpu.stat")) for group in listed]
     return tuple(
         QuotaPeriods(count.get("nr_periods", 0), count.get("nr_throttled", 0)) for count in counts
     )

@@ -10,6 +10,7 @@ import psutil
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import process_limits
+from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.host.resources.process_limits import QuotaPeriods
 from dballoc.hosts.client import network_link
 from dballoc.hosts.client.load_messages import ClientFigures
@@ -60,7 +61,7 @@ class LoadReadings:
             cpu=cpu,
             host=take_host_sample(),
             link=network_link.read_bytes(self._interface),
-            periods=process_limits.read_quota_periods(Process.own()),
+            periods=process_limits.read_quota_periods(ControlGroups(Process.own())),
         )
 
 
