@@ -53,15 +53,15 @@ def killed_before(pid: int, function: Callable[..., Any]) -> Callable[..., Any]:
     ("module", "name"),
     [
         ("identify_malloc", "identify_malloc_in_use"),
-        ("pagemap_or_smaps", "read_mappings"),
-        ("thread_stacks", "read_stack_pointers"),
+        ("smaps", "read_mappings"),
+        ("process_snapshot", "read_stack_pointers"),
         ("glibc_heap", "walk_heap"),
     ],
 )
 def test_one_that_ends_while_it_is_looked_at(
     program: int, monkeypatch: pytest.MonkeyPatch, module: str, name: str
 ) -> None:
-    where = getattr(process_snapshot, module)
+    where = getattr(process_snapshot, module, process_snapshot)
     monkeypatch.setattr(where, name, killed_before(program, getattr(where, name)))
     with pytest.raises(Failure, match=rf"^process {program}(: .*| has )end") as caught:
         explanation.explain(Process.open(program), None, procedure=EventFilter())

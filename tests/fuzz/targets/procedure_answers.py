@@ -89,7 +89,7 @@ def fuzz(data: bytes) -> None:
     )
     judge_bounds(compute_bounds(variables, bounds()), AvailableMemory(1 << 34, None), 1 << 30)
     try:
-        wanted = Procedure(EventFilter("memory/sql/%", "root"))
+        wanted = EventFilter("memory/sql/%", "root")
         sections = [
             *checklist.query_server_sections(Cursor(rows), labels, wanted),  # type: ignore[arg-type]
             *checklist.query_server_sections(Cursor(rows), labels, EventFilter()),  # type: ignore[arg-type]
