@@ -22,7 +22,6 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import Step
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.hosts.client import pair_hosts, password_seal, server_clock
-from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientFigures,
     ClientReady,
@@ -35,7 +34,7 @@ from dballoc.hosts.client.load_messages import (
 )
 from dballoc.hosts.client.network_link import find_interface, read_bytes, read_speed
 from dballoc.hosts.client.pipe_lines import PipeLines
-from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads
+from dballoc.hosts.client.remote_load import ClientPlace, RemoteLoads, find_client_limit
 from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.message_stream import encode_message
 from dballoc.load.client import ClientFailed

@@ -21,10 +21,10 @@ from dballoc.host.resources.process_limits import (
     read_quota_periods,
 )
 from dballoc.hosts.client import client_readings, network_link, node_client
-from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.client_readings import ClientReading, LoadReadings, compute_figures
 from dballoc.hosts.client.load_messages import ClientRequest, LoadRequested
 from dballoc.hosts.client.network_link import LinkBytes
+from dballoc.hosts.client.remote_load import find_client_limit
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.measure.host_sampler import HostSample
 

@@ -14,7 +14,7 @@ from dballoc.tune.choose_finalists import (
     rank_promising,
     simplify,
 )
-from dballoc.tune.choose_proposal import choose_proposal
+from dballoc.tune.plan_trials import choose_proposal
 
 BOUND = math.log(1.03)
 # A trial's scatter of memory and of CPU, as ln.

@@ -19,11 +19,16 @@ from dballoc.host.settings import machine_lock, thp
 from dballoc.load.sysbench_command import Sysbench
 from dballoc.tune import searched_thp
 from dballoc.tune.plan_trials import Candidate
-from dballoc.tune.prepare_tune import PreparedTune, prepare_duets
+from dballoc.tune.prepare_tune import (
+    PreparedTune,
+    list_pairable_modes,
+    list_thp_modes,
+    prepare_duets,
+    settle_thp,
+)
 from dballoc.tune.search_aim import parse_aim
 from dballoc.tune.search_space import THP, Knob, Space, apply_parameters
 from dballoc.tune.search_trials import SearchTrials
-from dballoc.tune.searched_thp import list_pairable_modes, list_thp_modes, settle_thp
 from dballoc.tune.short_experiment import make_short_experiment
 
 GIB = 2**30

@@ -8,9 +8,9 @@ from dballoc.campaign.observer import Observer
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.store.campaign_facts import _FORMS, SEARCHED, SURVEY, check_json
 from dballoc.store.results import TrialRecord
+from dballoc.tune.run_search import survey_workloads
 from dballoc.tune.search_aim import parse_aim
 from dballoc.tune.short_experiment import make_short_experiment
-from dballoc.tune.survey_workloads import survey_workloads
 
 MIB = 2**20
 NAMES = ["reads", "sorts", "writes"]

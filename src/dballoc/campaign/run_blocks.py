@@ -1,5 +1,6 @@
 """Run a campaign: blocks in the seed's order, resumed where it stopped, within its budget."""
 
+import contextlib
 import json
 import math
 import statistics
@@ -20,6 +21,7 @@ from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.errors import UsageError
+from dballoc.store.open_database import FILE
 from dballoc.store.results import KIND, Results, Row
 
 # A repeat is begun only if the budget has room for this many times the planned blocks' time: it
@@ -113,7 +115,15 @@ class CampaignRun:
         self.experiment = session.setting.experiment
         self.observer = session.observer
         self.estimate = kind.estimate(session.setting)
-        self.results = _open_results(session, kind, self.estimate)
+        self.results = open_results(
+            session, kind.name, lambda: kind.make_facts(self.setting, self.estimate.blocks)
+        )
+        if kind.runs_here and self.results.table("placement"):
+            self.results.close()
+            raise UsageError(
+                f"{session.directory.path}: its blocks ran on the hosts of a Ray cluster; go on "
+                "with --ray HOST:PORT, or choose a new --out"
+            )
         self.designs = self.results.checked_facts()["designs"].split()
         # As if the campaign had run in one piece until now: the budget is for all of its runs
         # together.
@@ -379,27 +389,23 @@ class CampaignRun:
         return min(self._estimate_rest_seconds(planned), max(0.0, self.find_budget_left()))
 
 
-def _open_results(session: Session, kind: CampaignKind, duration: DurationEstimate) -> Results:
-    """Open the session's results database, or make it. UsageError if another verb made it."""
+def open_results(
+    session: Session, kind: str | None, make_facts: Callable[[], dict[str, str]]
+) -> Results:
+    """Open the session's results, of this ``kind``, or make them. Raises UsageError if another verb
+    made them, or if they are asked for another margin.
+    """
     path = session.directory.path
-    if not (path / "results.sqlite").exists():
+    if not (path / FILE).exists():
         rows: list[dict[str, Any]] = [p.make_row() for p in session.setting.variants.values()]
-        return Results.create(path, kind.make_facts(session.setting, duration.blocks), rows)
-    results = Results.open(path)
-    if (verb := results.facts().get(KIND)) != kind.name:
-        results.close()
-        raise UsageError(f"{path}: results of dballoc {verb or 'bench'}; choose a new --out")
-    if kind.runs_here and results.table("placement"):
-        results.close()
-        raise UsageError(
-            f"{path}: its blocks ran on the hosts of a Ray cluster; go on with --ray HOST:PORT, or "
-            "choose a new --out"
-        )
-    try:
+        return Results.create(path, make_facts(), rows)
+    with contextlib.ExitStack() as on_failure:
+        results = Results.open(path)
+        on_failure.callback(results.close)
+        if (verb := results.facts().get(KIND)) != kind:
+            raise UsageError(f"{path}: results of dballoc {verb or 'bench'}; choose a new --out")
         check_margin(session.setting.margin, results.checked_facts().get("margin"), path)
-    except UsageError:
-        results.close()
-        raise
+        on_failure.pop_all()
     session.observer.notice(f"resuming: {results.trials()} trials are finished already")
     session.directory.remove_unfinished_trials(results.directories())
     return results

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _PATIENCE_WITH_BLOCKS = 60.0
 
 
-SettingT = TypeVar("SettingT", bound=Prepared)
+SettingT = TypeVar("SettingT", bound=Prepared, covariant=True)
 
 
 @dataclass

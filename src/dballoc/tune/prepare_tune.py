@@ -1,14 +1,16 @@
 """A search as it will run on this machine, found and checked before the first start."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import get_args
 
 from dballoc.analysis.decisions.preference import Preference, check_preference
 from dballoc.analysis.tune.search_history import select_searched
 from dballoc.campaign.preparation import prepare
 from dballoc.campaign.preparation.prepare import PreparedCampaign
-from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
+from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet, share_host
 from dballoc.campaign.preparation.prepare_variant import (
     PreparedVariant,
     VariantInputs,
@@ -16,9 +18,9 @@ from dballoc.campaign.preparation.prepare_variant import (
 )
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
-from dballoc.experiment.model import Experiment, Tune
+from dballoc.experiment.model import Experiment, ThpMode, Tune, Variant
 from dballoc.host.resources import cpus
-from dballoc.host.settings import thp
+from dballoc.host.settings import machine_lock, thp
 from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
 from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
@@ -31,7 +33,6 @@ from dballoc.tune.search_space import (
     check_left_alone,
     check_safe,
 )
-from dballoc.tune.searched_thp import list_pairable_modes, list_thp_modes, settle_thp
 from dballoc.tune.short_experiment import (
     choose_evenly,
     count_most_workloads,
@@ -188,3 +189,52 @@ def prepare_duets(
 
 def _count_cores(prepared: PreparedVariant) -> int:
     return len(prepared.server_cpus or cpus.list_available_cpus())
+
+
+# -- the host's THP mode ---------------------------------------------------------------------------
+
+
+def settle_thp(tune: Tune) -> tuple[Tune, str | None]:
+    """Return what is searched, with ``thp`` true or false, and why it is false where nothing was
+    said. UsageError if it is asked for and this host cannot have it.
+    """
+    if tune.thp is False:
+        return tune, None
+    obstacle = _find_obstacle()
+    if obstacle and tune.thp:
+        raise UsageError(f"tune.thp: {obstacle}")
+    return tune.model_copy(update={"thp": obstacle is None}), obstacle
+
+
+def _find_obstacle() -> str | None:
+    """Return why a search cannot switch the host's mode; None if it can."""
+    for mode in get_args(ThpMode):
+        if obstacle := thp.find_obstacle({thp.SETTING: mode}):
+            return obstacle.removeprefix(f"{thp.SETTING}: ")
+    try:
+        os.close(machine_lock.open_directory(machine_lock.THIS_MACHINE.directory, make=True))
+    except OSError as error:
+        return f"{machine_lock.THIS_MACHINE.directory}: {error.strerror}"
+    return None
+
+
+def list_thp_modes(default: Variant, host: str | None, *, needs_duet: bool) -> list[str]:
+    """Return the modes that are tried beside what the default has. ``host``: the host's own;
+    ``needs_duet``: whether only a duet with the default can show that one keeps to what it may
+    cost. Pure.
+    """
+    # With THP off for all there is nothing that a server could switch off for itself.
+    unchanged = {default.thp} if default.thp or host != "never" else {"never"}
+    possible = list_pairable_modes(default, host) if needs_duet else list(get_args(ThpMode))
+    return [mode for mode in possible if mode not in unchanged]
+
+
+def list_pairable_modes(default: Variant, host: str | None) -> list[str]:
+    """Return the modes that a configuration may have in a duet with its default: the host has the
+    wider mode of both, and it is switched off for one of them, if it must be. Pure.
+    """
+    return [
+        mode
+        for mode in get_args(ThpMode)
+        if not isinstance(share_host(default, default.model_copy(update={"thp": mode}), host), str)
+    ]

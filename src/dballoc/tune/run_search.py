@@ -5,24 +5,32 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from dballoc.analysis.tune import search_history
-from dballoc.analysis.tune.search_history import Stage, Tried, compare_with_default
+from dballoc.analysis.tune.search_history import (
+    Stage,
+    Surveyed,
+    Tried,
+    compare_with_default,
+    read_survey,
+)
 from dballoc.campaign.observer import Observer, SearchProgress
-from dballoc.campaign.preparation import data_templates, rehearsal, user_files
 from dballoc.campaign.recorded_facts import make_server_facts
+from dballoc.campaign.run_blocks import open_results
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import recorded_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
+from dballoc.numbers import count, listing
 from dballoc.servers.private.data_template import Template
-from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS, SEARCHED
-from dballoc.store.results import KIND, TUNE, Results
+from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS, SEARCHED, SURVEY
+from dballoc.store.results import KIND, TUNE, Results, TrialRecord
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
@@ -30,7 +38,7 @@ from dballoc.tune.replay_trials import ReplayTrials, prepare_recorded_replays
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import Space, describe_parameters
 from dballoc.tune.search_trials import REPLAYED, SERVER, SearchTrials
-from dballoc.tune.survey_workloads import survey_workloads
+from dballoc.tune.short_experiment import choose_highest, make_survey
 
 # Replays have this share of the search's time.
 _REPLAYED_SHARE = 0.3
@@ -50,7 +58,7 @@ class _Search:
         self.session = session
         self.setting = session.setting
         self.observer = session.observer
-        self.results = self._open_results()
+        self.results = open_results(session, TUNE, self._make_facts)
         self.aim = make_search_aim(self.setting.preference, self.setting.experiment.seed)
         assert self.setting.experiment.budget
         self.seconds = self.setting.experiment.budget * self.setting.tune.share
@@ -70,30 +78,17 @@ class _Search:
         finally:
             self.results.close()
 
-    def _open_results(self) -> Results:
-        path = self.session.directory.path
-        if (path / "results.sqlite").exists():
-            results = Results.open(path)
-            search_history.check_is_search(results, path)
-            self.observer.notice(f"resuming: {results.trials()} trials are finished already")
-            self.session.directory.remove_unfinished_trials(results.directories())
-            return results
-        facts = make_server_facts(self.setting) | {
+    def _make_facts(self) -> dict[str, str]:
+        return make_server_facts(self.setting) | {
             KIND: TUNE,
             "designs": Design.SOLO,
             "duet": "{}",
             "planned_blocks": "{}",
             PREFERENCE: self.setting.preference.text,
         }
-        return Results.create(path, facts, [p.make_row() for p in self.setting.variants.values()])
 
     def _run_trials(self) -> None:
-        path = self.session.directory.path
-        templates = data_templates.prepare_data_templates(
-            self.setting, self.session.custody, self.observer, path / "template.log"
-        )
-        user_files.keep_user_files(self.setting, path, bool(self.results.trials()))
-        rehearsal.rehearse(self.setting, self.session.custody, templates, path)
+        templates = prepare_data(self.session, self.results)
         # The time is for trials: data that take long to make would leave none.
         self.began = time.monotonic() - self.results.spent()
         self._choose_workloads(templates)
@@ -221,3 +216,44 @@ def _describe_outcome(trial: Tried, tried: Sequence[Tried]) -> str:
     memory, cost = map(math.exp, ratios)
     kind = "peak heap" if trial.stage == REPLAYED else "peak RSS"
     return f"{kind} {(trial.rss or 0) / 2**20:,.0f} MiB (× {memory:.2f}), CPU × {cost:.2f}"
+
+
+# -- the workloads ---------------------------------------------------------------------------------
+
+
+def survey_workloads(
+    setting: PreparedTune, trials: SearchTrials, results: Results, observer: Observer
+) -> None:
+    """Run what is missing of the survey, a start for each workload, and store which ones the
+    search's trials have: what the aim names, and those with the highest peak RSS.
+    """
+    experiment = setting.experiment
+    surveyed = read_survey(results.checked_facts())
+    missing = [s for s in make_survey(experiment) if s.workloads[0] not in surveyed]
+    if missing:
+        starts = count(len(missing), "short start shows", "short starts show")
+        observer.notice(f"{experiment.baseline}: {starts} under which workloads it has most memory")
+    for survey in missing:
+        surveyed[survey.workloads[0]] = read_start(trials.run_survey(survey))
+        results.set_fact(SURVEY, json.dumps({w: asdict(x) for w, x in surveyed.items()}))
+    named = {word for c in setting.preference.constraints for word in c.within}
+    kept = [w for w in experiment.workloads if w in named]
+    searched = choose_highest(surveyed, experiment, kept)
+    results.set_fact(SEARCHED, json.dumps(searched))
+    observer.notice(
+        f"trials have {listing([_describe_surveyed(w, surveyed.get(w)) for w in searched])}"
+    )
+
+
+def read_start(record: TrialRecord) -> Surveyed:
+    """Return what a workload did in its start."""
+    if record.trial["outcome"] != "ok":
+        return Surveyed(peak=None, longest=0.0)
+    longest = max(step["latency_max"] or 0.0 for step in record.steps if step["kind"] == "level")
+    return Surveyed(peak=record.trial["rss_peak"], longest=longest / 1000)
+
+
+def _describe_surveyed(workload: str, surveyed: Surveyed | None) -> str:
+    if surveyed is None or surveyed.peak is None:
+        return workload
+    return f"{workload} (peak RSS {surveyed.peak / 2**20:,.0f} MiB)"

@@ -4,14 +4,18 @@ allocators, environments, CPU sets, proof of use, memory and disk.
 Whatever is wrong is one UsageError, and nothing was started.
 """
 
+import shlex
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from dballoc import user_directories
-from dballoc.campaign.preparation import data_contents, missing_fetches
+from dballoc.allocators import find_library as find_allocator
+from dballoc.campaign.preparation import data_contents
 from dballoc.campaign.preparation.data_contents import DataContents
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, prepare_duet
 from dballoc.campaign.preparation.prepare_variant import (
@@ -24,6 +28,8 @@ from dballoc.campaign.preparation.prepared import Prepared
 from dballoc.errors import NotNow, UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD, SCAN, Experiment
+from dballoc.fetch import name_and_version
+from dballoc.fetch.fetch_sources import NotFetched
 from dballoc.host import directories
 from dballoc.host.resources import cgroup
 from dballoc.host.resources.cpus import list_available_cpus
@@ -31,6 +37,7 @@ from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.load import hammerdb_command, sysbench_command, workload
 from dballoc.measure.server_counters import Countable, find_countable
+from dballoc.servers import build as find_build
 from dballoc.servers.private import binary_log, data_template
 
 # Bytes of a server's memory beside its cache, only for the estimate: fixed, and for each
@@ -201,7 +208,7 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
             "duet"
         )
     _refuse_builds_from_source(experiment)
-    missing_fetches.check_missing_fetches(experiment)
+    check_missing_fetches(experiment)
     sysbench = replace(
         sysbench_command.find(),
         workloads={
@@ -315,3 +322,36 @@ def _check_memory_and_disk(setting: PreparedCampaign) -> None:
             f"{_suggest_less_log(setting)}, or set DBALLOC_CACHE"
             f"{suggest_small_scale(setting.experiment)}"
         )
+
+
+# -- what is missing -------------------------------------------------------------------------------
+
+
+def check_missing_fetches(experiment: Experiment) -> None:
+    """UsageError if several servers or allocators have to be fetched. A single one is refused where
+    it is needed, with its own message.
+    """
+    missing: dict[str, None] = {}
+    for find in _list_lookups(experiment):
+        try:
+            find()
+        except NotFetched as error:
+            missing[error.reference] = None
+        except UsageError:
+            pass
+    if len(missing) > 1:
+        raise UsageError(
+            f"{len(missing)} servers or libraries are missing; fetch them: "
+            f"dballoc fetch {shlex.join(missing)}"
+        )
+
+
+def _list_lookups(experiment: Experiment) -> Iterator[Callable[[], object]]:
+    """Yield a lookup for each server and allocator that may have to be fetched."""
+    for variant in experiment.variant:
+        server = experiment.server_of(variant)
+        yield partial(find_build.find, server.use, server.basedir)
+        glibc = [name_and_version.join_reference("glibc", server.glibc)] if server.glibc else []
+        for reference in filter(None, [variant.allocator, *glibc]):
+            if "@" in reference:
+                yield partial(find_allocator.find_allocator, reference)

@@ -15,12 +15,13 @@ import dballoc
 from dballoc import catalogue
 from dballoc.allocators import server_environment
 from dballoc.allocators.find_library import Allocator
+from dballoc.allocators.library_version import UNKNOWN
+from dballoc.allocators.tunables import VariantSetting
 from dballoc.analysis.replay.replay_facts import RecordedTrace
 from dballoc.campaign.preparation import variant_malloc
 from dballoc.campaign.preparation.malloc_on_this_host import find_entry
 from dballoc.campaign.preparation.prepared import Prepared, check_thp
 from dballoc.campaign.preparation.proved_malloc import ProvedMalloc, prove_malloc
-from dballoc.campaign.replay.recorded_variant import find_recorded_variant
 from dballoc.campaign.replay.replay_limits import check_needs, measure_spare_memory
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
@@ -186,3 +187,35 @@ def find_engine() -> EngineBuild:
         share=engine.parent,
         plugins=None,
     )
+
+
+# -- the recorded variant --------------------------------------------------------------------------
+
+
+def find_recorded_variant(
+    trace: RecordedTrace,
+    experiment: Experiment,
+    mallocs: Mapping[str, tuple[str, str, tuple[VariantSetting, ...]]],
+) -> str | None:
+    """Return the variant whose malloc is the recorded one: in its version and with its settings, as
+    far as these are known, on the machine's own C library and under its own settings; None if there
+    is none. ``mallocs``: each variant's by name, version and settings.
+    """
+    if experiment.server.glibc is not None:
+        return None
+    for variant in experiment.variant:
+        name, version, settings = mallocs[variant.name]
+        if (
+            name == trace.allocator.partition(" ")[0]
+            and len({version, trace.allocator_version} - {"", UNKNOWN}) <= 1
+            and {each.name: each.value for each in settings} == dict(trace.settings or {})
+            and not _differs_otherwise(variant, settings)
+        ):
+            return variant.name
+    return None
+
+
+def _differs_otherwise(variant: Variant, settings: tuple[VariantSetting, ...]) -> bool:
+    """Whether a variant has more of its own than its malloc and the malloc's settings."""
+    places = {each.place.split(":")[0].removeprefix("env ") for each in settings}
+    return bool(variant.preload or variant.host_settings or variant.env.keys() - places)

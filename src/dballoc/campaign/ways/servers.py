@@ -1,8 +1,11 @@
 """The campaigns of servers, and which ways they load them."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
-from dballoc.campaign.preparation import data_templates, rehearsal, user_files
+from dballoc import readers
+from dballoc.campaign.preparation import data_templates, rehearsal
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.recorded_facts import make_block_facts
 from dballoc.campaign.run_blocks import CampaignKind
@@ -10,9 +13,15 @@ from dballoc.campaign.session import Session
 from dballoc.campaign.ways.duet import DUET
 from dballoc.campaign.ways.solo import SOLO
 from dballoc.campaign.ways.way import Blocks, DurationEstimate
+from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
+from dballoc.files.output_directory import OutputDirectory
+from dballoc.load.workload import LARGEST_FILE, shown
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results
+
+DIRECTORY = "own"
+_RECORD = "identity.json"
 
 WAYS = {way.design: way for way in (SOLO, DUET)}
 
@@ -32,7 +41,7 @@ def prepare_data(session: Session[PreparedCampaign], results: Results) -> dict[s
     templates = data_templates.prepare_data_templates(
         setting, session.custody, session.observer, path / "template.log"
     )
-    user_files.keep_user_files(setting, path, bool(results.trials()))
+    keep_user_files(setting, path, bool(results.trials()))
     rehearsal.rehearse(setting, session.custody, templates, path)
     return templates
 
@@ -69,3 +78,48 @@ SERVERS = CampaignKind(
     make_facts=make_block_facts,
     prepare_blocks=_prepare_blocks,
 )
+
+
+# -- the user's files ------------------------------------------------------------------------------
+
+
+def keep_user_files(setting: PreparedCampaign, results: Path, has_trials: bool) -> None:
+    """Copy the user's workloads into a results directory, and record what identifies them and own
+    data.
+
+    UsageError if it has trials already (``has_trials``) that ran with other files.
+    """
+    works = [
+        work
+        for name in setting.experiment.workloads
+        if (work := setting.sysbench.workload(name)).file
+    ]
+    identities = {f"workload {work.name}": work.content for work in works}
+    if setting.contents.identity:
+        identities["data"] = setting.contents.identity
+    directory = results / DIRECTORY
+    try:
+        recorded = readers.document(readers.text(directory / _RECORD, below=results))
+    except readers.Unfit:
+        recorded = {}
+    if has_trials and recorded != identities:
+        changed = next(
+            k for k in {**identities, **recorded} if identities.get(k) != recorded.get(k)
+        )
+        file = next(
+            (shown(w.file) for w in works if w.file and changed == f"workload {w.name}"),
+            "the data's files",
+        )
+        raise UsageError(
+            f"{results}: {changed}: {file} changed since its trials ran; choose a new --out"
+        )
+    if not identities:
+        return
+    with (
+        OutputDirectory.open(results) as outputs,
+        outputs.open_subdirectory(DIRECTORY) as copies,
+    ):
+        for work in works:
+            assert work.file
+            copies.write(work.file.name, readers.content(work.file, LARGEST_FILE))
+        copies.write(_RECORD, json.dumps(identities, indent=1, sort_keys=True) + "\n")

@@ -15,7 +15,6 @@ from dballoc.experiment.trial_steps import Step
 from dballoc.files.output_directory import write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.hosts.client import network_link, password_seal
-from dballoc.hosts.client.client_limit import find_client_limit
 from dballoc.hosts.client.load_messages import (
     ClientFigures,
     ClientReady,
@@ -33,6 +32,14 @@ from dballoc.load.client_output import Follower, Interval, Total
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.certificate_files import read_client_files
 from dballoc.servers.private.command_line import Address
+
+# Shares from which something is the limit: of the CPU time that the client could have used; of all
+# CPU time of its host; of the periods of its CPU quota in which that was used up; of the link's
+# speed in one direction.
+CLIENT_CPU = 0.85
+HOST_CPU = 0.95
+THROTTLED = 0.05
+LINK = 0.90
 
 # The account with which loads come from another host.
 ACCOUNT = "dballoc_load"
@@ -241,3 +248,44 @@ class RemoteClient:
 
 def _move(total: Total, ahead: float) -> Total:
     return replace(total, clock=total.clock + ahead)
+
+
+# -- the client's limit ----------------------------------------------------------------------------
+
+
+def find_client_limit(
+    figures: ClientFigures, threads: int, shares_kernel: bool, link: int | None
+) -> str | None:
+    """Return in words why a load's figures are the client's; None if they are the server's.
+    ``threads``: of the client, none of which can use more than one CPU; ``shares_kernel``: server
+    and client have the same CPUs, whose use tells nothing then; ``link``: speed of the slower of
+    both hosts' interfaces, bits a second, None if it is not known.
+    """
+    if not figures.seconds:
+        return None
+    if figures.throttled >= THROTTLED:
+        return (
+            f"the client is the limit: its CPU quota stopped it in {figures.throttled:.0%} of the "
+            "quota's periods; raise that quota or remove it (a pod's CPU limit, docker --cpus, "
+            "systemd's CPUQuota)"
+        )
+    usable = min(threads, figures.cpus)
+    own_share = figures.cpu / (figures.seconds * usable)
+    if own_share >= CLIENT_CPU:
+        return (
+            f"the client is the limit: it used {own_share:.0%} of the {usable} CPUs that it could "
+            "use; take a client host with more or faster CPUs"
+            + (", or more clients" if threads < figures.cpus else "")
+        )
+    if not shares_kernel and figures.busy >= HOST_CPU:
+        return (
+            f"the client host is the limit: its CPUs were {figures.busy:.0%} busy; take one with "
+            "more CPUs that runs nothing else"
+        )
+    bits = 8 * max(figures.received, figures.sent) / figures.seconds
+    if link and bits >= LINK * link:
+        return (
+            f"the network is the limit: {bits / 1e6:,.0f} Mbit/s over a link of "
+            f"{link / 1e6:,.0f}; take a faster one, or a workload with less data"
+        )
+    return None
