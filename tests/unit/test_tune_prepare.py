@@ -17,7 +17,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Tune, Variant
 from dballoc.host.settings import machine_lock, thp
 from dballoc.load.sysbench_command import Sysbench
-from dballoc.tune import searched_thp
+from dballoc.tune import prepare_tune as tune_preparation
 from dballoc.tune.plan_trials import Candidate
 from dballoc.tune.prepare_tune import (
     PreparedTune,
@@ -134,12 +134,12 @@ def test_thp_is_searched_where_the_host_lets_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     obstacle = "the host is at 'madvise' and only root can switch it to 'always'; run as root"
-    monkeypatch.setattr(searched_thp.thp, "find_obstacle", lambda _: f"thp: {obstacle}")
+    monkeypatch.setattr(tune_preparation.thp, "find_obstacle", lambda _: f"thp: {obstacle}")
     assert settle_thp(Tune()) == (Tune(thp=False), obstacle)
     assert settle_thp(Tune(thp=False)) == (Tune(thp=False), None)
     with pytest.raises(UsageError, match=r"^tune.thp: the host is at 'madvise' and only root"):
         settle_thp(Tune(thp=True))
-    monkeypatch.setattr(searched_thp.thp, "find_obstacle", lambda _: None)
+    monkeypatch.setattr(tune_preparation.thp, "find_obstacle", lambda _: None)
     place = machine_lock.Machine(tmp_path / "run")
     monkeypatch.setattr(machine_lock, "THIS_MACHINE", place)
     assert settle_thp(Tune()) == (Tune(thp=True), None)

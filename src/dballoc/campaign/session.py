@@ -29,6 +29,7 @@ _PATIENCE_WITH_BLOCKS = 60.0
 
 
 SettingT = TypeVar("SettingT", bound=Prepared, covariant=True)
+PreparedT = TypeVar("PreparedT", bound=Prepared)
 
 
 @dataclass
@@ -105,10 +106,10 @@ class Session(Generic[SettingT]):
 
 
 def run_in_session(
-    setting: SettingT,
+    setting: PreparedT,
     out: Path,
     observer: Observer,
-    work: Callable[[Session[SettingT]], T],
+    work: Callable[[Session[PreparedT]], T],
     *,
     runs_here: bool = True,
     lease: Lease | None = None,
