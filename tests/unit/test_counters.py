@@ -16,7 +16,7 @@ from dballoc.analysis.tables.counters import build_counter_table, measure_refuse
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
 from dballoc.report.outputs.csv import collect_tables
-from dballoc.report.sections.counters import describe_counters, make_counter_sections
+from dballoc.report.sections.counters import describe_counters, make_counter_section
 from dballoc.report.sections.method import describe_method
 
 WORKLOAD = "oltp_read_only"
@@ -91,7 +91,8 @@ def test_what_was_refused_is_in_no_sum(make: Make) -> None:
     events = set(build_counter_table(campaign)["event"])
     assert events == {"instructions", "instructions:u", "instructions:k", "cycles:u"}
     assert measure_refused_share(campaign) == pytest.approx(0.25)
-    [section] = make_counter_sections(campaign)
+    section = make_counter_section(campaign)
+    assert section
     assert any("25.0 % of the counts were refused" in text for text in section.text)
 
 
@@ -100,7 +101,7 @@ def test_without_counts_there_is_no_section_and_no_file(make: Make) -> None:
     directory = make((FACT.format(json.dumps({"events": [], "refusal": reason})),))
     campaign = load_campaign(directory)
     assert build_counter_table(campaign).height == 0
-    assert make_counter_sections(campaign) == []
+    assert make_counter_section(campaign) is None
     [text] = describe_counters(campaign)
     assert text == (
         "Instructions and cycles were not counted. This CPU, or the hypervisor above it, offers no "
@@ -128,7 +129,8 @@ def test_the_report_and_csv(make: Make) -> None:
     assert set(rows["design"]) == {"duet", "solo"}
     [text] = describe_counters(campaign)
     assert "in all threads of the server: instructions:u, instructions:k, cycles:u and" in text
-    [section] = make_counter_sections(campaign)
+    section = make_counter_section(campaign)
+    assert section
     assert [table.title for table in section.tables] == [
         "Counts for each transaction, duet",
         "Counts for each transaction, solo",

@@ -5,7 +5,7 @@ such texts are escaped. Pure.
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
@@ -52,3 +52,8 @@ def write_csv(name: str, table: CsvTable, directory: OutputDirectory) -> None:
             escape_formulas(table).write_csv(file)
         else:
             file.write(format_csv(table).encode())
+
+
+def make_frame(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
+    """Return rows as a data frame, whose types are those of all values."""
+    return pl.DataFrame(rows, schema=list(columns), orient="row", infer_schema_length=None)

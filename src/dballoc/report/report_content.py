@@ -25,11 +25,11 @@ from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
-from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.analysis.tables.profiles.imported_profiles import Profiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.document.charts import Variants
-from dballoc.document.model import Answer, Document, Figure, Listing, Section
+from dballoc.document.model import Answer, Document, Figure, Listing, Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count
 from dballoc.report.charts import (
@@ -139,7 +139,7 @@ def judge_campaign(
 
 def gather_report(
     campaign: Campaign, preference: Preference = LEAST_MEMORY, published: Published | None = None,
-    profiles: Contention | Heaps | ImportedProfiles | None = None, directory: Path | None = None,
+    profiles: Profiles = None, directory: Path | None = None,
 ) -> Document:  # fmt: skip
     """Return everything that the report says of a campaign, and of the post that it repeats.
     UsageError as for :func:`judge_campaign`.
@@ -157,18 +157,15 @@ def gather_report(
     else:
         comparisons, recommendation, answer = judge_campaign(campaign, preference, directory)
         if campaign.imported:
-            stacks = profiles if isinstance(profiles, ImportedProfiles) else None
             subtitle = f"made elsewhere · {count(campaign.trial.height, 'figure')}"
-            sections = imported_results.make_imported_sections(campaign, published, stacks)
-            screen = imported_results.make_published_screen(campaign, published, stacks)
+            sections = imported_results.make_imported_sections(campaign, published, profiles)
+            screen = imported_results.make_published_screen(campaign, published, profiles)
         else:
-            waits = profiles if isinstance(profiles, Contention) else None
-            measured = None if isinstance(profiles, ImportedProfiles) else profiles
             subtitle = _make_subtitle(campaign)
-            sections = _make_sections(campaign, comparisons, recommendation, measured)
+            sections = _make_sections(campaign, comparisons, recommendation, profiles)
             if published:
-                sections.insert(0, post.make_published_section(campaign, published, waits))
-                screen = post.make_published_screen(campaign, published, waits)
+                sections.insert(0, post.make_published_section(campaign, published, profiles))
+                screen = post.make_published_screen(campaign, published, profiles)
     return Document(
         title=title,
         subtitle=subtitle,
@@ -198,93 +195,89 @@ def _make_sections(
     campaign: Campaign,
     comparisons: Comparisons,
     recommendation: Recommendation,
-    profiles: Contention | Heaps | None,
+    profiles: Profiles,
 ) -> list[Section]:
     """Return the sections of a campaign of our own, in the report's order."""
     variants = Variants(campaign.names)
     few = not workload_groups.has_many_workloads(campaign)
-    return [
-        *(
-            [
-                _make_picture_section(comparisons, variants)
-                if few
-                else _make_glance_section(campaign, variants)
-            ]
-            if Design.SOLO in campaign.designs
-            else []
-        ),
+    solo = Design.SOLO in campaign.designs
+    rule = recommendation.preference.describe_rule(recommendation.evidence.margin)
+    sections = [
+        _make_picture_section(comparisons, variants) if solo and few else None,
+        _make_glance_section(campaign, variants) if solo and not few else None,
         _make_verdicts_section(comparisons, variants, few),
-        *(
-            [duet.make_duet_section(campaign, comparisons, variants, few)]
-            if Design.DUET in campaign.designs
-            else []
-        ),
-        *(_make_solo_sections(campaign, variants, few) if Design.SOLO in campaign.designs else []),
-        *counters.make_counter_sections(campaign),
-        *([replicas] if (replicas := replica.make_replica_section(campaign)) else []),
-        *(
-            [contention.make_contention_section(campaign, profiles)]
-            if isinstance(profiles, Contention)
-            else []
-        ),
-        *(
-            [heap.make_heap_section(campaign, profiles, variants)]
-            if isinstance(profiles, Heaps)
-            else []
-        ),
+        duet.make_duet_section(campaign, comparisons, variants, few)
+        if Design.DUET in campaign.designs
+        else None,
+        *(_make_solo_sections(campaign, variants, few) if solo else []),
+        counters.make_counter_section(campaign),
+        replica.make_replica_section(campaign),
+        _make_profiles_section(campaign, profiles, variants),
         _make_pairs_section(campaign, few),
         make_floor_section(comparisons),
         make_faults_section(campaign, comparisons),
-        _make_noise_section(campaign),
+        Section(
+            key="noise",
+            title="Blocks and noise",
+            text=describe_two_speeds(
+                find_two_speeds(campaign), has_clients_apart=campaign.has_clients_apart
+            ),
+            tables=[tables.tabulate_blocks(campaign)],
+        ),
         _make_environment_section(campaign),
         Section(
             key="method",
             title="Method",
-            text=method.describe_method(
-                campaign,
-                comparisons.procedures,
-                recommendation.preference.describe_rule(recommendation.evidence.margin),
-            ),
+            text=method.describe_method(campaign, comparisons.procedures, rule),
         ),
     ]
+    return [section for section in sections if section]
 
 
-def _make_noise_section(campaign: Campaign) -> Section:
-    return Section(
-        key="noise",
-        title="Blocks and noise",
-        text=describe_two_speeds(
-            find_two_speeds(campaign), has_clients_apart=campaign.has_clients_apart
-        ),
-        tables=[tables.tabulate_blocks(campaign)],
-    )
+def _make_profiles_section(
+    campaign: Campaign, profiles: Profiles, variants: Variants
+) -> Section | None:
+    match profiles:
+        case Contention():
+            return contention.make_contention_section(campaign, profiles)
+        case Heaps():
+            return heap.make_heap_section(campaign, profiles, variants)
+    return None
 
 
 def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
-    shape = Section(
-        key="shape",
-        title="Peaks and collapses",
-        text=[_SOLO],
-        tables=[tables.tabulate_shapes(campaign)],
-    )
-    return [
-        _make_levels_section(campaign, variants) if few else _make_all_levels_section(campaign),
-        _make_cpu_section(campaign, variants) if few else _make_all_cpu_section(campaign),
+    """Return the sections on levels; with charts and tables of each workload if ``few``."""
+    workloads = campaign.experiment.workloads if few else []
+    sections = [
+        _make_levels_section(campaign, variants, workloads),
+        _make_cpu_section(campaign, variants, workloads),
         Section(
             key="time",
             title="Over time",
             text=[_SOLO],
             figures=overtime.draw_time_series(build_time_series(campaign), variants, each=few),
         ),
-        _make_memory_section(campaign, variants, few),
-        *([shape] if few or len(campaign.experiment.threads) > 1 else []),
-        Section(
-            key="sampler",
-            title="What measuring cost",
-            text=[method.SAMPLER],
-            tables=[tables.tabulate_sampler_cost(campaign)],
-        ),
+        _make_memory_section(campaign, variants, workloads),
     ]
+    if few or len(campaign.experiment.threads) > 1:
+        shapes = [tables.tabulate_shapes(campaign)]
+        sections.append(
+            Section(key="shape", title="Peaks and collapses", text=[_SOLO], tables=shapes)
+        )
+    cost = [tables.tabulate_sampler_cost(campaign)]
+    return [
+        *sections,
+        Section(key="sampler", title="What measuring cost", text=[method.SAMPLER], tables=cost),
+    ]
+
+
+def _tabulate_each(
+    campaign: Campaign, measures: dict[str, tuple[str, float]], title: str, workloads: list[str]
+) -> list[Table]:
+    """Return a table of levels for each of ``workloads``; without them one of all."""
+    if not workloads:
+        return [tables.tabulate_levels(campaign, measures, title)]
+    return [tables.tabulate_levels(campaign, measures, title, w) for w in workloads]
 
 
 def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
@@ -293,7 +286,7 @@ def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Secti
         speed_against_memory.draw_speed_against_memory(comparisons, metric, variants)
         for metric in speed_metric.list_pictured_metrics(comparisons)
     ]
-    return Section(key="picture", title="Speed against memory", text=[], figures=figures)
+    return Section(key="picture", title="Speed against memory", figures=figures)
 
 
 def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
@@ -304,16 +297,12 @@ def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
         for t in campaign.experiment.threads[-1:]
         if cells
     ]
-    shown = [workload_groups.tabulate_relative_qps(campaign, cells)]
-    if (rows := workload_groups.tabulate_scan_rates(campaign)) is not None:
-        shown.append(rows)
-    return Section(
-        key="glance",
-        title="Every workload at a glance",
-        text=[_SOLO],
-        figures=figures,
-        tables=shown,
-    )
+    shown = [
+        workload_groups.tabulate_relative_qps(campaign, cells),
+        *workload_groups.tabulate_scan_rates(campaign),
+    ]
+    title = "Every workload at a glance"
+    return Section(key="glance", title=title, text=[_SOLO], figures=figures, tables=shown)
 
 
 def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
@@ -342,48 +331,39 @@ def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bo
     return Section(
         key="verdicts",
         title="Verdicts",
-        text=[],
         figures=figures,
         tables=[tables.tabulate_verdicts(comparisons)],
     )
 
 
-def _make_levels_section(campaign: Campaign, variants: Variants) -> Section:
-    summary, qps = (
-        level_curves.average_levels(campaign),
-        level_curves.compute_relative_levels(campaign, "qps"),
-    )
-    figures, shown = [], []
-    for workload in campaign.experiment.workloads:
+def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+    title = "Throughput and response time"
+    summary = level_curves.average_levels(campaign)
+    qps = level_curves.compute_relative_levels(campaign, "qps")
+    figures: list[Figure] = []
+    shown = [] if workloads else [tables.tabulate_levels(campaign, tables.SPEED, title)]
+    for workload in workloads:
+        over_cpus = _draw_over_cpus(campaign, workload)
         speed = [
             m
             for m in (levels.TPS, levels.QPS, levels.P95, levels.P99)
             if levels.has_measure(summary, workload, m)
             and (m is not levels.QPS or levels.has_many_queries(summary, workload))
+            and (m is not levels.TPS or not over_cpus)
         ]
-        over_cpus = _draw_over_cpus(campaign, workload)
-        shown_there = [levels.TPS] if over_cpus else []
-        figures += over_cpus
         figures += [
-            levels.draw_curve(summary, workload, m, variants) for m in speed if m not in shown_there
+            *over_cpus,
+            *(levels.draw_curve(summary, workload, m, variants) for m in speed),
+            levels.draw_relative_curve(qps, workload, variants),
         ]
-        figures.append(levels.draw_relative_curve(qps, workload, variants))
         shown += [
-            tables.tabulate_levels(
-                campaign, tables.SPEED, "Throughput and response time", workload
-            ),
+            tables.tabulate_levels(campaign, tables.SPEED, title, workload),
             tables.tabulate_relative_qps(campaign, workload),
             tables.tabulate_changes(campaign, workload),
         ]
-    if (rows := workload_groups.tabulate_scan_rates(campaign)) is not None:
-        shown.append(rows)
-    return Section(
-        key="levels",
-        title="Throughput and response time",
-        text=[_SOLO],
-        figures=figures,
-        tables=shown,
-    )
+    if workloads:
+        shown += workload_groups.tabulate_scan_rates(campaign)
+    return Section(key="levels", title=title, text=[_SOLO], figures=figures, tables=shown)
 
 
 def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
@@ -417,65 +397,37 @@ def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
     return figures
 
 
-def _make_all_levels_section(campaign: Campaign) -> Section:
-    title = "Throughput and response time"
-    return Section(
-        key="levels",
-        title=title,
-        text=[_SOLO],
-        tables=[tables.tabulate_levels(campaign, tables.SPEED, title)],
-    )
-
-
-def _make_cpu_section(campaign: Campaign, variants: Variants) -> Section:
-    summary = level_curves.average_levels(campaign)
-    figures, shown = [], []
-    for workload in campaign.experiment.workloads:
-        measures = [levels.CPU_PER_OP, levels.SWITCHES_PER_OP, levels.USER, levels.SYSTEM]
-        if levels.has_measure(summary, workload, levels.HOST_USER):
-            measures.append(levels.HOST_USER)
-        figures += [levels.draw_curve(summary, workload, m, variants) for m in measures]
-        shown.append(
-            tables.tabulate_levels(campaign, tables.CPU, "CPU and context switches", workload)
-        )
-    return Section(
-        key="cpu", title="CPU and context switches", text=_CPU, figures=figures, tables=shown
-    )
-
-
-def _make_all_cpu_section(campaign: Campaign) -> Section:
-    title = "CPU and context switches"
-    return Section(
-        key="cpu",
-        title=title,
-        text=_CPU,
-        tables=[tables.tabulate_levels(campaign, tables.CPU, title)],
-    )
-
-
-def _make_memory_section(campaign: Campaign, variants: Variants, few: bool) -> Section:
-    e, summary = campaign.experiment, level_curves.average_levels(campaign)
-    ledger = memory_ledger.build_ledger_table(campaign)
+def _make_cpu_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+    title, summary = "CPU and context switches", level_curves.average_levels(campaign)
     figures = [
-        memory.draw_peak_and_idle_rss(campaign, variants),
-        *([pieces.draw_memory_ledger(ledger, variants.names)] if ledger.height else []),
+        levels.draw_curve(summary, w, m, variants)
+        for w in workloads
+        for m in (
+            levels.CPU_PER_OP,
+            levels.SWITCHES_PER_OP,
+            levels.USER,
+            levels.SYSTEM,
+            levels.HOST_USER,
+        )
+        if levels.has_measure(summary, w, m)
     ]
-    shown = [
-        tables.tabulate_memory(campaign),
-        *([tables.tabulate_ledger(campaign, ledger)] if ledger.height else []),
+    shown = _tabulate_each(campaign, tables.CPU, title, workloads)
+    return Section(key="cpu", title=title, text=_CPU, figures=figures, tables=shown)
+
+
+def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
+    e, summary = campaign.experiment, level_curves.average_levels(campaign)
+    figures = [memory.draw_peak_and_idle_rss(campaign, variants)]
+    shown = [tables.tabulate_memory(campaign)]
+    if (ledger := memory_ledger.build_ledger_table(campaign)).height:
+        figures.append(pieces.draw_memory_ledger(ledger, variants.names))
+        shown.append(tables.tabulate_ledger(campaign, ledger))
+    figures += [
+        levels.draw_curve(summary, workload, measure, variants)
+        for workload in workloads
+        for measure in (levels.RSS_PEAK, levels.VSZ_PEAK)
     ]
-    if few:
-        figures += [
-            levels.draw_curve(summary, workload, measure, variants)
-            for workload in e.workloads
-            for measure in (levels.RSS_PEAK, levels.VSZ_PEAK)
-        ]
-        shown += [
-            tables.tabulate_levels(campaign, tables.PEAK, "Peak RSS and VSZ by level", w)
-            for w in e.workloads
-        ]
-    else:
-        shown.append(tables.tabulate_levels(campaign, tables.PEAK, "Peak RSS and VSZ by level"))
+    shown += _tabulate_each(campaign, tables.PEAK, "Peak RSS and VSZ by level", workloads)
     text = [_SOLO]
     if e.levels == "rising":
         text.append(

@@ -8,9 +8,7 @@ from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables.largest_cache import is_fit, load_fits
 from dballoc.analysis.tables.profiles import contention, heap_profiles, imported_profiles
-from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps
-from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.analysis.tables.profiles.imported_profiles import Profiles
 from dballoc.analysis.tune.search_history import is_search
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.document import chart_files, html, markdown
@@ -49,7 +47,7 @@ def gather_document(
     campaign = load_campaign(directory)
     if not campaign.trials.height:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
-    profiles: Contention | Heaps | ImportedProfiles | None = contention.load_contention(
+    profiles: Profiles = contention.load_contention(
         directory, campaign
     ) or heap_profiles.load_heap_profiles(directory, campaign)
     shown = redact_campaign(campaign) if redact else campaign

@@ -53,6 +53,4 @@ def fuzz(data: bytes) -> None:
             continue
         split_waits(profile)
         value = profile.values[0].key
-        frame_tables.tabulate_inclusive({"a": profile}, value, "", "waits")
-        frame_tables.tabulate_exclusive({"a": profile}, value, "", "waits")
-        frame_tables.tabulate_malloc_entries({"a": profile}, value, "", "waits")
+        frame_tables.tabulate_frames({"a": profile}, value, "", "waits")

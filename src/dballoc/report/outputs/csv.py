@@ -23,7 +23,7 @@ from dballoc.analysis.tables.all_pairs import compare_all_pairs
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.analysis.tables.profiles.contention import Contention
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps
-from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles, Profiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.experiment.designs import Design
 from dballoc.report.sections import contention, heap
@@ -31,6 +31,7 @@ from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_profiles, imported_results
 from dballoc.report.sections.tables import CHANGES
 from dballoc.report.wording.answer import describe_verdict
+from dballoc.report.wording.ratios_as_text import describe_ratio
 
 _FAULT = (
     "trial",
@@ -49,31 +50,15 @@ _FAULT = (
 
 
 def collect_all_tables(
-    campaign: Campaign,
-    comparisons: Comparisons,
-    published: Published | None,
-    profiles: Contention | Heaps | ImportedProfiles | None,
+    campaign: Campaign, comparisons: Comparisons, published: Published | None, profiles: Profiles
 ) -> dict[str, pl.DataFrame]:
     """Return the tables by file name, with those of profiles, and of a post beside ours."""
-    beside = _collect_published_tables(campaign, published, profiles) if published else {}
+    source = imported_results if campaign.imported else post
+    beside = source.collect_published_tables(campaign, published, profiles) if published else {}
     return collect_tables(campaign, comparisons) | beside | _collect_profile_tables(profiles)
 
 
-def _collect_published_tables(
-    campaign: Campaign,
-    published: Published,
-    profiles: Contention | Heaps | ImportedProfiles | None,
-) -> dict[str, pl.DataFrame]:
-    if campaign.imported:
-        stacks = profiles if isinstance(profiles, ImportedProfiles) else None
-        return imported_results.collect_published_tables(campaign, published, stacks)
-    waits = profiles if isinstance(profiles, Contention) else None
-    return post.collect_published_tables(campaign, published, waits)
-
-
-def _collect_profile_tables(
-    profiles: Contention | Heaps | ImportedProfiles | None,
-) -> dict[str, pl.DataFrame]:
+def _collect_profile_tables(profiles: Profiles) -> dict[str, pl.DataFrame]:
     match profiles:
         case Contention():
             return contention.collect_contention_tables(profiles)
@@ -164,42 +149,22 @@ def _tabulate_post(campaign: Campaign) -> dict[str, pl.DataFrame]:
     return {"post": pl.DataFrame([vars(c) for c in compared])} if compared else {}
 
 
-_SCHEMA = {
-    "variant": pl.String,
-    "metric": pl.String,
-    "workload": pl.String,
-    "better": pl.String,
-    "ratio": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "blocks": pl.Int64,
-    "confidence": pl.Float64,
-    "scatter": pl.Float64,
-    "smallest_detectable": pl.Float64,
-    "verdict": pl.String,
-}
-
-
 def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:
-    rows = []
-    for c in judged:
-        r, m = c.ratio, c.metric
-        rows.append(
-            (
-                c.variant,
-                m.key.partition(":")[0],
-                m.workload,
-                m.better,
-                r.estimate if r else None,
-                r.low if r else None,
-                r.high if r else None,
-                r.blocks if r else 0,
-                comparisons.confidence(m),
-                r.scatter if r and r.interval else None,
-                r.detectable if r and r.interval else None,
-                describe_verdict(c, comparisons)
-                if c not in comparisons.descriptive
-                else "descriptive",
-            )
-        )
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    rows = [
+        {
+            "variant": c.variant,
+            "metric": c.metric.measure,
+            "workload": c.metric.workload,
+            "better": c.metric.better,
+            **describe_ratio(c.ratio),
+            "blocks": c.ratio.blocks if c.ratio else 0,
+            "confidence": comparisons.confidence(c.metric),
+            "scatter": c.ratio.scatter if c.ratio and c.ratio.interval else None,
+            "smallest_detectable": c.ratio.detectable if c.ratio and c.ratio.interval else None,
+            "verdict": "descriptive"
+            if c in comparisons.descriptive
+            else describe_verdict(c, comparisons),
+        }
+        for c in judged
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)

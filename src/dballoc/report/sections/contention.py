@@ -3,14 +3,15 @@ each.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
+from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Section, Table
 from dballoc.numbers import NOTHING, count, number, percent
-from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
 from dballoc.profile.contention.waits import PREEMPTED
 from dballoc.profile.contention.waits_below_malloc import (
     WAIT_GROUPS,
@@ -61,69 +62,44 @@ def make_contention_section(campaign: Campaign, profiled: Contention) -> Section
         key="contention",
         title="Contention",
         text=text,
-        figures=[],
         tables=tables,
-        listings=[],
         embeds=embeds,
     )
 
 
-_WAITS = {
-    "workload": pl.String,
-    "variant": pl.String,
-    "place": pl.String,
-    "for": pl.String,
-    "waits": pl.Float64,
-    "seconds": pl.Float64,
-    "queued": pl.Float64,
-    "share": pl.Float64,
-}
-_FRAMES = {
-    "workload": pl.String,
-    "function": pl.String,
-    "module": pl.String,
-    "malloc": pl.Boolean,
-    "variant": pl.String,
-    "share": pl.Float64,
-}
+_WAITS = ("workload", "variant", "place", "for", "waits", "seconds", "queued", "share")
+_FRAMES = ("workload", "function", "module", "malloc", "variant", "share")
 
 
 def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ by file name. Seconds; shares of all waits (1 = all)."""
-    costs: list[tuple[object, ...]] = []
-    functions: list[tuple[object, ...]] = []
+    costs: list[tuple[Any, ...]] = []
+    functions: list[tuple[Any, ...]] = []
     for workload in dict.fromkeys(w.workload for w in profiled.watched):
         watched = profiled.of(workload)
-        for name, watch in watched.items():
-            assert watch.switches
-            wait_split = split_waits(watch.switches)
-            costs += [
-                (
-                    workload,
-                    name,
-                    place,
-                    group,
-                    cost.waits,
-                    cost.waited,
-                    cost.queued,
-                    wait_split.share(cost),
-                )
-                for place, groups in (
-                    ("malloc", wait_split.malloc),
-                    ("elsewhere", wait_split.elsewhere),
-                    ("malloc, by call", wait_split.calls),
-                )
-                for group, cost in groups.items()
-            ]
-        functions += [
-            (workload, row.function, row.module, row.allocator, variant, share)
-            for row in _find_dominant_frames(watched)
-            for variant, share in row.shares.items()
+        costs += [
+            (workload, name, place, group, cost.waits, cost.waited, cost.queued, share)
+            for name, watch in watched.items()
+            for place, group, cost, share in list_waits(watch)
         ]
+        switches, value = _select_comparable(watched)
+        functions += [(workload, *row) for row in frame_tables.list_shares(switches, value)]
     return {
-        "contention-waits": pl.DataFrame(costs, schema=_WAITS, orient="row"),
-        "contention-frames": pl.DataFrame(functions, schema=_FRAMES, orient="row"),
+        "contention-waits": make_frame(_WAITS, costs),
+        "contention-frames": make_frame(_FRAMES, functions),
     }
+
+
+def list_waits(watched: ContentionProfiles) -> list[tuple[str, str, WaitCost, float]]:
+    """Return where threads waited, for what, what that cost, and its share of all waits."""
+    assert watched.switches
+    split = split_waits(watched.switches)
+    places = {"malloc": split.malloc, "elsewhere": split.elsewhere, "malloc, by call": split.calls}
+    return [
+        (place, group, cost, split.share(cost))
+        for place, groups in places.items()
+        for group, cost in groups.items()
+    ]
 
 
 def choose_wait_value(profile: Profile) -> str:
@@ -208,38 +184,23 @@ def _format_calls(wait_split: WaitSplit) -> str:
 
 def tabulate_frames(watched: Mapping[str, ContentionProfiles], after: str) -> list[Table]:
     """Return the tables of functions: inclusive, exclusive, and where malloc is entered."""
-    switches = _select_comparable(watched)
-    if not switches:
-        return []  # no profile of any variant can be read
-    value = choose_wait_value(next(iter(switches.values())))
-    return [
-        tabulate(switches, value, after, "waits")
-        for tabulate in (
-            frame_tables.tabulate_inclusive,
-            frame_tables.tabulate_exclusive,
-            frame_tables.tabulate_malloc_entries,
-        )
-    ]
+    switches, value = _select_comparable(watched)
+    # Without switches no profile of any variant can be read.
+    return frame_tables.tabulate_frames(switches, value, after, "waits") if switches else []
 
 
-def _find_dominant_frames(watched: Mapping[str, ContentionProfiles]) -> list[DominantFrame]:
-    switches = _select_comparable(watched)
-    if not switches:
-        return []
-    return rank_dominant_frames(switches, choose_wait_value(next(iter(switches.values()))))
-
-
-def _select_comparable(watched: Mapping[str, ContentionProfiles]) -> dict[str, Profile]:
-    """Return the profiles that have what the first one has. One by /proc has times alone; shares of
-    times and of counts are not compared.
+def _select_comparable(watched: Mapping[str, ContentionProfiles]) -> tuple[dict[str, Profile], str]:
+    """Return the profiles that have what the first one has, and the key of that. One by /proc has
+    times alone; shares of times and of counts are not compared.
     """
     switches = {name: watch.switches for name, watch in watched.items() if watch.switches}
-    first = next(iter(switches.values()), None)
-    return {
-        name: profile
-        for name, profile in switches.items()
-        if first is not None and choose_wait_value(profile) == choose_wait_value(first)
-    }
+    return _select_alike(switches)
+
+
+def _select_alike(profiles: Mapping[str, Profile]) -> tuple[dict[str, Profile], str]:
+    values = {name: choose_wait_value(profile) for name, profile in profiles.items()}
+    first = next(iter(values.values()), "")
+    return {name: profiles[name] for name, value in values.items() if value == first}, first
 
 
 def make_flame_graphs(
@@ -251,6 +212,7 @@ def make_flame_graphs(
     """
     embeds = []
     switches = {name: w.switches for name, w in watched.items() if w.switches}
+    shown: Mapping[str, Profile | None]
     for key, title, shown in (
         (
             "own-waits",
@@ -260,22 +222,11 @@ def make_flame_graphs(
         ("waits", "All waits", switches),
         ("wakeups", "Who woke others", {name: w.wakeups for name, w in watched.items()}),
     ):
-        nonempty = [
-            (name, profile) for name, profile in shown.items() if profile and profile.samples
-        ]
-        comparable = [
-            (name, profile)
-            for name, profile in nonempty
-            if choose_wait_value(profile) == choose_wait_value(nonempty[0][1])
-        ]
-        if comparable:
+        alike, value = _select_alike({n: p for n, p in shown.items() if p and p.samples})
+        if alike:
+            graph = f"contention-{key}-{key_end}"
             embeds.append(
-                profiles.make_flame_graph(
-                    f"contention-{key}-{key_end}",
-                    title + after,
-                    comparable,
-                    choose_wait_value(comparable[0][1]),
-                )
+                profiles.make_flame_graph(graph, title + after, list(alike.items()), value)
             )
     return embeds
 

@@ -20,11 +20,11 @@ _DESIGNS: dict[str, str] = {
 _UNITS = {"task-clock": "task-clock, ns"}
 
 
-def make_counter_sections(campaign: Campaign) -> list[Section]:
-    """Return the section; none where nothing was counted."""
+def make_counter_section(campaign: Campaign) -> Section | None:
+    """Return the section; None where nothing was counted."""
     rows = counters.build_counter_table(campaign)
     if not rows.height:
-        return []
+        return None
     text = [
         "Counted of the server alone, for each transaction, in user mode (:u) and in the kernel "
         "(:k). Descriptive: no verdict and no recommendation uses it. Neighbours on the machine "
@@ -36,17 +36,15 @@ def make_counter_sections(campaign: Campaign) -> list[Section]:
             f"{percent(refused)} of the counts were refused, because others had the CPU's counters "
             "for more than a tenth of the time."
         )
-    designs = rows["design"].unique(maintain_order=True).to_list()
-    return [
-        Section(
-            key="counters",
-            title="Instructions, cycles and other counts",
-            text=text,
-            tables=[
-                _tabulate_counts(campaign, rows.filter(pl.col("design") == d), d) for d in designs
-            ],
-        )
-    ]
+    return Section(
+        key="counters",
+        title="Instructions, cycles and other counts",
+        text=text,
+        tables=[
+            _tabulate_counts(campaign, rows.filter(design=design), design)
+            for design in rows["design"].unique(maintain_order=True)
+        ],
+    )
 
 
 def describe_counters(campaign: Campaign) -> list[str]:

@@ -4,6 +4,7 @@ itself, and by where malloc is entered.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, percent
@@ -18,10 +19,35 @@ from dballoc.report.sections import profiles as profile_sections
 _LEAST_SHARE, _MOST_ROWS = 0.005, 20
 
 
-def tabulate_inclusive(profiles: Mapping[str, Profile], value: str, after: str, noun: str) -> Table:
-    """Return the functions that most stacks contain. ``after``: what the title ends with; ``noun``:
-    what the profiles count, like waits.
+def tabulate_frames(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> list[Table]:
+    """Return the tables of a value of profiles, by variant. ``after``: what the titles end with;
+    ``noun``: what the profiles count, like waits.
     """
+    arguments = profiles, value, after, noun
+    return [
+        _tabulate_inclusive(*arguments),
+        _tabulate_exclusive(*arguments),
+        _tabulate_malloc_entries(*arguments),
+    ]
+
+
+def list_shares(profiles: Mapping[str, Profile], value: str) -> list[tuple[Any, ...]]:
+    """Return function, module, whether it is malloc, variant and share, of the functions that most
+    stacks contain.
+    """
+    return [
+        (row.function, row.module, row.allocator, variant, share)
+        for row in (rank_dominant_frames(profiles, value) if profiles else [])
+        for variant, share in row.shares.items()
+    ]
+
+
+def _tabulate_inclusive(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> Table:
+    """Return the functions that most stacks contain."""
     ranked = rank_dominant_frames(profiles, value) if profiles else []
     variants = list(ranked[0].shares) if ranked else []
     caption = (
@@ -43,10 +69,10 @@ def _make_inclusive_row(row: DominantFrame, variants: list[str]) -> list[str]:
     return [_shorten(row.function), "malloc" if row.allocator else "", row.module, *shares]
 
 
-def tabulate_exclusive(profiles: Mapping[str, Profile], value: str, after: str, noun: str) -> Table:
-    """Return the innermost functions of the stacks, the kernel's left out; arguments as for
-    :func:`tabulate_inclusive`.
-    """
+def _tabulate_exclusive(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> Table:
+    """Return the innermost functions of the stacks, the kernel's left out."""
     shares = [_sum_exclusive(profile, value) for profile in profiles.values()]
     return Table(
         title=f"Exclusive frames{after}",
@@ -58,12 +84,10 @@ def tabulate_exclusive(profiles: Mapping[str, Profile], value: str, after: str, 
     )
 
 
-def tabulate_malloc_entries(
+def _tabulate_malloc_entries(
     profiles: Mapping[str, Profile], value: str, after: str, noun: str
 ) -> Table:
-    """Return the functions by which malloc was entered; arguments as for
-    :func:`tabulate_inclusive`.
-    """
+    """Return the functions by which malloc was entered."""
     shares = [_sum_entries(profile, value) for profile in profiles.values()]
     totals = [_format_share(sum(of.values())) for of in shares]
     return Table(

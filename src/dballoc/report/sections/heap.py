@@ -10,6 +10,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.heap_profiles import Heaps, VariantHeap
 from dballoc.document.charts import Variants
+from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Section, Table
 from dballoc.numbers import NOTHING, count, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
@@ -60,59 +61,35 @@ def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> S
         text=text,
         figures=figures,
         tables=tables,
-        listings=[],
         embeds=embeds,
     )
 
 
-_CALLS = {
-    "workload": pl.String,
-    "variant": pl.String,
-    "operation": pl.String,
-    "size_from": pl.Int64,
-    "size_below": pl.Int64,
-    "calls": pl.Float64,
-    "timed": pl.Int64,
-    "mean": pl.Float64,
-    "p50": pl.Float64,
-    "p99": pl.Float64,
-    "longest": pl.Float64,
-}
-_FUNCTIONS = {
-    "workload": pl.String,
-    "variant": pl.String,
-    "function": pl.String,
-    "live": pl.Float64,
-    "live_error": pl.Float64,
-    "allocated": pl.Float64,
-    "seconds": pl.Float64,
-    "stalled": pl.Float64,
-}
+_PLACE = ("workload", "variant")
+_CALLS = ("operation", "size_from", "size_below", "calls", "timed")
+_TIMES = ("mean", "p50", "p99", "longest")
+_FUNCTIONS = ("function", "live", "live_error", "allocated", "seconds", "stalled")
 
 
 def collect_heap_tables(heaps: Heaps) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ by file name. Bytes, seconds; times of a call in nanoseconds."""
-    calls: list[tuple[object, ...]] = []
-    functions: list[tuple[object, ...]] = []
-    for s in heaps.profiles:
-        if s.profile is None:
-            continue
-        calls += [
-            (
-                s.workload,
-                s.variant,
-                r["operation"],
-                *r["sizes"],
-                *(r[column] for column in list(_CALLS)[5:]),
-            )
-            for r in s.figures["sizes"]
-        ]
-        functions += [
-            (s.workload, s.variant, name, *sums) for name, sums in _sum_by_function(s).items()
-        ]
+    profiled = [s for s in heaps.profiles if s.profile]
+    calls = [
+        (
+            s.workload, s.variant, r["operation"], *r["sizes"], float(r["calls"]), r["timed"],
+            *(float(r[column]) for column in _TIMES),
+        )
+        for s in profiled
+        for r in s.figures["sizes"]
+    ]  # fmt: skip
+    functions = [
+        (s.workload, s.variant, name, *sums)
+        for s in profiled
+        for name, sums in _sum_by_function(s).items()
+    ]
     return {
-        "heap-calls": pl.DataFrame(calls, schema=_CALLS, orient="row"),
-        "heap-functions": pl.DataFrame(functions, schema=_FUNCTIONS, orient="row"),
+        "heap-calls": make_frame((*_PLACE, *_CALLS, *_TIMES), calls),
+        "heap-functions": make_frame((*_PLACE, *_FUNCTIONS), functions),
     }
 
 

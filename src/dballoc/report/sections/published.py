@@ -19,8 +19,9 @@ from dballoc.analysis.published.published_comparison import (
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
 from dballoc.analysis.tables.level_curves import HOST_MEASURES
-from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.imported_profiles import Profiles
 from dballoc.analysis.tables.virtual_size import reserves_terabytes
+from dballoc.document.csv import make_frame
 from dballoc.document.model import Section, Table
 from dballoc.experiment import scale
 from dballoc.experiment.model import LOAD
@@ -35,7 +36,7 @@ from dballoc.report.sections.published_frames import (
 from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
 from dballoc.report.wording.published_collapse import describe_collapse
 from dballoc.report.wording.published_cpus import describe_published_cpus
-from dballoc.report.wording.ratios_as_text import format_change, format_ratio
+from dballoc.report.wording.ratios_as_text import describe_ratio, format_change, format_ratio
 
 _RULE = (
     "Shape: who is above whom. Every two figures of a row (of a column, where a row is a variant) "
@@ -46,7 +47,7 @@ _RULE = (
 
 
 def make_published_section(
-    campaign: Campaign, published: Published, profiles: Contention | None = None
+    campaign: Campaign, published: Published, profiles: Profiles = None
 ) -> Section:
     """Return the section that sets the post's figures beside ours. ``profiles``: of our own, for
     the post's table of frames.
@@ -81,7 +82,7 @@ def make_published_section(
 
 
 def make_published_screen(
-    campaign: Campaign, published: Published, profiles: Contention | None
+    campaign: Campaign, published: Published, profiles: Profiles
 ) -> list[Section]:
     """Return what the terminal shows of the post: what became here of its collapse, and the frames
     of its profile beside ours.
@@ -97,76 +98,43 @@ def make_published_screen(
 
 
 def collect_published_tables(
-    campaign: Campaign, published: Published, profiles: Contention | None = None
+    campaign: Campaign, published: Published, profiles: Profiles = None
 ) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/: the figures, every pair of them that was compared, and the frames
     of the post's profile where it has one.
     """
-    figures, pairs = [], []
-    for compared in compare_published(campaign, published):
-        figures += [
-            (
-                compared.table.name,
-                f.cell.row,
-                f.cell.column,
-                f.cell.variant,
-                f.cell.measure,
-                f.cell.value,
-                f.value,
-                f.low,
-                f.high,
-                f.blocks,
-            )
-            for f in compared.figures.values()
-        ]
-        for p in compared.pairs:
-            pairs.append(
-                (
-                    compared.table.name,
-                    p.group,
-                    p.first,
-                    p.second,
-                    p.published,
-                    p.measured_ratio.estimate if p.measured_ratio else None,
-                    p.measured_ratio.low if p.measured_ratio else None,
-                    p.measured_ratio.high if p.measured_ratio else None,
-                    p.shape.value,
-                )
-            )
-    return {
-        "published": pl.DataFrame(figures, schema=_FIGURES, orient="row"),
-        "published-shape": pl.DataFrame(pairs, schema=_PAIRS, orient="row"),
-        **(
-            {"published-frames": collect_frame_table(frames, profiles)}
-            if (frames := published.frames)
-            else {}
-        ),
+    compared_tables = compare_published(campaign, published)
+    figures = [
+        (
+            compared.table.name, f.cell.row, f.cell.column, f.cell.variant, f.cell.measure,
+            f.cell.value, f.value, f.low, f.high, f.blocks,
+        )
+        for compared in compared_tables
+        for f in compared.figures.values()
+    ]  # fmt: skip
+    pairs = [
+        (
+            compared.table.name, p.group, p.first, p.second, p.published,
+            *describe_ratio(p.measured_ratio).values(), p.shape.value,
+        )
+        for compared in compared_tables
+        for p in compared.pairs
+    ]  # fmt: skip
+    tables = {
+        "published": make_frame(_FIGURES, figures),
+        "published-shape": make_frame(_PAIRS, pairs),
     }
+    if frames := published.frames:
+        tables["published-frames"] = collect_frame_table(frames, profiles)
+    return tables
 
 
-_FIGURES = {
-    "table": pl.String,
-    "row": pl.String,
-    "column": pl.String,
-    "variant": pl.String,
-    "measure": pl.String,
-    "published": pl.Float64,
-    "ours": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "blocks": pl.Int64,
-}
-_PAIRS = {
-    "table": pl.String,
-    "compared_in": pl.String,
-    "first": pl.String,
-    "second": pl.String,
-    "published": pl.Float64,
-    "ours": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "shape": pl.String,
-}
+_FIGURES = (
+    "table", "row", "column", "variant", "measure", "published", "ours", "low", "high", "blocks",
+)  # fmt: skip
+_PAIRS = (
+    "table", "compared_in", "first", "second", "published", "ours", "low", "high", "shape",
+)  # fmt: skip
 
 
 def _describe_agreement(compared_tables: list[TableComparison]) -> str:

@@ -8,6 +8,8 @@ import polars as pl
 from dballoc.analysis.published.inclusive_frames import MeasuredFrames, measure_frames
 from dballoc.analysis.published.published_frames import FrameTable, PublishedFrame
 from dballoc.analysis.tables.profiles.contention import Contention
+from dballoc.analysis.tables.profiles.imported_profiles import Profiles
+from dballoc.document.csv import make_frame
 from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, listing, percent
 
@@ -17,13 +19,13 @@ _LEAST_SHARE = 0.001
 _FUNCTIONS_SHOWN = 3
 
 
-def measure_published_frames(
-    frames: FrameTable, profiles: Contention | None
-) -> dict[str, MeasuredFrames]:
+def measure_published_frames(frames: FrameTable, profiles: Profiles) -> dict[str, MeasuredFrames]:
     """Return what our profiles of the post's workload have of its frames, by variant; nothing
-    without such profiles.
+    without profiles of contention.
     """
-    return measure_frames(frames, profiles.of(frames.workload)) if profiles else {}
+    if not isinstance(profiles, Contention):
+        return {}
+    return measure_frames(frames, profiles.of(frames.workload))
 
 
 def tabulate_frames(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) -> Table:
@@ -92,17 +94,10 @@ def narrow_frames(frames: FrameTable, measured: Mapping[str, MeasuredFrames]) ->
     )
 
 
-_FRAMES = {
-    "frame": pl.String,
-    "column": pl.String,
-    "variant": pl.String,
-    "published": pl.Float64,
-    "ours": pl.Float64,
-    "stands_for_it": pl.String,
-}
+_FRAMES = ("frame", "column", "variant", "published", "ours", "stands_for_it")
 
 
-def collect_frame_table(frames: FrameTable, profiles: Contention | None) -> pl.DataFrame:
+def collect_frame_table(frames: FrameTable, profiles: Profiles) -> pl.DataFrame:
     """Return the table for csv/: shares, 1 = all."""
     measured = measure_published_frames(frames, profiles)
     rows = [
@@ -117,7 +112,7 @@ def collect_frame_table(frames: FrameTable, profiles: Contention | None) -> pl.D
         for frame in frames.frames
         for column, variant in frames.variants.items()
     ]
-    return pl.DataFrame(rows, schema=_FRAMES, orient="row")
+    return make_frame(_FRAMES, rows)
 
 
 def _order_frames(frames: FrameTable) -> list[PublishedFrame]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables import level_curves
-from dballoc.document.model import Table
+from dballoc.document.model import Column, Table, tabulate
 from dballoc.numbers import NOTHING, number
 from dballoc.report.sections.tables import RELATIVE_QPS, index_cells
 from dballoc.report.wording.answer import MANY
@@ -124,8 +124,8 @@ def tabulate_relative_qps(campaign: Campaign, shown_cells: list[Cell]) -> Table:
     )
 
 
-def tabulate_scan_rates(campaign: Campaign) -> Table | None:
-    """Return rows per second of the workloads whose event is a whole table; None without one."""
+def tabulate_scan_rates(campaign: Campaign) -> list[Table]:
+    """Return the table of rows per second of the workloads whose event is a whole table, if any."""
     table_scans = [
         name
         for name in campaign.experiment.workloads
@@ -134,21 +134,17 @@ def tabulate_scan_rates(campaign: Campaign) -> Table | None:
     scan_rates = level_curves.average_levels(campaign).filter(
         (pl.col("measure") == "tps") & pl.col("workload").is_in(table_scans)
     )
-    if not scan_rates.height:
-        return None
-    rows = [
-        [workload, str(threads), name, number(mean * campaign.experiment.data.rows)]
-        for workload, threads, name, mean in scan_rates.select(
-            "workload", "threads", "variant", "mean"
-        ).iter_rows()
-    ]
-    return Table(
-        title="Rows a second",
-        columns=["workload", "threads", "variant", "rows/s"],
-        rows=rows,
-        caption="Of all clients together.",
-        heads=3,
+    size = campaign.experiment.data.rows
+    columns = (
+        Column("workload"),
+        Column("threads"),
+        Column("variant"),
+        Column("rows/s", lambda row: number(row["mean"] * size)),
     )
+    rows = scan_rates.iter_rows(named=True)
+    caption = "Of all clients together."
+    table = tabulate("Rows a second", columns, rows, caption=caption, heads=3)
+    return [table] if table.rows else []
 
 
 def tabulate_workloads(campaign: Campaign) -> Table | None:

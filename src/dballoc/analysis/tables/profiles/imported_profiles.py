@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
+from dballoc.analysis.tables.profiles.heap_profiles import Heaps
 from dballoc.errors import UsageError
 from dballoc.profile.formats.profile_file import load_profile
 from dballoc.profile.model import Profile
@@ -102,3 +103,7 @@ def _load(path: Path, directory: Path) -> Profile | None:
     except UsageError:
         return None
     return profile if profile.samples and profile.total(profile.values[0].key) > 0 else None
+
+
+# What was recorded beside the trials of a campaign, or imported with its figures.
+Profiles = Contention | Heaps | ImportedProfiles | None

@@ -8,9 +8,8 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Section, Table
-from dballoc.profile.contention.dominant_frames import rank_dominant_frames
-from dballoc.profile.contention.waits_below_malloc import split_waits
 from dballoc.profile.model import Profile
 from dballoc.report.sections import contention, frame_tables, profiles
 
@@ -50,7 +49,9 @@ def make_imported_profiles_section(profiled: ImportedProfiles) -> Section:
             # Wake-ups stand beside the waits where there are some.
             others = {} if counts == "wakeups" and watched else profiled.of(place, counts)
             if others:
-                tables += _tabulate_others(others, noun, f", {noun}{after}")
+                tables += frame_tables.tabulate_frames(
+                    *_find_value(others), f", {noun}{after}", noun
+                )
                 embeds.append(_draw_others(others, f"{counts}-{number}", title + after))
         if not several:
             text.insert(1, f"All are of {name}.")
@@ -68,18 +69,6 @@ def _name_place(place: tuple[str, str, int]) -> str:
     return f"{workload} at {threads}" + (f" on {machine}" if machine else "")
 
 
-def _tabulate_others(others: Mapping[str, Profile], noun: str, after: str) -> list[Table]:
-    value = next(iter(others.values())).values[0].key
-    return [
-        tabulate(others, value, after, noun)
-        for tabulate in (
-            frame_tables.tabulate_inclusive,
-            frame_tables.tabulate_exclusive,
-            frame_tables.tabulate_malloc_entries,
-        )
-    ]
-
-
 def _draw_others(others: Mapping[str, Profile], key: str, title: str) -> Embed:
     named = list(others.items())
     return profiles.make_flame_graph(
@@ -87,54 +76,31 @@ def _draw_others(others: Mapping[str, Profile], key: str, title: str) -> Embed:
     )
 
 
-_WAITS = {
-    "machine": pl.String,
-    "workload": pl.String,
-    "threads": pl.Int64,
-    "variant": pl.String,
-    "place": pl.String,
-    "for": pl.String,
-    "share": pl.Float64,
-}
-_FRAMES = {
-    "machine": pl.String,
-    "workload": pl.String,
-    "threads": pl.Int64,
-    "counts": pl.String,
-    "function": pl.String,
-    "module": pl.String,
-    "malloc": pl.Boolean,
-    "variant": pl.String,
-    "share": pl.Float64,
-}
+_PLACE = ("machine", "workload", "threads")
+_WAITS = (*_PLACE, "variant", "place", "for", "share")
+_FRAMES = (*_PLACE, "counts", "function", "module", "malloc", "variant", "share")
 
 
 def collect_imported_profile_tables(profiled: ImportedProfiles) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ by file name; shares of all that a file counts (1 = all)."""
-    waits: list[tuple[object, ...]] = []
-    frames: list[tuple[object, ...]] = []
-    for place in profiled.places:
-        for watch in profiled.list_waits(place):
-            assert watch.switches
-            split = split_waits(watch.switches)
-            waits += [
-                (*place, watch.variant, where, group, split.share(cost))
-                for where, groups in (
-                    ("malloc", split.malloc),
-                    ("elsewhere", split.elsewhere),
-                    ("malloc, by call", split.calls),
-                )
-                for group, cost in groups.items()
-            ]
-        for counts in ("waits", "waited", "wakeups", "cpu"):
-            of_count = profiled.of(place, counts)
-            value = next((p.values[0].key for p in of_count.values()), "")
-            frames += [
-                (*place, counts, row.function, row.module, row.allocator, variant, share)
-                for row in (rank_dominant_frames(of_count, value) if of_count else [])
-                for variant, share in row.shares.items()
-            ]
+    waits = [
+        (*place, watch.variant, where, group, share)
+        for place in profiled.places
+        for watch in profiled.list_waits(place)
+        for where, group, _, share in contention.list_waits(watch)
+    ]
+    frames = [
+        (*place, counts, *row)
+        for place in profiled.places
+        for counts in ("waits", "waited", "wakeups", "cpu")
+        for row in frame_tables.list_shares(*_find_value(profiled.of(place, counts)))
+    ]
     return {
-        "contention-waits": pl.DataFrame(waits, schema=_WAITS, orient="row"),
-        "contention-frames": pl.DataFrame(frames, schema=_FRAMES, orient="row"),
+        "contention-waits": make_frame(_WAITS, waits),
+        "contention-frames": make_frame(_FRAMES, frames),
     }
+
+
+def _find_value(others: Mapping[str, Profile]) -> tuple[Mapping[str, Profile], str]:
+    """Return profiles with the key of their first value."""
+    return others, next((profile.values[0].key for profile in others.values()), "")

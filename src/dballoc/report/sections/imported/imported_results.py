@@ -18,7 +18,7 @@ from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.collapses import find_collapses
 from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles
+from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles, Profiles
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Figure, Section, Table, VariantLine
 from dballoc.numbers import count, listing, mebibytes, number, percent
@@ -108,7 +108,7 @@ def _list_collapses(machine: Machine, apart: bool) -> list[VariantLine]:
 def make_imported_sections(
     campaign: Campaign,
     published: Published | None = None,
-    profiled: ImportedProfiles | None = None,
+    profiled: Profiles = None,
 ) -> list[Section]:
     """Return the post's figures beside every machine's, every machine's sections, the profiles,
     then where the figures are from.
@@ -126,7 +126,11 @@ def make_imported_sections(
             for number, m in enumerate(machines, 1)
             for s in _make_machine_sections(m, number, several)
         ),
-        *([make_imported_profiles_section(profiled)] if profiled else []),
+        *(
+            [make_imported_profiles_section(profiled)]
+            if isinstance(profiled, ImportedProfiles)
+            else []
+        ),
         _make_origin_section(campaign),
     ]
 
@@ -136,7 +140,7 @@ def _make_published_section(
     number: int,
     several: bool,
     published: Published,
-    profiled: ImportedProfiles | None,
+    profiled: Profiles,
 ) -> Section:
     waits = _choose_waits(machine, published, profiled)
     section = post.make_published_section(machine.campaign, published, waits)
@@ -145,7 +149,7 @@ def _make_published_section(
 
 
 def make_published_screen(
-    campaign: Campaign, published: Published | None, profiled: ImportedProfiles | None
+    campaign: Campaign, published: Published | None, profiled: Profiles
 ) -> list[Section]:
     """Return what the terminal shows of the post: beside the first machine, as in the answer."""
     if published is None:
@@ -155,11 +159,9 @@ def make_published_screen(
     return post.make_published_screen(machine.campaign, published, waits)
 
 
-def _choose_waits(
-    machine: Machine, published: Published, profiled: ImportedProfiles | None
-) -> Contention | None:
+def _choose_waits(machine: Machine, published: Published, profiled: Profiles) -> Contention | None:
     """Return the machine's waits for the post's table of frames; None where nothing is wanted."""
-    if profiled is None or published.frames is None:
+    if not isinstance(profiled, ImportedProfiles) or published.frames is None:
         return None
     return profiled.of_machine(machine.name, published.frames.threads)
 
@@ -178,7 +180,7 @@ def compare_first_machine(campaign: Campaign) -> Comparisons:
 
 
 def collect_published_tables(
-    campaign: Campaign, published: Published, profiled: ImportedProfiles | None = None
+    campaign: Campaign, published: Published, profiled: Profiles = None
 ) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ of the post's figures beside every machine's."""
     compared = [
