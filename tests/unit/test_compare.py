@@ -17,7 +17,7 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, RatioKind, compare_campaigns
 from dballoc.cli.results_verbs import compare as verb
 from dballoc.errors import Failure, UsageError
-from dballoc.report.wording import campaign_diff as said
+from dballoc.report import diff_report as said
 
 
 def compared(first: Path, second: Path, asked: RatioKind | None = None) -> CampaignDiff:

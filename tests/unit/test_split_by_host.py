@@ -28,13 +28,13 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
 from dballoc.report import write_report_outputs
+from dballoc.report.diff_report import Side
 from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections import tables
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
-from dballoc.report.wording.campaign_diff import Side
 from dballoc.report.wording.redact import redact_campaign
 from dballoc.store.campaign_facts import APART, CLIENTS
 

@@ -34,6 +34,7 @@ def lay_out_table(table: Table) -> Grid:
     """Return a table of a document, without its title and caption."""
     numbers = [i for i, is_number in enumerate(table.numeric) if is_number]
     grid = start_grid(table.columns, numbers, {0, *numbers})
+    grid.show_header = any(table.columns)
     for i, row in enumerate(table.rows):
         grid.add_row(*map(Text, row), style="dim" if i in table.faint else None)
     return grid
@@ -49,9 +50,10 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def print_sections(console: Console, sections: Iterable[Section]) -> None:
-    """Print titles, texts and tables of sections, an empty line before each."""
-    for section in sections:
-        console.print()
+    """Print titles, texts and tables of sections, an empty line between them."""
+    for number, section in enumerate(sections):
+        if number:
+            console.print()
         if section.title:
             console.print(Text(section.title, style="bold"))
         for text in section.text:
@@ -65,7 +67,7 @@ def print_document(console: Console, document: Document) -> None:
     print_answer(console, document.answer, document.screen)
 
 
-def print_answer(console: Console, answer: Answer, sections: Iterable[Section] = ()) -> None:
+def print_answer(console: Console, answer: Answer, sections: Sequence[Section] = ()) -> None:
     """Print headline, reason, command, table, sections and notes, as they stand on the page."""
     console.print(Text(answer.headline, style="bold"))
     if answer.reason:
@@ -85,7 +87,9 @@ def print_answer(console: Console, answer: Answer, sections: Iterable[Section] =
             "",
             sep="\n",
         )
-    print_sections(console, sections)
+    if sections:
+        print_sections(console, sections)
+        console.print()
     if answer.post:
         _print_post(console, answer.post)
     for note in answer.notes:

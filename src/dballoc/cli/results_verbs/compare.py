@@ -8,6 +8,7 @@ import typer
 
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
+from dballoc.document.terminal import print_sections
 from dballoc.errors import Failure, UsageError
 
 First = Annotated[Path, typer.Argument(metavar="DIR1", help="The results directory before.")]
@@ -53,7 +54,7 @@ def compare(
     from dballoc.analysis.campaign_tables import load_unimported_campaign
     from dballoc.analysis.decisions import fail_condition, regression_gate
     from dballoc.analysis.tables import campaign_diff
-    from dballoc.report.wording import campaign_diff as said
+    from dballoc.report import diff_report as said
 
     conditions = [fail_condition.parse_condition(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
@@ -75,6 +76,7 @@ def compare(
     if as_json:
         print(json.dumps(said.describe_comparison(comparison, sides, outcomes, strict), indent=1))
     else:
-        said.print_comparison(Console(highlight=False), comparison, sides, outcomes, strict)
+        sections = said.make_diff_sections(comparison, sides, outcomes, strict)
+        print_sections(Console(highlight=False), sections)
     if complaint := said.describe_failed_conditions(outcomes, strict):
         raise Failure(complaint)

@@ -3,14 +3,10 @@ data.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.comparability import Pairing
@@ -22,11 +18,12 @@ from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY
 from dballoc.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.answer import measure_progress
-from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio
+from dballoc.report.wording.ratios_as_text import describe_ratio, format_detectable, show_ratio
 
 _KINDS = {
     "relative": "each variant relative to its own campaign's {baseline}, the second ÷ the first: "
@@ -173,7 +170,7 @@ def describe_finding(outcome: Outcome, finding: Finding) -> str:
         finding.holds
     ]
     judgement = f"cannot be judged: {finding.problem}" if finding.problem else judgement
-    return f"{figure.variant}{where} {_format_ratio(figure.ratio)}: {judgement}"
+    return f"{figure.variant}{where} {show_ratio(figure.ratio)}: {judgement}"
 
 
 def describe_failed_conditions(outcomes: Sequence[Outcome], strict: bool) -> str:
@@ -187,55 +184,52 @@ def describe_failed_conditions(outcomes: Sequence[Outcome], strict: bool) -> str
     return "; ".join(parts)
 
 
-def print_comparison(
-    console: Console,
-    between: CampaignDiff,
-    sides: tuple[Side, Side],
-    outcomes: Sequence[Outcome],
-    strict: bool,
-) -> None:
-    """Print the whole comparison."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True, style="bold")
-    grid.add_column(overflow="fold")
+def make_diff_sections(
+    between: CampaignDiff, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
+) -> list[Section]:
+    """Return the whole comparison: what is paired, a table for each primary measure, one for the
+    others, and the gate.
+    """
+    statements: list[list[str]] = []
     last = ""
     for heading, text in describe_pairing(between, sides):
-        grid.add_row(Text("" if heading == last else heading), Text(text))
+        statements.append(["" if heading == last else heading, text])
         last = heading
-    console.print(grid)
-    for measure in (m for m in between.measures if m.primary):
-        console.print(
-            "",
-            Text(_title_measure(measure), style="bold"),
-            _tabulate_primary(between, measure),
-            sep="\n",
+    paired = Table(title="", columns=["", ""], rows=statements, words=[""])
+    sections = [Section(key="paired", title="", tables=[paired])]
+    sections += [
+        Section(
+            key=measure.name,
+            title=_title_measure(measure),
+            tables=[_tabulate_primary(between, measure)],
         )
+        for measure in between.measures
+        if measure.primary
+    ]
     if rest := [m for m in between.measures if not m.primary]:
         title = f"Descriptive, {percent(CONFIDENCE, 0)} intervals, {between.judged}"
-        console.print("", Text(title, style="bold"), _tabulate_descriptive(between, rest), sep="\n")
+        descriptive = _tabulate_descriptive(between, rest)
+        sections.append(Section(key="descriptive", title=title, tables=[descriptive]))
     if between.figures:
-        family = count(sum(f.measure.primary for f in between.figures), "comparison")
-        levels = {f.ratio.confidence for f in between.figures if f.measure.primary and f.ratio}
+        family = [f for f in between.figures if f.measure.primary]
+        levels = {f.ratio.confidence for f in family if f.ratio} or {between.confidence}
         at = listing([percent(level, 2) for level in sorted(levels, reverse=True)])
-        level = (
-            f"{at or percent(between.confidence, 2)}, so that all {family} together err in "
-            f"{percent(ERROR, 0)}"
+        text = (
+            f"Intervals with a verdict at {at}, so that all {count(len(family), 'comparison')} "
+            f"together err in {percent(ERROR, 0)}."
         )
-        console.print("", Text(f"· Intervals with a verdict at {level}.", style="dim"), sep="\n")
-    for outcome in outcomes:
-        failed = outcome.failed(strict)
-        console.print(
-            "",
-            Text(
-                f"fail if {outcome.condition.text}: {'failed' if failed else 'passed'}",
-                style="bold",
-            ),
-            sep="\n",
-        )
-        for finding in outcome.findings:
-            console.print(Text(f"  {describe_finding(outcome, finding)}"))
-        if outcome.problem:
-            console.print(Text(f"  cannot be judged: {outcome.problem}"))
+        sections.append(Section(key="levels", title="", text=[text]))
+    return sections + [_make_gate_section(outcome, strict) for outcome in outcomes]
+
+
+def _make_gate_section(outcome: Outcome, strict: bool) -> Section:
+    problem = [f"cannot be judged: {outcome.problem}"] if outcome.problem else []
+    state = "failed" if outcome.failed(strict) else "passed"
+    return Section(
+        key="gate",
+        title=f"fail if {outcome.condition.text}: {state}",
+        text=[*(describe_finding(outcome, f) for f in outcome.findings), *problem],
+    )
 
 
 def describe_comparison(
@@ -261,15 +255,7 @@ def describe_comparison(
         "state": p.state,
         "judged": between.judged,
         "why": between.why,
-        "looks": [
-            {
-                "campaign": look.campaign,
-                "design": look.design,
-                "blocks": look.blocks,
-                "planned": look.planned,
-            }
-            for look in between.looks
-        ],
+        "looks": list(map(asdict, between.looks)),
         "baseline": p.baseline,
         "figures": [_describe_figure(f, between) for f in between.figures],
         "baseline_itself": [_describe_figure(f, between) for f in between.moved],
@@ -279,7 +265,15 @@ def describe_comparison(
                 "condition": o.condition.text,
                 "failed": o.failed(strict),
                 "problem": o.problem or None,
-                "findings": [_encode_finding(f) for f in o.findings],
+                "findings": [
+                    {
+                        "variant": f.figure.variant,
+                        "workload": f.figure.measure.workload,
+                        "holds": f.holds,
+                        "problem": f.problem or None,
+                    }
+                    for f in o.findings
+                ],
             }
             for o in outcomes
         ],
@@ -296,58 +290,47 @@ def _title_measure(measure: Measure) -> str:
 
 
 def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
-    table = Table.grid(padding=(0, 2))
-    relative = between.judged == "relative"
-    columns = (
-        ["", f"relative to {between.pairing.baseline}", "verdict", "absolute"]
-        if relative
-        else ["", "absolute", "verdict"]
-    )
-    if not relative and between.pairing.baseline:
-        columns.append(f"relative to {between.pairing.baseline}")
-    for heading in columns:
-        table.add_column(no_wrap=heading != "verdict", header_style="dim")
-    table.add_row(*(Text(f"  {h}" if i == 0 else h, style="dim") for i, h in enumerate(columns)))
-    for figure in between.of(measure):
-        other = figure.absolute if relative else figure.relative
-        cells = [
-            f"  {figure.variant}",
-            _format_ratio(figure.ratio),
+    relative, baseline = between.judged == "relative", between.pairing.baseline
+    judged, other = f"relative to {baseline}", "absolute"
+    if not relative:
+        judged, other = other, judged
+    rows = [
+        [
+            figure.variant,
+            show_ratio(figure.ratio),
             describe_verdict(figure, between),
-            _format_ratio(other),
+            show_ratio(figure.absolute if relative else figure.relative),
         ]
-        table.add_row(*map(Text, cells[: len(columns)]))
-    for figure in (f for f in between.moved if f.measure == measure and f.absolute):
-        row = [
-            f"  {figure.variant}, the baseline",
+        for figure in between.of(measure)
+    ]
+    moved = [
+        [
+            f"{figure.variant}, the baseline",
             NOTHING,
             "what moved between the campaigns",
-            _format_ratio(figure.absolute),
+            show_ratio(figure.absolute),
         ]
-        table.add_row(*map(Text, row), style="dim")
-    return table
+        for figure in between.moved
+        if figure.measure == measure and figure.absolute
+    ]
+    table = Table(
+        title="",
+        columns=["variant", judged, "verdict", other],
+        rows=rows + moved,
+        words=("verdict",),
+        faint=range(len(rows), len(rows + moved)),
+    )
+    return table if relative or baseline else table.drop_columns(other)
 
 
 def _tabulate_descriptive(between: CampaignDiff, measures: list[Measure]) -> Table:
     names = list(dict.fromkeys(f.variant for f in between.figures))
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    for _ in names:
-        table.add_column(no_wrap=True)
-    table.add_row(Text(""), *(Text(n, style="dim") for n in names))
+    rows = []
     for measure in measures:
-        ratios = {f.variant: _format_ratio(f.ratio) for f in between.of(measure)}
-        label = (
-            f"  {measure.name}, {measure.workload}"
-            if len(between.pairing.levels) > 1
-            else f"  {measure.name}"
-        )
-        table.add_row(Text(label), *(Text(ratios.get(n, NOTHING)) for n in names))
-    return table
-
-
-def _format_ratio(ratio: UnpairedRatio | None) -> str:
-    return format_ratio(ratio.estimate, ratio.low, ratio.high) if ratio else NOTHING
+        ratios = {f.variant: show_ratio(f.ratio) for f in between.of(measure)}
+        where = f", {measure.workload}" if len(between.pairing.levels) > 1 else ""
+        rows.append([f"{measure.name}{where}", *(ratios.get(n, NOTHING) for n in names)])
+    return Table(title="", columns=["measure", *names], rows=rows)
 
 
 def _describe_side(side: Side) -> dict[str, Any]:
@@ -379,18 +362,9 @@ def _describe_figure(figure: Figure, between: CampaignDiff) -> dict[str, Any]:
     }
 
 
-def _encode_finding(finding: Finding) -> dict[str, Any]:
-    figure = finding.figure
-    return {
-        "variant": figure.variant, "workload": figure.measure.workload, "holds": finding.holds,
-        "problem": finding.problem or None,
-    }  # fmt: skip
-
-
 def _describe_ratio(ratio: UnpairedRatio | None) -> dict[str, Any] | None:
     if ratio is None:
         return None
-    return {
-        "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high,
-        "confidence": ratio.confidence, "blocks": list(ratio.blocks_of_each),
+    return describe_ratio(ratio) | {
+        "confidence": ratio.confidence, "blocks": ratio.blocks_of_each,
     }  # fmt: skip
