@@ -210,7 +210,9 @@ def test_an_interval_that_says_nothing_is_not_printed_as_a_resolution() -> None:
         detectable_difference.compose_headline(found)
         == "This host resolves ±0.4 % in peak RSS and nothing yet in throughput in 6 min"
     )
-    assert detectable_difference.list_metric_rows(found)[0][-2:] == ("–", "–")
+    table = detectable_difference.answer_resolution(found).table
+    assert table is not None
+    assert table.rows[0][-2:] == ["–", "–"]
 
 
 def test_identical_variants_that_differ_are_a_clear_warning() -> None:
@@ -227,14 +229,17 @@ def test_identical_variants_that_differ_are_a_clear_warning() -> None:
 
 
 def test_what_it_takes() -> None:
-    (row,) = detectable_difference.list_block_needs(said(resolved(TPS)))
-    assert row == (
-        "throughput",
-        "41 blocks, 14 min\n(25 to 90)",
-        "12 blocks, 4 min\n(8 to 25)",
-        "1 block, 20 s\n(1 to 5)",
-    )
-    assert detectable_difference.NEED_COLUMNS == ("To resolve", "±1 %", "±2 %", "±5 %")
+    [section] = detectable_difference.make_needs_sections(said(resolved(TPS)))
+    [table] = section.tables
+    assert [table.columns, *table.rows] == [
+        ["To resolve", "±1 %", "±2 %", "±5 %"],
+        [
+            "throughput",
+            "41 blocks, 14 min\n(25 to 90)",
+            "12 blocks, 4 min\n(8 to 25)",
+            "1 block, 20 s\n(1 to 5)",
+        ],
+    ]
 
 
 def test_what_is_out_of_reach() -> None:
@@ -244,7 +249,7 @@ def test_what_is_out_of_reach() -> None:
         Need(0.05, 1500, 900, 4000),
     ]
     twin = compared(TPS, 0.3, 4.0)
-    (row,) = detectable_difference.list_block_needs(
+    [section] = detectable_difference.make_needs_sections(
         said(
             MetricResolution(
                 twin=twin,
@@ -257,11 +262,11 @@ def test_what_is_out_of_reach() -> None:
             )
         )
     )
-    assert row[1:] == (
+    assert section.tables[0].rows[0][1:] == [
         "out of reach",
         "9,000 blocks, 2 days\n(5,000 or many more)",
         "1,500 blocks, 8.3 h\n(900 to 4,000)",
-    )
+    ]
 
 
 def test_one_block_says_nothing() -> None:
@@ -274,10 +279,10 @@ def test_one_block_says_nothing() -> None:
         detectable_difference.explain_headline(found)
         == "Scatter needs two blocks, but there is 1; give it more time."
     )
-    assert detectable_difference.list_metric_rows(found) == [
-        ("throughput", "1.000", "1", "–", "–", "–")
-    ]
-    assert detectable_difference.list_block_needs(found) == []
+    table = detectable_difference.answer_resolution(found).table
+    assert table is not None
+    assert table.rows == [["throughput", "1.000", "1", "–", "–", "–"]]
+    assert detectable_difference.make_needs_sections(found) == []
 
 
 def test_faults_are_said_before_anything_else() -> None:

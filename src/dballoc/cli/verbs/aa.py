@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from dballoc.analysis import campaign_tables
 from dballoc.analysis.decisions import aa_check as analysis
@@ -15,6 +13,7 @@ from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags, perform_campaign
 from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.safe_output import Console
+from dballoc.document.terminal import print_answer
 from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
@@ -102,30 +101,5 @@ def _show(directory: Path, as_json: bool, variants: int | None) -> None:
     if as_json:
         print(json.dumps(detectable_difference.describe_resolution(resolution), indent=1))
         return
-    console = Console()
-    console.print(Text(detectable_difference.compose_headline(resolution) + ".", style="bold"))
-    console.print(
-        Text(
-            detectable_difference.explain_headline(resolution),
-            style="bold yellow" if resolution.differing else "",
-        )
-    )
-    console.print(
-        "",
-        _table(detectable_difference.COLUMNS, detectable_difference.list_metric_rows(resolution)),
-        sep="\n",
-    )
-    if needs := detectable_difference.list_block_needs(resolution):
-        console.print("", _table(detectable_difference.NEED_COLUMNS, needs), sep="\n")
-    console.print()
-    for note in detectable_difference.list_notes(resolution):
-        console.print(Text(f"· {note}", style="dim"))
-
-
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    answer = detectable_difference.answer_resolution(resolution)
+    print_answer(Console(), answer, detectable_difference.make_needs_sections(resolution))

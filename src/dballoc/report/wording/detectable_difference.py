@@ -1,4 +1,4 @@
-"""What a host resolves, in words, as a table's rows and as JSON. Pure."""
+"""What a host resolves: an answer in words and tables, and the same as plain data. Pure."""
 
 import math
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 from dballoc.analysis.decisions.aa_check import DIFFERENCES, MetricResolution, Resolution
 from dballoc.analysis.statistics.detectable_difference import LEVEL, Need
 from dballoc.analysis.tables.baseline_comparison import Comparison
+from dballoc.document.model import Answer, Section, Table
 from dballoc.numbers import NOTHING, count, duration, listing, percent
 from dballoc.report.wording.answer import describe_faults, format_comparison
-from dballoc.report.wording.ratios_as_text import format_detectable, format_reach
+from dballoc.report.wording.ratios_as_text import describe_ratio, format_detectable, format_reach
 
 # An interval from half to twice is no resolution.
 _ANYTHING = 1.0
@@ -80,34 +81,38 @@ def name_metric(resolved: MetricResolution, resolution: Resolution) -> str:
     return titles.get(metric.key.partition(":")[0], metric.title) + where
 
 
-COLUMNS = ("", "A/A ratio", "blocks", "scatter", "interval", "detectable")
-
-
-def list_metric_rows(resolution: Resolution) -> list[tuple[str, ...]]:
-    """Return one row a metric, under :data:`COLUMNS`."""
-    return [
-        (
+def answer_resolution(resolution: Resolution) -> Answer:
+    """Return the answer in words, with a row a metric."""
+    rows = [
+        [
             name_metric(m, resolution), format_comparison(m.twin), str(m.blocks),
             percent(math.expm1(m.scatter.sd), 2) if m.scatter else NOTHING,
             f"±{format_reach(m.half_width)}" if m.half_width < _ANYTHING else NOTHING,
             format_detectable(m.detectable) if m.detectable < _ANYTHING else NOTHING,
-        )
+        ]
         for m in resolution.metrics
     ]  # fmt: skip
+    columns = ["metric", "A/A ratio", "blocks", "scatter", "interval", "detectable"]
+    return Answer(
+        headline=f"{compose_headline(resolution)}.",
+        reason=explain_headline(resolution),
+        table=Table(title="", columns=columns, rows=rows),
+        notes=list_notes(resolution),
+    )
 
 
-NEED_COLUMNS = ("To resolve", *(f"±{percent(difference, 0)}" for difference in DIFFERENCES))
-
-
-def list_block_needs(resolution: Resolution) -> list[tuple[str, ...]]:
-    """Return one row a metric, under :data:`NEED_COLUMNS`: ``41 blocks, 17 min``, and below it
-    ``(25 to 90)``.
+def make_needs_sections(resolution: Resolution) -> list[Section]:
+    """Return a table of how many blocks a resolution takes, a row a metric: ``41 blocks, 17 min``,
+    and below it ``(25 to 90)``; nothing without any scatter.
     """
-    return [
-        (name_metric(m, resolution), *(_format_need(n, m.block_seconds) for n in m.needs))
+    columns = ["To resolve", *(f"±{percent(difference, 0)}" for difference in DIFFERENCES)]
+    rows = [
+        [name_metric(m, resolution), *(_format_need(n, m.block_seconds) for n in m.needs)]
         for m in resolution.metrics
         if m.scatter
     ]
+    needs = Table(title="", columns=columns, rows=rows, words=columns)
+    return [Section(key="needs", title="", tables=[needs])] if rows else []
 
 
 def list_notes(resolution: Resolution) -> list[str]:
@@ -191,14 +196,9 @@ def _describe_ratio(c: Comparison) -> dict[str, Any] | None:
     r = c.ratio
     if r is None:
         return None
-    return {
-        "ratio": r.estimate,
-        "low": r.low,
-        "high": r.high,
-        "blocks": r.blocks,
-        "confidence": r.confidence,
-        "scatter": _keep_finite(r.scatter),
-    }
+    return describe_ratio(r) | {
+        "blocks": r.blocks, "confidence": r.confidence, "scatter": _keep_finite(r.scatter),
+    }  # fmt: skip
 
 
 def _format_need(need: Need, block_seconds: float) -> str:
