@@ -49,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(8)
     ]
     path = tmp_path_factory.mktemp("explained") / "page.html"
-    path.write_text(page.render_page(series), encoding="utf-8")
+    path.write_text(page.render_explanation(series), encoding="utf-8")
     return path
 
 

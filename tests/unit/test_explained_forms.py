@@ -170,7 +170,7 @@ def test_openmetrics_reads_back(found: Explanation) -> None:
 def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
     hostile = "</script><b>x</b>"
     series = [look({hostile: 5, LIVE: 40 + i}, taken=1e9 + 10 * i) for i in range(8)]
-    text = page.render_page(series)
+    text = page.render_explanation(series)
     assert "Most of the" in text
     assert "What changed" in text
     assert hostile not in text
@@ -182,7 +182,7 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
     )  # type: ignore[index]
     assert set(data["figures"]) == {"series", "waterfall", "treemap", "bounds"}
     assert set(
-        json.loads(re.search(r'id="data">(.*?)</script>', page.render_page(series[:1]))[1])[
+        json.loads(re.search(r'id="data">(.*?)</script>', page.render_explanation(series[:1]))[1])[
             "figures"
         ]
     ) == {
@@ -193,7 +193,7 @@ def test_a_page_is_self_contained_and_says_what_the_look_says() -> None:
 
 
 def test_a_waterfall_ends_where_rss_does() -> None:
-    text = page.render_page([look(rest=-5 * MIB)])
+    text = page.render_explanation([look(rest=-5 * MIB)])
     found = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])["figures"]["waterfall"]  # type: ignore[index]
     rows = (
         next(iter(found["datasets"].values())) if "datasets" in found else found["data"]["values"]

@@ -5,13 +5,13 @@ import json
 from dballoc.document import markdown
 from dballoc.document.markdown import escape_markdown
 from dballoc.report.report_content import Listing
-from dballoc.webpage import chart_script
+from dballoc.webpage import page
 
 HOSTILE = "</script><script>alert(1)</script><!-- | `x` \u2028 *b* [l](javascript:1)"
 
 
 def test_json_in_a_script_element_cannot_end_it_and_reads_back() -> None:
-    text = chart_script.encode_json_for_script({"log": HOSTILE})
+    text = page.encode_json_for_script({"log": HOSTILE})
     assert not set("<>&\u2028\u2029") & set(text)
     assert json.loads(text) == {"log": HOSTILE}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from example_explanations import look
 
-from dballoc.cli.explain_parts import checklist_output
+from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.shared.safe_output import Console, clean
 from dballoc.errors import UsageError
 from dballoc.explain.checklist.section import Bytes, Section, format_cell
@@ -72,7 +72,7 @@ def test_the_page_has_the_procedure() -> None:
         )
         for time, cpu in ((100.0, 10.0), (110.0, 15.0))
     )
-    written = page.render_page([first, last])
+    written = page.render_explanation([first, last])
     # A number and its per cent sign stay together.
     assert "VSZ 4.00 GiB; CPU 50.0\u00a0% now, 13.6\u00a0% since its start." in written
     assert 'id="chart-vsz"' in written
@@ -81,12 +81,12 @@ def test_the_page_has_the_procedure() -> None:
     assert "&lt;b&gt;app" in written
     assert "<b>app" not in written
     assert "others are not shown" in written
-    assert '<section id="procedure">' not in page.render_page([look()])
+    assert '<section id="procedure">' not in page.render_explanation([look()])
 
 
 def test_a_terminal_obeys_nothing_in_it() -> None:
     said = io.StringIO()
-    checklist_output.print_sections(Console(file=said, width=100), clean(SECTIONS))
+    ledger_table.print_checklist(Console(file=said, width=100), clean(SECTIONS))
     text = said.getvalue()
     assert "\x1b" not in text
     assert "\\x1b[31mred" in text

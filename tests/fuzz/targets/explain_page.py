@@ -20,4 +20,4 @@ def fuzz(data: bytes) -> None:
             series = load_snapshots.load_series(path)
         except UsageError:
             return
-    page.render_page(series).encode()
+    page.render_explanation(series).encode()

@@ -10,7 +10,7 @@ from example_explanations import look
 
 from dballoc import readers
 from dballoc.catalogue import bounds
-from dballoc.cli.explain_parts import checklist_output
+from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.shared.safe_output import Console, clean
 from dballoc.explain.attribution.configuration_limits import (
     AvailableMemory,
@@ -98,5 +98,5 @@ def fuzz(data: bytes) -> None:
         return
     sections += checklist.compare_innodb_with_pool(look().ledger, labels)
     found = replace(look(), sections=sections)
-    checklist_output.print_sections(Console(file=io.StringIO()), clean(sections))
+    ledger_table.print_checklist(Console(file=io.StringIO()), clean(sections))
     json.dumps(saved_snapshots.make_document(found))

@@ -3,25 +3,22 @@ allows.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.cli.explain_parts import checklist_output
 from dballoc.cli.explain_parts.explain_request import View
-from dballoc.cli.explain_parts.fold_lines import SMALL, fold_small_lines
+from dballoc.document.terminal import start_grid
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.difference import compute_cpu_share, describe_vsz_and_cpu
+from dballoc.explain.attribution.ledger_line import Line
+from dballoc.explain.checklist.section import Section, format_cell, list_numeric_columns
+from dballoc.explain.difference import Difference, compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.verdicts.verdict import Level, Verdict
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
-
-if TYPE_CHECKING:
-    from dballoc.explain.difference import Difference
 
 _MARKS: dict[Level, tuple[str, str]] = {
     "problem": ("✗", "red"),
@@ -29,6 +26,13 @@ _MARKS: dict[Level, tuple[str, str]] = {
     "open": ("?", "cyan"),
     "fine": ("✓", "green"),
 }
+
+# Lines with less of RSS than that are folded.
+SMALL = 0.01
+
+# A checklist's table with more columns does not fit a terminal: each of its rows is shown as a
+# list, as the clients do it for \\G.
+_MOST_COLUMNS = 8
 
 # As much as 80 columns leave beside the figures, and enough for any owner's name on one line.
 _SOURCES_WIDTH = 46
@@ -65,7 +69,7 @@ def print_explanation(
         console.print(f"by its settings RSS can still grow to {reach}: {explanation.verdict}")
     for note in ledger.notes:
         console.print(Text(f"· {note}", style="dim"))
-    checklist_output.print_sections(console, explanation.sections)
+    print_checklist(console, explanation.sections)
 
 
 def choose_mark(level: Level) -> tuple[str, str]:
@@ -120,15 +124,15 @@ def _print_ledger(console: Console, ledger: Ledger, view: View) -> None:
 
 
 def _make_ledger_table(ledger: Ledger, view: View) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table = start_grid([])
     if view.sources:
         table.add_column("owner", width=_SOURCES_WIDTH)  # below its name, where the figure is from
     else:
         table.add_column("owner", no_wrap=True)
     for heading in ("resident, MiB", "of RSS", *(["size, MiB"] if view.sources else [])):
         table.add_column(heading, justify="right", no_wrap=True)
-    folded = fold_small_lines(ledger.lines, ledger.rss, view.all_lines)
-    for line in folded.lines:
+    shown, folded = fold_small_lines(ledger.lines, ledger.rss, view.all_lines)
+    for line in shown:
         table.add_row(
             Text(line.owner),
             *_format_cells(line.resident, ledger.rss),
@@ -143,14 +147,25 @@ def _make_ledger_table(ledger: Ledger, view: View) -> Table:
         if view.sources:
             source = f"{line.source}: {line.note}" if line.note else line.source
             table.add_row(Padding(Text(source, style="dim"), (0, 0, 0, 2)))
-    if folded.count:
+    if folded:
         table.add_row(
-            f"{folded.count} lines under {percent(SMALL, 0)}; --all shows them",
-            *_format_cells(folded.resident, ledger.rss),
+            f"{len(folded)} lines under {percent(SMALL, 0)}; --all shows them",
+            *_format_cells(sum(line.resident for line in folded), ledger.rss),
         )
     table.add_row("rest: pages that no class claims", *_format_cells(ledger.rest, ledger.rss))
     table.add_row(Text("sum", style="bold"), *_format_cells(ledger.rss, ledger.rss))
     return table
+
+
+def fold_small_lines(
+    lines: Sequence[Line], rss: int, all_lines: bool
+) -> tuple[list[Line], list[Line]]:
+    """Return the lines of a ledger of ``rss`` bytes to show, the largest first, and those to fold
+    into one: none with ``all_lines``, nor one alone.
+    """
+    in_order = sorted(lines, key=lambda line: -line.resident)
+    small = [] if all_lines else [line for line in in_order if line.resident < SMALL * rss]
+    return (in_order, []) if len(small) < 2 else (in_order[: -len(small)], small)
 
 
 def _format_sizes(view: View, size: int) -> list[str]:
@@ -189,11 +204,11 @@ def _format_cells(size: int, rss: int) -> tuple[str, str]:
     return mebibytes(size), f"{size / rss:.1%}"
 
 
-def print_difference(console: Console, difference: "Difference") -> None:
+def print_difference(console: Console, difference: Difference) -> None:
     """Print what grew between two snapshots; lines that did not change are left out."""
     console.print(Text(difference.sentence, style="bold"))
     console.print()
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table = start_grid([])
     for heading in ("owner", "before, MiB", "after, MiB", "change, MiB", "of the change"):
         table.add_column(heading, justify="left" if heading == "owner" else "right")
     for line in difference.changes:
@@ -231,3 +246,35 @@ def print_difference(console: Console, difference: "Difference") -> None:
         console.print(f"CPU {percent(cpu_share)} of one between them")
     for note in difference.notes:
         console.print(Text(f"· {note}", style="dim"))
+
+
+def print_checklist(console: Console, sections: Sequence[Section]) -> None:
+    """Print each with its title, its source, and its table or why there is none."""
+    for section in sections:
+        console.print()
+        console.print(Text(section.title, style="bold"))
+        console.print(Text(f"from: {section.source}", style="dim"), soft_wrap=True)
+        rows = [[Text(format_cell(cell)) for cell in row] for row in section.rows]
+        if section.missing:
+            console.print(Text(section.missing))
+        elif len(section.columns) > _MOST_COLUMNS:
+            for number, row in enumerate(rows, 1):
+                console.print(Text(f"row {number}", style="dim"))
+                grid = Table.grid(padding=(0, 2, 0, 2))
+                grid.add_column(justify="right")
+                for heading, cell in zip(section.columns, row, strict=True):
+                    grid.add_row(Text(heading, style="dim"), cell)
+                console.print(grid)
+        else:
+            table = start_grid([])
+            table.show_header = section.columns[0] != "what"
+            for heading, numeric in zip(
+                section.columns, list_numeric_columns(section), strict=True
+            ):
+                justify = "right" if numeric else "left"
+                table.add_column(heading, justify=justify, overflow="fold")
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
+        if section.note:
+            console.print(Text(f"· {section.note}", style="dim"))

@@ -177,6 +177,6 @@ def _write_page(series: Sequence[Explanation], path: Path) -> None:
     from dballoc.explain.output import page
 
     try:
-        write_file(path, page.render_page(series))
+        write_file(path, page.render_explanation(series))
     except OSError as error:
         raise Failure(f"--html {path}: {error.strerror or error}") from None

@@ -20,6 +20,7 @@ from rich.text import Text
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.explain_parts.text_plot import draw_plot
 from dballoc.cli.shared.safe_output import clean, safe
+from dballoc.document.terminal import start_grid
 from dballoc.errors import Failure
 from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
@@ -186,7 +187,7 @@ def _make_table(first: Explanation, last: Explanation, since: float, console: Co
     changes = compare_explanations(first, last).changes
     most = max(3, min(_LINES, console.height - _HEIGHT - 10))
     shown = {id(c) for c in sorted(changes, key=lambda c: -max(c.after, abs(c.change) * 10))[:most]}
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table = start_grid([])
     for heading in ("owner", "now, MiB", "since the start, MiB", "MiB a minute"):
         table.add_column(heading, justify="left" if heading == "owner" else "right", no_wrap=True)
     rss = ("RSS", last.ledger.rss, last.ledger.rss - first.ledger.rss)
