@@ -271,8 +271,7 @@ def print_checklist(console: Console, sections: Sequence[Section]) -> None:
             for heading, numeric in zip(
                 section.columns, list_numeric_columns(section), strict=True
             ):
-                justify = "right" if numeric else "left"
-                table.add_column(heading, justify=justify, overflow="fold")
+                table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
             for row in rows:
                 table.add_row(*row)
             console.print(table)
