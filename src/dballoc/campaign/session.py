@@ -34,8 +34,9 @@ PreparedT = TypeVar("PreparedT", bound=Prepared)
 
 @dataclass
 class Stop:
-    """Handles Ctrl-C and SIGTERM. In a trial the first one is noted, and the trial stops when it
-    next looks; outside a trial, or the second time, it interrupts at once.
+    """Handles Ctrl-C and SIGTERM. The first one is noted, and a trial stops when it next looks;
+    outside a trial, or the second time, it interrupts at once. Python drops what is raised within a
+    finalizer: then the next trial stops.
     """
 
     in_trial: bool = False
@@ -43,9 +44,9 @@ class Stop:
 
     def __call__(self, *_: object) -> None:
         """Handle the signal."""
-        if self.requested or not self.in_trial:
+        was_requested, self.requested = self.requested, True
+        if was_requested or not self.in_trial:
             raise Interrupted
-        self.requested = True
 
 
 @dataclass

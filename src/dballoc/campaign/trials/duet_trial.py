@@ -288,31 +288,10 @@ class _Duet:
             side.life.record.trial["seconds_planned"] += seconds
 
     def _start_client(self, side: _Side, step: Step, seconds: float) -> None:
-        assert step.workload and step.threads
-        life = side.life
-        engine = life.prepared.server.engine
-        # We end the client: it is told twice the time and a minute, in case the machine is slow.
-        job = client.Job(
-            workload=step.workload,
-            threads=step.threads,
-            seconds=2 * seconds + 60,
-            data=self.experiment.data,
-            engine=engine,
-            load=self.experiment.load,
-            program=life.prepared.programs.get(step.workload),
-        )
         side.intervals = []
-        side.client = client.start(
-            custody=self.context.custody,
-            user=self.context.setting.user,
-            bench=self.context.setting.sysbench,
-            job=job,
-            places=life.write_client_files(),
-            raw=life.directory,
-            name=f"{step.number:02}-{step.title.replace(' ', '-')}",
-            cpus=self.duet.halves[0] | self.duet.halves[1],
-        )
-        life.connections.own_connections += side.client.own_connections
+        # We end the client: it is told twice the time and a minute, in case the machine is slow.
+        both = self.duet.halves[0] | self.duet.halves[1]
+        side.client = side.life.start_client(step, 2 * seconds + 60, both)
 
     def _warm_up(self, step: Step) -> None:
         """Wait until the warm-up's time is over and both clients have reported, so that all their

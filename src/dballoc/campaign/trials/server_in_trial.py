@@ -27,6 +27,7 @@ from dballoc.campaign.trials.with_instrument import Instrument, add_instrument
 from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
+from dballoc.experiment.trial_steps import Step
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.files.output_directory import write_own
 from dballoc.host import directories, process_maps
@@ -379,6 +380,40 @@ class ServerLife:
         """Return why the server, which has ended or is about to, ended."""
         self.ended = self.running.child.wait(5)
         return self.examiner.explain_death(f"at {when}", self.ended)
+
+    def start_client(
+        self,
+        step: Step,
+        seconds: float,
+        cpus: frozenset[int] | None,
+        places: client.Places | None = None,
+    ) -> client.Client:
+        """Start the client of a step on this host; it runs for ``seconds``. ``places``: those of
+        another server that it loads, None: of this one.
+        """
+        assert step.workload and step.threads
+        setting = self.context.setting
+        job = client.Job(
+            workload=step.workload,
+            threads=step.threads,
+            seconds=seconds,
+            data=setting.experiment.data,
+            engine=self.prepared.server.engine,
+            load=setting.experiment.load,
+            program=self.prepared.programs.get(step.workload),
+        )
+        running = client.start(
+            custody=self.context.custody,
+            user=setting.user,
+            bench=setting.sysbench,
+            job=job,
+            places=places or self.write_client_files(),
+            raw=self.directory,
+            name=step.file_name,
+            cpus=cpus,
+        )
+        self.connections.own_connections += running.own_connections
+        return running
 
     def write_client_files(self) -> client.Places:
         """Write the file with the server's address and our account, and return where clients find

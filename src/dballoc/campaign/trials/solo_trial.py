@@ -304,29 +304,8 @@ class SoloTrial:
 
     def _start_client(self, step: Step, seconds: float) -> client.Client:
         """Start the client of a step on this host; it runs for ``seconds``."""
-        assert step.workload and step.threads
-        engine = self.prepared.server.engine
-        job = client.Job(
-            workload=step.workload,
-            threads=step.threads,
-            seconds=seconds,
-            data=self.experiment.data,
-            engine=engine,
-            load=self.experiment.load,
-            program=self.prepared.programs.get(step.workload),
-        )
-        running = client.start(
-            custody=self.context.custody,
-            user=self.context.setting.user,
-            bench=self.context.setting.sysbench,
-            job=job,
-            places=(self.primary or self.life).write_client_files(),
-            raw=self.life.directory,
-            name=step.file_name,
-            cpus=self.prepared.client_cpus,
-        )
-        self.life.connections.own_connections += running.own_connections
-        return running
+        places = self.primary.write_client_files() if self.primary else None
+        return self.life.start_client(step, seconds, self.prepared.client_cpus, places)
 
     def _run_load(self, step: Step, series: _Series) -> client.Result:
         begin = self.replica.read_progress(step.title) if self.replica else None
