@@ -246,8 +246,9 @@ def test_the_recorded_malloc_has_its_catalogue_name(library: str, name: str) -> 
 
 def test_a_timed_replay_takes_its_time() -> None:
     fast, timed = build(), build(mode="timed", speed=10.0)
-    assert estimate_replay_seconds(fast, 1_000, 600.0) < 5
-    assert 60 < estimate_replay_seconds(timed, 1_000, 600.0) < 65
+    trace = replace(describe_trace(make_trace([[(1, 0, NONE)]], [8])), seconds=600.0)
+    assert estimate_replay_seconds(fast, trace) < 5
+    assert 60 < estimate_replay_seconds(timed, trace) < 65
 
 
 MIB, HOUR = 2**20, 3600.0

@@ -16,12 +16,13 @@ from dballoc.campaign.preparation.prepare_variant import (
     VariantInputs,
     prepare_variant,
 )
+from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.errors import UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, ThpMode, Tune, Variant
 from dballoc.host.resources import cpus
 from dballoc.host.settings import machine_lock, thp
-from dballoc.tune.replay_trials import ReplayTrials, prepare_replays
+from dballoc.tune.replay_trials import prepare_replays
 from dballoc.tune.search_aim import check_bounds, make_search_aim, parse_aim
 from dballoc.tune.search_space import (
     THP,
@@ -54,7 +55,7 @@ class PreparedTune(PreparedCampaign):
 
     spaces: Mapping[str, Space]
     preference: Preference
-    replays: ReplayTrials | None = None
+    replays: PreparedReplay | None = None
     duets: Mapping[str, PreparedDuet]
     no_duets: str | None
     no_thp: str | None

@@ -19,10 +19,13 @@ from dballoc.analysis.tune.search_history import (
 )
 from dballoc.campaign.observer import Observer, SearchProgress
 from dballoc.campaign.recorded_facts import make_server_facts
+from dballoc.campaign.replay.prepare_replay import PreparedReplay
+from dballoc.campaign.replay.replay_limits import estimate_replay_seconds
 from dballoc.campaign.run_blocks import open_results
 from dballoc.campaign.session import Session, run_in_session
 from dballoc.campaign.trials import recorded_trial
 from dballoc.campaign.trials.server_in_trial import Interrupted
+from dballoc.campaign.ways.replay import plan_trace
 from dballoc.campaign.ways.servers import prepare_data
 from dballoc.campaign.ways.solo import estimate_solo_trial_seconds
 from dballoc.errors import UsageError
@@ -34,7 +37,7 @@ from dballoc.store.results import KIND, TUNE, Results, TrialRecord
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
-from dballoc.tune.replay_trials import ReplayTrials, prepare_recorded_replays
+from dballoc.tune.replay_trials import prepare_recorded_replays
 from dballoc.tune.search_aim import make_search_aim
 from dballoc.tune.search_space import Space, describe_parameters
 from dballoc.tune.search_trials import REPLAYED, SERVER, SearchTrials
@@ -97,10 +100,12 @@ class _Search:
         if self.setting.records:
             replays = self._prepare_recorded_replays(trials)
         if replays is not None:
-            trace = replays.plan(self.session.custody)
+            trace = plan_trace(self.session.custody, replays)
             spaces = {n: space.of_malloc for n, space in self.setting.spaces.items()}
             replay = partial(trials.replay, replays=replays, trace=trace)
-            self._run_stage(REPLAYED, spaces, replays.estimate_seconds(), replay)
+            self._run_stage(
+                REPLAYED, spaces, estimate_replay_seconds(replays.experiment, replays.trace), replay
+            )
         if self.setting.no_thp:
             self.observer.notice(f"the search leaves the host's THP alone: {self.setting.no_thp}")
         if self.setting.no_duets:
@@ -124,7 +129,7 @@ class _Search:
         elif obstacle := trials.run_duet(candidate, number):
             self.observer.notice(f"the search has no more duets: {obstacle}")
 
-    def _prepare_recorded_replays(self, trials: SearchTrials) -> ReplayTrials | None:
+    def _prepare_recorded_replays(self, trials: SearchTrials) -> PreparedReplay | None:
         """Return replays of the baseline's first trial, which is recorded now unless that was done
         before; None where there is no trace of it.
         """

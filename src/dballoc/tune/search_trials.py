@@ -12,6 +12,7 @@ from typing import Any
 from dballoc.analysis.tune.search_history import Stage
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
+from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trials.duet_trial import Slices
@@ -28,7 +29,7 @@ from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord
 from dballoc.tune.plan_trials import Candidate
 from dballoc.tune.prepare_tune import PreparedTune
-from dballoc.tune.replay_trials import ReplayTrials
+from dballoc.tune.replay_trials import replay_candidate
 
 REPLAYED: Stage = "replay"
 SERVER: Stage = "server"
@@ -52,7 +53,7 @@ class SearchTrials:
         self._templates = templates
 
     def replay(
-        self, candidate: Candidate, number: int, replays: ReplayTrials, trace: PlannedTrace
+        self, candidate: Candidate, number: int, replays: PreparedReplay, trace: PlannedTrace
     ) -> None:
         """Replay and store one trial."""
         slot = _make_slot(candidate, number)
@@ -61,12 +62,8 @@ class SearchTrials:
             base = self._setting.variants[candidate.base]
             self._results.add_variant(base.make_row() | {"name": candidate.variant})
             try:
-                record = replays.replay_candidate(
-                    self._session.custody,
-                    trace,
-                    candidate.base,
-                    candidate.parameters,
-                    trial.directory,
+                record = replay_candidate(
+                    self._session.custody, replays, trace, candidate, trial.directory
                 )
             except UsageError as error:
                 record = TrialRecord(trial=_make_refused_row(error))

@@ -21,12 +21,12 @@ _RESERVE = 512 << 20
 _CUT = "take a stretch of it (dballoc trace cut)"
 
 
-def estimate_replay_seconds(experiment: Experiment, events: int, seconds: float) -> float:
-    """Estimate the seconds of one replay of a trace of so many events and recorded seconds."""
+def estimate_replay_seconds(experiment: Experiment, trace: RecordedTrace) -> float:
+    """Estimate the seconds of one replay of a trace."""
     replay = experiment.replay
     assert replay
-    paced = seconds / replay.speed if replay.mode == "timed" else 0.0
-    return max(paced, events * _PER_EVENT) + experiment.time.idle + PER_START
+    paced = trace.seconds / replay.speed if replay.mode == "timed" else 0.0
+    return max(paced, trace.events * _PER_EVENT) + experiment.time.idle + PER_START
 
 
 def measure_spare_memory() -> int:
@@ -40,7 +40,7 @@ def make_limits(experiment: Experiment, trace: RecordedTrace, spare: int) -> Rep
     """
     replay, memory = experiment.replay, experiment.limits.memory
     assert replay
-    expected = estimate_replay_seconds(experiment, trace.events, trace.seconds)
+    expected = estimate_replay_seconds(experiment, trace)
     return ReplayLimits(
         memory=spare if memory is None else memory,
         needs_cgroup=memory is not None,
@@ -87,7 +87,7 @@ def _check_memory(experiment: Experiment, trace: RecordedTrace, spare: int) -> N
 
 
 def _check_time(experiment: Experiment, trace: RecordedTrace, limits: ReplayLimits) -> None:
-    expected = estimate_replay_seconds(experiment, trace.events, trace.seconds)
+    expected = estimate_replay_seconds(experiment, trace)
     if expected > limits.seconds:
         raise UsageError(
             f"trace: a replay takes about {expected / 3600:.1f} hours, and no more than "

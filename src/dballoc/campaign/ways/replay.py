@@ -146,7 +146,7 @@ def estimate_replays(setting: PreparedReplay) -> DurationEstimate:
     """
     experiment = setting.experiment
     trials = len(schedule.order_block(experiment, 1))
-    each = estimate_replay_seconds(experiment, setting.trace.events, setting.trace.seconds)
+    each = estimate_replay_seconds(experiment, setting.trace)
     block = trials * each + _PER_BLOCK
     blocks = plan_blocks(experiment.blocks, experiment.budget, block)
     on_purpose = trials * (each - PER_START)

@@ -119,7 +119,7 @@ def _print_plan(setting: PreparedTune) -> None:
     if setting.records:
         say("replay:  of a trace that the first trial makes")
     elif setting.replays is not None:
-        say(f"replay:  of {setting.replays.setting.path}")
+        say(f"replay:  of {setting.replays.path}")
     if setting.no_thp:
         say(f"thp:     left alone: {setting.no_thp}")
     for name, space in setting.spaces.items():
