@@ -105,7 +105,7 @@ class Pair:
     @property
     def is_planted(self) -> bool:
         """Whether it is the difference that must be both."""
-        return (self.machine.variant, self.machine.metric.measure) == (PLANTED, PLANTED_METRIC)
+        return (self.machine.variant, self.machine.metric.measure.name) == (PLANTED, PLANTED_METRIC)
 
 
 def pair_comparisons(machine: Sequence[Comparison], nodes: Sequence[Comparison]) -> list[Pair]:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from simulated_campaigns import compute_intervals
 
+from dballoc.analysis import measures
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
 from dballoc.analysis.decisions.recommendation import recommend
@@ -34,13 +35,13 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.stopping_rule import is_design_decided
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
 from dballoc.analysis.statistics.ratio_interval import compute_ratio, compute_variance
 from dballoc.analysis.tables.baseline_comparison import (
     FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
     Comparisons,
-    Metric,
 )
 from dballoc.experiment.designs import Design
 
@@ -48,9 +49,9 @@ PROMISED = 0.025
 BATCH = 2000
 BASELINE = "baseline"
 
-PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
-CPU = Metric(key="cpu:w", title="CPU", unit="µs", better="lower", workload="w", design=Design.DUET)
-TPS = Metric(key="tps:w", title="tps", unit="1/s", better="higher", workload="w")
+PEAK = Metric(measure=measures.PEAK)
+CPU = Metric(measure=measures.CPU, workload="w", design=Design.DUET)
+TPS = Metric(measure=measures.THROUGHPUT, workload="w")
 # The scatter of a server start's logarithm.
 SCATTER = {PEAK: 0.01, CPU: 0.015, TPS: 0.04}
 # What is not at the margin scatters this much less, so that nothing else holds "Use X" back.
@@ -172,8 +173,8 @@ def find_suspects(
         bound = math.log(compute_thresholds(metric.better, DEFAULT_MARGIN).tolerance)
         passed = np.zeros_like(suspects)
         for look in procedure.spending:
-            confidence = procedure.after(look).levels[metric.measure]
-            error = procedure.shares[metric.measure].of_each
+            confidence = procedure.after(look).levels[metric.measure.name]
+            error = procedure.shares[metric.measure.name].of_each
             mean, half = compute_intervals(
                 logs[metric][..., :look], confidence, metric.design, error
             )
@@ -191,8 +192,8 @@ def is_use_said(shape: Shape, logs: dict[Metric, Floats], procedure: Procedure) 
     """Whether a campaign says "Use X" at a look. ``logs``: (variant, block) for each metric, the
     A/A pair last. A design that is decided ends, and its figures stay what they were.
     """
-    designs: set[str] = {m.design for m in shape.metrics}
-    ended: dict[str, int] = {}
+    designs = {m.design for m in shape.metrics}
+    ended: dict[Design, int] = {}
     for look in procedure.spending:
         blocks = {design: ended.get(design, look) for design in designs}
         comparisons = compare(shape, logs, procedure, blocks)
@@ -207,19 +208,19 @@ def is_use_said(shape: Shape, logs: dict[Metric, Floats], procedure: Procedure) 
 
 
 def compare(
-    shape: Shape, logs: dict[Metric, Floats], procedure: Procedure, blocks: dict[str, int]
+    shape: Shape, logs: dict[Metric, Floats], procedure: Procedure, blocks: dict[Design, int]
 ) -> Comparisons:
     """Return the comparisons of a campaign after so many blocks of each design."""
     family = []
     for metric in shape.metrics:
         number = blocks[metric.design]
-        confidence = procedure.after(number).levels[metric.measure]
+        confidence = procedure.after(number).levels[metric.measure.name]
         rows = [list(map(float, row)) for row in logs[metric][:, :number]]
         pair = len(rows) - 1
         to_variant = FLOOR_TO_VARIANT_VARIANCE[metric.design]
         variances = {i: compute_variance(row) for i, row in enumerate(rows)}
         variances[pair] = Variance(variances[pair].value * to_variant, variances[pair].freedom)
-        moderated = moderate_variances(variances, procedure.shares[metric.measure].of_each)
+        moderated = moderate_variances(variances, procedure.shares[metric.measure.name].of_each)
         family += [
             Comparison(f"v{i}", metric, compute_ratio(rows[i], confidence, moderated[i]))
             for i in range(pair)

@@ -24,7 +24,7 @@ from demo_pairs import compute_geometric_mean
 from duet import experiment
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.baseline_comparison import collect_duet_logs, list_metrics
+from dballoc.analysis.tables.baseline_comparison import collect_logs, list_metrics
 
 BLOCKS = 7
 # Of each length: the pairs of slices in a block, of which the first part of a slice is left out.
@@ -71,7 +71,7 @@ def compare_lengths(out: Path, part: str, rounds: int) -> None:
         for duet in random.Random(seed).sample(LENGTHS[part], 2):
             campaign = run_campaign(out, part, duet, seed)
             [metric] = list_metrics(campaign)
-            by_variant = collect_duet_logs(campaign, metric)
+            by_variant = collect_logs(campaign, metric)
             logs.setdefault(str(duet["slice"]), []).append(by_variant)
             words = ", ".join(
                 f"{name} {math.exp(statistics.fmean(each)):.4f} ± {statistics.stdev(each):.2%}"

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from dballoc.analysis.measures import Metric, list_measures
 from dballoc.analysis.statistics.ratio_interval import Interval, Ratio
 
 
@@ -26,4 +27,13 @@ def make_ratio(
         freedom=blocks - 1,
         scatter=scatter,
         own_scatter=scatter,
+    )
+
+
+def make_metric(key: str, threads: int | None = None, *, is_replay: bool = False) -> Metric:
+    """Return the metric of that key, ``cpu:oltp``; CPU is that of the duet, or of the replay."""
+    name, _, workload = key.partition(":")
+    measure = list_measures(is_replay=is_replay)[name]
+    return Metric(
+        measure=measure, workload=workload or None, threads=threads, design=measure.design
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from example_ratios import make_metric
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
@@ -30,7 +31,7 @@ from dballoc.analysis.decisions.sequential_test import (
 from dballoc.analysis.decisions.stopping_rule import all_decided
 from dballoc.analysis.statistics.duet_estimates import Estimate
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment import schedule
 from dballoc.experiment.model import Experiment
 
@@ -38,9 +39,7 @@ Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
 
 BASELINE = "glibc"
-TPS = Metric(key="tps:w", title="w", unit="1/s", better="higher", workload="w")
-PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
-IDLE = Metric(key="rss_idle", title="idle RSS", unit="bytes", better="lower")
+TPS, PEAK, IDLE = map(make_metric, ("tps:w", "rss_peak", "rss_idle"))
 METRICS = (TPS, PEAK, IDLE)
 
 

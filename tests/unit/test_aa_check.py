@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import simulate
-from example_ratios import make_ratio
+from example_ratios import make_metric, make_ratio
 from example_results import Make
 from simulate import Host, logs, logs_of_floor, times
 from test_extended_procedure import mark_current
@@ -19,12 +19,12 @@ from dballoc.analysis.decisions.aa_check import (
     compute_resolution,
 )
 from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
 from dballoc.analysis.statistics.moderated_variance import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
     FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
-    Metric,
 )
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.verbs.aa import build_twins
@@ -32,22 +32,10 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.report.wording import detectable_difference
 
-TPS = Metric(
-    key="tps:reads",
-    title="reads, transactions per second at 16 clients",
-    unit="1/s",
-    better="higher",
-    workload="reads",
-)
-WRITES = Metric(
-    key="tps:writes",
-    title="writes, transactions per second at 16 clients",
-    unit="1/s",
-    better="higher",
-    workload="writes",
-)
+TPS = make_metric("tps:reads", 16)
+WRITES = make_metric("tps:writes", 16)
 
-PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
+PEAK = make_metric("rss_peak")
 
 
 # -- the experiment ------------------------------------------------------------------------------------------------------
@@ -128,8 +116,8 @@ def test_campaigns_of_more_variants_are_promised_what_they_get(
         assert many.block_seconds == pytest.approx(few.block_seconds * longer)
         n, sd = 6, few.scatter.sd  # type: ignore[union-attr]
         shares = declare_shares([design], 5, 1)
-        level = declare_procedure(n, shares).levels[few.twin.metric.measure]
-        borrowed = count_common_freedom(5, shares[few.twin.metric.measure].of_each)
+        level = declare_procedure(n, shares).levels[few.twin.metric.measure.name]
+        borrowed = count_common_freedom(5, shares[few.twin.metric.measure.name].of_each)
         assert many.half_width == pytest.approx(compute_half_width(sd, n, level, borrowed))
         assert many.half_width > few.half_width
 

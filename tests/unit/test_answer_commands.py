@@ -79,7 +79,7 @@ def test_a_gain_that_is_not_shown_is_not_the_end(make: Make) -> None:
             replace(
                 c,
                 ratio=replace(c.ratio, interval=Interval(low, high), estimate=estimate)
-                if c.metric.measure == "rss_peak"
+                if c.metric.measure.name == "rss_peak"
                 else replace(c.ratio, interval=Interval(0.995, 1.005), estimate=1.0),
             )
             for c in compared.family

@@ -250,7 +250,7 @@ def test_the_headline_claims_nothing_of_what_has_no_verdict(make_host: MakeHost)
     )
     directories[3] = make_host("e", of={"faulty": ("tuned",)})
     pool = pooled(*directories)
-    noisy = [figure for figure in judge_over_hosts(pool) if figure.metric.measure == "tps"]
+    noisy = [figure for figure in judge_over_hosts(pool) if figure.metric.measure.name == "tps"]
     headline = compose_headline(pool, noisy)
     assert headline.startswith(
         "Over 4 hosts no variant is shown to differ from glibc in what was judged. No verdict on "
@@ -518,7 +518,9 @@ def test_memory_of_other_durations_is_left_out(make_host: MakeHost) -> None:
     assert exclusion.part == "peak RSS; idle RSS after the load"
     assert exclusion.reason == "level, s: 3.0 against 9.0"
     [tps] = [
-        f for f in judge_over_hosts(pool) if f.metric.measure == "tps" and f.variant == "jemalloc"
+        f
+        for f in judge_over_hosts(pool)
+        if f.metric.measure.name == "tps" and f.variant == "jemalloc"
     ]
     assert len(tps.figures) == 5
 

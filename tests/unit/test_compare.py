@@ -29,7 +29,7 @@ def ratio(found: CampaignDiff, variant: str, measure: str) -> tuple[float | None
     figure = next(
         f
         for f in [*found.figures, *found.moved]
-        if (f.variant, f.measure.name) == (variant, measure)
+        if (f.variant, f.metric.measure.condition) == (variant, measure)
     )
     return tuple(c and round(c.estimate, 3) for c in (figure.relative, figure.absolute))  # type: ignore[return-value]
 
@@ -47,7 +47,7 @@ def test_relative_figures_do_not_see_what_moved_everybody_and_absolute_ones_do(m
     assert ratio(found, "jemalloc", "rss") == (1.08, 1.08)
     assert {f.variant for f in found.figures} == {"jemalloc", "tuned"}
     assert {f.variant for f in found.moved} == {"glibc"}
-    verdicts = {(f.variant, f.measure.name): f.verdict for f in found.figures}
+    verdicts = {(f.variant, f.metric.measure.condition): f.verdict for f in found.figures}
     assert verdicts["jemalloc", "rss"] is Verdict.HIGHER
     assert verdicts["tuned", "rss"] is not Verdict.HIGHER
     assert verdicts["jemalloc", "tps"] not in (Verdict.HIGHER, Verdict.LOWER)
@@ -58,8 +58,11 @@ def test_the_family_shares_the_error_and_the_rest_has_plain_intervals(make: Make
     assert found.confidence == pytest.approx(1 - 0.8**2 * 0.025 / 2)
     for figure in found.figures:
         assert figure.ratio
-        assert figure.ratio.confidence == (found.confidence if figure.measure.primary else 0.95)
-    assert {f.measure.name for f in found.figures if f.measure.primary} == {"tps", "rss"}
+        assert figure.ratio.confidence == (found.confidence if figure.metric.question else 0.95)
+    assert {f.metric.measure.condition for f in found.figures if f.metric.question} == {
+        "tps",
+        "rss",
+    }
 
 
 def test_another_baseline_leaves_the_absolute_figures(make: Make) -> None:
@@ -108,7 +111,7 @@ def test_variants_workloads_and_levels_in_one_alone(make: Make) -> None:
     assert (
         "workloads: oltp_read_only, oltp_insert against oltp_read_only" in found.pairing.no_memory
     )
-    assert {f.measure.name for f in found.figures} == {
+    assert {f.metric.measure.condition for f in found.figures} == {
         "tps",
         "qps",
         "p50",
@@ -297,11 +300,11 @@ def test_the_duets_cpu_per_transaction_is_a_primary_figure_and_relative_alone(ma
     assert judge_condition(found, parse_condition("cpu > 1.02", "x")).failed(strict=False)
     assert not judge_condition(found, parse_condition("tuned:cpu > 1.02", "x")).failed(strict=True)
     alone = compared(make("c", design="duet"), make("d", design="duet", sql=(dearer,)))
-    assert {f.measure.name for f in alone.figures} == {"cpu"}
+    assert {f.metric.measure.condition for f in alone.figures} == {"cpu"}
     assert alone.pairing.no_speed == ["no solo design in the first and the second"]
     mixed = compared(one, make("e"))
     assert mixed.pairing.no_duet == ["no duet design in the second"]
-    assert not next(f for f in mixed.figures if f.measure.name == "cpu").measure.primary
+    assert not next(f for f in mixed.figures if f.metric.measure.condition == "cpu").metric.question
 
 
 def test_duets_of_other_widths_are_not_compared(make: Make) -> None:

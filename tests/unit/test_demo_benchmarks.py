@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import tomli_w
-from example_ratios import make_ratio
+from example_ratios import make_metric, make_ratio
 from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.baseline_comparison import Comparison, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.experiment import experiment_file
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -117,7 +117,7 @@ def test_the_minutes_of_a_campaign_are_without_pauses(make: Make) -> None:
 
 def compare(low: float, high: float, variant: str = "jemalloc", key: str = "tps:a") -> Comparison:
     """A comparison with that interval."""
-    metric = Metric(key=key, title=key, unit="", better="higher")
+    metric = make_metric(key)
     return Comparison(variant, metric, make_ratio(low, high, blocks=8, scatter=0.01))
 
 

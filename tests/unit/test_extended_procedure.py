@@ -220,9 +220,9 @@ def test_idle_rss_is_descriptive_and_each_metric_has_its_own_level(
         "rss_peak": "memory",
         "rss_idle": None,
     }
-    levels = {c.metric.measure: c.ratio.confidence for c in found.family if c.ratio}
+    levels = {c.metric.measure.name: c.ratio.confidence for c in found.family if c.ratio}
     assert levels == pytest.approx({"tps": 1 - 0.8 * 0.025 / 2, "rss_peak": 1 - 0.8 * 0.025 / 2})
-    assert {c.metric.measure for c in found.descriptive} == {"rss_idle"}
+    assert {c.metric.measure.name for c in found.descriptive} == {"rss_idle"}
     assert {c.ratio.confidence for c in found.descriptive if c.ratio} == {0.95}
 
 
@@ -334,15 +334,18 @@ def test_campaigns_that_stopped_at_a_look_are_compared_at_its_level(
     share = 0.8 * 0.36 * 0.8 * 0.64
     for figure in found.figures:
         assert figure.ratio
-        level = 1 - 0.025 / 2 * share if figure.measure.primary else 0.95
+        level = 1 - 0.025 / 2 * share if figure.metric.question else 0.95
         assert figure.ratio.confidence == pytest.approx(level)
     assert [look.words for look in found.looks] == ["the first's solo blocks: 6 of 10 planned"]
-    assert {f.measure.name for f in found.figures if f.measure.primary} == {"tps", "rss"}
+    assert {f.metric.measure.condition for f in found.figures if f.metric.question} == {
+        "tps",
+        "rss",
+    }
 
 
 def test_a_campaign_before_its_first_look_is_not_compared(current: Callable[..., Campaign]) -> None:
     found = compare_campaigns(current("young", 4, 6), current("whole", 6, 6))
-    why = {found.no_verdict(f) for f in found.figures if f.measure.primary}
+    why = {found.no_verdict(f) for f in found.figures if f.metric.question}
     assert why == {"the first campaign is not judged yet"}
 
 

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 
 from dballoc import catalogue
-from dballoc.analysis.campaign_tables import load_campaign
+from dballoc.analysis.campaign_tables import add_virtual_size, load_campaign
+from dballoc.analysis.measures import OF_LEVEL
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.measured_figures import MeasuredFigures
 from dballoc.analysis.published.published_comparison import compare_published
 from dballoc.analysis.tables import level_curves, memory_growth
 from dballoc.analysis.tables.time_series import POINTS, build_time_series
-from dballoc.analysis.tables.virtual_size import add_virtual_size
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure, Section
 from dballoc.report.charts import levels
@@ -35,7 +35,7 @@ def find_section(directory: Path, key: str) -> Section:
 
 
 def test_figures_of_a_level(make: Make) -> None:
-    rows = level_curves.compute_levels(load_campaign(make("r", blocks=2, threads=[4])))
+    rows = load_campaign(make("r", blocks=2, threads=[4])).levels
     assert rows.height == 8
     for row in rows.iter_rows(named=True):
         assert row["host_user"] == pytest.approx(60)
@@ -48,10 +48,11 @@ def test_figures_of_a_level(make: Make) -> None:
 
 def test_a_host_without_time_or_switches_has_no_figures(make: Make) -> None:
     still = "UPDATE host_step SET user = 0, system = 0, idle = 0, iowait = 0, steal = 0"
-    rows = level_curves.compute_levels(load_campaign(make("a", blocks=2, sql=(still,))))
-    assert all(rows[measure].null_count() == rows.height for measure in level_curves.HOST_MEASURES)
+    rows = load_campaign(make("a", blocks=2, sql=(still,))).levels
+    host = [m.levels for m in OF_LEVEL.values() if m.host]
+    assert all(rows[measure].null_count() == rows.height for measure in host)
     silent = ("UPDATE host_step SET switches = 0",)
-    rows = level_curves.compute_levels(load_campaign(make("b", blocks=2, sql=silent)))
+    rows = load_campaign(make("b", blocks=2, sql=silent)).levels
     assert rows["context_switches_per_operation"].null_count() == rows.height
     assert rows["host_user"].null_count() == 0
 

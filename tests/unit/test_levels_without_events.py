@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.level_curves import average_levels, compute_levels
+from dballoc.analysis.tables.level_curves import average_levels
 from dballoc.document import chart_files
 from dballoc.report import write_report_outputs
 
@@ -33,7 +33,7 @@ def test_a_report_without_them(
     monkeypatch.setattr(chart_files, "write_chart", lambda *_: None)
     directory = make("idle", blocks=2, design="both", sql=sql)
     loaded = load_campaign(directory)
-    for table in (compute_levels(loaded), average_levels(loaded)):
+    for table in (loaded.levels, average_levels(loaded)):
         for row in table.to_dicts():
             json.dumps(row, allow_nan=False)  # no infinity
     assert "<html" in write_report_outputs(directory).read_text(encoding="utf-8")

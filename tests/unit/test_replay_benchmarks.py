@@ -7,8 +7,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from example_ratios import make_metric, make_ratio
 
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.measures import Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.trace.recording.read_recording import RecordingCondition
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -19,13 +21,12 @@ import replay_verdict
 import trace_recorder
 from trace_recorder import ServerRecording
 
-HEAP = Metric(key="rss_peak", title="peak heap", unit="bytes", better="lower")
-SPEED = Metric(key="cpu:x", title="CPU", unit="ns", better="lower", workload="x")
+HEAP = make_metric("rss_peak", is_replay=True)
+SPEED = make_metric("cpu:x", is_replay=True)
 
 
 def make_comparison(variant: str, metric: Metric, low: float, high: float) -> Comparison:
-    ratio: Any = SimpleNamespace(low=low, high=high, estimate=(low * high) ** 0.5, blocks=3)
-    return Comparison(variant, metric, ratio)
+    return Comparison(variant, metric, make_ratio(low, high, blocks=3))
 
 
 def test_mallocs_whose_heap_is_undecided_are_named() -> None:

@@ -123,10 +123,10 @@ def test_idle_heap_is_judged_by_nobody_where_the_clock_is_not_kept(tmp_path: Pat
     for directory, judged in ((fast, {"glibc"}), (timed, {"glibc", "jemalloc", "mimalloc"})):
         comparisons = compare_with_baseline(load_campaign(directory))
         shown = [*comparisons.floor, *comparisons.family, *comparisons.descriptive]
-        of_idle = [c for c in shown if c.metric.measure == "rss_idle" and c.ratio is not None]
+        of_idle = [c for c in shown if c.metric.measure.name == "rss_idle" and c.ratio is not None]
         assert {comparison.variant for comparison in of_idle} == judged
         diff = compare_campaigns(load_campaign(directory), load_campaign(directory))
-        idle = [f for f in diff.figures if f.measure.name == "rss_idle" and f.ratio]
+        idle = [f for f in diff.figures if f.metric.measure.condition == "rss_idle" and f.ratio]
         # Relative to glibc, which is not compared with itself.
         assert {figure.variant for figure in idle} == judged - {"glibc"}
     preferred = parse_preference("rss_idle<=1.05")

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc import catalogue
+from dballoc.analysis.measures import OF_LEVEL
 from dballoc.analysis.published import measured_figures, published_figures
 from dballoc.analysis.published.shape_agreement import BAND, Shape, combine_shapes, judge_shape
 from dballoc.analysis.statistics.ratio_interval import Interval
-from dballoc.analysis.tables import level_curves
 from dballoc.experiment import experiment_file
 from dballoc.load.post_like import fill_post
 
 # What a published figure can be of.
 MEASURES = {
     *measured_figures.OF_TRIAL,
-    *level_curves.MEASURES,
+    *OF_LEVEL,
     *measured_figures.BY_QUERY,
     *measured_figures.BY_QUERY.values(),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_ratios import make_ratio
+from example_ratios import make_metric, make_ratio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +27,6 @@ from dballoc.analysis.statistics.ratio_interval import (
 from dballoc.analysis.tables.baseline_comparison import (
     FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
-    Metric,
 )
 
 
@@ -70,7 +69,7 @@ def test_as_the_project_judges(
 @given(st.sampled_from(list(BETTER)), st.floats(-0.06, 0.06), st.floats(0.0001, 0.05))
 def test_a_design_ends_as_the_project_says(measure: str, middle: float, half: float) -> None:
     ratio = make_ratio(math.exp(middle - half), math.exp(middle + half), estimate=math.exp(middle))
-    metric = Metric(key=measure, title="", unit="", better=BETTER[measure])
+    metric = make_metric(measure)
     comparison = Comparison("v", metric, ratio)
     expected = judge_ratio(ratio) is not Verdict.UNDECIDED and is_settled(
         comparison, DEFAULT_MARGIN

@@ -4,9 +4,10 @@ import math
 
 import polars as pl
 import pytest
+from example_ratios import make_metric
 from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, ratio
 
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure
 from dballoc.report.charts.matrix import draw_pair_matrix
@@ -17,14 +18,7 @@ from dballoc.report.charts.speed_against_memory import (
     place_labels,
 )
 
-CPU = Metric(
-    key="cpu:oltp",
-    title="oltp, CPU per transaction",
-    unit="µs",
-    better="lower",
-    workload="oltp",
-    design="duet",
-)
+CPU = make_metric("cpu:oltp")
 
 
 def data(spec: dict, layer: dict) -> list[dict]:

@@ -1,7 +1,7 @@
 """Verdicts, the declared procedure, the rule of recommendation, collapses."""
 
 import pytest
-from example_ratios import make_ratio
+from example_ratios import make_metric, make_ratio
 from simulate import declare_even
 
 from dballoc.analysis.decisions.recommendation import recommend
@@ -9,10 +9,10 @@ from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
 from dballoc.analysis.decisions.throughput_collapse import find_peak_and_collapse
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
-SPEED = Metric(key="tps:w", title="w", unit="1/s", better="higher", workload="w")
-PEAK = Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")
+SPEED = make_metric("tps:w")
+PEAK = make_metric("rss_peak")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,10 @@ def test_the_least_memory_of_those_no_worse_in_speed() -> None:
 
 def test_one_shown_slower_by_more_than_the_margin_is_out() -> None:
     found = recommend(comparisons(a=(SAME, LESS), b=(make_ratio(0.9, 0.96), LEAST)), "base")
-    assert (found.variant, found.excluded) == ("a", {"b": "shown to be worse: w"})
+    assert (found.variant, found.excluded) == (
+        "a",
+        {"b": "shown to be worse: w, transactions per second"},
+    )
 
 
 def test_slower_by_less_than_the_margin_is_not_out() -> None:

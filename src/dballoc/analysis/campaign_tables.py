@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from dballoc.analysis import results_consistency
+from dballoc.analysis.measures import OF_LEVEL, Measure, list_measures
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
@@ -41,6 +43,13 @@ _TABLES = (
     "client_step",
     "client_connection",
 )
+
+_STEP = ["trial", "step"]
+
+# MariaDB 10.11.12 and later reserves 8 TiB for its buffer pool at its start, beside which nothing
+# else in VSZ could be seen. No malloc reserves as much so early: of glibc's arenas, 64 MiB each, it
+# would take sixteen thousand.
+_OF_THE_SERVER = 2**40
 
 # Those with a row a second, or many for a step: nearly all of a long campaign.
 _SERIES = frozenset({"sample", "interval", "histogram", "host_sample"})
@@ -188,6 +197,28 @@ class Campaign:
         """Counted solo trials without a fault."""
         return self.trial.filter(pl.col("counted") & (pl.col("outcome") == "ok"))
 
+    @property
+    def measures(self) -> dict[str, Measure]:
+        """What it measures, by name, in the words of its kind."""
+        return list_measures(is_replay=self.is_replay)
+
+    @cached_property
+    def levels(self) -> pl.DataFrame:
+        """One row a good solo trial and level: block, variant, role, workload, threads, and the
+        measures of a level (:data:`dballoc.analysis.measures.OF_LEVEL`) in their units, null where
+        one has no value.
+        """
+        return (
+            self.of(self.step)
+            .filter(pl.col("kind") == "level")
+            .join(_find_highest_vsz(self.sample), on=_STEP, how="left", maintain_order="left")
+            .join(_share_host_time(self.host_step), on=_STEP, how="left", maintain_order="left")
+            .select(
+                *("block", "variant", "role", "workload", "threads"),
+                *(measure.expression for measure in OF_LEVEL.values()),
+            )
+        )
+
     def of(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return a table's rows of good solo trials, joined with each trial's variant, role, block
         and level.
@@ -196,6 +227,44 @@ class Campaign:
             "trial", "variant", "role", "block", pl.col("level", "workload").name.prefix("trial_")
         )
         return table.join(places, on="trial", how="inner", maintain_order="left")
+
+
+def _omit_zero(column: str) -> pl.Expr:
+    return pl.when(pl.col(column) > 0).then(pl.col(column))
+
+
+def _find_highest_vsz(samples: pl.DataFrame) -> pl.DataFrame:
+    return add_virtual_size(samples).group_by(_STEP).agg(vsz_peak=pl.col("virtual").max())
+
+
+def _share_host_time(host_steps: pl.DataFrame) -> pl.DataFrame:
+    """Return what the host did in each step's window: its CPU time by kind, ``host_busy`` and
+    ``host_total`` in seconds, ``host_switches`` (null where its kernel does not count them).
+    """
+    busy = pl.col("user") + pl.col("system")
+    return host_steps.select(
+        *_STEP,
+        host_user="user",
+        host_system="system",
+        host_busy=busy,
+        host_total=busy + pl.col("idle") + pl.col("iowait") + pl.col("steal"),
+        host_switches=_omit_zero("switches"),
+    ).filter(pl.col("host_total") > 0)
+
+
+def add_virtual_size(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of table ``sample`` with ``virtual``: VSZ in bytes as ps(1) shows it, including
+    what mallocs reserve without touching it. What a server that reserves terabytes for itself had
+    reserved when it had started is left out.
+    """
+    at_start = pl.col("reserved").sort_by("t").first().over("trial")
+    of_server = pl.when(at_start >= _OF_THE_SERVER).then(at_start).otherwise(0)
+    return samples.with_columns(virtual=(pl.col("vsz") - of_server).clip(0))
+
+
+def reserves_terabytes(samples: pl.DataFrame) -> bool:
+    """Whether any server of these rows of table ``sample`` reserves terabytes for itself."""
+    return bool((samples["reserved"] >= _OF_THE_SERVER).any())
 
 
 def is_final(ending: str | None) -> bool:

@@ -75,6 +75,11 @@ def foreign_options() -> dict[str, Any]:
     return _read("options")
 
 
+def measures() -> Entries:
+    """What campaigns measure, by name; see measures.toml."""
+    return _read("measures")
+
+
 def bounds() -> dict[str, Any]:
     """Which settings bound a server's memory; see bounds.toml."""
     return _read("bounds")

@@ -14,13 +14,13 @@ from dballoc.analysis.decisions.regression_gate import Finding, Outcome
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import list_environments
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
-from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Measure
+from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
-from dballoc.experiment.model import REPLAY
 from dballoc.numbers import NOTHING, count, listing, percent
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.ratios_as_text import describe_ratio, format_detectable, show_ratio
@@ -165,7 +165,7 @@ def is_same_campaign(sides: tuple[Side, Side]) -> bool:
 def describe_finding(outcome: Outcome, finding: Finding) -> str:
     """Return ``jemalloc 1.082 [1.061, 1.104]: shown``."""
     figure = finding.figure
-    where = f" in {figure.measure.workload}" if figure.measure.workload else ""
+    where = f" in {figure.metric.workload}" if figure.metric.workload else ""
     judgement = {True: "shown", False: "shown not to be", None: "not shown either way"}[
         finding.holds
     ]
@@ -199,19 +199,19 @@ def make_diff_sections(
     sections = [Section(key="paired", title="", tables=[paired])]
     sections += [
         Section(
-            key=measure.name,
-            title=_title_measure(measure),
-            tables=[_tabulate_primary(between, measure)],
+            key=metric.measure.condition,
+            title=f"{metric.title}, second ÷ first (better: {metric.better})",
+            tables=[_tabulate_primary(between, metric)],
         )
-        for measure in between.measures
-        if measure.primary
+        for metric in between.metrics
+        if metric.question
     ]
-    if rest := [m for m in between.measures if not m.primary]:
+    if rest := [m for m in between.metrics if not m.question]:
         title = f"Descriptive, {percent(CONFIDENCE, 0)} intervals, {between.judged}"
         descriptive = _tabulate_descriptive(between, rest)
         sections.append(Section(key="descriptive", title=title, tables=[descriptive]))
     if between.figures:
-        family = [f for f in between.figures if f.measure.primary]
+        family = [f for f in between.figures if f.metric.question]
         levels = {f.ratio.confidence for f in family if f.ratio} or {between.confidence}
         at = listing([percent(level, 2) for level in sorted(levels, reverse=True)])
         text = (
@@ -268,7 +268,7 @@ def describe_comparison(
                 "findings": [
                     {
                         "variant": f.figure.variant,
-                        "workload": f.figure.measure.workload,
+                        "workload": f.figure.metric.workload,
                         "holds": f.holds,
                         "problem": f.problem or None,
                     }
@@ -281,15 +281,7 @@ def describe_comparison(
     }
 
 
-def _title_measure(measure: Measure) -> str:
-    if measure.workload == REPLAY:
-        return f"{measure.title}, second ÷ first (better: {measure.better})"
-    width = f" at {count(measure.threads or 0, 'client')}" if measure.design == Design.SOLO else ""
-    where = f"{measure.workload}, {measure.title}{width}" if measure.workload else measure.title
-    return f"{where}, second ÷ first (better: {measure.better})"
-
-
-def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
+def _tabulate_primary(between: CampaignDiff, metric: Metric) -> Table:
     relative, baseline = between.judged == "relative", between.pairing.baseline
     judged, other = f"relative to {baseline}", "absolute"
     if not relative:
@@ -301,7 +293,7 @@ def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
             describe_verdict(figure, between),
             show_ratio(figure.absolute if relative else figure.relative),
         ]
-        for figure in between.of(measure)
+        for figure in between.of(metric)
     ]
     moved = [
         [
@@ -311,7 +303,7 @@ def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
             show_ratio(figure.absolute),
         ]
         for figure in between.moved
-        if figure.measure == measure and figure.absolute
+        if figure.metric == metric and figure.absolute
     ]
     table = Table(
         title="",
@@ -323,13 +315,16 @@ def _tabulate_primary(between: CampaignDiff, measure: Measure) -> Table:
     return table if relative or baseline else table.drop_columns(other)
 
 
-def _tabulate_descriptive(between: CampaignDiff, measures: list[Measure]) -> Table:
+def _tabulate_descriptive(between: CampaignDiff, metrics: list[Metric]) -> Table:
     names = list(dict.fromkeys(f.variant for f in between.figures))
     rows = []
-    for measure in measures:
-        ratios = {f.variant: show_ratio(f.ratio) for f in between.of(measure)}
-        where = f", {measure.workload}" if len(between.pairing.levels) > 1 else ""
-        rows.append([f"{measure.name}{where}", *(ratios.get(n, NOTHING) for n in names)])
+    for metric in metrics:
+        ratios = {f.variant: show_ratio(f.ratio) for f in between.of(metric)}
+        is_one_of_many = metric.workload and len(between.pairing.levels) > 1
+        where = f", {metric.workload}" if is_one_of_many else ""
+        rows.append(
+            [f"{metric.measure.condition}{where}", *(ratios.get(n, NOTHING) for n in names)]
+        )
     return Table(title="", columns=["measure", *names], rows=rows)
 
 
@@ -346,19 +341,19 @@ def _describe_side(side: Side) -> dict[str, Any]:
 
 
 def _describe_figure(figure: Figure, between: CampaignDiff) -> dict[str, Any]:
-    m = figure.measure
+    m = figure.metric
     return {
         "variant": figure.variant,
-        "measure": m.name,
+        "measure": m.measure.condition,
         "workload": m.workload,
         "threads": m.threads,
         "better": m.better,
         "design": m.design,
-        "primary": m.primary,
+        "primary": m.question is not None,
         "judged": figure.judged,
         "relative": _describe_ratio(figure.relative),
         "absolute": _describe_ratio(figure.absolute),
-        "verdict": describe_verdict(figure, between) if m.primary else None,
+        "verdict": describe_verdict(figure, between) if m.question else None,
     }
 
 

@@ -14,6 +14,7 @@ from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, 
 from dballoc.analysis.evidence import gather_evidence
 from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.hosts.split_by_host import list_environments
+from dballoc.analysis.measures import THROUGHPUT
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
     cpu_scaling,
@@ -271,13 +272,11 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
     ]
 
 
-def _tabulate_each(
-    campaign: Campaign, measures: dict[str, tuple[str, float]], title: str, workloads: list[str]
-) -> list[Table]:
+def _tabulate_each(campaign: Campaign, group: str, title: str, workloads: list[str]) -> list[Table]:
     """Return a table of levels for each of ``workloads``; without them one of all."""
     if not workloads:
-        return [tables.tabulate_levels(campaign, measures, title)]
-    return [tables.tabulate_levels(campaign, measures, title, w) for w in workloads]
+        return [tables.tabulate_levels(campaign, group, title)]
+    return [tables.tabulate_levels(campaign, group, title, w) for w in workloads]
 
 
 def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
@@ -341,15 +340,14 @@ def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list
     summary = level_curves.average_levels(campaign)
     qps = level_curves.compute_relative_levels(campaign, "qps")
     figures: list[Figure] = []
-    shown = [] if workloads else [tables.tabulate_levels(campaign, tables.SPEED, title)]
+    shown = [] if workloads else [tables.tabulate_levels(campaign, "speed", title)]
     for workload in workloads:
         over_cpus = _draw_over_cpus(campaign, workload)
         speed = [
             m
-            for m in (levels.TPS, levels.QPS, levels.P95, levels.P99)
-            if levels.has_measure(summary, workload, m)
-            and (m is not levels.QPS or levels.has_many_queries(summary, workload))
-            and (m is not levels.TPS or not over_cpus)
+            for m in levels.list_charted(summary, workload, "speed")
+            if (m.name != "qps" or levels.has_many_queries(summary, workload))
+            and (m.name != THROUGHPUT.name or not over_cpus)
         ]
         figures += [
             *over_cpus,
@@ -357,7 +355,7 @@ def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list
             levels.draw_relative_curve(qps, workload, variants),
         ]
         shown += [
-            tables.tabulate_levels(campaign, tables.SPEED, title, workload),
+            tables.tabulate_levels(campaign, "speed", title, workload),
             tables.tabulate_relative_qps(campaign, workload),
             tables.tabulate_changes(campaign, workload),
         ]
@@ -386,7 +384,7 @@ def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
     summary = level_curves.average_levels(campaign)
     for cpus, names in counts.items():
         of_count = summary.filter(pl.col("variant").is_in(names))
-        figure = levels.draw_curve(of_count, workload, levels.TPS, Variants(names))
+        figure = levels.draw_curve(of_count, workload, THROUGHPUT, Variants(names))
         figures.append(
             replace(
                 figure,
@@ -402,16 +400,9 @@ def _make_cpu_section(campaign: Campaign, variants: Variants, workloads: list[st
     figures = [
         levels.draw_curve(summary, w, m, variants)
         for w in workloads
-        for m in (
-            levels.CPU_PER_OP,
-            levels.SWITCHES_PER_OP,
-            levels.USER,
-            levels.SYSTEM,
-            levels.HOST_USER,
-        )
-        if levels.has_measure(summary, w, m)
+        for m in levels.list_charted(summary, w, "cpu")
     ]
-    shown = _tabulate_each(campaign, tables.CPU, title, workloads)
+    shown = _tabulate_each(campaign, "cpu", title, workloads)
     return Section(key="cpu", title=title, text=_CPU, figures=figures, tables=shown)
 
 
@@ -425,9 +416,9 @@ def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list
     figures += [
         levels.draw_curve(summary, workload, measure, variants)
         for workload in workloads
-        for measure in (levels.RSS_PEAK, levels.VSZ_PEAK)
+        for measure in levels.list_charted(summary, workload, "memory")
     ]
-    shown += _tabulate_each(campaign, tables.PEAK, "Peak RSS and VSZ by level", workloads)
+    shown += _tabulate_each(campaign, "memory", "Peak RSS and VSZ by level", workloads)
     text = [_SOLO]
     if e.levels == "rising":
         text.append(

@@ -15,6 +15,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.detectable_difference import (
     Need,
     Scatter,
@@ -29,7 +30,6 @@ from dballoc.analysis.tables.baseline_comparison import (
     FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
     Comparisons,
-    Metric,
     compare_with_baseline,
 )
 from dballoc.experiment.designs import Design
@@ -159,13 +159,15 @@ def _make_promise(campaign: Campaign, comparisons: Comparisons, variants: int) -
     def find_confidence(metric: Metric, blocks: int) -> float:
         if metric.question is None:
             return DESCRIPTIVE_CONFIDENCE
-        return declare_procedure(blocks, shares).levels[metric.measure]
+        return declare_procedure(blocks, shares).levels[metric.measure.name]
 
     return _Promise(
         confidence=find_confidence,
         # The variants but the baseline, and its A/A pair.
         common_freedom=lambda metric: (
-            count_common_freedom(variants, shares[metric.measure].of_each) if metric.question else 0
+            count_common_freedom(variants, shares[metric.measure.name].of_each)
+            if metric.question
+            else 0
         ),
     )
 

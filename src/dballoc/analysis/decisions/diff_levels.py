@@ -7,21 +7,18 @@ that of the second's, is spent. Over all pairs of looks these products add up to
 5 % hold whichever looks the campaigns ended at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
-    MEMORY,
     THROUGHPUT,
     Procedure,
     declare_replay_shares,
     declare_shares,
 )
+from dballoc.analysis.measures import Metric
 from dballoc.experiment.designs import Design
-
-# The names of compare's measures, as the procedure calls them.
-_MEASURES = {"rss": MEMORY, "tps": THROUGHPUT, "cpu": CPU}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +60,17 @@ def find_look_share(procedures: Mapping[str, Procedure], design: str) -> float:
     return procedure.spending[procedure.reached]
 
 
-def declare_diff_levels(measures: Sequence[tuple[str, str]], variants: int) -> dict[str, float]:
-    """Return the error of one comparison by the measure's name. ``measures``: (name, design) of
-    each that is judged, one a workload; ``variants``: those that are judged.
+def declare_diff_levels(judged: Collection[Metric], variants: int) -> dict[str, float]:
+    """Return the error of one comparison by the measure's name. ``judged``: the metrics with a
+    verdict; ``variants``: those that are judged.
     """
-    names = [name for name, _ in measures]
-    designs = {design for _, design in measures}
-    workloads = max(1, *(names.count(speed) for speed in ("cpu", "tps")))
-    replays = "cpu" in names and Design.DUET not in designs
+    names = [metric.measure.name for metric in judged]
+    designs = {metric.design for metric in judged}
+    workloads = max(1, *(names.count(speed) for speed in (CPU, THROUGHPUT)))
+    replays = CPU in names and Design.DUET not in designs
     shares = (
         declare_replay_shares(variants + 1, workloads, judges_memory=True)
         if replays
         else declare_shares(designs, variants + 1, workloads)
     )
-    return {name: shares[_MEASURES[name]].of_each for name in names}
+    return {name: shares[name].of_each for name in names}

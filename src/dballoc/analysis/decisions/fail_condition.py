@@ -6,24 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from dballoc.analysis.measures import CONDITIONS
 from dballoc.errors import UsageError
-
-# The measures that a condition can name, and whether a higher or a lower ratio is better. Those of
-# a workload are ratios at its highest level.
-MEASURES = {
-    "rss": "lower",
-    "rss_idle": "lower",
-    "tps": "higher",
-    "qps": "higher",
-    "p50": "lower",
-    "p95": "lower",
-    "p99": "lower",
-    "p999": "lower",
-    "cpu": "lower",
-}
-
-# Measures of a whole trial, which belong to all its workloads together.
-OF_TRIAL = ("rss", "rss_idle")
 
 _FORM = re.compile(
     r"\s*((?:[^:\s]+\s*:\s*)*)([A-Za-z_]\w*)\s*(<=|>=|<|>)\s*(\d+(?:\.\d*)?|\.\d+)\s*"
@@ -71,9 +55,9 @@ def parse_condition(text: str, where: str) -> Condition:
             "'jemalloc:p99 >= 1.1': a measure, one of < <= > >=, and a number"
         )
     before, measure, operator, bound = match.groups()
-    if measure not in MEASURES:
+    if measure not in CONDITIONS:
         raise UsageError(
-            f"{where}: no measure {measure!r} in {text!r}; there are {', '.join(MEASURES)}"
+            f"{where}: no measure {measure!r} in {text!r}; there are {', '.join(CONDITIONS)}"
         )
     within = tuple(word.strip() for word in before.split(":") if word.strip())
     return Condition(
@@ -97,7 +81,7 @@ def check_condition(
             raise UsageError(
                 f"{where}: no variant or workload {word!r} in {condition.text!r}; there are {names}"
             )
-        if condition.measure in OF_TRIAL and word not in variants:
+        if CONDITIONS[condition.measure].trial and word not in variants:
             raise UsageError(
                 f"{where}: {condition.text!r}: {condition.measure} belongs to all workloads "
                 f"together, not to {word}"

@@ -8,7 +8,8 @@ cannot be judged at all fails either gate: one that measured nothing must not be
 
 from dataclasses import dataclass
 
-from dballoc.analysis.decisions.fail_condition import OF_TRIAL, Condition
+from dballoc.analysis.decisions.fail_condition import Condition
+from dballoc.analysis.measures import CONDITIONS
 from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure
 
 
@@ -49,7 +50,8 @@ def judge_condition(between: CampaignDiff, condition: Condition) -> Outcome:
     named = [f for f in between.moved if f.variant in condition.within]
     figures = [
         f for f in [*between.figures, *named]
-        if f.measure.name == condition.measure and condition.concerns(f.variant, f.measure.workload)
+        if f.metric.measure.condition == condition.measure
+        and condition.concerns(f.variant, f.metric.workload)
     ]  # fmt: skip
     if not figures:
         return Outcome(condition, [], _explain_no_figures(between, condition))
@@ -72,7 +74,7 @@ def _explain_no_figures(between: CampaignDiff, condition: Condition) -> str:
         reasons = [*pairing.no_duet, *(r for r in pairing.no_speed if r not in pairing.no_duet)]
     if reasons:
         return "; ".join(reasons)
-    of_load = condition.measure not in OF_TRIAL
+    of_load = not CONDITIONS[condition.measure].trial
     return "; ".join(pairing.unpaired) or (
         "no workload is in both" if of_load else "no variant with this measure is in both"
     )

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dballoc.analysis import measures
 from dballoc.experiment.designs import Design
 
 ERROR = 0.05
@@ -42,12 +43,11 @@ END_SHARE = 0.8
 # of the error, each later one half of what the one before spent.
 EXTENSIONS = (1.5, 2.0, 3.0, 4.0)
 
-# The error of each question, and that of speed's two measures where both are judged.
-MEMORY_ERROR = SPEED_ERROR = ERROR / 2
-CPU_ERROR, THROUGHPUT_ERROR = 0.02, 0.005
-
-# The keys of what is judged: peak RSS, throughput, and the duet's CPU per transaction.
-MEMORY, THROUGHPUT, CPU = "rss_peak", "tps", "cpu"
+# What is judged: peak RSS, throughput, and the duet's CPU per transaction. Each question has half
+# of the error; speed's two measures share theirs where both are judged.
+MEMORY, THROUGHPUT, CPU = measures.PEAK.name, measures.THROUGHPUT.name, measures.CPU.name
+CPU_ERROR, THROUGHPUT_ERROR = measures.CPU.error, measures.THROUGHPUT.error
+MEMORY_ERROR, SPEED_ERROR = measures.PEAK.error, CPU_ERROR + THROUGHPUT_ERROR
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,7 +245,7 @@ def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) 
         return figures + [
             _open_bound(bound)
             for bound in evidence.bounds.get(name, [])
-            if bound.standing is Standing.UNDECIDED and bound.low and bound.blocks > 1
+            if bound.standing is Standing.UNDECIDED and bound.ratio.interval
         ]
     return figures + [
         _open_comparison(comparisons, c, _measure_loss_distance(c, evidence.margin))
@@ -305,7 +305,7 @@ def list_unmeasured_conditions(recommendation: Recommendation) -> list[str]:
         constraint.text
         for constraint in recommendation.preference.constraints
         if (of_constraint := [b for b in bounds if b.constraint == constraint])
-        and any(b.low is None for b in of_constraint)
+        and any(b.ratio.interval is None for b in of_constraint)
     ]
 
 
@@ -357,20 +357,21 @@ def _open_comparison(
         design=metric.design,
         scatter=ratio.scatter,
         distance=distance,
-        confidence=lambda blocks: procedure.after(blocks).levels[metric.measure],
-        new_confidence=lambda n: declare_procedure(n, procedure.shares).levels[metric.measure],
+        confidence=lambda blocks: procedure.after(blocks).levels[metric.measure.name],
+        new_confidence=lambda n: declare_procedure(n, procedure.shares).levels[metric.measure.name],
     )
 
 
 def _open_bound(bound: Bound) -> OpenFigure:
     """Return a constraint's figure. Its scatter follows from the interval's width."""
-    assert bound.low and bound.high
-    critical = compute_t_quantile(bound.blocks - 1, (1 + bound.confidence) / 2)
-    half_width = math.log(bound.high / bound.low) / 2
+    ratio = bound.ratio
+    assert ratio.interval
+    critical = compute_t_quantile(ratio.blocks - 1, (1 + ratio.confidence) / 2)
+    half_width = math.log(ratio.interval.high / ratio.interval.low) / 2
     return OpenFigure(
         design=Design.DUET if bound.primary and bound.constraint.measure == "cpu" else Design.SOLO,
-        scatter=half_width * math.sqrt(bound.blocks) / critical,
-        distance=abs(math.log(bound.ratio / bound.constraint.bound)),
-        confidence=lambda _: bound.confidence,
-        new_confidence=lambda _: bound.confidence,
+        scatter=half_width * math.sqrt(ratio.blocks) / critical,
+        distance=abs(math.log(ratio.estimate / bound.constraint.bound)),
+        confidence=lambda _: ratio.confidence,
+        new_confidence=lambda _: ratio.confidence,
     )

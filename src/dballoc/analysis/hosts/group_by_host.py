@@ -9,7 +9,7 @@ from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.hosts.split_by_host import find_own_name
-from dballoc.analysis.tables.baseline_comparison import Metric
+from dballoc.analysis.measures import Metric
 
 # What makes a kind of host.
 _KIND = ("cpu", "cpus", "memory")

@@ -24,7 +24,8 @@ from dballoc.analysis.decisions.comparability import (
 )
 from dballoc.analysis.hosts.group_by_host import Host, HostResults, group_by_host
 from dballoc.analysis.hosts.host_differences import list_alike_hosts, list_host_differences
-from dballoc.analysis.tables.baseline_comparison import Metric, list_metrics
+from dballoc.analysis.measures import Metric
+from dballoc.analysis.tables.baseline_comparison import list_metrics
 from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design

@@ -14,6 +14,7 @@ from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.hosts.group_by_host import Host
 from dballoc.analysis.hosts.host_pool import HostPool
 from dballoc.analysis.hosts.kinds_of_hosts import KindFigure, compute_kinds
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.mean_over_hosts import (
     FEWEST_HOSTS,
     MeanOverHosts,
@@ -23,7 +24,6 @@ from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio
 from dballoc.analysis.tables.baseline_comparison import (
     DESCRIPTIVE_CONFIDENCE,
     Comparisons,
-    Metric,
     collect_logs,
     compare_with_baseline,
     count_finalists_elsewhere,
@@ -112,7 +112,7 @@ def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
                 continue
             logs = {host: of_host.get(variant, []) for host, of_host in by_host.items()}
             present = {host: of_host for host, of_host in logs.items() if of_host}
-            error = errors.get(metric.measure)
+            error = errors.get(metric.measure.name)
             confidence = DESCRIPTIVE_CONFIDENCE if error is None else 1 - error
             judged.append(
                 FigureOverHosts(

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.measures import OF_LEVEL
 from dballoc.analysis.published.published_figures import Level
-from dballoc.analysis.tables import level_curves, memory_growth
+from dballoc.analysis.tables import memory_growth
 from dballoc.experiment import scale
 
 # Measures of a whole trial: RSS and VSZ in bytes, VSZ as ps(1) shows it, which is what posts have
-# (:mod:`dballoc.analysis.tables.virtual_size`); peak_to_pool: peak RSS ÷ the engine's cache. A
-# level has :data:`dballoc.analysis.tables.level_curves.MEASURES`.
+# (:mod:`dballoc.analysis.campaign_tables`); peak_to_pool: peak RSS ÷ the engine's cache. A
+# level has :data:`dballoc.analysis.measures.OF_LEVEL`.
 OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
 # Further measures of a level: what the whole host did by query, as some posts have it, and the
@@ -114,9 +115,7 @@ def _average(measures: Sequence[str]) -> list[pl.Expr]:
 
 
 def _average_levels(campaign: Campaign) -> pl.DataFrame:
-    means = (
-        level_curves.compute_levels(campaign).group_by(*_PLACE).agg(_average(level_curves.MEASURES))
-    )
+    means = campaign.levels.group_by(*_PLACE).agg(_average(list(OF_LEVEL)))
     return _divide_by_queries(means)
 
 

@@ -52,6 +52,11 @@ class Ratio:
         return self.interval.high if self.interval else None
 
     @property
+    def figures(self) -> tuple[float, float | None, float | None]:
+        """The estimate and both ends."""
+        return self.estimate, self.low, self.high
+
+    @property
     def detectable(self) -> float:
         """The smallest relative rise that as many blocks would show with 80 % power; infinite below
         two blocks. A fall has the same size as a logarithm: see

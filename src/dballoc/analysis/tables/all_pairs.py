@@ -7,9 +7,10 @@ from itertools import combinations
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.measures import CPU, PEAK, THROUGHPUT, Metric
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
-from dballoc.analysis.tables.level_curves import CONFIDENCE, compute_levels
+from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.analysis.tables.values import read_values, subtract_blocks
 from dballoc.experiment.designs import Design
 
 _SCHEMA = {
@@ -26,89 +27,30 @@ _SCHEMA = {
 
 def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
     """Return one row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with
-    ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has
-    ``rss_peak`` (workload null) and ``tps`` at the highest level of each ``workload``, with the
-    baseline's two runs of a block averaged first. The duet has ``cpu`` per transaction, where two
-    variants are compared through the baseline that ran beside each. Replays have ``rss_peak`` and
-    ``cpu`` per event.
+    ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has peak RSS
+    (workload null) and throughput at the highest level of each ``workload``, with the baseline's
+    two runs of a block averaged first. The duet has CPU per transaction, where two variants are
+    compared through the baseline that ran beside each. Replays have peak heap and CPU per event.
     """
     rows = []
-    if Design.SOLO in campaign.designs:
-        rows += _compare_pairs(
-            campaign, _collect_solo_logs(campaign.good, "rss_peak"), "rss_peak", None
-        )
-        top = compute_levels(campaign).filter(pl.col("threads") == max(campaign.experiment.threads))
-        column, measure = ("cpu_per_op", "cpu") if campaign.is_replay else ("tps", "tps")
-        for workload in campaign.experiment.workloads:
-            rows += _compare_pairs(
-                campaign,
-                _collect_solo_logs(top.filter(pl.col("workload") == workload), column),
-                measure,
-                workload,
-            )
-    if Design.DUET in campaign.designs:
-        played = duet_slices.compute_block_logs(campaign)
-        for workload in campaign.experiment.workloads:
-            rows += _compare_pairs(
-                campaign,
-                _collect_duet_logs(campaign, played.filter(pl.col("workload") == workload)),
-                "cpu",
-                workload,
-            )
+    for metric in _list_metrics(campaign):
+        values = read_values(campaign, metric)
+        for first, second in combinations(campaign.names, 2):
+            logs = subtract_blocks(values.average_blocks(first), values.average_blocks(second))
+            if logs:
+                r = compute_ratio(logs, CONFIDENCE)
+                place = (first, second, metric.measure.name, metric.workload)
+                rows.append((*place, *r.figures, r.blocks))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _compare_pairs(
-    campaign: Campaign, logs: dict[str, dict[int, float]], measure: str, workload: str | None
-) -> list[tuple]:
-    rows = []
-    for first, second in combinations(campaign.names, 2):
-        first_logs, second_logs = logs.get(first, {}), logs.get(second, {})
-        if both := sorted(first_logs.keys() & second_logs.keys()):
-            first_to_second = compute_ratio(
-                [first_logs[b] - second_logs[b] for b in both], CONFIDENCE
-            )
-            rows.append(
-                (
-                    first,
-                    second,
-                    measure,
-                    workload,
-                    first_to_second.estimate,
-                    first_to_second.low,
-                    first_to_second.high,
-                    first_to_second.blocks,
-                )
-            )
-    return rows
-
-
-def _collect_duet_logs(campaign: Campaign, rows: pl.DataFrame) -> dict[str, dict[int, float]]:
-    """Return logarithms by variant and block, each relative to the baseline beside it; the
-    baseline's are 0.
-    """
-    logs: dict[str, dict[int, float]] = {
-        campaign.experiment.baseline: dict.fromkeys(rows["block"], 0.0)
-    }
-    for variant, block, value in (
-        rows.filter(pl.col("role") == "V").select("variant", "block", "log").iter_rows()
-    ):
-        logs.setdefault(variant, {})[block] = value
-    return logs
-
-
-def _collect_solo_logs(rows: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:
-    """Return logarithms by variant and block. With a start for each level, the highest value of a
-    block's starts counts.
-    """
-    values = (
-        rows.filter(pl.col(measure) > 0)
-        .group_by("variant", "role", "block")
-        .agg(pl.col(measure).cast(pl.Float64).max().log())
-        .group_by("variant", "block")
-        .agg(pl.col(measure).mean())
-    )
-    logs: dict[str, dict[int, float]] = {}
-    for variant, block, value in values.iter_rows():
-        logs.setdefault(variant, {})[block] = value
-    return logs
+def _list_metrics(campaign: Campaign) -> list[Metric]:
+    workloads, top = campaign.experiment.workloads, max(campaign.experiment.threads)
+    speed = CPU if campaign.is_replay else THROUGHPUT
+    metrics = []
+    if Design.SOLO in campaign.designs:
+        metrics = [Metric(measure=PEAK)]
+        metrics += [Metric(measure=speed, workload=w, threads=top) for w in workloads]
+    if Design.DUET in campaign.designs:
+        metrics += [Metric(measure=CPU, workload=w, design=Design.DUET) for w in workloads]
+    return metrics

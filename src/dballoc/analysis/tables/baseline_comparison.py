@@ -5,14 +5,11 @@ A/A floor).
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.sequential_test import (
-    CPU,
-    MEMORY,
     Procedure,
     declare_imported_shares,
     declare_procedure,
@@ -20,20 +17,13 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.statistics import duet_slices
+from dballoc.analysis.measures import IDLE, PEAK, Metric
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
-from dballoc.analysis.statistics.ratio_interval import (
-    Ratio,
-    compute_logs_between_baselines,
-    compute_logs_to_baseline,
-    compute_ratio,
-    compute_variance,
-)
+from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio, compute_variance
+from dballoc.analysis.tables.values import read_values
 from dballoc.experiment.designs import Design
 from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
 from dballoc.store.results import HOST_LOST
-
-Question = Literal["memory", "speed"]
 
 # The level of intervals that are no part of a verdict.
 DESCRIPTIVE_CONFIDENCE = 0.95
@@ -41,34 +31,6 @@ DESCRIPTIVE_CONFIDENCE = 0.95
 # If every solo run's logarithm has the variance v, a variant less the mean of the baseline's two
 # runs has 3/2 v, and A2 less A1 has 2 v. In the duet a variant and A2 have partners of their own.
 FLOOR_TO_VARIANT_VARIANCE: dict[str, float] = {Design.SOLO: 1.5 / 2, Design.DUET: 1.0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """A metric of a ``design``. ``workload`` is None for a metric of the whole trial; ``better``:
-    "higher" or "lower"; ``name``: what sentences and headings call it, where that is not what a
-    server's metric of this kind is called.
-    """
-
-    key: str
-    title: str
-    unit: str
-    better: str
-    workload: str | None = None
-    design: Design = Design.SOLO
-    name: str = ""
-
-    @property
-    def question(self) -> Question | None:
-        """Which of the two questions it answers; None for one that is descriptive."""
-        if self.workload is not None:
-            return "speed"
-        return "memory" if self.key == MEMORY else None
-
-    @property
-    def measure(self) -> str:
-        """What is measured, whatever the workload: ``tps``, ``cpu``, ``rss_peak``, ``rss_idle``."""
-        return self.key.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -109,7 +71,7 @@ class Comparisons:
         """Return the level of a metric's intervals."""
         if metric not in self.metrics:
             return DESCRIPTIVE_CONFIDENCE
-        return self.procedures[metric.design].levels[metric.measure]
+        return self.procedures[metric.design].levels[metric.measure.name]
 
     def find(self, variant: str, metric: Metric) -> Comparison:
         """Return the comparison of that variant in that metric; KeyError if there is none."""
@@ -124,71 +86,26 @@ def list_metrics(campaign: Campaign) -> list[Metric]:
     and idle RSS; duet CPU per transaction. Idle RSS is not judged. Of a replay: CPU per event, peak
     and idle heap.
     """
-    if campaign.is_replay:
-        return _list_replay_metrics(campaign)
-    duet = [
-        Metric(
-            key=f"cpu:{w}",
-            title=f"{w}, server CPU per transaction at half width",
-            unit="µs",
-            better="lower",
-            workload=w,
-            design=Design.DUET,
-        )
-        for w in campaign.experiment.workloads
-        if Design.DUET in campaign.designs
-    ]
-    return [*duet, *(_list_solo_metrics(campaign) if Design.SOLO in campaign.designs else [])]
-
-
-def _list_replay_metrics(campaign: Campaign) -> list[Metric]:
-    """Return the metrics of a replay. Peak heap is not judged if the recording began late: what had
-    been allocated before is missing under every malloc.
-    """
-    memory = [("rss_peak", "peak heap")]
-    if campaign.experiment.time.idle:
-        memory.append(("rss_idle", "idle heap after the last event"))
-    return [
-        *(
-            Metric(
-                key=f"cpu:{w}",
-                title="CPU per event",
-                unit="ns",
-                better="lower",
-                workload=w,
-                name="CPU per event",
-            )
-            for w in campaign.experiment.workloads
-        ),
-        *(
-            Metric(key=key, title=title, unit="bytes", better="lower", name=title)
-            for key, title in memory
-        ),
-    ]
-
-
-def _list_solo_metrics(campaign: Campaign) -> list[Metric]:
-    speed = []
-    for w in campaign.experiment.workloads:
-        top = find_top_level(campaign, w)
-        unit = "client" if top == 1 else "clients"
-        speed.append(
-            Metric(
-                key=f"tps:{w}",
-                title=f"{w}, transactions per second at {top} {unit}",
-                unit="1/s",
-                better="higher",
-                workload=w,
-            )
-        )
-    if campaign.imported and not campaign.good["rss_peak"].is_not_null().any():
-        return speed
-    memory = [Metric(key="rss_peak", title="peak RSS", unit="bytes", better="lower")]
-    if campaign.experiment.time.idle:
-        memory.append(
-            Metric(key="rss_idle", title="idle RSS after the load", unit="bytes", better="lower")
-        )
-    return [*speed, *memory]
+    measures, workloads = campaign.measures, campaign.experiment.workloads
+    speed = measures["cpu" if campaign.is_replay else "tps"]
+    metrics = []
+    if Design.DUET in campaign.designs:
+        metrics += [
+            Metric(measure=measures["cpu"], workload=w, design=Design.DUET) for w in workloads
+        ]
+    if Design.SOLO in campaign.designs:
+        metrics += [
+            Metric(measure=speed, workload=w, threads=find_top_level(campaign, w))
+            for w in workloads
+        ]
+        metrics += [
+            Metric(measure=m)
+            for m in measures.values()
+            if m.trial
+            and (m.name != IDLE.name or campaign.experiment.time.idle)
+            and not (campaign.imported and campaign.good[PEAK.trial].is_null().all())
+        ]
+    return metrics
 
 
 def find_top_level(campaign: Campaign, workload: str) -> int:
@@ -209,7 +126,7 @@ def declare_procedures(campaign: Campaign) -> dict[str, Procedure]:
     variants, workloads = len(campaign.names), len(campaign.experiment.workloads)
     variants += count_finalists_elsewhere(campaign)
     if campaign.imported:
-        measures = [metric.measure for metric in _list_solo_metrics(campaign)]
+        measures = [metric.measure.name for metric in list_metrics(campaign)]
         shares = declare_imported_shares(variants, measures)
         return {Design.SOLO: declare_procedure(campaign.blocks(Design.SOLO), shares, end_share=1.0)}
     shares = (
@@ -296,10 +213,10 @@ def _compare_in_metric(
     """Compare every variant, and the baseline with itself, in a metric that is judged."""
     logs = collect_logs(campaign, metric)
     try:
-        confidence = procedure.levels[metric.measure]
+        confidence = procedure.levels[metric.measure.name]
     except KeyError:  # Every variant is left out of the duet.
         confidence = DESCRIPTIVE_CONFIDENCE
-    share = procedure.shares.get(metric.measure)
+    share = procedure.shares.get(metric.measure.name)
     # Imported results have no A/A pair whose variance could be borrowed.
     variances = (
         _moderate(logs, metric, campaign, share.of_each) if share and not campaign.imported else {}
@@ -350,33 +267,8 @@ def collect_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
     """Return the blocks' ln ratios by variant in any metric; the baseline's are those of the A/A
     pair.
     """
-    if metric.design == Design.DUET:
-        return collect_duet_logs(campaign, metric)
-    return _collect_solo_logs(campaign, metric)
-
-
-def collect_duet_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    """Return the blocks' ln ratios by variant; the baseline's are those of the A/A pair."""
-    rows = duet_slices.compute_block_logs(campaign, workload=metric.workload)
-    return {
-        name: rows.filter(pl.col("variant") == name)["log"].to_list() for name in campaign.names
-    }
-
-
-def _collect_solo_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
-    values = _select_values(campaign, metric)
-    logs = {}
-    for name in campaign.names:
-        rows = values.filter((pl.col("role") != "V") | (pl.col("variant") == name))
-        by_place = {
-            (block, role): value
-            for block, role, value in rows.select("block", "role", "value").iter_rows()
-        }
-        if name == campaign.experiment.baseline:
-            logs[name] = compute_logs_between_baselines(by_place)
-        else:
-            logs[name] = compute_logs_to_baseline(by_place, campaign.baseline_roles)
-    return logs
+    values = read_values(campaign, metric)
+    return {name: values.list_ratios(name, values.baseline) for name in campaign.names}
 
 
 def count_faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
@@ -390,24 +282,3 @@ def count_faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
         .agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
     )
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
-
-
-def _select_values(campaign: Campaign, metric: Metric) -> pl.DataFrame:
-    """Return (block, variant, role, value): one row a trial or, with fresh levels, one for all its
-    levels together.
-    """
-    if metric.workload is not None:
-        top = find_top_level(campaign, metric.workload)
-        steps = campaign.of(campaign.step).filter(
-            (pl.col("kind") == "level")
-            & (pl.col("workload") == metric.workload)
-            & (pl.col("threads") == top)
-        )
-        value = pl.col("cpu") / pl.col("window_events") if metric.measure == CPU else pl.col("tps")
-        return steps.select("block", "variant", "role", value.alias("value")).drop_nulls("value")
-    # With a start for each level, the highest peak of the starts and the idle RSS after the highest
-    # level count; with one for each workload, the highest of both.
-    rows = campaign.good.drop_nulls(metric.key)
-    if metric.key == "rss_idle" and campaign.experiment.levels == "fresh":
-        rows = rows.filter(pl.col("level") == max(campaign.experiment.threads))
-    return rows.group_by("block", "variant", "role").agg(pl.col(metric.key).max().alias("value"))

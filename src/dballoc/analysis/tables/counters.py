@@ -2,19 +2,15 @@
 the baseline. Descriptive: no verdict uses it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.statistics.ratio_interval import (
-    compute_logs_between_baselines,
-    compute_logs_to_baseline,
-    compute_ratio,
-)
+from dballoc.analysis.statistics.duet_slices import compute_block_logs
 from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.analysis.tables.values import Values, collect_duet_values, collect_values, compare
 from dballoc.experiment.designs import Design
 
 # The modes in which an event of the CPU is counted; their sum has the event's bare name.
@@ -82,17 +78,14 @@ def _count_duets(campaign: Campaign) -> Iterator[tuple]:
         slices = campaign.slice.join(
             counts.filter(pl.col("event") == event).drop("event"), on=place, how="inner"
         )
-        logs = duet_slices.compute_block_logs(replace(campaign, slice=slices), "paired", "count")
+        logs = compute_block_logs(replace(campaign, slice=slices), "paired", "count")
         means = dict(_average_by_variant(slices.join(good.select("trial", "variant"), on="trial")))
         for workload in campaign.experiment.workloads:
+            values = collect_duet_values(campaign, logs.filter(pl.col("workload") == workload))
             for name in campaign.names:
-                if (workload, name) not in means:
-                    continue
-                of_variant = logs.filter(
-                    (pl.col("workload") == workload) & (pl.col("variant") == name)
-                )["log"].to_list()
-                mean = means[workload, name]
-                yield (Design.DUET, workload, None, name, event, mean, *_find_ratio(of_variant))
+                if (mean := means.get((workload, name))) is not None:
+                    ratio = _compare_with_baseline(values, name)
+                    yield (Design.DUET, workload, None, name, event, mean, *ratio)
 
 
 def _average_by_variant(slices: pl.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
@@ -117,28 +110,18 @@ def _count_levels(campaign: Campaign) -> Iterator[tuple]:
             & (pl.col("threads") == threads)
             & (pl.col("event") == event)
         )
+        values = collect_values(campaign, of_cell, "value")
         for name in campaign.names:
             of_variant = of_cell.filter(pl.col("variant") == name)
             if of_variant.height:
                 mean = float(of_variant["count"].sum()) / int(of_variant["window_events"].sum())
-                ratio = _find_ratio(_list_level_logs(campaign, of_cell, name))
+                ratio = _compare_with_baseline(values, name)
                 yield (Design.SOLO, workload, threads, name, event, mean, *ratio)
 
 
-def _list_level_logs(campaign: Campaign, of_cell: pl.DataFrame, name: str) -> list[float]:
-    """Return the blocks' ln ratios of one variant; the baseline's are those of the A/A pair."""
-    runs = of_cell.filter((pl.col("role") != "V") | (pl.col("variant") == name))
-    values = {
-        (block, role): value for block, role, value in runs.select("block", "role", "value").rows()
-    }
-    if name == campaign.experiment.baseline:
-        return compute_logs_between_baselines(values)
-    return compute_logs_to_baseline(values, campaign.baseline_roles)
-
-
-def _find_ratio(logs: Sequence[float]) -> tuple[float | None, float | None, float | None, int]:
+def _compare_with_baseline(
+    values: Values, name: str
+) -> tuple[float | None, float | None, float | None, int]:
     """Return (ratio, low, high, blocks)."""
-    if not logs:
-        return None, None, None, 0
-    ratio = compute_ratio(logs, CONFIDENCE)
-    return ratio.estimate, ratio.low, ratio.high, ratio.blocks
+    ratio = compare(values, name, values.baseline, CONFIDENCE)
+    return (*ratio.figures, ratio.blocks) if ratio else (None, None, None, 0)

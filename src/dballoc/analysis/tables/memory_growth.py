@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.analysis.campaign_tables import Campaign, add_virtual_size
 
 # What is averaged over a variant's trials.
 _MEANS = [
@@ -14,7 +13,7 @@ _MEANS = [
 def build_memory_table(campaign: Campaign) -> pl.DataFrame:
     """Return one row a variant, in bytes, means over its good trials: ``start``, ``peak``,
     ``load_mean``, ``idle``, ``growth`` (the end of the load less the start), ``vsz_peak`` (as
-    :func:`dballoc.analysis.tables.virtual_size.add_virtual_size` has VSZ), ``vsz_growth`` (of VSZ
+    :func:`dballoc.analysis.campaign_tables.add_virtual_size` has VSZ), ``vsz_growth`` (of VSZ
     without reserved address space), ``peak_to_pool`` (null without a cache), ``pss``, ``anon_huge``
     (both at the end of the load), ``n`` trials.
     """

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.measures import CPU, Metric
 from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
 
 def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
@@ -14,7 +15,7 @@ def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
     chosen: dict[str, Metric] = {}
     for metric in primary:
         if metric.workload is not None and (
-            metric.workload not in chosen or metric.key.startswith("cpu:")
+            metric.workload not in chosen or metric.measure.name == CPU.name
         ):
             chosen[metric.workload] = metric
     return list(chosen.values())
@@ -30,7 +31,7 @@ def select_speed_comparisons(comparisons: Comparisons, variant: str) -> list[Com
     # The dictionary keeps the last comparison of each workload: CPU per transaction is sorted after
     # throughput, and both after comparisons without figures.
     order = sorted(
-        of_workloads, key=lambda c: (c.ratio is not None, c.metric.key.startswith("cpu:"))
+        of_workloads, key=lambda c: (c.ratio is not None, c.metric.measure.name == CPU.name)
     )
     return list({c.metric.workload: c for c in order}.values())
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.virtual_size import add_virtual_size
+from dballoc.analysis.campaign_tables import Campaign, add_virtual_size
 
 # A line needs no more points than this; longer trials are averaged over wider bins.
 POINTS = 300
@@ -28,7 +27,7 @@ class TimeSeries:
     ``series``: one row a variant, measure and bin, means over trials: ``second`` on the clock of
     ``steps``, ``value``. Measures: ``tps`` and ``qps``; ``user`` in % of one CPU; ``host_user`` in
     % of all CPUs of the host; in bytes ``rss``, ``vsz``
-    (:func:`dballoc.analysis.tables.virtual_size.add_virtual_size`) and ``usable`` (VSZ without any
+    (:func:`dballoc.analysis.campaign_tables.add_virtual_size`) and ``usable`` (VSZ without any
     reserved address space).
     """
 

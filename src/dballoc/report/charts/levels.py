@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import polars as pl
 
+from dballoc.analysis.measures import OF_LEVEL, THROUGHPUT, Measure
 from dballoc.document.charts import (
     AMOUNTS,
     POINTS,
@@ -41,19 +42,6 @@ _AIR = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
-    """``key`` of :data:`dballoc.analysis.tables.level_curves.MEASURES`; the axis says ``title``;
-    values are multiplied by ``scale``.
-    """
-
-    key: str
-    name: str
-    title: str
-    scale: float = 1.0
-    may_be_logarithmic: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Axis:
     """What a curve is drawn against, a field of its rows; ``tip``: more fields that a point tells
     of itself.
@@ -66,34 +54,6 @@ class Axis:
 
 THREADS = Axis(field="threads", title="client threads (log scale)")
 
-TPS = Measure(key="tps", name="Throughput", title="transactions per second")
-QPS = Measure(key="qps", name="Queries", title="queries per second")
-P95 = Measure(
-    key="p95", name="Response time, p95", title="p95 response time, ms", may_be_logarithmic=True
-)
-P99 = Measure(
-    key="p99", name="Response time, p99", title="p99 response time, ms", may_be_logarithmic=True
-)
-USER = Measure(key="user", name="User CPU", title="user CPU of the server, % of one CPU")
-HOST_USER = Measure(
-    key="host_user", name="User CPU of the host", title="user CPU of the whole host, % of all CPUs"
-)
-SYSTEM = Measure(key="system", name="System CPU", title="system CPU of the server, % of one CPU")
-CPU_PER_OP = Measure(
-    key="cpu_per_op", name="CPU per operation (cpu/o)", title="server CPU per transaction, µs"
-)
-SWITCHES_PER_OP = Measure(
-    key="switches_per_op",
-    name="Context switches per operation (cs/o)",
-    title="context switches per transaction",
-)
-RSS_PEAK = Measure(
-    key="rss_peak", name="Peak RSS", title="peak RSS of the level, MiB", scale=2.0**-20
-)
-VSZ_PEAK = Measure(
-    key="vsz_peak", name="Peak VSZ", title="peak VSZ of the level, MiB", scale=2.0**-20
-)
-
 # A transaction of more queries than this has a chart of its own for queries.
 _ONE_QUERY = 1.05
 
@@ -101,9 +61,21 @@ _ONE_QUERY = 1.05
 def has_measure(summary: pl.DataFrame, workload: str, measure: Measure) -> bool:
     """Whether a measure has any figure: a client may report no response times."""
     return (
-        summary.filter((pl.col("measure") == measure.key) & (pl.col("workload") == workload)).height
+        summary.filter(
+            (pl.col("measure") == measure.levels) & (pl.col("workload") == workload)
+        ).height
         > 0
     )
+
+
+def list_charted(summary: pl.DataFrame, workload: str, group: str) -> list[Measure]:
+    """Return the measures of a group that have a chart and figures, those by operation first."""
+    charted = [
+        measure
+        for measure in OF_LEVEL.values()
+        if measure.group == group and measure.chart and has_measure(summary, workload, measure)
+    ]
+    return sorted(charted, key=lambda m: m.per != "window_events")
 
 
 def has_many_queries(summary: pl.DataFrame, workload: str) -> bool:
@@ -128,7 +100,7 @@ def draw_curve(
     :func:`dballoc.analysis.tables.level_curves.average_levels`.
     """
     measure_rows = summary.filter(
-        (pl.col("measure") == measure.key) & (pl.col("workload") == workload)
+        (pl.col("measure") == measure.levels) & (pl.col("workload") == workload)
     )
     rows = [
         {
@@ -138,7 +110,7 @@ def draw_curve(
         for r in measure_rows.iter_rows(named=True)
     ]  # fmt: skip
     values = [r["mean"] for r in rows if r["mean"] > 0] or [1.0]
-    logarithmic = measure.may_be_logarithmic and max(values) > _WIDE * min(values)
+    logarithmic = measure.logarithmic and max(values) > _WIDE * min(values)
     highest = max(r["high"] or r["mean"] for r in rows) if rows else 1.0
     top = min(highest, _CUT * max(values))
     if logarithmic:
@@ -147,15 +119,15 @@ def draw_curve(
             r["low"] = None if r["low"] is None else max(r["low"], min(values) / 2)
     else:
         scale = {"domain": [0, top], "nice": True}
-    title = measure.title + (" (log scale)" if logarithmic else "")
+    title = measure.axis + (" (log scale)" if logarithmic else "")
     caption = (
         "Mean over blocks with its 95 % interval; the points of a level are set a little apart."
     )
     caption += " Intervals that leave the frame are cut." if highest > top else ""
     y = make_axis("mean", title, scale, **AMOUNTS)
     return Figure(
-        f"{measure.key.replace('_', '-')}-{workload}",
-        f"{measure.name}, {workload}",
+        f"{measure.levels.replace('_', '-')}-{workload}",
+        f"{measure.chart}, {workload}",
         caption,
         make_chart(_HEIGHT, _make_curve_layers(rows, y, variants)),
     )
@@ -171,7 +143,7 @@ def draw_cpu_curve(points: pl.DataFrame, workload: str, title: str, key: str) ->
     ]
     highest = max((r["high"] or r["mean"] for r in rows), default=1.0)
     top = min(highest, _CUT * max((r["mean"] for r in rows), default=1.0))
-    y = make_axis("mean", TPS.title, {"domain": [0, top], "nice": True}, **AMOUNTS)
+    y = make_axis("mean", THROUGHPUT.axis, {"domain": [0, top], "nice": True}, **AMOUNTS)
     variants = Variants(list(dict.fromkeys(r["variant"] for r in rows)))
     axis = Axis(field="cpus", title="CPUs (log scale)", tip=("threads",))
     chart = make_chart(_HEIGHT, _make_curve_layers(rows, y, variants, axis))

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from dballoc.analysis.measures import MEASURES
 from dballoc.document.charts import (
     POINTS,
     draw,
@@ -17,12 +18,6 @@ _ROW = 34
 
 # Okabe and Ito's blue and orange, thin enough for text on them in the light and in the dark.
 _SHOWN = {"better": "#0072b2", "worse": "#d55e00", "not shown": "#888888"}
-_TITLES = {
-    "tps": ("throughput", True),
-    "rss_peak": ("peak RSS", False),
-    "cpu": ("CPU per transaction", False),
-}
-
 # With more letters than this the names above the columns would meet on a phone.
 _LETTERS = 30
 
@@ -34,7 +29,8 @@ def draw_pair_matrix(
     :func:`dballoc.analysis.tables.all_pairs.compare_all_pairs`; ``names``: the variants in their
       order.
     """
-    title, more_is_better = _TITLES[measure]
+    title = MEASURES[measure].short
+    more_is_better = MEASURES[measure].better == "higher"
     ratios = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))
     rows = []
     for row in ratios.iter_rows(named=True):

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.measures import IDLE, PEAK
 from dballoc.document.charts import (
     AMOUNTS,
     Rows,
@@ -21,7 +22,7 @@ from dballoc.document.model import Figure
 from dballoc.numbers import mebibytes
 
 # The store's column: its name, and how opaque its bar is.
-_KINDS = {"rss_peak": ("peak", 0.55), "rss_idle": ("idle", 0.25)}
+_KINDS = {PEAK.trial: ("peak", 0.55), IDLE.trial: ("idle", 0.25)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.measures import Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.charts import (
     Rows,
     Variants,

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.tables import speed_metric
-from dballoc.analysis.tables.baseline_comparison import Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.charts import (
     POINTS,
     WIDTH,
@@ -46,7 +47,7 @@ def draw_speed_against_memory(
     """Draw every variant's speed against its peak RSS. ``metric``: what tells the speed of its
     workload; what costs less is drawn as faster.
     """
-    peak = next(m for m in comparisons.metrics if m.key == "rss_peak")
+    peak = next(m for m in comparisons.metrics if m.question == "memory")
     baseline = comparisons.floor[0].variant
     rows = _make_rows(comparisons, metric, peak, variants.names)
     ends_x, ends_y = (compute_ratio_range(_select_axis(rows, axis)) for axis in "xy")

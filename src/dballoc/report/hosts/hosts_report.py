@@ -7,9 +7,9 @@ from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.host_pool import HostPool
 from dballoc.analysis.hosts.kinds_of_hosts import KindFigure
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, HostFigure
+from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.mean_over_hosts import MeanOverHosts
 from dballoc.analysis.statistics.ratio_interval import Ratio
-from dballoc.analysis.tables.baseline_comparison import Metric
 from dballoc.document.charts import Variants
 from dballoc.document.model import Column, Document, Figure, Section, Table, tabulate
 from dballoc.numbers import NOTHING, count, percent

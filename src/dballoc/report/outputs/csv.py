@@ -3,6 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.measures import CHANGES
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
 from dballoc.analysis.replay.replay_facts import read_replay_facts
@@ -29,7 +30,6 @@ from dballoc.experiment.designs import Design
 from dballoc.report.sections import contention, heap
 from dballoc.report.sections import published as post
 from dballoc.report.sections.imported import imported_profiles, imported_results
-from dballoc.report.sections.tables import CHANGES
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.ratios_as_text import describe_ratio
 
@@ -153,7 +153,7 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
     rows = [
         {
             "variant": c.variant,
-            "metric": c.metric.measure,
+            "metric": c.metric.measure.name,
             "workload": c.metric.workload,
             "better": c.metric.better,
             **describe_ratio(c.ratio),

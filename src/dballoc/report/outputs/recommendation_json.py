@@ -30,7 +30,7 @@ def describe_recommendation(
     blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
     # Without memory there is no recommendation by it; see dballoc.report.wording.ending.
     memory = (
-        any(m.key == "rss_peak" for m in comparisons.metrics)
+        any(m.question == "memory" for m in comparisons.metrics)
         or chosen.preference.objective == "speed"
     )
     judged = any(c.judged for c in comparisons.family)
@@ -83,7 +83,7 @@ def _describe_figure(comparison: Comparison, comparisons: Comparisons) -> dict[s
     is_judged = comparison in comparisons.family
     r, m = comparison.ratio, comparison.metric
     return {
-        "metric": m.key.partition(":")[0],
+        "metric": m.measure.name,
         "workload": m.workload,
         "title": m.title,
         "better": m.better,
@@ -96,15 +96,12 @@ def _describe_figure(comparison: Comparison, comparisons: Comparisons) -> dict[s
 
 
 def _describe_bound(bound: Bound) -> dict[str, Any]:
-    holds = None
-    if bound.low is not None and bound.high is not None:
-        holds = bound.constraint.holds(bound.low, bound.high)
     return {
         "constraint": bound.constraint.text,
         "workload": bound.workload,
-        "ratio": bound.ratio,
-        "low": bound.low,
-        "high": bound.high,
-        "confidence": bound.confidence,
-        "holds": holds,
+        "ratio": bound.ratio.estimate,
+        "low": bound.ratio.low,
+        "high": bound.ratio.high,
+        "confidence": bound.ratio.confidence,
+        "holds": bound.holds,
     }

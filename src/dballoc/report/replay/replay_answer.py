@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.decisions.recommendation import Recommendation
+from dballoc.analysis.measures import PEAK
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
@@ -104,7 +105,9 @@ def _compare_least(name: str, comparisons: Comparisons, baseline: str) -> str:
 
 def _find_memory(comparisons: Comparisons, name: str) -> Comparison | None:
     shown = [*comparisons.family, *comparisons.descriptive]
-    return next((c for c in shown if c.variant == name and c.metric.measure == "rss_peak"), None)
+    return next(
+        (c for c in shown if c.variant == name and c.metric.measure.name == PEAK.name), None
+    )
 
 
 def _describe_distance(fidelity: Fidelity | None) -> str:

@@ -3,6 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.measures import PEAK
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.document.charts import (
@@ -71,7 +72,7 @@ def draw_peak_heaps(campaign: Campaign, facts: ReplayFacts, variants: Variants) 
     """Draw peak heap from zero: the mean as a bar, every replay as a stroke."""
     peaks = campaign.good.filter(pl.col("rss_peak").is_not_null())
     bars = [
-        Bar(name, name, peaks.filter(pl.col("variant") == name)["rss_peak"].to_list())
+        Bar(name, name, peaks.filter(pl.col("variant") == name)[PEAK.trial].to_list())
         for name in variants.names
     ]
     return Figure(

@@ -7,8 +7,9 @@ from collections import Counter
 
 import polars as pl
 
-from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.campaign_tables import Campaign, reserves_terabytes
 from dballoc.analysis.hosts.split_by_host import split_by_host
+from dballoc.analysis.measures import OF_LEVEL, PEAK
 from dballoc.analysis.published.collapse_seen import find_collapses_here
 from dballoc.analysis.published.published_comparison import (
     CollapseComparison,
@@ -18,9 +19,7 @@ from dballoc.analysis.published.published_comparison import (
 )
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.shape_agreement import BAND, Shape
-from dballoc.analysis.tables.level_curves import HOST_MEASURES
 from dballoc.analysis.tables.profiles.imported_profiles import Profiles
-from dballoc.analysis.tables.virtual_size import reserves_terabytes
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Section, Table
 from dballoc.experiment import scale
@@ -253,7 +252,7 @@ def _make_caption(compared: TableComparison) -> str:
         if compared.table.ratios
         else "means over blocks"
     )
-    peaks = {"rss_peak", "vsz_peak"} & {cell.measure for cell in compared.table.cells}
+    peaks = {PEAK.name, "vsz_peak"} & {cell.measure for cell in compared.table.cells}
     counted = ", RSS as the kernel counted its highest, VSZ sampled" if peaks else ""
     return f"{compared.table.caption} Ours: {values}{counted}."
 
@@ -341,25 +340,21 @@ def _list_missing_measures(compared_tables: list[TableComparison], campaign: Cam
     missing = dict.fromkeys(f.cell.measure for f in figures if f.cell.measure not in present)
     if not missing:
         return []
-    names = listing([_MEASURES.get(measure, measure) for measure in missing])
+    names = listing([_name_measure(measure) for measure in missing])
     return [f"The post has figures that were not imported, so they are not compared: {names}."]
 
 
-# The measures of published figures, in words.
-_MEASURES = {
-    "tps": "transactions per second",
-    "qps": "queries per second",
-    "p95": "the 95th percentile of response time",
-    "p99": "the 99th percentile of response time",
-    "rss_peak": "peak RSS",
-    "vsz_peak": "peak VSZ",
+def _name_measure(name: str) -> str:
+    if name in OF_LEVEL:
+        return OF_LEVEL[name].published
+    return _OF_POSTS.get(name, name)
+
+
+# Measures of a whole trial that only posts have, in words.
+_OF_POSTS = {
     "growth": "growth of RSS",
     "vsz_growth": "growth of VSZ",
     "peak_to_pool": "peak RSS ÷ cache",
-    "cpu_per_op": "CPU per operation",
-    "switches_per_op": "context switches per operation",
-    "user": "CPU in user mode",
-    "system": "CPU in the kernel",
 }
 
 
@@ -411,7 +406,7 @@ def _list_differences(campaign: Campaign, published: Published) -> list[str]:
         ]
         reasons += list_missing(e)
     measures = {c.measure for t in published.tables for c in t.cells}
-    if measures & set(HOST_MEASURES):
+    if any(m in OF_LEVEL and OF_LEVEL[m].host for m in measures):
         reasons.append(
             "CPU and context switches of the host are those of all that ran on it, there and here; "
             f"here the clients {_WHERE_CLIENTS[campaign.has_clients_apart]}."

@@ -12,6 +12,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.hosts.split_by_host import list_environments
+from dballoc.analysis.measures import CHANGES, OF_LEVEL, PEAK
 from dballoc.analysis.tables import level_curves, memory_growth, sampler_cost
 from dballoc.analysis.tables.baseline_comparison import (
     DESCRIPTIVE_CONFIDENCE,
@@ -29,34 +30,8 @@ from dballoc.report.wording.ratios_as_text import (
     format_ratio,
 )
 
-# The measures of a level: column heading, and what its numbers are multiplied with.
-SPEED = {
-    "tps": ("transactions/s", 1.0),
-    "qps": ("queries/s", 1.0),
-    "p95": ("p95, ms", 1.0),
-    "p99": ("p99, ms", 1.0),
-}
-CPU = {
-    "user": ("user, % of one CPU", 1.0),
-    "system": ("system, % of one CPU", 1.0),
-    "cpu_per_op": ("cpu/o, µs", 1.0),
-    "switches_per_op": ("cs/o", 1.0),
-    "host_user": ("host: user, % of all CPUs", 1.0),
-    "host_system": ("host: system, % of all CPUs", 1.0),
-    "host_cpu_per_operation": ("host: cpu/o, µs", 1.0),
-    "context_switches_per_operation": ("host: cs/o", 1.0),
-}
-PEAK = {"rss_peak": ("peak RSS, MiB", 2.0**-20), "vsz_peak": ("peak VSZ, MiB", 2.0**-20)}
 # A table of more columns than this is turned round.
 _WIDEST = 12
-CHANGES = {
-    "qps": "QPS",
-    "p95": "p95",
-    "p99": "p99",
-    "cpu_per_op": "cpu/o",
-    "switches_per_op": "cs/o",
-    "rss_peak": "peak RSS",
-}
 
 
 def tabulate_verdicts(comparisons: Comparisons, levels: str = "") -> Table:
@@ -128,37 +103,38 @@ def index_cells(rows: pl.DataFrame, value: str, **place: str) -> Cells:
     }
 
 
-def tabulate_levels(
-    campaign: Campaign, measures: dict[str, tuple[str, float]], title: str, *workloads: str
-) -> Table:
+def tabulate_levels(campaign: Campaign, group: str, title: str, *workloads: str) -> Table:
     """Return levels × variants, means with their 95 % intervals over blocks; of all workloads, or
     of one alone.
     """
     summary = level_curves.average_levels(campaign)
-    # Some clients report no response times.
-    measured = set(summary["measure"]) or set(measures)
-    measures = {key: heading for key, heading in measures.items() if key in measured}
+    # Some clients report no response times, and some kernels no figures of the host.
+    measured = set(summary["measure"])
+    measures = [
+        m
+        for m in OF_LEVEL.values()
+        if m.group == group and m.heading and (m.levels in measured or not measured)
+    ]
     rows = []
     for workload in workloads or campaign.experiment.workloads:
-        cells = {m: index_cells(summary, "mean", workload=workload, measure=m) for m in measures}
+        cells = [
+            (m, index_cells(summary, "mean", workload=workload, measure=m.levels)) for m in measures
+        ]
         rows += [
             [
                 *([] if workloads else [workload]),
                 str(threads),
                 name,
-                *(
-                    _format_scaled(cells[m].get((threads, name)), scale)
-                    for m, (_, scale) in measures.items()
-                ),
+                *(_format_scaled(values.get((threads, name)), m.scale) for m, values in cells),
             ]
             for threads in campaign.experiment.threads
             for name in campaign.names
-            if any((threads, name) in of_measure for of_measure in cells.values())
+            if any((threads, name) in values for _, values in cells)
         ]
     heads = [*([] if workloads else ["workload"]), "threads", "variant"]
     return Table(
         title=", ".join([title, *workloads]),
-        columns=[*heads, *(heading for heading, _ in measures.values())],
+        columns=[*heads, *(m.heading for m in measures)],
         rows=rows,
         caption="Means over blocks with 95 % intervals; descriptive.",
         heads=len(heads),
@@ -357,7 +333,7 @@ def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
     """Return every pair of variants. ``ratios``: of :mod:`dballoc.analysis.tables.all_pairs`."""
     columns = ["variant", "relative to"]
     top = max(campaign.experiment.threads)
-    titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", "rss_peak": "peak RSS"}
+    titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", PEAK.name: PEAK.label}
     measures = [
         (m, w, titles[m].format(w))
         for m, w in ratios.select("measure", "workload").unique(maintain_order=True).rows()

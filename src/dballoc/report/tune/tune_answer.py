@@ -2,6 +2,7 @@
 
 from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.noninferiority import Standing
+from dballoc.analysis.measures import CPU, PEAK
 from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.analysis.tables.speed_metric import is_shown_slower
 from dballoc.analysis.tune.tuned import Confirmed, Tuned
@@ -47,7 +48,7 @@ def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
         return f"{settings}: not measured yet"
     if name in confirmed.comparisons.faulty:
         return f"{settings}: {describe_faults(confirmed.comparisons.faulty[name])}"
-    figures = _list_figures(confirmed, name, "rss_peak", "cpu")
+    figures = _list_figures(confirmed, name, PEAK.name, CPU.name)
     figures += [
         f"{b.constraint.text}: {_STANDINGS[b.standing]}" for b in _list_bounds(confirmed, name)
     ]
@@ -66,7 +67,7 @@ _STANDINGS = {
 
 def _list_comparisons(confirmed: Confirmed, name: str, *measures: str) -> list[Comparison]:
     family = confirmed.comparisons.family if confirmed.comparisons else []
-    return [c for c in family if c.variant == name and c.metric.measure in measures]
+    return [c for c in family if c.variant == name and c.metric.measure.name in measures]
 
 
 def _list_figures(confirmed: Confirmed, name: str, *measures: str) -> list[str]:
@@ -144,7 +145,7 @@ def _explain(tuned: Tuned) -> str:
 def _describe_gain(tuned: Tuned, confirmed: Confirmed) -> str:
     """Return a sentence of what is gained by the one to run, and what is shown to be worse."""
     name = confirmed.winner or ""
-    objective = "rss_peak" if tuned.preference.objective == "memory" else "cpu"
+    objective = PEAK.name if tuned.preference.objective == "memory" else CPU.name
     gains, prices = _list_figures(confirmed, name, objective), _list_prices(confirmed, name)
     but = f"; but shown to be worse: {listing(prices)}" if prices else ""
     return f"Against {confirmed.base} as it is: {listing(gains)}{but}. "

@@ -1,7 +1,8 @@
 """The notes under an answer. Pure."""
 
-from dballoc.analysis.decisions.sequential_test import CPU, MEMORY, THROUGHPUT, Procedure
+from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
+from dballoc.analysis.measures import JUDGED
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count, listing, percent
@@ -119,21 +120,14 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
     return notes
 
 
-# The measures of each design, as their levels are named.
-_MEASURES: dict[str, dict[str, str]] = {
-    Design.SOLO: {MEMORY: "peak RSS", THROUGHPUT: "throughput"},
-    Design.DUET: {CPU: "CPU per transaction"},
-}
-
-
 def describe_levels(procedure: Procedure, design: str) -> str:
     """Return the level of a design's intervals, or that of each of its measures."""
     levels = procedure.levels
     return listing(
         [
-            f"{percent(levels[measure], 2)} ({name})"
-            for measure, name in _MEASURES[design].items()
-            if measure in levels
+            f"{percent(levels[measure.name], 2)} ({measure.short})"
+            for measure in JUDGED
+            if measure.design == design and measure.name in levels
         ]
     )
 

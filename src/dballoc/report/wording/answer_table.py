@@ -8,18 +8,13 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation, judge_comparison
+from dballoc.analysis.measures import PEAK, Metric
 from dballoc.analysis.tables import level_curves
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, Metric
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.model import Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
-
-_TITLES = {
-    "rss_peak": "peak RSS",
-    "cpu": "CPU per transaction",
-    "tps": "throughput",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +80,9 @@ def make_answer_table(
 
 
 def _list_titles(metrics: Sequence[Metric]) -> dict[str, str]:
-    """Return the headings by the metrics' kinds, memory first."""
-    names = {m.measure: m.name for m in metrics}
-    return {kind: names[kind] or title for kind, title in _TITLES.items() if kind in names}
+    """Return the headings by measure, memory first, then by the share of the error."""
+    judged = sorted(metrics, key=lambda m: (m.question != "memory", -m.measure.error))
+    return {m.measure.name: m.measure.short for m in judged if m.question}
 
 
 def _make_judge(
@@ -112,7 +107,7 @@ def _format_cell(
     comparisons: Sequence[Comparison], kind: str, judge: Callable[[Comparison], str], several: bool
 ) -> str:
     """Return ``better 0.940`` and the interval below it."""
-    of_kind = [c for c in comparisons if c.metric.key.partition(":")[0] == kind and c.ratio]
+    of_kind = [c for c in comparisons if c.metric.measure.name == kind and c.ratio]
     if not of_kind:
         return NOTHING
     shown = max(of_kind, key=_measure_disfavour)
@@ -149,7 +144,7 @@ def _compose_caption(
     """Say what the figures are: once, below the table."""
     baseline = comparisons.floor[0].variant
     parts = [f"Ratios to {baseline}; {baseline} against itself is the A/A floor."]
-    if "rss_peak" in titles:
+    if PEAK.name in titles:
         parts.append(
             "Peak RSS: the most that the kernel counted in one server start, from its first step "
             "to its last."

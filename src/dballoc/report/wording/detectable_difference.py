@@ -70,15 +70,9 @@ def explain_headline(resolution: Resolution) -> str:
 def name_metric(resolved: MetricResolution, resolution: Resolution) -> str:
     """Return ``throughput``, with its workload where there are several."""
     metric = resolved.metric
-    titles = {
-        "tps": "throughput",
-        "cpu": "CPU per transaction",
-        "rss_peak": "peak RSS",
-        "rss_idle": "idle RSS",
-    }
     several = len({m.metric.workload for m in resolution.metrics if m.metric.workload}) > 1
     where = f" in {metric.workload}" if metric.workload and several else ""
-    return titles.get(metric.key.partition(":")[0], metric.title) + where
+    return metric.measure.short + where
 
 
 def answer_resolution(resolution: Resolution) -> Answer:
@@ -167,7 +161,7 @@ def _describe_metric(m: MetricResolution) -> dict[str, Any]:
     return {
         "key": m.metric.key,
         "title": m.metric.title,
-        "unit": m.metric.unit,
+        "unit": m.metric.measure.unit,
         "workload": m.metric.workload,
         "design": m.metric.design,
         "same": m.holds,

@@ -28,8 +28,6 @@ from dballoc.report.wording.ratios_as_text import format_ratio
 
 STAY = "nothing is shown to be better"
 
-_NAMES = {"rss_peak": "peak RSS", "cpu": "CPU per transaction", "tps": "throughput"}
-
 
 def compose_headline(
     comparisons: Comparisons, recommendation: Recommendation, baseline: str, progress: Progress
@@ -143,8 +141,7 @@ def _list_open(figures: list[Comparison]) -> str:
 def name_figure(comparison: Comparison, comparisons: Comparisons) -> str:
     """Return ``throughput``, with its workload where there are several."""
     several = len({m.workload for m in comparisons.metrics if m.workload}) > 1
-    kind, _, workload = comparison.metric.key.partition(":")
-    name = comparison.metric.name or _NAMES.get(kind, comparison.metric.title)
+    name, workload = comparison.metric.measure.short, comparison.metric.workload
     return f"{name} in {workload}" if several and workload else name
 
 
@@ -251,7 +248,7 @@ def _describe_constraints(recommendation: Recommendation, name: str) -> list[str
             Standing.NO_WORSE: "holds",
             Standing.WORSE: "is broken",
         }.get(bound.standing, "is not shown either way")
-        figures = format_ratio(bound.ratio, bound.low, bound.high)
+        figures = format_ratio(*bound.ratio.figures)
         sentences.append(f"{bound.constraint.text}{where} {words}: {figures}.")
     return sentences
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions import throughput_collapse
+from dballoc.analysis.measures import OF_LEVEL, PEAK, THROUGHPUT
 from dballoc.analysis.published.imported_machines import (
     Machine,
     is_repeated,
@@ -28,13 +29,8 @@ from dballoc.report.sections import tables
 from dballoc.report.sections.imported.imported_profiles import make_imported_profiles_section
 from dballoc.report.wording.ratios_as_text import format_change, format_mean
 
-# Measures other than throughput: the heading, and how a value is written.
-_OTHER_MEASURES = {
-    "qps": ("queries/s", number),
-    "p95": ("p95, ms", number),
-    "p99": ("p99, ms", number),
-    "rss_peak": ("RSS, MiB", mebibytes),
-}
+# Measures other than throughput that imported files have, by the name in tables of levels.
+_OTHER_MEASURES = [m for m in OF_LEVEL.values() if m.change and m.group != "cpu"]
 
 _ELSEWHERE = (
     "Made elsewhere and imported: dballoc did not run it, has not proved which malloc was in use, "
@@ -279,11 +275,11 @@ def _make_machine_sections(machine: Machine, number: int, several: bool) -> list
 def _draw_charts(
     summary: pl.DataFrame, ratios: pl.DataFrame, workload: str, variants: Variants
 ) -> list[Figure]:
-    shown = [levels.draw_curve(summary, workload, levels.TPS, variants)]
+    shown = [levels.draw_curve(summary, workload, THROUGHPUT, variants)]
     if ratios.filter(pl.col("workload") == workload).height:
         shown.append(levels.draw_relative_curve(ratios, workload, variants, "TPS"))
-    if summary.filter((pl.col("workload") == workload) & (pl.col("measure") == "rss_peak")).height:
-        shown.append(levels.draw_curve(summary, workload, levels.RSS_PEAK, variants))
+    if summary.filter((pl.col("workload") == workload) & (pl.col("measure") == PEAK.levels)).height:
+        shown.append(levels.draw_curve(summary, workload, PEAK, variants))
     return shown
 
 
@@ -333,8 +329,12 @@ def _tabulate_other_measures(
 ) -> list[Table]:
     """Return the measures other than throughput: levels × variants, one table a measure."""
     means = [
-        (title, written, tables.index_cells(summary, "mean", workload=workload, measure=measure))
-        for measure, (title, written) in _OTHER_MEASURES.items()
+        (
+            m.heading.removeprefix("peak "),
+            mebibytes if m.shown_in else number,
+            tables.index_cells(summary, "mean", workload=workload, measure=m.levels),
+        )
+        for m in _OTHER_MEASURES
     ]
     private = list_private_bytes(campaign).group_by("threads", "variant", "workload")
     most = private.agg(mean=pl.col("private").mean(), low=None, high=None)
