@@ -37,7 +37,7 @@ def run(work: Callable[[], Any], limits: LookLimits = SHORT) -> Any:
     """Do it in a child, in no more than its time."""
     began = time.monotonic()
     try:
-        return run_abandonable(work, limits, "process 7")
+        return run_abandonable(work, "process 7", limits)
     finally:
         assert time.monotonic() - began < limits.seconds + 1
 
@@ -80,7 +80,7 @@ def test_values_and_errors_come_back() -> None:
 def test_words_come_before_the_value() -> None:
     said: list[str] = []
     work = lambda: tell_parent("it hangs") or 3  # noqa: E731
-    assert run_abandonable(work, SHORT, "process 7", said.append) == 3
+    assert run_abandonable(work, "process 7", SHORT, said.append) == 3
     assert said == ["it hangs"]
 
 

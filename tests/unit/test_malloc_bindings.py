@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.errors import Failure
 from dballoc.host.elf import loader
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import malloc_bindings
@@ -63,7 +64,7 @@ def test_a_static_program_has_no_bindings(running_program: Callable[..., int]) -
 
 
 def test_no_such_process() -> None:
-    with pytest.raises(malloc_bindings.UnreadableProcess, match="No such"):
+    with pytest.raises(Failure, match="No such"):
         malloc_bindings.read_bindings(Process(2**22 + 1, 0, Path(f"/proc/{2**22 + 1}")))
 
 

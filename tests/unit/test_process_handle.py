@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dballoc.errors import Failure
 from dballoc.host import process_handle
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process, parse_environment, parse_users, split_stat
 
 
@@ -35,11 +34,11 @@ def test_one_that_ends_is_known_here_and_in_a_child(
     process, started = child
     process.check_running()
     look = lambda: process.has_ended()  # noqa: E731
-    assert not run_abandonable(look, look_limits(), str(process))
+    assert not run_abandonable(look, process)
     started.kill()
     started.wait(20)
     assert process.has_ended()
-    assert run_abandonable(look, look_limits(), str(process))
+    assert run_abandonable(look, process)
     with pytest.raises(Failure, match=rf"^process {started.pid} has ended$"):
         process.check_running()
     with pytest.raises(FileNotFoundError):

@@ -10,7 +10,6 @@ from dballoc.doctor.finding import Finding
 from dballoc.host import read_rights
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import OwnRights
-from dballoc.process_memory import malloc_bindings
 
 ORDINARY = OwnRights()
 ROOT = OwnRights(capabilities=frozenset(range(41)))
@@ -109,9 +108,7 @@ def test_a_security_modules_refusal_is_said_where_a_process_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(read_rights, "read_own_rights", lambda: replace(ROOT, label=DOCKER))
-    text = malloc_bindings.describe_read_error(
-        Process.own(), PermissionError(13, "Permission denied")
-    )
+    text = read_rights.describe_read_error(Process.own(), PermissionError(13, "Permission denied"))
     assert text.startswith(f"process {os.getpid()}: Permission denied; a security module (")
     assert DOCKER in text
 

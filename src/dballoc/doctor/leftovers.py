@@ -20,7 +20,6 @@ from dballoc import user_directories
 from dballoc.doctor.finding import Finding
 from dballoc.host import directories
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.guardian import guardian
 from dballoc.host.resources import cgroup
 from dballoc.host.unprivileged.server_user import find_server_user
@@ -85,7 +84,7 @@ def _list_processes() -> Iterable[Process]:
     """List the processes of this host. A command line is in a process's memory, which may not
     answer.
     """
-    return run_abandonable(lambda: list(_read_processes()), look_limits(), "a process of this host")
+    return run_abandonable(lambda: list(_read_processes()), "a process of this host")
 
 
 def _read_processes() -> Iterator[Process]:

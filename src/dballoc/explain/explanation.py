@@ -41,7 +41,7 @@ from dballoc.explain.verdicts.verdict import Moment, Verdict
 from dballoc.host import process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import describe_read_error
+from dballoc.host.read_rights import failing_for
 from dballoc.host.resources import cgroup_memory, process_limits
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
@@ -140,7 +140,8 @@ def explain(
     waited for, if that takes long.
     """
     snapshot = process_snapshot.take_process_snapshot(process)
-    huge = _sample_huge_pages(snapshot)
+    with failing_for(process):
+        huge = thp_waste.sample_huge_pages(snapshot)
     answers = (
         _ask_server(process, credentials, procedure, announce)
         if credentials
@@ -248,25 +249,13 @@ def _gather_sections(
     labels: ServerMemory | None,
 ) -> list[Section]:
     """Return the checklist: of the process, of the server, and InnoDB against its pool."""
+    with failing_for(snapshot.process):
+        sections = checklist.describe_host_and_process(snapshot)
     return [
-        *_read_process_sections(snapshot),
+        *sections,
         *answers.sections,
         *(checklist.compare_innodb_with_pool(attributed, labels) if labels else []),
     ]
-
-
-def _read_process_sections(snapshot: ProcessSnapshot) -> list[Section]:
-    try:
-        return checklist.describe_host_and_process(snapshot)
-    except OSError as error:
-        raise Failure(describe_read_error(snapshot.process, error)) from None
-
-
-def _sample_huge_pages(snapshot: ProcessSnapshot) -> thp_waste.HugePageSample | None:
-    try:
-        return thp_waste.sample_huge_pages(snapshot)
-    except OSError as error:
-        raise Failure(describe_read_error(snapshot.process, error)) from None
 
 
 def _talk(

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from dballoc.catalogue import servers
 from dballoc.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.preload.preload_socket import (
     PreloadKind,
     PreloadSocket,
@@ -39,7 +38,7 @@ def find_server(flags: ServerFlags) -> Process:
         raise UsageError("give one of --pid, --socket and --service")
     pid, path, service = flags
     if path is not None:
-        pid = run_abandonable(lambda: find_socket_listener(path), look_limits(), f"--socket {path}")
+        pid = run_abandonable(lambda: find_socket_listener(path), f"--socket {path}")
     elif service is not None:
         pid = find_service_process(service)
     return open_process(pid) if pid is not None else _find_only_server()

@@ -2,13 +2,14 @@
 it is there; and what to do where this user may not.
 """
 
+import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dballoc import readers
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.keep_capabilities import (
     CAP_DAC_READ_SEARCH,
@@ -123,6 +124,15 @@ def describe_read_error(process: Process, error: OSError) -> str:
     if isinstance(error, FileNotFoundError | ProcessLookupError):
         return f"{process}: it has no executable: it is a kernel thread, or is just ending"
     return f"{process}: {error.strerror}"
+
+
+@contextlib.contextmanager
+def failing_for(process: Process) -> Iterator[None]:
+    """Turn an OSError of reading a process into a Failure, with what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(describe_read_error(process, error)) from None
 
 
 def _is_own(process: Process, capabilities: Collection[int]) -> bool:

@@ -15,7 +15,7 @@ from dballoc.host.elf import loader
 from dballoc.host.privileged_start import PrivilegedStart
 from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
-from dballoc.host.read_rights import describe_read_error
+from dballoc.host.read_rights import failing_for
 from dballoc.host.settings import thp
 from dballoc.process_memory import malloc_bindings
 from dballoc.process_memory.malloc import library_file, read_settings
@@ -106,18 +106,15 @@ class MallocInUse:
 
 
 def identify_malloc_in_use(process: Process) -> MallocInUse:
-    """Identify the malloc of a process.
-    :class:`dballoc.process_memory.malloc_bindings.UnreadableProcess` if the process cannot be read,
-    or its malloc cannot be told.
+    """Identify the malloc of a process. Raises Failure if the process cannot be read, or its malloc
+    cannot be told.
     """
     bindings = malloc_bindings.read_bindings(process)
-    try:
+    with failing_for(process):
         executable = loader.find_main_program(process)
         environ = process.read_environment("replace")
         thp_mode, mappings = thp.describe_process_mode(process), process_maps.read_maps(process)
         privileged = privileged_start.read_privileged_start(process)
-    except OSError as error:
-        raise malloc_bindings.UnreadableProcess(describe_read_error(process, error)) from None
     mapped = process_maps.list_file_paths(mappings)
     bindings = {symbol: find_malloc_behind_probe(lib, mapped) for symbol, lib in bindings.items()}
     use = _find_use(process, bindings, mapped)

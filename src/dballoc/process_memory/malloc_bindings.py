@@ -15,20 +15,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dballoc.allocators.proof_of_use import SYMBOLS
+from dballoc.errors import Failure
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable.blocking_mounts import Mounts, read_mounts
 from dballoc.host.elf import loader
 from dballoc.host.elf.elf_answers import ask_elf_parser
 from dballoc.host.process_handle import Process
 from dballoc.host.process_maps import MapsLine
-from dballoc.host.read_rights import describe_read_error
+from dballoc.host.read_rights import failing_for
 from dballoc.host.unprivileged.sandbox import SandboxError
 from dballoc.process_memory.memory_reader import Memory
-
-
-class UnreadableProcess(Exception):
-    """The process cannot be read: it is gone, is not ours, or is not a 64-bit ELF executable."""
-
 
 # That are looked through for an export, each in a sandbox of its own: malloc's is among the first.
 _MOST_LIBRARIES = 64
@@ -55,7 +51,7 @@ def read_bindings(process: Process) -> dict[str, str]:
     :data:`dballoc.allocators.proof_of_use.SYMBOLS` to the executable.
 
     ``?`` for a slot that points nowhere. A symbol that the executable does not import, or has not
-    called yet, is left out. Unreadable if the process cannot be read.
+    called yet, is left out. Raises Failure if the process cannot be read.
     """
     with _explain_errors(process):
         image = _read_image(process)
@@ -86,17 +82,17 @@ class UnboundMalloc:
 
 def find_unbound_malloc(process: Process) -> UnboundMalloc:
     """Find where an executable has malloc from that imports none, or has not called it yet: the
-    first library that exports it, in the order in which the loader looks it up. Unreadable if it
-    imports one, and that library cannot be told.
+    first library that exports it, in the order in which the loader looks it up. Raises Failure if
+    it imports one, and that library cannot be told.
     """
     with _explain_errors(process):
         image = _read_image(process)
         imports = any(symbol in ("malloc", "free") for symbol, _, _ in image.slots)
         library = _find_first_export(process, image, "malloc")
         if imports and library is None:
-            raise UnreadableProcess(
-                "it has not called malloc yet, and which library will provide it cannot be told; "
-                "look again when it has worked"
+            raise Failure(
+                f"{process}: it has not called malloc yet, and which library will provide it cannot "
+                "be told; look again when it has worked"
             )
         return UnboundMalloc(
             executable=image.path,
@@ -139,17 +135,14 @@ def _exports(process: Process, path: str, symbol: str) -> bool:
 
 @contextlib.contextmanager
 def _explain_errors(process: Process) -> Iterator[None]:
-    """Turn what reading a process may raise into Unreadable, with the reason."""
+    """Turn what reading a process may raise into a Failure, with the reason."""
     try:
-        yield
-    except OSError as error:
-        raise UnreadableProcess(describe_read_error(process, error)) from None
+        with failing_for(process):
+            yield
     except SandboxError as error:
-        raise UnreadableProcess(f"{process}: its executable cannot be read: {error}") from None
-    except UnreadableProcess as error:
-        raise UnreadableProcess(f"{process}: {error}") from None
+        raise Failure(f"{process}: its executable cannot be read: {error}") from None
     except (struct.error, OverflowError):
-        raise UnreadableProcess(f"{process}: its executable is damaged") from None
+        raise Failure(f"{process}: its executable is damaged") from None
 
 
 def _read_image(process: Process) -> _Image:
@@ -161,7 +154,7 @@ def _read_image(process: Process) -> _Image:
         path=executable,
         slots=[(symbol, slot, defined) for symbol, slot, defined in parts["slots"]],
         dynamic=(parts["dynamic"][0], parts["dynamic"][1]),
-        bias=_find_load_bias(parts["loads"], mappings, executable),
+        bias=_find_load_bias(process, parts["loads"], mappings, executable),
         mappings=mappings,
         static=not parts["interpreter"],
         mounts=read_mounts(process.home),
@@ -183,8 +176,10 @@ def _list_slots(process: Process, executable: str, started: bool) -> dict[str, l
         os.close(fd)
 
 
-def _find_load_bias(loads: list[list[int]], mappings: list[MapsLine], executable: str) -> int:
-    """Return what the loader added to the executable's virtual addresses. Unreadable if the
+def _find_load_bias(
+    process: Process, loads: list[list[int]], mappings: list[MapsLine], executable: str
+) -> int:
+    """Return what the loader added to the executable's virtual addresses. Raises Failure if the
     executable is not among its mappings.
     """
     page = os.sysconf("SC_PAGE_SIZE")
@@ -192,7 +187,7 @@ def _find_load_bias(loads: list[list[int]], mappings: list[MapsLine], executable
     for mapping in mappings:
         if mapping.path == executable and mapping.offset == offset - offset % page:
             return mapping.start - (address - address % page)
-    raise UnreadableProcess("the executable is not among its own mappings")
+    raise Failure(f"{process}: the executable is not among its own mappings")
 
 
 def _read_slot(memory: Memory, image: _Image, address: int) -> int:

@@ -8,13 +8,12 @@ from pathlib import Path
 from dballoc.errors import Failure
 from dballoc.host import open_in_process_root
 from dballoc.host.process_handle import AT_PAGESZ, Process
-from dballoc.host.read_rights import describe_read_error
+from dballoc.host.read_rights import failing_for
 from dballoc.host.resources.cgroup_tree import ControlGroups
 from dballoc.process_memory import (
     bss,
     identify_malloc,
     innodb_buffer_pool,
-    malloc_bindings,
     mapping_kind,
     process_usage,
     smaps,
@@ -94,41 +93,31 @@ class ProcessSnapshot:
         return [mapping for mapping, kind in self.mappings_with_kinds if kind in kinds]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _HeapReading:
-    """What was read of a process's heap; the fields are those of :class:`ProcessSnapshot`."""
-
-    mappings: list[Mapping]
-    kinds: list[Kind]
-    heap: HeapWalk | None
-    server_mappings: list[ServerMapping]
-
-
 def take_process_snapshot(process: Process) -> ProcessSnapshot:
     """Take a snapshot of a live process, of as much as one snapshot may read
     (:mod:`dballoc.process_memory.read_limits`). Failure in one line if it is gone or not ours.
     """
     began, budget = time.monotonic(), ReadBudget()
-    try:
+    with failing_for(process):
         malloc = identify_malloc.identify_malloc_in_use(process)
         _check_page_size(process)
         mappings = smaps.read_mappings(process, budget)
         if not mappings:
             raise Failure(f"{process} has ended")
-        reading = _read_heap(process, malloc, mappings, budget)
+        mappings, kinds, heap, server_mappings = _read_heap(process, malloc, mappings, budget)
         status = smaps.read_status_sizes(process)
         if "VmRSS" not in status:
             raise Failure(f"{process} has ended")
         cgroups = ControlGroups(process)
-        has_flags = any(m.flags for m in reading.mappings)
+        has_flags = any(m.flags for m in mappings)
         return ProcessSnapshot(
             process=process,
             taken_at=time.time(),
             malloc=malloc,
-            mappings=reading.mappings,
-            kinds=reading.kinds,
-            heap=reading.heap,
-            server_mappings=reading.server_mappings,
+            mappings=mappings,
+            kinds=kinds,
+            heap=heap,
+            server_mappings=server_mappings,
             threads=count_threads(process),
             page_tables=status.get("VmPTE", 0),
             swap=status.get("VmSwap", 0),
@@ -136,13 +125,9 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
             cgroups=cgroups,
             charged=cgroups.read_memory_usage(),
             given_back=0 if has_flags else cgroups.read_lazily_freed_bytes(),
-            usage=process_usage.read_usage(process, reading.mappings),
+            usage=process_usage.read_usage(process, mappings),
             budget=budget,
         )
-    except malloc_bindings.UnreadableProcess as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        raise Failure(describe_read_error(process, error)) from None
 
 
 def parse_page_size(auxiliary: dict[int, int]) -> int | None:
@@ -171,8 +156,10 @@ def _check_page_size(process: Process) -> None:
 
 def _read_heap(
     process: Process, malloc: MallocInUse, mappings: list[Mapping], budget: ReadBudget
-) -> _HeapReading:
-    """Read the heap of a process and what its mappings are for."""
+) -> tuple[list[Mapping], list[Kind], HeapWalk | None, list[ServerMapping]]:
+    """Read the heap of a process and what its mappings are for: the fields of
+    :class:`ProcessSnapshot`.
+    """
     pointers = read_stack_pointers(process, budget)
     heap: HeapWalk | None = None
     heap_starts: set[int] = set()
@@ -194,7 +181,7 @@ def _read_heap(
             heap = mimalloc_heap.walk_heap(
                 memory, [mapping for mapping, kind in pairs if kind is Kind.MALLOC]
             )
-    return _HeapReading(mappings=mappings, kinds=kinds, heap=heap, server_mappings=server_mappings)
+    return mappings, kinds, heap, server_mappings
 
 
 def _split_merged_mappings(

@@ -15,7 +15,6 @@ from dballoc.errors import UsageError
 from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 
 # The files that servers lock as long as they run.
 _LOCKED = ("ibdata1", "aria_log_control", "mysql.ibd", "undo_001", "ib_logfile0")
@@ -84,9 +83,7 @@ def in_use(path: Path) -> int | None:
         if kind != fcntl.F_UNLCK and pid != os.getpid():
             return int(pid)
     # A process's current directory may never answer.
-    return run_abandonable(
-        lambda: _find_server_inside(path), look_limits(), "the servers' current directories"
-    )
+    return run_abandonable(lambda: _find_server_inside(path), "the servers' current directories")
 
 
 def _find_server_inside(path: Path) -> int | None:

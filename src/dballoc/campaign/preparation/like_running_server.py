@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.allocators import find_library as find_allocator
-from dballoc.errors import UsageError
+from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.host import open_in_process_root, process_maps
@@ -19,7 +19,6 @@ from dballoc.host.process_handle import Process
 from dballoc.host.resources import cgroup, process_limits
 from dballoc.process_memory import identify_malloc
 from dballoc.process_memory.identify_malloc import MallocInUse
-from dballoc.process_memory.malloc_bindings import UnreadableProcess
 from dballoc.servers import build as find_build
 from dballoc.servers.build import Build
 from dballoc.servers.running import running_server as running
@@ -75,8 +74,8 @@ def read_running_server(
     """
     return run_abandonable(
         lambda: _read_likeness(process, credentials, other),
-        likeness_limits(),
         f"--like {process.pid}",
+        likeness_limits(),
     )
 
 
@@ -166,7 +165,7 @@ def _read_variant(process: Process) -> dict[str, Any]:
         malloc = identify_malloc.identify_malloc_in_use(process)
         mapped = sorted(process_maps.list_mapped_files(process))
         preloaded = [] if malloc.privileged else identify_malloc.read_ld_preload(process)
-    except (UnreadableProcess, OSError) as error:
+    except (Failure, OSError) as error:
         raise UsageError(
             f"--like {process.pid}: its malloc cannot be read: {error}; run as root"
         ) from None

@@ -274,7 +274,7 @@ class ServerLife:
         expected = self.prepared.allocator.entry.get("word")
         try:
             live: dict[str, str] | None = running_process.read_bindings(running.process)
-        except running_process.UnreadableProcess:
+        except Failure:
             # The host forbids it (ptrace_scope); the loader's bindings at --version were checked.
             live = None
         self.record.trial["proof"] = json.dumps(

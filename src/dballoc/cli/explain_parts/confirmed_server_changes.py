@@ -11,7 +11,6 @@ from dballoc.errors import UsageError
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import Installation
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.servers.running.credentials import Credentials
 
@@ -68,8 +67,7 @@ def _read_installation(process: Process, credentials: Credentials) -> Installati
     """
     return run_abandonable(
         lambda: loadable_function.read_installation(process, credentials),
-        look_limits(),
-        f"{process}",
+        process,
     )
 
 

@@ -110,9 +110,8 @@ def _read_server(request: Request) -> Sequence[Explanation]:
                     _sample_heap,
                     tell_parent,
                 ),
-                look_limits(),
                 f"process {target.server.pid}" if target.server.pid else "the server",
-                _announce,
+                announce=_announce,
             )
         ]
     process = find_server.find_server(target.server)

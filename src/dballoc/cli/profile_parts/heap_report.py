@@ -8,7 +8,6 @@ from dballoc.catalogue import wrappers
 from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.profile import flamegraph
 from dballoc.profile.formats import export
@@ -110,9 +109,7 @@ def _rank_owners(
     assert isinstance(probe, Probe)  # a saved snapshot has no owners
     process = probe.process
     try:
-        sessions, session_notes = run_abandonable(
-            lambda: _read_sessions(process, login), look_limits(), str(process)
-        )
+        sessions, session_notes = run_abandonable(lambda: _read_sessions(process, login), process)
     except running_server.NoWord as error:
         raise Failure(
             f"--by {by}: cannot ask the server which sessions its threads belong to: {error}"

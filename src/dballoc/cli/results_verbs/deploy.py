@@ -13,7 +13,6 @@ from dballoc.cli.shared.safe_output import say
 from dballoc.deploy.deployment_text import DEFAULT_FORMS, Form
 from dballoc.errors import UsageError
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.privileged_start import Starter, read_executable_privilege
 from dballoc.process_memory import host_obstacles
 from dballoc.servers.families import describe_family
@@ -68,7 +67,6 @@ def look_at_libraries(
             {path: not Path(path).exists() for path in libraries},
             host_obstacles.find_preload_obstacle(environment, host),
         ),
-        look_limits(),
         f"the file system of {', '.join(libraries)}",
     )
 

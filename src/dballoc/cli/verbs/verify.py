@@ -14,13 +14,11 @@ from dballoc.cli.shared.safe_output import clean, say
 from dballoc.errors import Failure, UsageError
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import open_process
 from dballoc.host.settings import thp
 from dballoc.process_memory import host_obstacles, identify_malloc
 from dballoc.process_memory.identify_malloc import MallocInUse
-from dballoc.process_memory.malloc_bindings import UnreadableProcess
 
 
 def verify(
@@ -47,7 +45,7 @@ def verify(
     """
     _check_expectation(expect, settings or [])
     process = open_process(pid)
-    look = run_abandonable(lambda: _look(process), look_limits(), str(process))
+    look = run_abandonable(lambda: _look(process), process)
     malloc, obstacle = look.malloc, look.obstacle
     if as_json:
         document = {
@@ -78,10 +76,7 @@ class _Look:
 
 
 def _look(process: Process) -> _Look:
-    try:
-        malloc = identify_malloc.identify_malloc_in_use(process)
-    except UnreadableProcess as error:
-        raise Failure(str(error)) from None
+    malloc = identify_malloc.identify_malloc_in_use(process)
     return _Look(malloc, _find_obstacle(process, malloc), touches.list_notes())
 
 

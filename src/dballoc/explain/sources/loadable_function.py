@@ -21,7 +21,6 @@ from dballoc.errors import Failure, UsageError
 from dballoc.explain.sources import allocator_statistics, interrupts, plugin_directory
 from dballoc.explain.sources.server_memory import query_values
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
@@ -334,7 +333,7 @@ def _end_session(cursor: Cursor, lost: "pymysql.Connection[Cursor]") -> None:
 
 @contextlib.contextmanager
 def _connect(process: Process, credentials: Credentials) -> Iterator[Cursor]:
-    server, options = run_abandonable(lambda: _read_server(process), look_limits(), f"{process}")
+    server, options = run_abandonable(lambda: _read_server(process), process)
     try:
         with running_server.talking(server, options, credentials) as cursor:
             try:
@@ -416,8 +415,7 @@ def _measure_rss(process: Process) -> int:
     try:
         return run_abandonable(
             lambda: sum(mapping.rss for mapping in smaps.read_mappings(process)),
-            look_limits(),
-            f"{process}",
+            process,
         )
     except OSError as error:
         raise Failure(f"{process}: {error.strerror}") from None

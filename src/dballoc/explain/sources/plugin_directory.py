@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeVar
 from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import Process
 
 # Our library has some 40 KB.
@@ -88,7 +87,7 @@ def _work_in(directory: Directory, work: Callable[[int], Result]) -> Result:
         ):
             return work(fd)
 
-    return run_abandonable(open_and_work, look_limits(), f"the server's {directory.path}")
+    return run_abandonable(open_and_work, f"the server's {directory.path}")
 
 
 def _write(directory: int, partial: str, name: str, contents: bytes) -> None:

@@ -81,24 +81,17 @@ def _judge_cache(case: Case, cache: Mapping[str, Any]) -> Verdict | None:
             f"(NAME.{cache['setting']})"
         )
     young = usage.counted < parse_duration(limits["uptime"])
-    if not faults or young or not usage.configured:
-        if faults and young:
-            evidence.append(
-                f"{duration(usage.counted)} since {usage.since}: too early to judge its use"
-            )
-        return Verdict(
-            key="cache",
-            level="notice",
-            headline=headline,
-            evidence=evidence,
-            bytes=usage.resident,
+    if faults and young:
+        evidence.append(
+            f"{duration(usage.counted)} since {usage.since}: too early to judge its use"
         )
+    is_problem = bool(faults) and not young and usage.configured > 0
     return Verdict(
         key="cache",
-        level="problem",
-        headline=f"{headline}, and {' and '.join(faults)}",
+        level="problem" if is_problem else "notice",
+        headline=f"{headline}, and {' and '.join(faults)}" if is_problem else headline,
         evidence=evidence,
-        remedies=[_advise(cache, usage, limits)],
+        remedies=[_advise(cache, usage, limits)] if is_problem else [],
         bytes=usage.resident,
     )
 

@@ -10,7 +10,7 @@ from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
 from dballoc.explain.verdicts.owner_cause import Cause, find_cause
-from dballoc.explain.verdicts.verdict import Case, Moment, Verdict, sum_owned, sum_unlabelled
+from dballoc.explain.verdicts.verdict import Case, Level, Moment, Verdict, sum_owned, sum_unlabelled
 from dballoc.numbers import count, duration, listing, percent, with_unit
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -35,7 +35,6 @@ def judge_growth(case: Case) -> Verdict:
             key="growth",
             level="open",
             headline=f"{snapshots} cannot tell whether memory grows or leaks",
-            evidence=[],
             remedies=["dballoc explain --watch --for 10m; it costs 1 % of a CPU at most"],
         )
     evidence = [f"RSS {_format_rate(growth)}"]
@@ -43,28 +42,19 @@ def judge_growth(case: Case) -> Verdict:
         evidence.append(f"grew most: {largest}")
     limits = case.limits["growth"]
     bound = limits["steady"] * case.rss / _HOUR
+    level: Level = "fine"
+    remedies = []
     if -bound <= growth.low and growth.high <= bound:
-        return Verdict(
-            key="growth",
-            level="fine",
-            headline=f"Steady: RSS changes by less than {percent(limits['steady'], 0)} an hour",
-            evidence=evidence,
-        )
-    if abs(growth.change) < parse_size(limits["least"]) or not (growth.grows or growth.shrinks):
+        headline = f"Steady: RSS changes by less than {percent(limits['steady'], 0)} an hour"
+    elif abs(growth.change) < parse_size(limits["least"]) or not (growth.grows or growth.shrinks):
         most = with_unit(max(abs(growth.low), abs(growth.high)) * _MINUTE)
-        return Verdict(
-            key="growth",
-            level="fine",
-            headline=f"No growth shown: at most {most} a minute",
-            evidence=evidence,
-            remedies=["watch for longer to narrow it down; it costs 1 % of a CPU at most"],
-        )
-    verb = "Growing" if growth.grows else "Shrinking"
+        headline = f"No growth shown: at most {most} a minute"
+        remedies = ["watch for longer to narrow it down; it costs 1 % of a CPU at most"]
+    else:
+        level, verb = "notice", "Growing" if growth.grows else "Shrinking"
+        headline = f"{verb}: RSS by {with_unit(abs(growth.rate) * _MINUTE)} a minute"
     return Verdict(
-        key="growth",
-        level="notice",
-        headline=f"{verb}: RSS by {with_unit(abs(growth.rate) * _MINUTE)} a minute",
-        evidence=evidence,
+        key="growth", level=level, headline=headline, evidence=evidence, remedies=remedies
     )
 
 
@@ -86,45 +76,35 @@ def judge_leak(case: Case) -> Verdict | None:
         return None
     connections = case.estimate_growth(lambda m: m.evidence.connections)
     evidence = [f"live heap that no owner claims {_format_rate(growth)}"]
+    level: Level = "open"
+    size = 0
     if growth.late < limits["lasting"] * growth.early:
         evidence.append(
             f"but slower lately: {with_unit(max(0.0, growth.late) * _MINUTE)} a minute in the "
             "second half"
         )
-        return Verdict(
-            key="leak",
-            level="open",
-            headline="Unlabelled heap grows, but ever slower: something fills, or the server warms "
-            "up",
-            evidence=evidence,
-            remedies=["watch for longer; it costs 1 % of a CPU at most"],
-        )
-    if connections and connections.grows:
+        headline = "Unlabelled heap grows, but ever slower: something fills, or the server warms up"
+        remedies = ["watch for longer; it costs 1 % of a CPU at most"]
+    elif connections and connections.grows:
         evidence.append(
             f"connections: {case.series[0].evidence.connections} at first, "
             f"{case.evidence.connections} now"
         )
-        return Verdict(
-            key="leak",
-            level="open",
-            headline="Unlabelled heap grows with the number of connections",
-            evidence=evidence,
-            remedies=[
-                "watch at a steady number of connections; a pool of connections bounds it, and "
-                "it costs waiting in the application when all of them are busy"
-            ],
-        )
-    evidence.append("it does not slow down, and the number of connections does not rise")
-    if case.evidence.sessions and case.evidence.connections == 0:
-        evidence.append("the server does not tell how much memory each session has")
+        headline = "Unlabelled heap grows with the number of connections"
+        remedies = [
+            "watch at a steady number of connections; a pool of connections bounds it, and it "
+            "costs waiting in the application when all of them are busy"
+        ]
+    else:
+        evidence.append("it does not slow down, and the number of connections does not rise")
+        if case.evidence.sessions and case.evidence.connections == 0:
+            evidence.append("the server does not tell how much memory each session has")
+        level, size = "problem", sum_unlabelled(case.ledger)
+        rate = with_unit(growth.rate * _MINUTE)
+        headline = f"Leak, by all signs: {rate} a minute of live heap that no owner claims"
+        remedies = [FIND_CODE, *([] if case.evidence.counted else [NAME_MORE])]
     return Verdict(
-        key="leak",
-        level="problem",
-        headline=f"Leak, by all signs: {with_unit(growth.rate * _MINUTE)} a minute of live heap "
-        "that no owner claims",
-        evidence=evidence,
-        remedies=[FIND_CODE, *([] if case.evidence.counted else [NAME_MORE])],
-        bytes=sum_unlabelled(case.ledger),
+        key="leak", level=level, headline=headline, evidence=evidence, remedies=remedies, bytes=size
     )
 
 

@@ -14,7 +14,7 @@ from dballoc.errors import Failure
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.answers import pack_answer, unpack_answer
 from dballoc.host.abandonable.child import HEAD, REQUEST, Kind, serve_parent
-from dballoc.host.abandonable.look_limits import LookLimits
+from dballoc.host.abandonable.look_limits import LookLimits, look_limits
 from dballoc.host.abandonable.touches import Skips, Touch, TouchRecord
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
 
@@ -237,19 +237,19 @@ class AbandonableWork(Generic[Request, Result]):
 
 def run_abandonable(
     work: Callable[[], Result],
-    limits: LookLimits,
-    subject: str,
+    subject: object,
+    limits: LookLimits | None = None,
     announce: Callable[[str], None] = lambda _: None,
     *,
     kept: Collection[int] = (),
 ) -> Result:
-    """Have work done once by a child, as :class:`AbandonableWork` has it. In a process that is such
-    a child, it is done there.
+    """Have work done once by a child, as :class:`AbandonableWork` has it, by default within the
+    limits of a look. In a process that is such a child, it is done there.
     """
     if touches.is_child():
         return work()
     runner: AbandonableWork[None, Result] = AbandonableWork(
-        lambda _: work(), limits, subject, announce, kept=kept
+        lambda _: work(), limits or look_limits(), str(subject), announce, kept=kept
     )
     try:
         return runner.run(None)

@@ -98,9 +98,7 @@ class PreloadSocket:
         """Whether nobody has listened there for a second, as after the end of the program. One that
         closes all its files is asked again.
         """
-        return run_abandonable(
-            lambda: _has_gone(self.root, self.path), look_limits(), str(self.process)
-        )
+        return run_abandonable(lambda: _has_gone(self.root, self.path), self.process)
 
 
 def _has_gone(root: Path, path: str) -> bool:
@@ -128,8 +126,8 @@ def ask_preload(root: Path, path: str, line: str, process: Process, subject: str
             lambda: _exchange(
                 root, path, line.encode() + b"\n", limit, lambda peer: peer == process.pid
             ),
-            limits,
             subject,
+            limits,
         )
     except OSError as error:
         raise Failure(f"{subject} does not answer: {error.strerror or error}") from None
@@ -158,9 +156,7 @@ def find_preload_of_process(process: Process, kind: PreloadKind) -> PreloadSocke
     """Find a preload in a process. UsageError, with how to get one, if there is none or we may not
     ask it.
     """
-    path, request = run_abandonable(
-        lambda: _find_in_process(process, kind), look_limits(), str(process)
-    )
+    path, request = run_abandonable(lambda: _find_in_process(process, kind), process)
     return PreloadSocket(kind=kind, process=process, root=process.root, path=path, request=request)
 
 
@@ -199,9 +195,7 @@ def find_preload_in_directory(directory: Path, kind: PreloadKind) -> PreloadSock
     """Find the one preload of a kind that listens in a directory. UsageError if there is none, or
     more than one.
     """
-    alive = run_abandonable(
-        lambda: _find_in_directory(directory, kind), look_limits(), f"{directory}"
-    )
+    alive = run_abandonable(lambda: _find_in_directory(directory, kind), directory)
     if not alive:
         raise UsageError(
             f"{directory}: no {kind.noun.split()[-1]} listens there; is the program running, "

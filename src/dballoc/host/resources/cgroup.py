@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dballoc.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.resources.cgroup_tree import parse_flat_keyed, parse_groups
 
 ROOT = Path("/sys/fs/cgroup")
 SELF = Path("/proc/self/cgroup")
@@ -28,11 +29,7 @@ class MemoryCgroup:
     def oom_kills(self) -> int:
         """Read how many processes of the cgroup the OOM killer has killed."""
         events = self.path / ("memory.events" if self.version == 2 else "memory.oom_control")
-        for line in events.read_text().splitlines():
-            name, value = line.split()
-            if name == "oom_kill":
-                return int(value)
-        return 0
+        return parse_flat_keyed(events.read_text()).get("oom_kill", 0)
 
     def remove(self) -> None:
         """Remove the cgroup; one that still has processes is left to the guardian."""
@@ -78,10 +75,7 @@ def _format_refusal(parent: Path, reason: str | None) -> str:
 
 
 def _find_parent() -> tuple[int, Path]:
-    lines = SELF.read_text().splitlines()
-    groups = {
-        controllers: group for _, controllers, group in (line.split(":", 2) for line in lines)
-    }
+    groups = parse_groups(SELF.read_text())
     if "memory" in groups:
         # The group's path is relative to the cgroup namespace; where it is not mounted so, use the
         # root.

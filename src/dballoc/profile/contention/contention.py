@@ -17,7 +17,7 @@ from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits, symbol_limits
+from dballoc.host.abandonable.look_limits import symbol_limits
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged import give_up_rights
@@ -113,7 +113,7 @@ def name_places(process: Process, places: Sequence[Place], is_ours: bool) -> _Pl
     if is_ours:
         return look_up()
     try:
-        return run_abandonable(look_up, symbol_limits(), f"the files of {process}")
+        return run_abandonable(look_up, f"the files of {process}", symbol_limits())
     except Failure as error:
         unnamed = _UnnamedFrames()
         return _PlaceFrames(
@@ -338,8 +338,7 @@ def _find_arena_mutexes(request: _WatchRequest) -> tuple[set[int], str]:
         return thread_states.find_arena_mutexes(request.process)
     return run_abandonable(
         lambda: thread_states.find_arena_mutexes(request.process),
-        look_limits(),
-        str(request.process),
+        request.process,
     )
 
 

@@ -43,7 +43,7 @@ def copy_mapped_files(process: Process, tree: Path, reader: ServerUser, is_ours:
         look = look_limits()
         limits = replace(look, seconds=_LOOKS * look.seconds)
         return run_abandonable(
-            lambda: _copy_files(process, tree, reader), limits, f"copying the files of {process}"
+            lambda: _copy_files(process, tree, reader), f"copying the files of {process}", limits
         )
     except Failure as error:
         return [str(error)]

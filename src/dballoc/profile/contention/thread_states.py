@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from dballoc.catalogue import waits as catalogue
 from dballoc.errors import Failure
 from dballoc.host.process_handle import Process
-from dballoc.host.read_rights import describe_read_error
-from dballoc.process_memory import identify_malloc, malloc_bindings, smaps
+from dballoc.host.read_rights import describe_read_error, failing_for
+from dballoc.process_memory import identify_malloc, smaps
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.profile.contention.wait_rules import Rules
@@ -63,10 +63,8 @@ def sample_states(
     source = _choose_source(process, bool(names))
     while (sweep_began := time.monotonic()) < began + seconds:
         alive()
-        try:
+        with failing_for(process):
             tasks = process.list_threads()
-        except OSError as error:
-            raise Failure(describe_read_error(process, error)) from None
         for task in tasks:
             try:
                 text = process.read_text(f"task/{task}/{source}")
@@ -126,7 +124,7 @@ def find_arena_mutexes(process: Process) -> tuple[set[int], str]:
     """Return the addresses of the mutexes of glibc's arenas, none under another malloc, and the
     malloc's name. Failure if we may not read the process.
     """
-    try:
+    with failing_for(process):
         malloc = identify_malloc.identify_malloc_in_use(process)
         if malloc.name != "glibc":
             return set(), malloc.name or "unknown"
@@ -136,10 +134,6 @@ def find_arena_mutexes(process: Process) -> tuple[set[int], str]:
                 glibc_heap.split_off_heaps(memory, smaps.read_mappings(process)),
                 malloc.library,
             ), "glibc"
-    except malloc_bindings.UnreadableProcess as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        raise Failure(describe_read_error(process, error)) from None
 
 
 def make_profile(

@@ -24,7 +24,6 @@ from dballoc.errors import Failure
 from dballoc.host import open_in_process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
-from dballoc.host.abandonable.look_limits import look_limits
 from dballoc.host.process_handle import STATE, Process, read_peer
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.password_trust import Decision, Trust, decide_trust, read_standing
@@ -210,7 +209,7 @@ def _have_connected(talk: socket.socket, connect: Callable[[], None], subject: s
     over a file system that never answers. In such a child it is done there. Failure if it takes too
     long, OSError if there is no connection.
     """
-    run_abandonable(connect, look_limits(), subject, kept=[talk.fileno()])
+    run_abandonable(connect, subject, kept=[talk.fileno()])
 
 
 def _check_peer(talk: socket.socket, process: Process, users: Collection[int]) -> None:
