@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import typer
 
-from dballoc.cli import unexpected_error
 from dballoc.cli.interruptible_child import reads_files_of_others, run_interruptibly
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import Console, safe
@@ -62,6 +61,8 @@ def main() -> None:
         _give_up_printing()
         sys.exit(1)
     except Exception as error:
+        from dballoc.cli import unexpected_error  # here: its imports take milliseconds
+
         if os.environ.get(unexpected_error.VARIABLE):
             raise
         if isinstance(error, OSError):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.cursors import Cursor
@@ -18,8 +18,6 @@ from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution import configuration_limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
-from dballoc.explain.checklist import checklist
-from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.explain.checklist.section import Section
 from dballoc.explain.sources import (
     allocator_statistics,
@@ -52,6 +50,9 @@ from dballoc.servers.running import running_server
 from dballoc.servers.running.credentials import Credentials
 from dballoc.servers.running.running_server import Announce
 from dballoc.servers.running.sql_values import describe_refusal
+
+if TYPE_CHECKING:
+    from dballoc.explain.checklist.memory_events import EventFilter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,7 @@ class _Answers:
 def explain(
     process: Process,
     credentials: Credentials | None,
-    procedure: EventFilter | None = None,
+    procedure: "EventFilter | None" = None,
     sample: AskProbe = ask_no_probe,
     announce: Announce | None = None,
 ) -> Explanation:
@@ -136,8 +137,8 @@ def explain(
     ``sample`` its heap probe if it has one. Failure in one line if its memory cannot be read.
 
     ``procedure``: what is wanted of all that one would look up by hand besides
-    (:mod:`dballoc.explain.checklist.checklist`); None for nothing. ``announce``: is told what is
-    waited for, if that takes long.
+    (:mod:`dballoc.explain.checklist.checklist`): these rows of the account summary, and all other
+    sections; None for nothing. ``announce``: is told what is waited for, if that takes long.
     """
     snapshot = process_snapshot.take_process_snapshot(process)
     with failing_for(process):
@@ -145,7 +146,7 @@ def explain(
     answers = (
         _ask_server(process, credentials, procedure, announce)
         if credentials
-        else _Answers(sections=checklist.explain_missing_sections("--no-sql: not asked"))
+        else _Answers(sections=_explain_missing("--no-sql: not asked"))
     )
     labels = _add_uncounted(answers.labels, snapshot) if answers.labels else None
     sampled, sample_notes = _ask_probe(snapshot, sample)
@@ -249,13 +250,18 @@ def _gather_sections(
     labels: ServerMemory | None,
 ) -> list[Section]:
     """Return the checklist: of the process, of the server, and InnoDB against its pool."""
+    from dballoc.explain.checklist import checklist  # here: only --procedure needs it
+
     with failing_for(snapshot.process):
-        sections = checklist.describe_host_and_process(snapshot)
-    return [
-        *sections,
-        *answers.sections,
-        *(checklist.compare_innodb_with_pool(attributed, labels) if labels else []),
-    ]
+        sections = [*checklist.describe_host_and_process(snapshot), *answers.sections]
+    if labels:
+        sections.append(checklist.measure_innodb_beyond_pool(attributed, labels))
+    return sections
+
+
+def _explain_missing(why: str) -> list[Section]:
+    """Return the section that says why the server was not queried."""
+    return [Section(title="server", source="SQL", missing=why)]
 
 
 def _talk(
@@ -295,7 +301,7 @@ def _count_suspects(
 def _ask_server(
     process: Process,
     credentials: Credentials,
-    procedure: EventFilter | None,
+    procedure: "EventFilter | None",
     announce: Announce | None,
 ) -> _Answers:
     """Return the server's own labels, its malloc's statistics if the loadable function is
@@ -308,13 +314,15 @@ def _ask_server(
             notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)
             notes.extend(malloc_notes)
-            sections = (
-                checklist.query_server_sections(cursor, labels, procedure) if procedure else []
-            )
+            sections: list[Section] = []
+            if procedure:
+                from dballoc.explain.checklist import checklist  # here: only --procedure needs it
+
+                sections = checklist.query_server_sections(cursor, labels, procedure)
             return _Answers(labels=labels, statistics=statistics, sections=sections, notes=notes)
     except (running_server.NoWord, UsageError) as error:
         notes.append(f"not queried by SQL: {error}")
-        return _Answers(sections=checklist.explain_missing_sections(notes[-1]), notes=notes)
+        return _Answers(sections=_explain_missing(notes[-1]), notes=notes)
 
 
 def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:

@@ -96,7 +96,7 @@ def fuzz(data: bytes) -> None:
         ]
     except connection.BROKEN:
         return
-    sections += checklist.compare_innodb_with_pool(look().ledger, labels)
+    sections.append(checklist.measure_innodb_beyond_pool(look().ledger, labels))
     found = replace(look(), sections=sections)
     ledger_table.print_checklist(Console(file=io.StringIO()), clean(sections))
     json.dumps(saved_snapshots.make_document(found))

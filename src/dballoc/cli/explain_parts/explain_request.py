@@ -2,29 +2,44 @@
 No I/O.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+import typer
+
+from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
+from dballoc.cli.shared.size_and_duration_flags import duration
 from dballoc.errors import UsageError
-from dballoc.experiment.durations_and_sizes import parse_duration
-from dballoc.explain.checklist.memory_events import EventFilter
-from dballoc.explain.find_server import ServerFlags
-from dballoc.explain.watch import Pace
-from dballoc.host.process_handle import Process
-from dballoc.servers.running.credentials import Credentials
 
-# Changes the server; the last argument: without asking first.
-Change = Callable[[Process, Credentials, bool], None]
+# --help needs none of these.
+if TYPE_CHECKING:
+    from dballoc.explain.checklist.memory_events import EventFilter
+    from dballoc.explain.find_server import ServerFlags
+    from dballoc.explain.watch import Pace
+
+# What changes the server, by the field that asks for it.
+Change = Literal["install", "remove", "trim"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """Which server, and how to log in to it."""
 
-    server: ServerFlags
-    login_path: str | None
-    without_sql: bool
+    pid: Pid = None
+    socket: Socket = None
+    service: Service = None
+    login_path: LoginPath = None
+    without_sql: Annotated[bool, typer.Option("--no-sql", help="Do not connect to the server.")] = (
+        False
+    )
+
+    @property
+    def server(self) -> "ServerFlags":
+        """The flags that name the server."""
+        from dballoc.explain.find_server import ServerFlags
+
+        return ServerFlags(self.pid, self.socket, self.service)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +48,17 @@ class View:
     its size, and where its figure is from.
     """
 
-    all_lines: bool = False
-    sources: bool = False
+    all_lines: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show the lines under 1 % of RSS too, the users of each, what is behind each "
+            "notice, and all of what the configuration allows.",
+        ),
+    ] = False
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Add each line's size, and where its figure is from.")
+    ] = False
 
     @property
     def flag(self) -> str:
@@ -46,37 +70,98 @@ class View:
 class Outputs:
     """What is printed, and the files that are written."""
 
-    as_json: bool
-    as_metrics: bool
-    html: Path | None
-    save: Path | None
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the ledger and what it means as JSON, bytes.")
+    ] = False
+    as_metrics: Annotated[
+        bool, typer.Option("--openmetrics", help="Print OpenMetrics text, for a scraper.")
+    ] = False
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a self-contained page.")
+    ] = None
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Save this snapshot, for --diff and --from; gzip if it ends in .gz.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watching:
     """``--watch`` and the flags that need it; times as they were written, ``cpu`` in percent."""
 
-    watch: bool
-    every: str
-    span: str | None
-    cpu: float
-    save_series: Path | None
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Take snapshots again and again; q or Ctrl-C ends it.")
+    ] = False
+    every: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="With --watch or --listen: time between snapshots, but see --cpu."
+        ),
+    ] = "5s"
+    span: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="With --watch: end it after that, like 10m."),
+    ] = None
+    cpu: Annotated[
+        float,
+        typer.Option(
+            metavar="PERCENT",
+            help="With --watch or --listen: the most of one CPU that snapshots may use.",
+            min=0.01,
+            max=100,
+        ),
+    ] = 1.0
+    save_series: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --watch: save every snapshot, a line of JSON each."
+        ),
+    ] = None
 
-    def parse_pace(self) -> Pace:
-        """Return the pace of the snapshots. UsageError if a time is not a duration."""
-        span = _parse_time(self.span, "--for") if self.span else None
-        return Pace(_parse_time(self.every, "--every"), span, self.cpu / 100)
+    def parse_pace(self) -> "Pace":
+        """Return the pace of the snapshots. Raises UsageError if a time is not a duration."""
+        from dballoc.explain.watch import Pace
+
+        span = duration(self.span, "--for") if self.span else None
+        return Pace(duration(self.every, "--every"), span, self.cpu / 100)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListenFlags:
     """``--listen`` and the flags that need it, as they were written."""
 
-    listen: str | None
-    tls_cert: Path | None
-    tls_key: Path | None
-    token_file: Path | None
-    run_as: str | None
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve OpenMetrics for Prometheus at ADDRESS: 127.0.0.1:9109, or unix:/PATH. "
+            "Another address than loopback needs the next three.",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --listen: certificate, for HTTPS.")
+    ] = None
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --listen: its private key.")
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --listen: a file with the token that a scraper must send."
+        ),
+    ] = None
+    run_as: Annotated[
+        str | None,
+        typer.Option(
+            metavar="USER",
+            help="With --listen, as root: become USER, and keep only the rights to read processes. "
+            "[default: nobody]",
+            show_default=False,
+        ),
+    ] = None
 
     @property
     def secondary(self) -> dict[str, Path | str | None]:
@@ -91,34 +176,87 @@ class ListenFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """All of the command line but the changes to the server. ``event`` and ``account`` narrow the
-    checklist; ``saved`` and ``diff``: files of snapshots.
+    """All of the command line. ``event`` and ``account`` narrow the checklist; ``saved`` and
+    ``diff``: files of snapshots; ``install``, ``remove`` and ``trim`` change the server.
     """
 
-    target: Target
-    view: View
-    outputs: Outputs
-    watching: Watching
-    listening: ListenFlags
-    with_checklist: bool
-    event: str | None
-    account: str | None
-    saved: Path | None
-    diff: tuple[Path, Path] | None
+    target: Target = Target()
+    with_checklist: Annotated[
+        bool,
+        typer.Option(
+            "--procedure",
+            help="Add what one would look up by hand: variables, counters, InnoDB's and "
+            "performance_schema's own figures, sessions, process and host.",
+        ),
+    ] = False
+    event: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --procedure: of what accounts have allocated and freed, this memory "
+            "instrument alone, like memory/sql/JOIN_CACHE; % stands for any characters.",
+        ),
+    ] = None
+    account: Annotated[
+        str | None,
+        typer.Option(
+            metavar="USER",
+            help="With --procedure: the same of this account alone, USER or USER@HOST.",
+        ),
+    ] = None
+    view: View = View()
+    outputs: Outputs = Outputs()
+    saved: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Show a saved snapshot or series, instead of a live server.",
+        ),
+    ] = None
+    diff: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="A B",
+            help="Print what grew between two saved snapshots; of a series, A is its first "
+            "snapshot and B its last.",
+        ),
+    ] = None
+    watching: Watching = Watching()
+    listening: ListenFlags = ListenFlags()
+    install: Annotated[
+        bool,
+        typer.Option(
+            "--install-function",
+            help="Load a function into the server that returns its malloc's statistics.",
+        ),
+    ] = False
+    remove: Annotated[
+        bool, typer.Option("--remove-function", help="Remove that function from the server.")
+    ] = False
+    trim: Annotated[
+        bool,
+        typer.Option("--trim", help="Make the server's malloc return free memory to the kernel."),
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before one of these three.")] = (
+        False
+    )
 
     @property
-    def procedure(self) -> EventFilter | None:
-        """What is wanted of the checklist, None for nothing."""
+    def procedure(self) -> "EventFilter | None":
+        """The rows that are wanted of the checklist's accounts, None for no checklist."""
         if not self.with_checklist:
             return None
+        from dballoc.explain.checklist.memory_events import EventFilter
+
         return EventFilter(self.event, self.account)
 
 
-def choose_change(request: Request, changes: dict[Change, bool]) -> Change | None:
-    """Return the one change to the server that is wanted, None without. UsageError if it is not
-    alone.
+def choose_change(request: Request) -> Change | None:
+    """Return the one change to the server that is wanted, None without. Raises UsageError if it is
+    not alone.
     """
-    wanted = [change for change, is_wanted in changes.items() if is_wanted]
+    wanted = [change for change in get_args(Change) if getattr(request, change)]
     outputs, watching = request.outputs, request.watching
     other_flags = (
         *(request.target.without_sql, request.with_checklist, request.saved, request.diff),
@@ -142,7 +280,7 @@ def refuse_conflicts(request: Request) -> None:
     chosen = [flag for flag, value in uses.items() if value]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
-    if request.target.server != ServerFlags() and (request.diff or request.saved):
+    if any(flag is not None for flag in request.target.server) and (request.diff or request.saved):
         raise UsageError(
             f"{chosen[0]} reads saved snapshots: leave out --pid, --socket and --service"
         )
@@ -199,10 +337,3 @@ def _refuse_listen_conflicts(request: Request) -> None:
     }
     if chosen := [flag for flag, value in others.items() if value]:
         raise UsageError(f"--listen serves one form to a scraper: leave out {chosen[0]}")
-
-
-def _parse_time(text: str, flag: str) -> float:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from None

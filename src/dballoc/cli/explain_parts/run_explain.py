@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dballoc.cli.explain_parts import ledger_table
-from dballoc.cli.explain_parts.confirmed_server_changes import (
-    install_function,
-    remove_function,
-    trim_heap,
-)
 from dballoc.cli.explain_parts.explain_request import (
-    Change,
     Request,
     Target,
     choose_change,
@@ -46,17 +40,18 @@ if TYPE_CHECKING:
 # What only some command lines need is imported where it is used: the others begin sooner.
 
 
-def run_explain(request: Request, *, install: bool, remove: bool, trim: bool, yes: bool) -> None:
-    """Change the server, or show snapshots; ``yes``: without asking before a change. UsageError for
-    flags that exclude each other.
-    """
-    changes: dict[Change, bool] = {
-        install_function: install,
-        remove_function: remove,
-        trim_heap: trim,
-    }
-    if change := choose_change(request, changes):
-        change(find_server.find_server(request.target.server), _find_login(request.target), yes)
+def run_explain(request: Request) -> None:
+    """Change the server, or show snapshots. Raises UsageError for flags that exclude each other."""
+    if change := choose_change(request):
+        from dballoc.cli.explain_parts import confirmed_server_changes as changes
+
+        functions = {
+            "install": changes.install_function,
+            "remove": changes.remove_function,
+            "trim": changes.trim_heap,
+        }
+        target = request.target
+        functions[change](find_server.find_server(target.server), _find_login(target), request.yes)
         return
     refuse_conflicts(request)
     if request.outputs.html:

@@ -86,7 +86,8 @@ def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
 def query_server_sections(
     cursor: Cursor, server: ServerMemory, events: EventFilter
 ) -> list[Section]:
-    """Query the server and return its sections. pymysql.Error only if the connection is lost; a
+    """Query the server and return its sections, of the account summary the rows of ``events``.
+    pymysql.Error only if the connection is lost; a
     statement that the server refuses is told in its section. ValueError for an answer that no
     server gives. ``events``: which rows of the account summary are wanted.
     """
@@ -109,16 +110,6 @@ def query_server_sections(
         _query_sessions(cursor, schema_off),
         build_or_explain("plugins and engines", _PLUGINS, lambda: _query_plugins(cursor)),
     ]
-
-
-def compare_innodb_with_pool(ledger: Ledger, labels: ServerMemory) -> list[Section]:
-    """Return the section of what InnoDB has beyond its pool, by the ledger of the same snapshot."""
-    return [measure_innodb_beyond_pool(ledger, labels)]
-
-
-def explain_missing_sections(why: str) -> list[Section]:
-    """Return one section, which explains why the server was not queried."""
-    return [Section(title="server", source="SQL", missing=why)]
 
 
 def _explain_schema_off(variables: dict[str, str]) -> str | None:
