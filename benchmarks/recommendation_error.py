@@ -39,7 +39,6 @@ from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
 from dballoc.analysis.statistics.ratio_interval import compute_ratio, compute_variance
 from dballoc.analysis.tables.baseline_comparison import (
-    FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
     Comparisons,
 )
@@ -217,7 +216,7 @@ def compare(
         confidence = procedure.after(number).levels[metric.measure.name]
         rows = [list(map(float, row)) for row in logs[metric][:, :number]]
         pair = len(rows) - 1
-        to_variant = FLOOR_TO_VARIANT_VARIANCE[metric.design]
+        to_variant = metric.design.traits.floor_to_variant
         variances = {i: compute_variance(row) for i, row in enumerate(rows)}
         variances[pair] = Variance(variances[pair].value * to_variant, variances[pair].freedom)
         moderated = moderate_variances(variances, procedure.shares[metric.measure.name].of_each)

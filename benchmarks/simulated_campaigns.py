@@ -35,9 +35,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
-from dballoc.analysis.tables.baseline_comparison import (
-    FLOOR_TO_VARIANT_VARIANCE,
-)
+from dballoc.experiment.designs import Design
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -129,7 +127,7 @@ def compute_intervals(
     """
     blocks = logs.shape[-1]
     scales = np.ones(logs.shape[-2])
-    scales[-1] = FLOOR_TO_VARIANT_VARIANCE[design]
+    scales[-1] = Design(design).traits.floor_to_variant
     variances = logs.var(axis=-1, ddof=1)
     freedom: Floats = np.full(variances.shape, float(blocks - 1))
     if error is not None:

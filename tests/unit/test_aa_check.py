@@ -23,12 +23,12 @@ from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
 from dballoc.analysis.statistics.moderated_variance import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
-    FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
 )
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.verbs.aa import build_twins
 from dballoc.errors import UsageError
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.report.wording import detectable_difference
 
@@ -82,7 +82,7 @@ def test_the_floor_tells_as_much_of_the_scatter_as_the_twin_and_something_else()
     values = Host(luck=0.02, trend=0.1, walk=0.005, steps=2).values(np.random.default_rng(1), when)
     twin, floor = logs(values)[:, 0].ravel(), logs_of_floor(values).ravel()
     # 20 000 blocks: standard errors of half a per cent, and of 0.007.
-    assert floor.std() * math.sqrt(FLOOR_TO_VARIANT_VARIANCE["solo"]) == pytest.approx(
+    assert floor.std() * math.sqrt(Design.SOLO.traits.floor_to_variant) == pytest.approx(
         twin.std(), rel=0.025
     )
     assert abs(np.corrcoef(twin, floor)[0, 1]) < 0.03

@@ -25,9 +25,9 @@ from dballoc.analysis.statistics.ratio_interval import (
     exp_clamped,
 )
 from dballoc.analysis.tables.baseline_comparison import (
-    FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
 )
+from dballoc.experiment.designs import Design
 
 
 @given(
@@ -52,7 +52,7 @@ def test_as_the_project_judges(
     logs[:, 0] *= scale
     middle, half = compute_intervals(logs, confidence, design, error)
     scales = dict.fromkeys(range(variants), 1.0)
-    scales[variants - 1] = FLOOR_TO_VARIANT_VARIANCE[design]
+    scales[variants - 1] = Design(design).traits.floor_to_variant
     own = {i: compute_variance(list(row)) for i, row in enumerate(logs[0])}
     moderated = moderate_variances(
         {i: Variance(v.value * scales[i], v.freedom) for i, v in own.items()}, error

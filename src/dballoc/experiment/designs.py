@@ -1,5 +1,6 @@
 """The designs: how the trials of a block load servers. Pure."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -7,26 +8,64 @@ from typing import Literal
 DesignChoice = Literal["solo", "duet", "both"]
 
 
-class Design(StrEnum):
-    """A design, by its word in files, facts, tables and flags. ``SOLO``: one server at a time has
-    the machine. ``DUET``: the baseline and a variant run at once, each on half of the CPUs.
+@dataclass(frozen=True, kw_only=True)
+class DesignTraits:
+    """What follows from a design. ``is_paired``: whether each trial loads the baseline beside a
+    variant, and compares the two by itself; otherwise a trial is of one server at one or several
+    levels, and blocks compare them. ``floor_to_variant``: the variance of a variant's log ratio ÷
+    that of the A/A floor's. ``gives``: what it is, and which figures it gives, a sentence;
+    ``counted``: over what counters are compared, a clause.
     """
+
+    is_paired: bool
+    floor_to_variant: float
+    gives: str
+    counted: str
+
+
+class Design(StrEnum):
+    """A design, by its word in files, facts, tables and flags."""
 
     SOLO = "solo"
     DUET = "duet"
 
     @property
+    def traits(self) -> DesignTraits:
+        """What follows from it."""
+        return _TRAITS[self]
+
+    @property
     def is_paired(self) -> bool:
-        """Whether each trial loads the baseline beside a variant, and compares the two by itself.
-        Otherwise a trial is of one server at one or several levels, and blocks compare them.
-        """
-        return self is Design.DUET
+        """Whether each trial compares a variant with the baseline by itself."""
+        return self.traits.is_paired
 
     def count_trials(self, variants: int) -> int:
         """Return how many trials a block of so many variants has, the baseline among them: a solo
         block starts the baseline twice; a paired one has a pairing for each variant.
         """
         return variants if self.is_paired else variants + 1
+
+
+_TRAITS = {
+    # If every solo run's logarithm has the variance v, a variant less the mean of the baseline's
+    # two runs has 3/2 v, and A2 less A1 has 2 v.
+    Design.SOLO: DesignTraits(
+        is_paired=False,
+        floor_to_variant=1.5 / 2,
+        gives="Solo: one server at a time has the machine; it gives throughput, response time and "
+        "memory.",
+        counted="Over the window in which the load was reported. Ratios: the blocks' d",
+    ),
+    # A variant and A2 have partners of their own.
+    Design.DUET: DesignTraits(
+        is_paired=True,
+        floor_to_variant=1.0,
+        gives="Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives the "
+        "CPU per transaction.",
+        counted="At half width, both servers at the same time. Ratios: plain mean over pairs of "
+        "slices",
+    ),
+}
 
 
 def select_designs(choice: DesignChoice | None) -> tuple[Design, ...]:

@@ -27,7 +27,6 @@ from dballoc.analysis.statistics.detectable_difference import (
 from dballoc.analysis.statistics.moderated_variance import count_common_freedom
 from dballoc.analysis.tables.baseline_comparison import (
     DESCRIPTIVE_CONFIDENCE,
-    FLOOR_TO_VARIANT_VARIANCE,
     Comparison,
     Comparisons,
     compare_with_baseline,
@@ -176,7 +175,7 @@ def _resolve_metric(
     twin: Comparison, floor: Comparison, promise: _Promise, block_seconds: float
 ) -> MetricResolution:
     metric = twin.metric
-    to_variant = math.sqrt(FLOOR_TO_VARIANT_VARIANCE[metric.design])
+    to_variant = math.sqrt(metric.design.traits.floor_to_variant)
     parts = [
         (c.ratio.own_scatter * factor, c.ratio.blocks - 1)
         for c, factor in ((twin, 1.0), (floor, to_variant))

@@ -28,10 +28,6 @@ from dballoc.store.results import HOST_LOST
 # The level of intervals that are no part of a verdict.
 DESCRIPTIVE_CONFIDENCE = 0.95
 
-# If every solo run's logarithm has the variance v, a variant less the mean of the baseline's two
-# runs has 3/2 v, and A2 less A1 has 2 v. In the duet a variant and A2 have partners of their own.
-FLOOR_TO_VARIANT_VARIANCE: dict[str, float] = {Design.SOLO: 1.5 / 2, Design.DUET: 1.0}
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -252,7 +248,7 @@ def _moderate(
     of each; ``error``: what one comparison may err.
     """
     baseline = campaign.experiment.baseline
-    scales = {baseline: FLOOR_TO_VARIANT_VARIANCE[metric.design]}
+    scales = {baseline: Design(metric.design).traits.floor_to_variant}
     variances = {name: compute_variance(values) for name, values in logs.items() if len(values) > 1}
     alike = {
         name: Variance(v.value * scales.get(name, 1.0), v.freedom) for name, v in variances.items()

@@ -12,11 +12,6 @@ from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, listing, number, percent
 from dballoc.report.wording.ratios_as_text import format_ratio
 
-_DESIGNS: dict[str, str] = {
-    Design.DUET: "At half width, both servers at the same time. Ratios: plain mean over pairs of "
-    "slices",
-    Design.SOLO: "Over the window in which the load was reported. Ratios: the blocks' d",
-}
 _UNITS = {"task-clock": "task-clock, ns"}
 
 
@@ -124,7 +119,7 @@ def _tabulate_counts(campaign: Campaign, rows: pl.DataFrame, design: str) -> Tab
         title=f"Counts for each transaction, {design}",
         columns=columns,
         rows=cells,
-        caption=f"{_DESIGNS[design]}, with plain 95 % intervals.",
+        caption=f"{Design(design).traits.counted}, with plain 95 % intervals.",
         heads=len(heads),
     )
 

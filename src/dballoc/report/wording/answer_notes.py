@@ -10,13 +10,6 @@ from dballoc.report.wording.answer import MANY, Progress
 from dballoc.report.wording.encryption import warn_of_encryption
 from dballoc.report.wording.ending import name_figure
 
-DESIGNS: dict[str, str] = {
-    Design.SOLO: "Solo: one server at a time has the machine; it gives throughput, response time "
-    "and memory.",
-    Design.DUET: "Duet: baseline and variant at once, each on half of the CPUs, swapped; it gives "
-    "the CPU per transaction.",
-}
-
 
 def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -> list[str]:
     """Return what to know of the figures: drift, what is unfinished, disturbed, or judged how."""
@@ -115,7 +108,8 @@ def _describe_levels(comparisons: Comparisons) -> list[str]:
             f", so that all {judged} together err in 5 % of campaigns at most" if several else ""
         )
         notes.append(
-            f"{DESIGNS[design]} Intervals at {describe_levels(procedure, design)}{together}."
+            f"{Design(design).traits.gives} Intervals at {describe_levels(procedure, design)}"
+            f"{together}."
         )
     return notes
 
