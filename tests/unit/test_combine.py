@@ -31,7 +31,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.report.hosts.hosts_answer import compose_headline, list_notes
 from dballoc.report.hosts.hosts_report import format_between
 from dballoc.report.hosts.redact_hosts import redact_pool
-from dballoc.report.wording.ratios_as_text import format_ratio
+from dballoc.report.wording.ratios_as_text import show_ratio
 from dballoc.store.results import Results
 
 MakeHost = Callable[..., Path]
@@ -287,12 +287,14 @@ def test_kinds_of_hosts_have_means_of_their_own(make_host: MakeHost) -> None:
     small = [make_host(n, rss=0.5) for n in "ab"]
     large = [make_host(n, rss=0.9, cpus=64) for n in "cd"]
     figure = peak_rss(pooled(*small, *large))
-    low, high = figure.kinds
-    assert (low.kind, low.hosts) == ("a CPU, 2 CPUs, 16 GiB", 2)
-    assert (high.kind, high.hosts) == ("a CPU, 64 CPUs, 16 GiB", 2)
-    assert low.ratio.estimate < high.ratio.estimate
-    assert low.ratio.interval
-    assert low.ratio.interval.low < low.ratio.estimate < low.ratio.interval.high
+    assert [(kind, mean.hosts) for kind, mean in figure.kinds.items()] == [
+        ("a CPU, 2 CPUs, 16 GiB", 2),
+        ("a CPU, 64 CPUs, 16 GiB", 2),
+    ]
+    low, high = figure.kinds.values()
+    assert low.estimate < high.estimate
+    assert low.interval
+    assert low.interval.low < low.estimate < low.interval.high
 
 
 def test_a_kind_is_shown_in_every_output(
@@ -306,10 +308,11 @@ def test_a_kind_is_shown_in_every_output(
     directories = [*(make_host(n, rss=0.5) for n in "abc"), make_host("d", rss=0.9, cpus=64)]
     verb.combine(directories, out=tmp_path / "report")
     printed = " ".join(capsys.readouterr().out.split())
-    [few, one] = peak_rss(pooled(*directories)).kinds
+    kinds = peak_rss(pooled(*directories)).kinds
     report = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    for kind, label in ((few, "3 hosts: a CPU, 2 CPUs, "), (one, "1 host: a CPU, 64 CPUs, ")):
-        text = format_ratio(kind.ratio.estimate, kind.ratio.low, kind.ratio.high)
+    labels = "3 hosts: a CPU, 2 CPUs, ", "1 host: a CPU, 64 CPUs, "
+    for mean, label in zip(kinds.values(), labels, strict=True):
+        text = show_ratio(mean)
         assert "[" in text
         for output in (printed, report.replace("\\", "")):
             assert label in output
@@ -319,12 +322,14 @@ def test_a_kind_is_shown_in_every_output(
         for row in read_csv(tmp_path / "report")
         if (row["metric"], row["variant"], row["host"]) == ("rss_peak", "jemalloc", "")
     ]
-    assert rows[:2] == [(kind.kind, str(kind.hosts), kind.ratio.low) for kind in (few, one)]
+    assert rows[:2] == [(kind, str(mean.hosts), mean.low) for kind, mean in kinds.items()]
     answer = json.loads((tmp_path / "report" / "combined.json").read_text(encoding="utf-8"))
     [peak] = [
         f for f in answer["figures"] if (f["variant"], f["metric"]) == ("jemalloc", "rss_peak")
     ]
-    assert peak["kinds"][one.kind]["high"] == one.ratio.high
+    assert {kind: of_kind["high"] for kind, of_kind in peak["kinds"].items()} == {
+        kind: mean.high for kind, mean in kinds.items()
+    }
 
 
 def test_under_four_hosts_nothing_has_an_interval_over_all(

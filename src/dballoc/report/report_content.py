@@ -45,6 +45,7 @@ from dballoc.report.charts import (
 from dballoc.report.charts import ledger as pieces
 from dballoc.report.outputs.csv import collect_all_tables
 from dballoc.report.outputs.recommendation_json import describe_recommendation
+from dballoc.report.replay.replay_answer import compose_replay_answer
 from dballoc.report.replay.replay_content import (
     judge_replays,
     make_replay_sections,
@@ -93,9 +94,6 @@ def judge_campaign(
     results, for the command that would settle an open answer. UsageError if the campaign has not
     what the preference asks.
     """
-    if campaign.is_replay:
-        judged = judge_replays(campaign, preference)
-        return judged.comparisons, judged.recommendation, judged.answer
     if campaign.imported:
         comparisons = imported_results.compare_first_machine(campaign)
         nothing = Recommendation(
@@ -148,11 +146,8 @@ def gather_report(
     title, screen = f"dballoc: {campaign.experiment.name}", []
     if campaign.is_replay:
         judged = judge_replays(campaign, preference)
-        comparisons, recommendation, answer = (
-            judged.comparisons,
-            judged.recommendation,
-            judged.answer,
-        )
+        comparisons, recommendation = judged.comparisons, judged.recommendation
+        answer = compose_replay_answer(judged)
         title = f"dballoc replay: {campaign.experiment.name}"
         subtitle, sections = make_replay_subtitle(judged), make_replay_sections(judged)
     else:

@@ -13,7 +13,6 @@ from dballoc.analysis.decisions.sequential_test import declare_replay_shares, de
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.hosts.group_by_host import Host
 from dballoc.analysis.hosts.host_pool import HostPool
-from dballoc.analysis.hosts.kinds_of_hosts import KindFigure, compute_kinds
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.mean_over_hosts import (
     FEWEST_HOSTS,
@@ -52,7 +51,8 @@ class HostFigure:
 class FigureOverHosts:
     """A variant in one metric over hosts. ``mean`` is None below two hosts; ``is_judged``: whether
     the metric has a verdict at all; ``faults``: the variant's; ``lacking``: why a host has no
-    figure, by its name; ``kinds``: each kind of hosts, where there are several.
+    figure, by its name; ``kinds``: the mean over each kind of hosts, where there
+    are several, with a plain 95 % interval; of a kind with one host, that host's own figure.
     """
 
     variant: str
@@ -63,7 +63,7 @@ class FigureOverHosts:
     faults: Faults
     baseline_faults: Faults
     lacking: Mapping[str, str]
-    kinds: tuple[KindFigure, ...]
+    kinds: Mapping[str, MeanOverHosts]
 
     @property
     def no_verdict(self) -> str:
@@ -130,7 +130,7 @@ def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
                         for host, of_host in logs.items()
                         if not of_host
                     },
-                    kinds=compute_kinds(present),
+                    kinds=_average_kinds(present),
                 )
             )
     return judged
@@ -138,6 +138,26 @@ def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
 
 def _average(logs: Mapping[Host, Sequence[float]], confidence: float) -> MeanOverHosts | None:
     return compute_mean_over_hosts(list(logs.values()), confidence) if len(logs) > 1 else None
+
+
+def _average_kinds(logs: Mapping[Host, Sequence[float]]) -> dict[str, MeanOverHosts]:
+    """Return the mean over each kind, in the order of their first hosts; none if all are of one."""
+    by_kind: dict[str, list[Sequence[float]]] = {}
+    for host, of_host in logs.items():
+        by_kind.setdefault(host.kind, []).append(of_host)
+    if len(by_kind) < 2:
+        return {}
+    return {
+        kind: compute_mean_over_hosts(of_kind, DESCRIPTIVE_CONFIDENCE, fewest=2)
+        if len(of_kind) > 1
+        else MeanOverHosts(
+            **vars(compute_ratio(of_kind[0], DESCRIPTIVE_CONFIDENCE)),
+            hosts=1,
+            between=None,
+            next_host=None,
+        )
+        for kind, of_kind in by_kind.items()
+    }
 
 
 def _describe_hosts(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.replay.replay_facts import RecordedMark
+from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
 from dballoc.distributions import compute_t_quantile
 
 CONFIDENCE = 0.95
@@ -54,6 +54,29 @@ class Growth:
     def has_interval(self) -> bool:
         """Whether there is an interval."""
         return self.replays > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleGrowth:
+    """How far the variants creep over a trace's cycles; ``ends``: the heap at their ends, of
+    :func:`list_cycle_ends`.
+    """
+
+    cycles: Cycles
+    ends: pl.DataFrame
+    growths: list[Growth]
+
+
+def find_growth(campaign: Campaign, facts: ReplayFacts) -> CycleGrowth | None:
+    """Return how far the variants creep; None where the trace repeats no cycle, or says nothing of
+    memory.
+    """
+    cycles = find_cycles(facts.marks) if facts.from_start else None
+    if cycles is None:
+        return None
+    ends = list_cycle_ends(campaign, cycles)
+    growths = measure_growth(ends, cycles, campaign.names)
+    return CycleGrowth(cycles=cycles, ends=ends, growths=growths) if growths else None
 
 
 def find_cycles(marks: Sequence[RecordedMark]) -> Cycles | None:

@@ -233,9 +233,9 @@ def _describe_figure(figure: FigureOverHosts) -> dict[str, Any]:
         "lower_on": figure.lower_on,
         "lacking": dict(figure.lacking),
         "kinds": {
-            kind.kind: describe_ratio(kind.ratio)
-            | {"between_hosts": kind.between, "hosts": kind.hosts}
-            for kind in figure.kinds
+            kind: describe_ratio(of_kind)
+            | {"between_hosts": of_kind.between, "hosts": of_kind.hosts}
+            for kind, of_kind in figure.kinds.items()
         },
         "hosts": [
             {

@@ -5,7 +5,6 @@ from typing import Any
 
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.host_pool import HostPool
-from dballoc.analysis.hosts.kinds_of_hosts import KindFigure
 from dballoc.analysis.hosts.verdicts_over_hosts import FigureOverHosts, HostFigure
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.mean_over_hosts import MeanOverHosts
@@ -112,13 +111,13 @@ def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
         rows += [
             [
                 figure.variant,
-                f"{count(kind.hosts, 'host')}: {kind.kind}",
-                show_ratio(kind.ratio),
+                f"{count(mean.hosts, 'host')}: {kind}",
+                show_ratio(mean),
                 NOTHING,
-                format_between(kind),
+                format_between(mean),
                 NOTHING,
             ]
-            for kind in figure.kinds
+            for kind, mean in figure.kinds.items()
         ]
     return Table(
         title="Over the hosts",
@@ -129,11 +128,9 @@ def _tabulate_means(figures: Sequence[FigureOverHosts]) -> Table:
     )
 
 
-def format_between(figure: MeanOverHosts | KindFigure | None) -> str:
+def format_between(mean: MeanOverHosts | None) -> str:
     """Return how much the ratio differs from host to host: ``±3.1 %``."""
-    if figure is None or figure.between is None:
-        return NOTHING
-    return f"±{percent(figure.between)}"
+    return NOTHING if mean is None or mean.between is None else f"±{percent(mean.between)}"
 
 
 def _format_next_host(mean: MeanOverHosts | None) -> str:
@@ -192,7 +189,10 @@ def list_csv_rows(figures: Sequence[FigureOverHosts]) -> list[tuple[Any, ...]]:
         rows += [
             (*name, f.host.name, *_list_ends(f.ratio), f.host.kind, 1, "") for f in figure.figures
         ]
-        rows += [(*name, "", *_list_ends(k.ratio), k.kind, k.hosts, "") for k in figure.kinds]
+        rows += [
+            (*name, "", *_list_ends(mean), kind, mean.hosts, "")
+            for kind, mean in figure.kinds.items()
+        ]
         if mean := figure.mean:
             verdict = "" if figure.no_verdict else figure.verdict.value
             rows.append((*name, "", *_list_ends(mean), "", mean.hosts, verdict))

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from dballoc.analysis.replay.cycle_growth import CONFIDENCE, Cycles, Growth
+from dballoc.analysis.replay.cycle_growth import CONFIDENCE, CycleGrowth, Cycles, Growth
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.document.charts import Variants, draw, make_axis, make_chart, make_tips
 from dballoc.document.model import Figure, Section, Table
@@ -11,8 +11,9 @@ from dballoc.numbers import NOTHING, count, listing, mebibytes, percent, with_un
 _HEIGHT = 280
 
 
-def describe_growth(growths: list[Growth], cycles: Cycles) -> str:
+def describe_growth(growth: CycleGrowth) -> str:
     """Return one sentence on which mallocs creep, and how far the others might at most."""
+    growths, cycles = growth.growths, growth.cycles
     shown = [f"{g.variant} creeps by {_format_slope(g)}" for g in growths if _creeps(g)]
     shown += [f"{g.variant} shrinks by {_format_slope(g)}" for g in growths if _shrinks(g)]
     rest = [g for g in growths if g.has_interval and not _creeps(g) and not _shrinks(g)]
@@ -26,18 +27,15 @@ def describe_growth(growths: list[Growth], cycles: Cycles) -> str:
     return f"From one {cycles.name} to the next, of {cycle}: {'; '.join(shown)}."
 
 
-def make_growth_section(
-    growths: list[Growth], ends: pl.DataFrame, cycles: Cycles, facts: ReplayFacts
-) -> Section:
-    """Return the section. ``ends``: of
-    :func:`dballoc.analysis.replay.cycle_growth.list_cycle_ends`.
-    """
+def make_growth_section(growth: CycleGrowth, facts: ReplayFacts) -> Section:
+    """Return the section with its sentences, chart and table."""
+    cycles = growth.cycles
     return Section(
         key="growth",
         title=f"Growth from {cycles.name} to {cycles.name}",
-        text=[describe_growth(growths, cycles), *_list_reservations(facts)],
-        figures=[_draw_growth(growths, ends, cycles)],
-        tables=[_tabulate_growth(growths, cycles)],
+        text=[describe_growth(growth), *_list_reservations(facts)],
+        figures=[_draw_growth(growth.growths, growth.ends, cycles)],
+        tables=[_tabulate_growth(growth.growths, cycles)],
     )
 
 

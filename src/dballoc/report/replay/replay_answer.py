@@ -2,18 +2,21 @@
 the replay was from the recorded process. Pure.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.measures import PEAK
+from dballoc.analysis.replay.cycle_growth import CycleGrowth
 from dballoc.analysis.replay.fidelity import Fidelity
 from dballoc.analysis.replay.replay_facts import ReplayFacts
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.model import Answer, Table
 from dballoc.numbers import count, listing, number, percent, with_unit
-from dballoc.report.wording.answer import Progress, describe_verdict
+from dballoc.report.replay.growth_section import describe_growth
+from dballoc.report.wording.answer import Progress, describe_verdict, measure_progress
 from dballoc.report.wording.answer_table import make_answer_table
 from dballoc.report.wording.ending import compose_headline, explain_ending
 from dballoc.report.wording.ratios_as_text import format_ratio
@@ -28,44 +31,45 @@ _TOUCHES = {
 }
 
 
-def compose_replay_answer(
-    *,
-    facts: ReplayFacts,
-    averages: pl.DataFrame,
-    comparisons: Comparisons,
-    recommendation: Recommendation,
-    baseline: str,
-    progress: Progress,
-    fidelity: Fidelity | None,
-    growth: str | None = None,
-) -> Answer:
-    """Say what the replays show, and no more than that. ``averages``: of
-    :func:`dballoc.analysis.replay.replay_tables.average_replays`; ``growth``: a sentence on how far
-    the mallocs creep.
+@dataclass(frozen=True, kw_only=True)
+class JudgedReplays:
+    """A campaign of replays with all figures that its report has. ``averages``: of
+    :func:`dballoc.analysis.replay.replay_tables.average_replays`; ``growth``: None where the trace
+    repeats no cycle, or says nothing of memory.
     """
-    headline = compose_replay_headline(facts, averages, comparisons, baseline, fidelity)
+
+    campaign: Campaign
+    facts: ReplayFacts
+    averages: pl.DataFrame
+    comparisons: Comparisons
+    recommendation: Recommendation
+    fidelity: Fidelity | None
+    growth: CycleGrowth | None
+
+    @property
+    def baseline(self) -> str:
+        """The baseline's name."""
+        return self.campaign.experiment.baseline
+
+
+def compose_replay_answer(judged: JudgedReplays) -> Answer:
+    """Say what the replays show, and no more than that."""
+    headline, progress = _compose_headline(judged), measure_progress(judged.campaign)
+    growth = [describe_growth(judged.growth)] if judged.growth else []
     return Answer(
         headline=headline if progress.final else f"So far: {headline}",
-        reason=_explain(facts, comparisons, recommendation, baseline, progress),
-        table=_make_table(comparisons, recommendation),
-        notes=[
-            *([growth] if growth else []),
-            *list_notes(facts, comparisons, baseline, progress, fidelity),
-        ],
+        reason=_explain(judged, progress),
+        table=_make_table(judged.comparisons, judged.recommendation),
+        notes=[*growth, *_list_notes(judged.facts, progress, judged.fidelity)],
     )
 
 
-def compose_replay_headline(
-    facts: ReplayFacts,
-    averages: pl.DataFrame,
-    comparisons: Comparisons,
-    baseline: str,
-    fidelity: Fidelity | None,
-) -> str:
+def _compose_headline(judged: JudgedReplays) -> str:
     """Return the first sentence: the malloc with the least peak heap, and how far the replay was
     from the recorded process.
     """
-    faultless = averages.filter(~pl.col("variant").is_in(list(comparisons.faulty)))
+    facts, comparisons = judged.facts, judged.comparisons
+    faultless = judged.averages.filter(~pl.col("variant").is_in(list(comparisons.faulty)))
     flaws = f" ({'; '.join(facts.flaws)})" if facts.flaws else ""
     if not faultless.height:
         return f"No malloc was replayed to its end without a fault{flaws}"
@@ -75,13 +79,12 @@ def compose_replay_headline(
             f"No answer on memory{flaws}; {fast['variant']} takes the least CPU per event, "
             f"{number(fast['cpu'])} ns"
         )
-    ranked = faultless.sort("peak")
-    least = ranked.row(0, named=True)
-    names = f"{least['variant']} has the least peak heap{_describe_window(facts)}, "
-    names += with_unit(least["peak"])
+    least = faultless.sort("peak").row(0, named=True)
     return (
-        f"{names}{_compare_least(least['variant'], comparisons, baseline)}"
-        f"{_describe_distance(fidelity)}{flaws}"
+        f"{least['variant']} has the least peak heap{_describe_window(facts)}, "
+        f"{with_unit(least['peak'])}"
+        f"{_compare_least(least['variant'], comparisons, judged.baseline)}"
+        f"{_describe_distance(judged.fidelity)}{flaws}"
     )
 
 
@@ -95,19 +98,14 @@ def _describe_window(facts: ReplayFacts) -> str:
 
 def _compare_least(name: str, comparisons: Comparisons, baseline: str) -> str:
     """Return how the least is to the baseline, and whether that is shown."""
-    comparison = _find_memory(comparisons, name)
+    judged = [*comparisons.family, *comparisons.descriptive]
+    of_memory = (c for c in judged if c.variant == name and c.metric.measure.name == PEAK.name)
+    comparison = next(of_memory, None)
     if name == baseline or comparison is None or comparison.ratio is None:
         return ", of all that were replayed" if len(comparisons.family) else ""
     verdict = describe_verdict(comparison, comparisons).partition(" (")[0]
     ratio = comparison.ratio
     return f", {format_ratio(ratio.estimate)} of {baseline}'s ({verdict})"
-
-
-def _find_memory(comparisons: Comparisons, name: str) -> Comparison | None:
-    shown = [*comparisons.family, *comparisons.descriptive]
-    return next(
-        (c for c in shown if c.variant == name and c.metric.measure.name == PEAK.name), None
-    )
 
 
 def _describe_distance(fidelity: Fidelity | None) -> str:
@@ -127,21 +125,13 @@ def _describe_distance(fidelity: Fidelity | None) -> str:
     )
 
 
-def _explain(
-    facts: ReplayFacts,
-    comparisons: Comparisons,
-    recommendation: Recommendation,
-    baseline: str,
-    progress: Progress,
-) -> str:
+def _explain(judged: JudgedReplays, progress: Progress) -> str:
     """Return what the rule says of memory and speed together."""
-    if not facts.from_start:
+    if not judged.facts.from_start:
         return "CPU per event is judged below; the rule takes memory too, and names no malloc."
-    rule = compose_headline(comparisons, recommendation, baseline, progress)
-    rule = rule.removeprefix("So far: ")
-    return f"By the rule, memory and speed together: {rule}. " + explain_ending(
-        comparisons, recommendation, baseline, progress
-    )
+    judgement = judged.comparisons, judged.recommendation, judged.baseline, progress
+    rule = compose_headline(*judgement).removeprefix("So far: ")
+    return f"By the rule, memory and speed together: {rule}. {explain_ending(*judgement)}"
 
 
 def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> Table | None:
@@ -159,13 +149,7 @@ def _make_table(comparisons: Comparisons, recommendation: Recommendation) -> Tab
     )
 
 
-def list_notes(
-    facts: ReplayFacts,
-    comparisons: Comparisons,
-    baseline: str,
-    progress: Progress,
-    fidelity: Fidelity | None,
-) -> list[str]:
+def _list_notes(facts: ReplayFacts, progress: Progress, fidelity: Fidelity | None) -> list[str]:
     """Return what to know before one relies on the answer."""
     notes = []
     if not facts.from_start:

@@ -1,36 +1,27 @@
 """What the report of a campaign of replays holds, in its order."""
 
-from dataclasses import dataclass
-
-import polars as pl
-
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
-from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
+from dballoc.analysis.decisions.recommendation import Evidence, recommend
 from dballoc.analysis.decisions.sequential_test import ERROR, MARGIN
-from dballoc.analysis.replay.cycle_growth import (
-    Cycles,
-    Growth,
-    find_cycles,
-    list_cycle_ends,
-    measure_growth,
-)
-from dballoc.analysis.replay.fidelity import Fidelity, measure_fidelity
-from dballoc.analysis.replay.replay_facts import ReplayFacts, read_replay_facts
+from dballoc.analysis.replay.cycle_growth import find_growth
+from dballoc.analysis.replay.fidelity import measure_fidelity
+from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.replay.replay_tables import (
     average_curves,
     average_latencies,
     average_replays,
 )
-from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
+from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.document.charts import Variants
-from dballoc.document.model import Answer, Figure, Section
+from dballoc.document.model import Figure, Section
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count, listing, percent
 from dballoc.report.charts import ratios
-from dballoc.report.replay import growth_section, replay_charts, replay_sections
-from dballoc.report.replay.replay_answer import compose_replay_answer
+from dballoc.report.replay import replay_charts, replay_sections
+from dballoc.report.replay.growth_section import make_growth_section
+from dballoc.report.replay.replay_answer import JudgedReplays
 from dballoc.report.sections import tables
 from dballoc.report.sections.shared_sections import (
     make_environment_section,
@@ -40,33 +31,8 @@ from dballoc.report.sections.shared_sections import (
 from dballoc.report.wording.answer import measure_progress
 
 
-@dataclass(frozen=True, kw_only=True)
-class CycleGrowth:
-    """How far the variants creep over the trace's cycles; ``ends``: the heap at their ends."""
-
-    cycles: Cycles
-    ends: pl.DataFrame
-    growths: list[Growth]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedReplays:
-    """A campaign of replays with all that its report says. ``growth``: None where the trace repeats
-    no cycle, or says nothing of memory.
-    """
-
-    campaign: Campaign
-    facts: ReplayFacts
-    averages: pl.DataFrame
-    comparisons: Comparisons
-    recommendation: Recommendation
-    fidelity: Fidelity | None
-    growth: CycleGrowth | None
-    answer: Answer
-
-
 def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> JudgedReplays:
-    """Return the figures, the comparisons, what the rule makes of them, and all in words.
+    """Return the figures, the comparisons, and what the rule makes of them.
     UsageError if the campaign has not what the preference asks.
     """
     experiment = campaign.experiment
@@ -82,38 +48,15 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
     margin = preference.margin or campaign.margin or DEFAULT_MARGIN
     evidence = Evidence(margin=margin, exploratory=margin != campaign.margin)
     recommendation = recommend(comparisons, experiment.baseline, preference, evidence)
-    averages = average_replays(campaign)
-    fidelity = measure_fidelity(campaign, facts)
-    growth = _judge_growth(campaign, facts)
-    answer = compose_replay_answer(
-        facts=facts,
-        averages=averages,
-        comparisons=comparisons,
-        recommendation=recommendation,
-        baseline=experiment.baseline,
-        progress=measure_progress(campaign),
-        fidelity=fidelity,
-        growth=growth_section.describe_growth(growth.growths, growth.cycles) if growth else None,
-    )
     return JudgedReplays(
         campaign=campaign,
         facts=facts,
-        averages=averages,
+        averages=average_replays(campaign),
         comparisons=comparisons,
         recommendation=recommendation,
-        fidelity=fidelity,
-        growth=growth,
-        answer=answer,
+        fidelity=measure_fidelity(campaign, facts),
+        growth=find_growth(campaign, facts),
     )
-
-
-def _judge_growth(campaign: Campaign, facts: ReplayFacts) -> CycleGrowth | None:
-    cycles = find_cycles(facts.marks) if facts.from_start else None
-    if cycles is None:
-        return None
-    ends = list_cycle_ends(campaign, cycles)
-    growths = measure_growth(ends, cycles, campaign.names)
-    return CycleGrowth(cycles=cycles, ends=ends, growths=growths) if growths else None
 
 
 def make_replay_subtitle(judged: JudgedReplays) -> str:
@@ -144,7 +87,7 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
                 *([replay_sections.tabulate_fidelity(judged.fidelity)] if judged.fidelity else []),
             ],
         ),
-        *_make_growth_sections(judged),
+        *([make_growth_section(judged.growth, facts)] if judged.growth else []),
         Section(
             key="verdicts",
             title="Verdicts",
@@ -171,15 +114,6 @@ def make_replay_sections(judged: JudgedReplays) -> list[Section]:
         ),
         Section(key="method", title="Method", text=describe_replay_method(judged)),
     ]
-
-
-def _make_growth_sections(judged: JudgedReplays) -> list[Section]:
-    if (growth := judged.growth) is None:
-        return []
-    section = growth_section.make_growth_section(
-        growth.growths, growth.ends, growth.cycles, judged.facts
-    )
-    return [section]
 
 
 def _draw_heap(judged: JudgedReplays, variants: Variants) -> list[Figure]:
