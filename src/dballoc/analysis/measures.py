@@ -66,7 +66,7 @@ class Measure:
 def list_measures(*, is_replay: bool = False) -> dict[str, Measure]:
     """Return the measures by name; those of a replay have its words."""
     measures = {}
-    for name, entry in catalogue.measures().items():
+    for name, entry in catalogue.measures()["measure"].items():
         words = dict.fromkeys(("short", "axis", "published"), entry["label"]) | {"levels": name}
         described = words | entry | (entry.get("replay", {}) if is_replay else {})
         measures[name] = Measure(
@@ -94,6 +94,8 @@ JUDGED = tuple(
         key=lambda m: (m.question != "memory", -m.error),
     )
 )
+# The sections of the report that show levels: their titles, by the groups of measures.
+GROUPS: dict[str, str] = {k: group["title"] for k, group in catalogue.measures()["group"].items()}
 # What tables show as differences to the baseline, by the name in tables of levels.
 CHANGES = {m.levels: m.change for m in MEASURES.values() if m.change}
 PEAK, IDLE, THROUGHPUT, CPU = (MEASURES[n] for n in ("rss_peak", "rss_idle", "tps", "cpu"))

@@ -77,7 +77,7 @@ class Observer:
         """A reading within a step."""
 
     def trial_finished(
-        self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
+        self, slot: Slot, fault: str | None, peak: int | None, tps: float | None
     ) -> None:
         """A trial is in the database. ``tps``: of its last level."""
 
@@ -99,7 +99,7 @@ class Observer:
         included.
         """
 
-    def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
+    def probe_finished(self, variant: str, size: int, outcome: str, peak: int | None) -> None:
         """A cache size was tried, and the trial is in the database. ``outcome``: ``survived``,
         ``killed``, or the fault's text.
         """

@@ -75,8 +75,8 @@ def foreign_options() -> dict[str, Any]:
     return _read("options")
 
 
-def measures() -> Entries:
-    """What campaigns measure, by name; see measures.toml."""
+def measures() -> dict[str, Entries]:
+    """What campaigns measure, by name, and the groups of measures; see measures.toml."""
     return _read("measures")
 
 

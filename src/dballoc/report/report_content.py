@@ -14,7 +14,7 @@ from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, 
 from dballoc.analysis.evidence import gather_evidence
 from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.hosts.split_by_host import list_environments
-from dballoc.analysis.measures import THROUGHPUT
+from dballoc.analysis.measures import GROUPS, OF_LEVEL, THROUGHPUT
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import (
     cpu_scaling,
@@ -244,9 +244,15 @@ def _make_profiles_section(
 def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> list[Section]:
     """Return the sections on levels; with charts and tables of each workload if ``few``."""
     workloads = campaign.experiment.workloads if few else []
+    measured = set(level_curves.average_levels(campaign)["measure"])
+    groups = dict.fromkeys(m.group for m in OF_LEVEL.values() if m.levels in measured)
     sections = [
         _make_levels_section(campaign, variants, workloads),
-        _make_cpu_section(campaign, variants, workloads),
+        *(
+            _make_group_section(campaign, variants, workloads, group)
+            for group in groups
+            if group not in ("speed", "memory")
+        ),
         Section(
             key="time",
             title="Over time",
@@ -267,11 +273,11 @@ def _make_solo_sections(campaign: Campaign, variants: Variants, few: bool) -> li
     ]
 
 
-def _tabulate_each(campaign: Campaign, group: str, title: str, workloads: list[str]) -> list[Table]:
+def _tabulate_each(campaign: Campaign, group: str, workloads: list[str]) -> list[Table]:
     """Return a table of levels for each of ``workloads``; without them one of all."""
     if not workloads:
-        return [tables.tabulate_levels(campaign, group, title)]
-    return [tables.tabulate_levels(campaign, group, title, w) for w in workloads]
+        return [tables.tabulate_levels(campaign, group, GROUPS[group])]
+    return [tables.tabulate_levels(campaign, group, GROUPS[group], w) for w in workloads]
 
 
 def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Section:
@@ -331,7 +337,7 @@ def _make_verdicts_section(comparisons: Comparisons, variants: Variants, few: bo
 
 
 def _make_levels_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
-    title = "Throughput and response time"
+    title = GROUPS["speed"]
     summary = level_curves.average_levels(campaign)
     qps = level_curves.compute_relative_levels(campaign, "qps")
     figures: list[Figure] = []
@@ -390,15 +396,19 @@ def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
     return figures
 
 
-def _make_cpu_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
-    title, summary = "CPU and context switches", level_curves.average_levels(campaign)
+def _make_group_section(
+    campaign: Campaign, variants: Variants, workloads: list[str], group: str
+) -> Section:
+    """Return the section of a group of measures that needs nothing of its own."""
+    summary = level_curves.average_levels(campaign)
     figures = [
         levels.draw_curve(summary, w, m, variants)
         for w in workloads
-        for m in levels.list_charted(summary, w, "cpu")
+        for m in levels.list_charted(summary, w, group)
     ]
-    shown = _tabulate_each(campaign, "cpu", title, workloads)
-    return Section(key="cpu", title=title, text=_CPU, figures=figures, tables=shown)
+    shown = _tabulate_each(campaign, group, workloads)
+    text = _CPU if group == "cpu" else [_SOLO]
+    return Section(key=group, title=GROUPS[group], text=text, figures=figures, tables=shown)
 
 
 def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list[str]) -> Section:
@@ -413,7 +423,7 @@ def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list
         for workload in workloads
         for measure in levels.list_charted(summary, workload, "memory")
     ]
-    shown += _tabulate_each(campaign, "memory", "Peak RSS and VSZ by level", workloads)
+    shown += _tabulate_each(campaign, "memory", workloads)
     text = [_SOLO]
     if e.levels == "rising":
         text.append(

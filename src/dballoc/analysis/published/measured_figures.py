@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.measures import OF_LEVEL
+from dballoc.analysis.measures import OF_LEVEL, PEAK
 from dballoc.analysis.published.published_figures import Level
 from dballoc.analysis.tables import memory_growth
 from dballoc.experiment import scale
@@ -14,7 +14,7 @@ from dballoc.experiment import scale
 # Measures of a whole trial: RSS and VSZ in bytes, VSZ as ps(1) shows it, which is what posts have
 # (:mod:`dballoc.analysis.campaign_tables`); peak_to_pool: peak RSS ÷ the engine's cache. A
 # level has :data:`dballoc.analysis.measures.OF_LEVEL`.
-OF_TRIAL = ("rss_peak", "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
+OF_TRIAL = (PEAK.name, "vsz_peak", "peak_to_pool", "growth", "vsz_growth")
 
 # Further measures of a level: what the whole host did by query, as some posts have it, and the
 # measure by operation that each is made of. An operation is a transaction, of any number of
@@ -91,9 +91,9 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
     return (
         memory_growth.build_trial_table(campaign)
         .drop("vsz_growth")
-        .rename({"peak": "rss_peak", "virtual_growth": "vsz_growth"})
+        .rename({"peak": PEAK.name, "virtual_growth": "vsz_growth"})
         .join(pool, on="variant", how="left")
-        .with_columns(peak_to_pool=pl.col("rss_peak") / pl.col("pool"))
+        .with_columns(peak_to_pool=pl.col(PEAK.name) / pl.col("pool"))
         .group_by("block", "variant", "role")
         .agg(pl.col(*OF_TRIAL).max())
         .group_by("block", "variant")

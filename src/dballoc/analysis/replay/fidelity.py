@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.measures import PEAK
 from dballoc.analysis.replay.replay_facts import RecordedMark, ReplayFacts
 
 # The names of what is measured at a mark: resident bytes, those of malloc's memory among them, and
 # the most resident bytes since the mark before; the peak heap of a start without the recorder; and
 # what is in use by malloc's own books.
-RSS, HEAP, RSS_PEAK, HEAP_PEAK, BOOKS = "rss", "heap", "rss_peak", "heap_peak", "malloc_live"
+RSS, HEAP, HEAP_PEAK, BOOKS = "rss", "heap", "heap_peak", "malloc_live"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ def measure_fidelity(campaign: Campaign, facts: ReplayFacts) -> Fidelity | None:
         for i, m in measured
         if i in averages
     ]
-    peaks = campaign.good.filter(pl.col("variant") == variant)["rss_peak"].drop_nulls()
+    peaks = campaign.good.filter(pl.col("variant") == variant)[PEAK.trial].drop_nulls()
     if not marks or not len(peaks):
         return None
     # The high-water marks are of whole steps, and not of a stretch.
@@ -103,9 +104,9 @@ def estimate_real_peak(marks: list[RecordedMark]) -> int | None:
         if mark.truth.get(HEAP_PEAK, 0) > 0:
             return mark.truth[HEAP_PEAK]
     peaks = [
-        m.truth[RSS_PEAK] - (m.truth[RSS] - m.truth[HEAP])
+        m.truth[PEAK.name] - (m.truth[RSS] - m.truth[HEAP])
         for m in marks
-        if m.truth.keys() >= {RSS, HEAP, RSS_PEAK}
+        if m.truth.keys() >= {RSS, HEAP, PEAK.name}
     ]
     return max(max(peaks), *(m.truth[HEAP] for m in marks)) if peaks else None
 

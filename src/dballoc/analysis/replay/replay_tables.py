@@ -3,6 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.measures import IDLE, PEAK
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 
 # Below this share of the highest live bytes heap ÷ live says nothing: a program begins or ends.
@@ -19,7 +20,7 @@ def average_replays(campaign: Campaign) -> pl.DataFrame:
     """
     steps = campaign.step.filter(pl.col("kind") == "level")
     rows = (
-        campaign.good.select("trial", "variant", "rss_peak", "rss_idle")
+        campaign.good.select("trial", "variant", PEAK.trial, IDLE.trial)
         .join(
             steps.select("trial", "cpu", "window_events", "tps", "minor_faults", "rss_end"),
             on="trial",
@@ -28,12 +29,12 @@ def average_replays(campaign: Campaign) -> pl.DataFrame:
     )
     events = pl.col("window_events")
     averaged = rows.group_by("variant").agg(
-        peak=pl.col("rss_peak").mean(),
+        peak=pl.col(PEAK.trial).mean(),
         idle=pl.col("rss_idle").mean(),
         end=pl.col("rss_end").mean(),
         peak_live=pl.col("peak_live").mean(),
         own_memory=pl.col("own_memory").mean(),
-        fragmentation=(pl.col("rss_peak") / pl.col("peak_live")).mean(),
+        fragmentation=(pl.col(PEAK.trial) / pl.col("peak_live")).mean(),
         cpu=(pl.col("cpu") / events).mean() * 1e9,
         malloc=(pl.col("malloc_seconds") / events).mean() * 1e9,
         events=pl.col("tps").mean(),

@@ -3,6 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign, add_virtual_size
+from dballoc.analysis.measures import IDLE, PEAK
 
 # What is averaged over a variant's trials.
 _MEANS = [
@@ -65,7 +66,7 @@ def build_trial_table(campaign: Campaign) -> pl.DataFrame:
     )
     return (
         campaign.good.select(
-            "trial", "block", "variant", "role", start="rss_start", peak="rss_peak", idle="rss_idle"
+            "trial", "block", "variant", "role", start="rss_start", peak=PEAK.trial, idle=IDLE.trial
         )
         .join(of_samples, on="trial", how="left")
         .with_columns(

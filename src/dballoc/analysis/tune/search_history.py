@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from dballoc import readers
+from dballoc.analysis.measures import PEAK
 from dballoc.analysis.statistics.duet_estimates import Piece, estimate_middle
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.designs import Design
@@ -121,7 +122,7 @@ def list_tried(results: Results) -> list[Tried]:
                 variant=row["variant"],
                 parameters=parameters,
                 fault=None if row["outcome"] == "ok" else row["fault_text"] or row["fault"],
-                rss=row["rss_peak"] if alone and (row["rss_peak"] or 0) > 0 else None,
+                rss=row[PEAK.trial] if alone and (row[PEAK.trial] or 0) > 0 else None,
                 costs={w: c for w, c in costs.items() if 0 < c < math.inf},
                 seconds=row["ended"] - row["started"],
                 design=Design.SOLO if alone else Design.DUET,

@@ -16,6 +16,7 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import Preference, parse_preference
 from dballoc.analysis.decisions.recommendation import Recommendation, recommend
 from dballoc.analysis.evidence import gather_evidence
+from dballoc.analysis.measures import PEAK
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tune.estimated_front import Estimated, estimate_front
 from dballoc.analysis.tune.search_history import (
@@ -117,7 +118,7 @@ def _measure_winner(confirmed: Confirmed, preference: Preference) -> float:
     assert confirmed.campaign is not None
     trials = confirmed.campaign.good.filter(variant=confirmed.winner)
     if preference.objective == "memory":
-        mean = trials["rss_peak"].mean()
+        mean = trials[PEAK.trial].mean()
         return float(mean) if isinstance(mean, int | float) else math.inf
     costs = confirmed.campaign.of(confirmed.campaign.step).filter(
         variant=confirmed.winner, kind="level"

@@ -70,15 +70,15 @@ class PlainDisplay(Observer):
         self._line(f"{design} block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
 
     def trial_finished(
-        self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
+        self, slot: Slot, fault: str | None, peak: int | None, tps: float | None
     ) -> None:
         self.done += 1
         role = f" ({slot.role})" if slot.role != "V" else ""
         level = f" in {slot.workload}" if slot.workload is not None else ""
         level += f" at {slot.level} threads" if slot.level is not None else ""
         speed = f"{tps:,.0f} {self.speed}, " if tps is not None else ""
-        peak = f"{self.memory} {mebibytes(rss_peak)}"
-        outcome = f"FAULT: {safe(fault)}" if fault else f"{speed}{peak}"
+        good = f"{speed}{self.memory} {mebibytes(peak)}"
+        outcome = f"FAULT: {safe(fault)}" if fault else good
         self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
 
     def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
@@ -105,9 +105,9 @@ class PlainDisplay(Observer):
             f"round {number}, {variants_to_go} trials or fewer left, {minutes(seconds)} at most"
         )
 
-    def probe_finished(self, variant: str, size: int, outcome: str, rss_peak: int | None) -> None:
+    def probe_finished(self, variant: str, size: int, outcome: str, peak: int | None) -> None:
         words = outcome if outcome in ("survived", "killed") else f"FAULT: {outcome}"
-        self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {mebibytes(rss_peak)}")
+        self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {mebibytes(peak)}")
 
     def search_progressed(self, progress: SearchProgress) -> None:
         self._line(
@@ -193,9 +193,9 @@ class LiveDisplay(PlainDisplay):
             }
 
     def trial_finished(
-        self, slot: Slot, fault: str | None, rss_peak: int | None, tps: float | None
+        self, slot: Slot, fault: str | None, peak: int | None, tps: float | None
     ) -> None:
-        super().trial_finished(slot, fault, rss_peak, tps)
+        super().trial_finished(slot, fault, peak, tps)
         self._progress.update(self._trials, completed=self.done)
 
     def search_progressed(self, progress: SearchProgress) -> None:

@@ -3,7 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.measures import CHANGES
+from dballoc.analysis.measures import CHANGES, IDLE, PEAK
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
 from dballoc.analysis.replay.replay_facts import read_replay_facts
@@ -122,7 +122,7 @@ def _collect_comparisons(comparisons: Comparisons, baseline: str) -> dict[str, p
 
 
 # What columns of the store hold of a replay.
-_HEAP = {"rss_start": "heap_start", "rss_peak": "heap_peak", "rss_idle": "heap_idle"}
+_HEAP = {"rss_start": "heap_start", PEAK.trial: "heap_peak", IDLE.trial: "heap_idle"}
 
 
 def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl.DataFrame]:

@@ -70,7 +70,7 @@ def draw_fragmentation(curves: pl.DataFrame, facts: ReplayFacts, variants: Varia
 
 def draw_peak_heaps(campaign: Campaign, facts: ReplayFacts, variants: Variants) -> Figure:
     """Draw peak heap from zero: the mean as a bar, every replay as a stroke."""
-    peaks = campaign.good.filter(pl.col("rss_peak").is_not_null())
+    peaks = campaign.good.filter(pl.col(PEAK.trial).is_not_null())
     bars = [
         Bar(name, name, peaks.filter(pl.col("variant") == name)[PEAK.trial].to_list())
         for name in variants.names

@@ -282,7 +282,7 @@ def _list_variants_without_survivor(campaign: Campaign) -> list[tuple[str, str]]
     for name in campaign.names:
         trials = campaign.trial.filter(pl.col("counted") & (pl.col("variant") == name))
         if trials.height and (trials["outcome"] == "fault").all():
-            highest_rss = [mebibytes(v) for v in trials["rss_peak"].drop_nulls().sort().tail(1)]
+            highest_rss = [mebibytes(v) for v in trials[PEAK.trial].drop_nulls().sort().tail(1)]
             killed = "killed for memory" if (trials["fault"] == "oom").any() else "a fault"
             faulty.append(
                 (name, f"{killed} at {highest_rss[0]} or more" if highest_rss else killed)
@@ -377,7 +377,7 @@ def tabulate_faults(campaign: Campaign) -> Table:
         if kinds.height:
             n_trials = campaign.trials.filter(pl.col("variant") == name).height
             words = ", ".join(f"{kind} ({n})" for kind, n in kinds.iter_rows())
-            highest_rss = with_unit(variant_faults["rss_peak"].max())  # type: ignore[arg-type]
+            highest_rss = with_unit(variant_faults[PEAK.trial].max())  # type: ignore[arg-type]
             rows.append([name, f"{variant_faults.height} of {n_trials}", words, highest_rss])
     columns = ["variant", "trials with a fault", "kinds", "highest RSS seen in them"]
     return Table(title="Faults by variant", columns=columns, rows=rows, words=columns)
@@ -391,7 +391,7 @@ def tabulate_every_fault(campaign: Campaign) -> Table:
         Column("kind", "fault"),
         Column("exit", "exit_status", describe_exit),
         Column("what happened", "fault_text"),
-        Column("highest RSS seen", "rss_peak", with_unit),
+        Column("highest RSS seen", PEAK.trial, with_unit),
     )
     faults = campaign.trials.filter(pl.col("outcome") == "fault").iter_rows(named=True)
     return tabulate("Every fault", columns, faults, words=True)
