@@ -22,8 +22,11 @@ from dballoc.campaign.trials.server_in_trial import check_encryption
 from dballoc.report import write_report_outputs
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_notes import compose_notes
-from dballoc.report.wording.encryption import describe_encryption, warn_of_encryption
-from dballoc.report.wording.network_check import describe_network_checks
+from dballoc.report.wording.noise_and_network import (
+    describe_encryption,
+    describe_network_checks,
+    warn_of_encryption,
+)
 from dballoc.servers.private.client_connections import (
     ClientConnections,
     ConnectionMeter,

@@ -42,7 +42,7 @@ from dballoc.report.sections.published_frames import (
     tabulate_frames,
 )
 from dballoc.report.sections.scaled_down import list_scaling_notes
-from dballoc.report.wording.published_collapse import describe_collapse
+from dballoc.report.wording.beside_the_post import describe_collapse
 from dballoc.report.write_report import gather_document
 
 NAME = "mdev-38369"

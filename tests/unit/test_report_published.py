@@ -19,7 +19,7 @@ from dballoc.experiment.post import PostCpus
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections import scaled_down
 from dballoc.report.sections.published import collect_published_tables, make_published_section
-from dballoc.report.wording.published_cpus import describe_published_cpus
+from dballoc.report.wording.beside_the_post import describe_published_cpus
 from dballoc.store.campaign_facts import APART, CLIENTS
 
 Make = Callable[..., Path]

@@ -9,7 +9,7 @@ import pytest
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.report.report_content import gather_report
-from dballoc.report.wording.two_speeds import describe_two_speeds
+from dballoc.report.wording.noise_and_network import describe_two_speeds
 
 Make = Callable[..., Path]
 

@@ -73,10 +73,12 @@ from dballoc.report.sections.shared_sections import (
 from dballoc.report.wording.answer import measure_progress
 from dballoc.report.wording.answer_table import collect_tail_latencies
 from dballoc.report.wording.compose_answer import Surroundings, compose_answer
-from dballoc.report.wording.encryption import describe_encryption
-from dballoc.report.wording.network_check import describe_network_checks
+from dballoc.report.wording.noise_and_network import (
+    describe_encryption,
+    describe_network_checks,
+    describe_two_speeds,
+)
 from dballoc.report.wording.post_note import compose_post_note
-from dballoc.report.wording.two_speeds import describe_two_speeds
 
 _SOLO = "Solo design: one server at a time has the whole machine."
 _CPU = [

@@ -33,8 +33,7 @@ from dballoc.report.sections.published_frames import (
     tabulate_frames,
 )
 from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
-from dballoc.report.wording.published_collapse import describe_collapse
-from dballoc.report.wording.published_cpus import describe_published_cpus
+from dballoc.report.wording.beside_the_post import describe_collapse, describe_published_cpus
 from dballoc.report.wording.ratios_as_text import describe_ratio, format_change, format_ratio
 
 _RULE = (

@@ -7,8 +7,8 @@ from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count, listing, percent
 from dballoc.report.wording.answer import MANY, Progress
-from dballoc.report.wording.encryption import warn_of_encryption
 from dballoc.report.wording.ending import name_figure
+from dballoc.report.wording.noise_and_network import warn_of_encryption
 
 
 def compose_notes(comparisons: Comparisons, baseline: str, progress: Progress) -> list[str]:
