@@ -7,7 +7,15 @@ from typing import Any
 
 from dballoc.analysis.tables.largest_cache import Fits, VariantFit
 from dballoc.document.charts import Variants
-from dballoc.document.model import Answer, Document, Section, Table, VariantLine
+from dballoc.document.model import (
+    Answer,
+    Column,
+    Document,
+    Section,
+    Table,
+    VariantLine,
+    tabulate,
+)
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
@@ -194,80 +202,56 @@ def describe_method(fits: Fits) -> list[str]:
     ]
 
 
+_SIZES = (
+    Column("variant"),
+    Column("largest that survives", "largest", format_size),
+    Column("smallest killed", "killed", format_size),
+    Column("peak RSS there, MiB", "peak", mebibytes),
+    Column("peak RSS ÷ cache", "ratio", "{:.2f}".format),
+    Column("RSS seen at the kill, MiB", "last", mebibytes),
+    Column("transactions/s", "tps", number),
+    Column("killed", lambda fitted: f"{fitted.kills} of {fitted.trials}"),
+    Column("search", lambda fitted: _SEARCH[fitted.state.why], words=True),
+)
+
+
 def tabulate_sizes(fits: Fits) -> Table:
     """Return the answer as a table."""
-    rows = [
-        [
-            f.variant,
-            _format_cache_size(f.largest),
-            _format_cache_size(f.killed),
-            mebibytes(f.peak),
-            f"{f.ratio:.2f}" if f.ratio else NOTHING,
-            mebibytes(f.last),
-            number(f.tps),
-            f"{f.kills} of {f.trials}",
-            _SEARCH[f.state.why],
-        ]
-        for f in fits.fitted
-    ]
-    columns = [
-        "variant",
-        "largest that survives",
-        "smallest killed",
-        "peak RSS there, MiB",
-        "peak RSS ÷ cache",
-        "RSS seen at the kill, MiB",
-        "transactions/s",
-        "killed",
-        "search",
-    ]
     options = listing(list(dict.fromkeys(_name_option(f) for f in fits.fitted)))
     caption = (
         f"Sizes of {options} with {with_unit(fits.of.memory)} for the server. Peak RSS, its ratio "
         "to the cache and transactions per second: at the largest size that survives. Killed: "
         "trials with an OOM kill, of all."
     )
-    return Table(
-        title="What survives", columns=columns, rows=rows, caption=caption, words=("search",)
-    )
+    return tabulate("What survives", _SIZES, fits.fitted, caption=caption)
+
+
+_TRIALS = (
+    Column("round"),
+    Column("variant"),
+    Column("size", "requested", format_size),
+    Column(
+        "size it had",
+        lambda row: (
+            "as asked" if row["pool"] in (None, row["requested"]) else format_size(row["pool"])
+        ),
+        words=True,
+    ),
+    Column("outcome", words=True),
+    Column("peak RSS, MiB", "peak", mebibytes),
+    Column("transactions/s", "tps", number),
+    Column("what happened", "text", words=True),
+)
 
 
 def tabulate_trials(fits: Fits) -> Table:
-    """Return one row a trial."""
+    """Return one row a trial. What happened is the campaign's text, which may be redacted."""
     texts = {
-        (r["block"], r["variant"]): r["fault_text"]
+        (r["block"], r["variant"]): r["fault_text"] or None
         for r in fits.campaign.trials.iter_rows(named=True)
     }
-    rows = [
-        [
-            str(p.round),
-            p.variant,
-            _format_cache_size(p.requested),
-            "as asked" if p.pool in (None, p.requested) else _format_cache_size(p.pool),
-            p.outcome,
-            mebibytes(p.peak),
-            number(p.tps),
-            texts.get((p.round, p.variant)) or NOTHING,
-        ]
-        for p in fits.probes
-    ]
-    columns = [
-        "round",
-        "variant",
-        "size",
-        "size it had",
-        "outcome",
-        "peak RSS, MiB",
-        "transactions/s",
-        "what happened",
-    ]
-    return Table(
-        title="Every trial",
-        columns=columns,
-        rows=rows,
-        heads=2,
-        words=("size it had", "outcome", "what happened"),
-    )
+    rows = [vars(p) | {"text": texts.get((p.round, p.variant))} for p in fits.probes]
+    return tabulate("Every trial", _TRIALS, rows, heads=2)
 
 
 def describe_fits(fits: Fits) -> dict[str, Any]:

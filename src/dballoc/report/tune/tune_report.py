@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from functools import partial
 from typing import Any
 
 from dballoc.analysis.tune.estimated_front import Estimated
@@ -12,7 +13,7 @@ from dballoc.analysis.tune.search_history import (
 )
 from dballoc.analysis.tune.tuned import Confirmed, Outcome, Tuned
 from dballoc.document.charts import Variants
-from dballoc.document.model import Document, Section, Table
+from dballoc.document.model import Column, Document, Section, Table, tabulate
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.numbers import NOTHING, count, listing, mebibytes, percent
@@ -20,7 +21,7 @@ from dballoc.report.sections import tables
 from dballoc.report.sections.shared_sections import list_servers, make_environment_section
 from dballoc.report.tune.tune_answer import answer_tune
 from dballoc.report.tune.tune_charts import draw_front, draw_path
-from dballoc.report.wording.ratios_as_text import format_ratio
+from dballoc.report.wording.ratios_as_text import describe_ratio, format_ratio
 
 _SEARCH_FIGURES = (
     "What is likely of each configuration, with intervals at 95 %, by the estimate that the search "
@@ -35,9 +36,8 @@ def gather_tune_report(tuned: Tuned) -> Document:
     campaign = tuned.campaign
     bases = list(dict.fromkeys(t.base for t in tuned.tried))
     variants = Variants(bases)
-    configurations, settings, trials = (
-        tabulate(tuned) for tabulate in (tabulate_standings, tabulate_knobs, tabulate_trials)
-    )
+    configurations, settings = tabulate_standings(tuned), tabulate_knobs(tuned)
+    trials = tabulate_trials(tuned)
     answer = answer_tune(tuned)
     sections = [
         _make_finalists_section(tuned),
@@ -150,33 +150,29 @@ def _format_trials(standing: Standing) -> str:
     return ", ".join(words)
 
 
+_KNOBS = (
+    Column("setting", "knob"),
+    Column("allocator", "base", words=True),
+    Column(
+        "tried in", lambda row: "replays" if _find_stage(row) == "replay" else "servers", words=True
+    ),
+    Column("configurations", lambda row: row.get("configurations")),
+    Column("importance for memory", "memory_share", partial(percent, digits=0)),
+    Column("importance for CPU", "cost_share", partial(percent, digits=0)),
+    Column("memory ÷ default", lambda row: _format_effect(row, "memory")),
+    Column("CPU ÷ default", lambda row: _format_effect(row, "cost")),
+    Column("effect", lambda row: _describe_effect(row), words=True),
+)
+
+
 def tabulate_knobs(tuned: Tuned) -> Table:
     """Return what each knob was worth, on servers and in replays."""
     order = sorted(
         tuned.knobs,
         key=lambda r: (r["base"], _find_stage(r) == "replay", -(r["memory_share"] or 0.0)),
     )
-    return Table(
-        title="Settings",
-        columns=[
-            "setting", "allocator", "tried in", "configurations", "importance for memory",
-            "importance for CPU", "memory ÷ default", "CPU ÷ default", "effect",
-        ],
-        rows=[
-            [
-                row["knob"],
-                row["base"],
-                "replays" if _find_stage(row) == "replay" else "servers",
-                NOTHING if row.get("configurations") is None else str(row["configurations"]),
-                *(_format_share(row[key]) for key in ("memory_share", "cost_share")),
-                *(_format_effect(row, measure) for measure in ("memory", "cost")),
-                _describe_effect(row),
-            ]
-            for row in order
-        ],
-        caption="Memory is peak RSS of servers, peak heap of replays. Search figures, no verdicts.",
-        words=("allocator", "tried in", "effect"),
-    )  # fmt: skip
+    caption = "Memory is peak RSS of servers, peak heap of replays. Search figures, no verdicts."
+    return tabulate("Settings", _KNOBS, order, caption=caption)
 
 
 def _find_stage(row: dict[str, Any]) -> str:
@@ -322,11 +318,7 @@ def _dump_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> dict[str, A
         "confirmed": outcome is Outcome.CONFIRMED,
         "outcome": str(outcome),
         "ratios": {
-            c.metric.key: {
-                "ratio": c.ratio.estimate,
-                "low": c.ratio.low,
-                "high": c.ratio.high,
-            }
+            c.metric.key: describe_ratio(c.ratio)
             for c in (confirmed.comparisons.family if confirmed.comparisons else [])
             if c.variant == name and c.ratio is not None
         },
@@ -343,7 +335,3 @@ def _format_settings(parameters: Any) -> str:
 
 def _format_log(value: float | None) -> str:
     return format_ratio(None if value is None else convert_to_ratio(value))
-
-
-def _format_share(value: float | None) -> str:
-    return NOTHING if value is None else percent(value, 0)
