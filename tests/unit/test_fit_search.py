@@ -198,7 +198,11 @@ def test_a_cache_that_was_not_filled_is_said(fitted) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"server.options": {"innodb-buffer-pool-size": "410M"}}])
 def test_what_differs_from_a_post_is_said(fitted, own: dict[str, Any]) -> None:
-    post = {"source": "somebody", "options": {"innodb_buffer_pool_size": "80G"}, "runs": 1}
+    post = {
+        "source": "somebody",
+        "options": {"innodb_buffer_pool_size": "80G"},
+        "states": {"sequence, repeats": "each variant once"},
+    }
     out = fitted(post=post, **own)
     note = said.answer_fit(analysis.load_fits(out)).post
     assert note is not None
