@@ -8,6 +8,7 @@ import typer
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, takes_flags
 from dballoc.cli.shared.flags import Source
+from dballoc.cli.verb_list import application
 from dballoc.errors import UsageError
 from dballoc.experiment.flag import Flag
 from dballoc.experiment.model import Experiment
@@ -144,3 +145,10 @@ def test_what_is_no_number_or_pair_is_refused(words: tuple[str, ...], message: s
     with pytest.raises(UsageError) as caught:
         read_flags(*words)
     assert str(caught.value) == message
+
+
+def test_an_engine_that_is_none_is_refused_before_a_start() -> None:
+    with pytest.raises(typer.BadParameter, match="'x' is not one of 'innodb', 'rocksdb'"):
+        application(("list",))(
+            ["list", "allocators", "--prove", "--engine", "x"], standalone_mode=False
+        )

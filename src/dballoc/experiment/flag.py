@@ -5,7 +5,7 @@ so that name, type and help text stand in one place.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Flag:
     written: tuple[Any, Callable[[Any], Any]] | None = None
 
 
+Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 # Here, because dballoc list has them too, and begins without the model.
 SERVER_FLAG = Flag("--server", "NAME[@VERSION]", "Server; see dballoc list servers.")
 BASEDIR_FLAG = Flag("--basedir", "DIR", "Where the server was unpacked or installed.", (Path, str))

@@ -19,7 +19,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.cpu_list import parse_cpus
 from dballoc.experiment.designs import Design, DesignChoice, select_designs
 from dballoc.experiment.durations_and_sizes import parse_huge_page_size
-from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Flag
+from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Engine, Flag
 from dballoc.experiment.post import Post
 from dballoc.experiment.quantity_fields import Duration, Size
 
@@ -43,7 +43,6 @@ Text = Annotated[
     AfterValidator(_check_line),
 ]
 Options = dict[Line, Text]
-Engine = Literal["innodb", "rocksdb", "aria", "myisam"]
 ThpMode = Literal["always", "madvise", "never"]
 # Whether a page fault may wait for the kernel to make a huge page, and whether one size of them is
 # used (``inherit``: as the mode says): Documentation/admin-guide/mm/transhuge.rst.

@@ -1,6 +1,5 @@
 """Carry out what a command line of ``dballoc explain`` asks for."""
 
-import json
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -15,7 +14,7 @@ from dballoc.cli.explain_parts.explain_request import (
     refuse_conflicts,
 )
 from dballoc.cli.extras import require_extra
-from dballoc.cli.shared.safe_output import Console, clean, say
+from dballoc.cli.shared.safe_output import Console, clean, print_json, say
 from dballoc.errors import Failure
 from dballoc.explain import explanation, find_server
 from dballoc.explain.explanation import Explanation
@@ -83,7 +82,7 @@ def _print_difference(paths: tuple[Path, Path], as_json: bool) -> None:
     before, after = paths
     difference = compare_explanations(_load_series(before)[0], _load_series(after)[-1])
     if as_json:
-        print(json.dumps(difference.as_json(), indent=1))
+        print_json(difference.as_json())
     else:
         ledger_table.print_difference(Console(), clean(difference))
 
@@ -158,7 +157,7 @@ def _output(series: Sequence[Explanation], request: Request, cost: float | None 
     if outputs.html:
         _write_page(series, outputs.html)
     if outputs.as_json:
-        print(json.dumps(saved_snapshots.make_document(last), indent=1))
+        print_json(saved_snapshots.make_document(last))
     elif outputs.as_metrics:
         from dballoc.explain.output import openmetrics
 

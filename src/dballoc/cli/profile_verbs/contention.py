@@ -2,14 +2,13 @@
 below malloc.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.profile.contention.recording_limits import MAX_STACKS
 
@@ -65,6 +64,6 @@ def contention(
     if out is not None:
         report.files = contention_report.save_profiles(result, out)
     if as_json:
-        print(json.dumps(contention_report.make_document(report), indent=1))
+        print_json(contention_report.make_document(report))
     else:
         contention_report.print_report(Console(), report)

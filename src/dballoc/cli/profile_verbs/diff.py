@@ -1,6 +1,5 @@
 """``dballoc profile diff``: what grew and what shrank between two profiles."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.profile_verbs import profile_files
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.profile import profile_tables
 from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.model import Profile, Value
@@ -53,7 +52,7 @@ def diff(
     stacks = profile_tables.rank_growth(before_profile, after_profile, measure.key)
     functions = profile_tables.rank_growth_by_function(before_profile, after_profile, measure.key)
     if as_json:
-        print(json.dumps(_make_document(profiles, measure, stacks, functions), indent=1))
+        print_json(_make_document(profiles, measure, stacks, functions))
         return
     console = Console(highlight=False)
     _print_totals(console, profiles, measure)

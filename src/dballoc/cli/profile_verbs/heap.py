@@ -1,6 +1,5 @@
 """``dballoc profile heap``: which code holds live memory, what grows, and who owns it."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from dballoc.cli.profile_verbs.massif import (
     print_massif,
 )
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.cli.shared.server_flags import LoginPath, Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import size
 from dballoc.errors import UsageError
@@ -127,7 +126,7 @@ def heap_(
     if out is not None:
         report.files = heap_report.save_profiles(series, report, out)
     if as_json:
-        print(json.dumps(heap_report.make_document(report), indent=1))
+        print_json(heap_report.make_document(report))
     elif as_massif:
         print_massif(series.profiles_with_peak, heap_profile.LIVE, options)
         heap_table.print_notes(Console(), report)

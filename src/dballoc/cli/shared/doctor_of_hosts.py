@@ -1,6 +1,5 @@
 """``doctor --ray``: every host of a Ray cluster, and in what they differ."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +7,7 @@ import typer
 
 from dballoc.catalogue import allocators, servers
 from dballoc.cli.extras import require_extra
-from dballoc.cli.shared.safe_output import clean, say
+from dballoc.cli.shared.safe_output import clean, print_json, say
 from dballoc.doctor.software import PERF, SYSBENCH
 from dballoc.errors import Failure
 
@@ -38,7 +37,7 @@ def print_hosts(address: str, as_json: bool) -> None:
         examined = executor.examine_hosts()
     document = clean(describe_hosts(hosts, examined, unusable))
     if as_json:
-        print(json.dumps(document, indent=1))
+        print_json(document)
     else:
         _print_document(document)
     states = {f["state"] for findings in document["hosts"].values() for f in findings}

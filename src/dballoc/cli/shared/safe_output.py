@@ -5,10 +5,11 @@ that a verb prints goes through :class:`Console` or :func:`say`.
 """
 
 import dataclasses
+import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import rich.console
@@ -69,6 +70,13 @@ def _clean(value: Any) -> Any:
 def say(text: str, error: bool = False) -> None:
     """Print lines."""
     print(safe_lines(text), file=sys.stderr if error else sys.stdout)
+
+
+def print_json(document: Any, default: Callable[[Any], str] | None = None) -> None:
+    """Print what a program is to read; json.dumps escapes what a terminal would obey. ``default``
+    makes text of what JSON has no type for.
+    """
+    print(json.dumps(document, indent=1, default=default))
 
 
 class Console(rich.console.Console):

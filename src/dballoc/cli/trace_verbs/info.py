@@ -1,6 +1,5 @@
 """``dballoc trace info``: what is in a trace."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts.text_plot import draw_plot
-from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.shared.safe_output import Console, print_json, safe
 from dballoc.cli.trace_verbs.written_trace import TraceArgument, list_notes
 from dballoc.errors import Failure
 from dballoc.files.output_directory import OutputDirectory
@@ -44,7 +43,7 @@ def info(
     if chart is not None:
         _write_chart(source, summary, trace.name, chart)
     if as_json:
-        print(json.dumps(make_document(source, summary), indent=1))
+        print_json(make_document(source, summary))
         return
     console = Console(highlight=False)
     _print_facts(console, source, summary)

@@ -1,6 +1,5 @@
 """``dballoc aa``: a malloc against itself, and what this host can resolve."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from dballoc.campaign.preparation import prepare
 from dballoc.campaign.results_directory import choose_results_directory
 from dballoc.cli.shared import experiment_from_flags, flags, perform_campaign
 from dballoc.cli.shared.field_flags import Changes, takes_flags
-from dballoc.cli.shared.safe_output import Console
+from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.document.terminal import print_answer
 from dballoc.experiment import experiment_file
 from dballoc.experiment.flag import Flag
@@ -99,7 +98,7 @@ def _show(directory: Path, as_json: bool, variants: int | None) -> None:
     promised = variants or len(experiment_from_flags.experiment(None, "demo", {}).variant)
     resolution = analysis.compute_resolution(campaign_tables.load_campaign(directory), promised)
     if as_json:
-        print(json.dumps(detectable_difference.describe_resolution(resolution), indent=1))
+        print_json(detectable_difference.describe_resolution(resolution))
         return
     answer = detectable_difference.answer_resolution(resolution)
     print_answer(Console(), answer, detectable_difference.make_needs_sections(resolution))

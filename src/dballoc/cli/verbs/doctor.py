@@ -1,6 +1,5 @@
 """``dballoc doctor``: what is missing or wrong on this host, each with its remedy."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from dballoc.cli.extras import describe_install
 from dballoc.cli.shared.doctor_of_hosts import print_hosts
-from dballoc.cli.shared.safe_output import Console, clean, say
+from dballoc.cli.shared.safe_output import Console, clean, print_json, say
 from dballoc.cli.verb_list import VERBS, list_working_verbs
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def doctor(
     findings = clean(examine(_describe_installation(), is_client_host=client_host))
     console = Console()
     if as_json:
-        print(json.dumps([asdict(f) for f in findings], indent=1))
+        print_json([asdict(f) for f in findings])
     elif console.is_terminal:
         console.print(_table(findings))
     else:

@@ -1,6 +1,5 @@
 """``dballoc list``: what the catalogue names, and what of it is here."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,9 @@ from dballoc.cli.extras import require_extra
 from dballoc.cli.list_parts.catalogue_part import Part
 from dballoc.cli.shared.field_flags import make_option
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
+from dballoc.cli.shared.safe_output import print_json
 from dballoc.errors import UsageError
-from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG
+from dballoc.experiment.flag import BASEDIR_FLAG, ENGINE_FLAG, SERVER_FLAG, Engine
 
 
 def list_(
@@ -39,7 +39,7 @@ def list_(
     ] = False,
     server: Annotated[str | None, make_option(SERVER_FLAG)] = None,
     basedir: Annotated[Path | None, make_option(BASEDIR_FLAG)] = None,
-    engine: Annotated[str | None, make_option(ENGINE_FLAG)] = None,
+    engine: Annotated[Engine | None, make_option(ENGINE_FLAG)] = None,
 ) -> None:
     """List what an experiment can name, what of it is on this machine, and what can be fetched.
 
@@ -59,7 +59,7 @@ def list_(
 
         rows = prove_rows.prove_rows(part, rows, prove_rows.choose_server(server, basedir, engine))
     if as_json:
-        print(json.dumps(rows, indent=1, default=str))
+        print_json(rows, default=str)
     else:
         row_table.print_rows(row_table.spread_comparisons(rows) if post else rows)
 

@@ -1,6 +1,5 @@
 """``dballoc record``: record the allocations of a program that runs under the recorder."""
 
-import json
 import os
 import shlex
 import time
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.safe_output import Console, safe
+from dballoc.cli.shared.safe_output import Console, print_json, safe
 from dballoc.cli.shared.server_flags import Pid, Service, Socket
 from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
@@ -133,7 +132,7 @@ def format_next_command(file: str) -> str:
 
 def _print_result(status: RecorderStatus, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(asdict(status), indent=1))
+        print_json(asdict(status))
     else:
         console = Console()
         lost = f"{status.dropped:,} lost" if status.dropped else "none lost"

@@ -1,7 +1,6 @@
 """``dballoc verify``: which malloc a running server really uses."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from dballoc.allocators import host_requirements
 from dballoc.catalogue import allocators
 from dballoc.cli.shared import flags
-from dballoc.cli.shared.safe_output import clean, say
+from dballoc.cli.shared.safe_output import clean, print_json, say
 from dballoc.errors import Failure, UsageError
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
@@ -55,7 +54,7 @@ def verify(
             "host_obstacle": obstacle,
             "notes": look.notes,
         }
-        print(json.dumps(document, indent=1))
+        print_json(document)
     else:
         _print_malloc(clean(malloc), obstacle)
         for note in clean(look.notes):

@@ -8,7 +8,8 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dballoc import readers
-from dballoc.experiment.model import MOST_CLIENTS, Engine
+from dballoc.experiment.flag import Engine
+from dballoc.experiment.model import MOST_CLIENTS
 from dballoc.hosts.message_limits import LONGEST_LINE
 from dballoc.load.workload_files import MOST_BYTES
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from dballoc.catalogue import foreign_options
+from dballoc.experiment.flag import Engine
 from dballoc.experiment.secret_names import hide_secrets, is_sensitive
 from dballoc.servers.private.command_line import EMPTY, bare, is_name, is_reserved, normal
 
@@ -78,8 +79,6 @@ def take(foreign: Iterable[tuple[str, str]], plugins: Path | None) -> Taken:
 
     Of an option given twice the last counts, as servers have it; lists of plugins add up.
     """
-    from dballoc.experiment.model import Engine  # here: the model takes longer than what looks
-
     rules = foreign_options()
     options: dict[str, str] = {}
     init: dict[str, str] = {}
