@@ -28,7 +28,7 @@ from dballoc.campaign.ways.duet_plan import (
     plan_duet,
     plan_pilot,
 )
-from dballoc.campaign.ways.way import ServerBlocks, Way
+from dballoc.campaign.ways.way import ServerBlocks, ServerWay
 from dballoc.errors import UsageError
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
@@ -193,4 +193,4 @@ class DuetBlocks(ServerBlocks[Pairing]):
         return trial.cpu_seconds
 
 
-DUET = Way(design=Design.DUET, estimate=estimate_duet, make_blocks=DuetBlocks)
+DUET = ServerWay(design=Design.DUET, estimate=estimate_duet, make_blocks=DuetBlocks)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dballoc.analysis.decisions.sequential_test import FIRST_LOOK, LAST_LOOK
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.trials import recorded_trial, solo_trial
-from dballoc.campaign.ways.way import BlockEstimate, ServerBlocks, Way
+from dballoc.campaign.ways.way import BlockEstimate, ServerBlocks, ServerWay
 from dballoc.experiment import schedule
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import LOAD
@@ -134,4 +134,4 @@ class SoloBlocks(ServerBlocks[Slot]):
         return trial.cpu_seconds
 
 
-SOLO = Way(design=Design.SOLO, estimate=estimate_solo, make_blocks=SoloBlocks)
+SOLO = ServerWay(design=Design.SOLO, estimate=estimate_solo, make_blocks=SoloBlocks)

@@ -1,6 +1,6 @@
 """A way to load: what its blocks are, how long they take, how a trial of them is run and stored.
 
-A further way is a file here with its blocks and its :class:`Way`, a line in
+A further way is a file here with its blocks and its :class:`ServerWay`, a line in
 :data:`dballoc.campaign.ways.servers.WAYS`, and its words in :mod:`dballoc.experiment.designs`.
 """
 
@@ -127,7 +127,7 @@ class ServerBlocks(Blocks[TrialT]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class ServerWay:
     """A way to load servers: its design, how a campaign's blocks are estimated, and their class."""
 
     design: Design
