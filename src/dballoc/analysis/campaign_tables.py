@@ -161,10 +161,15 @@ class Campaign:
         return self.list_attempts(design)["block"].n_unique()
 
     @property
+    def duet_fact(self) -> dict[str, Any]:
+        """How its duets are run."""
+        fact: dict[str, Any] = json.loads(self.facts[Design.DUET])
+        return fact
+
+    @property
     def left_out(self) -> dict[str, str]:
         """The variants that cannot be in the duet, and why."""
-        variants: dict[str, str] = json.loads(self.facts["duet"]).get("left_out", {})
-        return variants
+        return self.duet_fact.get("left_out", {})
 
     def list_attempts(self, design: str) -> pl.DataFrame:
         """Return the attempts at blocks of a design."""

@@ -141,7 +141,7 @@ def _compare_designs(first: Campaign, second: Campaign, design: str) -> list[str
 
 def _compare_duets(first: Campaign, second: Campaign) -> list[str]:
     """Compare the width: the clients of each side, and the CPUs they ran on."""
-    first_duet, second_duet = (json.loads(c.facts["duet"]) for c in (first, second))
+    first_duet, second_duet = (c.duet_fact for c in (first, second))
     widths = [
         [len(parse_cpus(half)) for half in duet.get("halves", [])]
         for duet in (first_duet, second_duet)

@@ -65,7 +65,7 @@ def _describe_campaign(campaign: Campaign, variants: Sequence[str]) -> dict[str,
         facts["memory"] = f"{round(memory / 2**30)} GiB"
     if sysbench := campaign.facts.get("sysbench"):
         facts["sysbench"] = sysbench
-    if plan := json.loads(campaign.facts["duet"]).get("plan"):
+    if plan := campaign.duet_fact.get("plan"):
         facts["slices of the duet"] = f"{plan['slice']:g} s, {plan['discard']:g} s discarded"
     for name in variants:
         facts |= _describe_variant(campaign, name)

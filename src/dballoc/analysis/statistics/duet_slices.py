@@ -1,6 +1,5 @@
 """Compute the figures of duets from their slices, on data frames. Pure."""
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from dballoc.analysis.statistics.duet_estimates import Estimate, Piece, compute_
 
 def read_declared_estimate(campaign: Campaign) -> Estimate:
     """Read which estimate the campaign declared before its first block."""
-    estimate: Estimate = json.loads(campaign.facts["duet"])["estimate"]
+    estimate: Estimate = campaign.duet_fact["estimate"]
     return estimate
 
 

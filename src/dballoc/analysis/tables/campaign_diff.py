@@ -8,7 +8,6 @@ that. The relative one is judged where both campaigns have the same baseline. Th
 has the absolute one alone: it shows what changed.
 """
 
-import json
 import math
 from dataclasses import dataclass, field
 from typing import Literal
@@ -212,7 +211,7 @@ def _list_metrics_of(measure: Measure, first: Campaign, pairing: Pairing) -> lis
         measured = first.experiment.time.idle if is_idle else True
         return [Metric(measure=measure)] if measured and not lacking else []
     if measure.design is Design.DUET and not pairing.no_duet:
-        threads = json.loads(first.facts["duet"])["threads"]
+        threads = first.duet_fact["threads"]
         return [
             Metric(measure=measure, workload=workload, threads=threads, design=Design.DUET)
             for workload in pairing.workloads

@@ -204,8 +204,8 @@ def prepare_campaign(experiment: Experiment) -> PreparedCampaign:
         )
     if experiment.record and Design.SOLO not in experiment.designs:
         raise UsageError(
-            "record: a start of the baseline alone is recorded; set design to both or solo, not to "
-            "duet"
+            "record: a start of the baseline alone is recorded; set design to both or solo, "
+            "not to duet"
         )
     _refuse_builds_from_source(experiment)
     check_missing_fetches(experiment)

@@ -1,6 +1,5 @@
 """The report's section on the duet: cost of a transaction, its blocks, and what the pilot found."""
 
-import json
 import math
 from typing import Any
 
@@ -23,7 +22,7 @@ def make_duet_section(
     campaign: Campaign, comparisons: Comparisons, variants: Variants, each: bool = True
 ) -> Section:
     """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
-    facts: dict[str, Any] = json.loads(campaign.facts["duet"])
+    facts: dict[str, Any] = campaign.duet_fact
     block_logs = duet_slices.compute_block_logs(campaign)
     confidence = max(
         comparisons.confidence(m) for m in comparisons.metrics if m.design == Design.DUET

@@ -1,6 +1,5 @@
 """The method in a few sentences, with the numbers of the campaign at hand."""
 
-import json
 from collections.abc import Mapping
 
 from dballoc.analysis.campaign_tables import Campaign
@@ -187,7 +186,7 @@ def _describe_duet(campaign: Campaign, procedure: Procedure) -> str:
 
 def _find_discard(campaign: Campaign) -> float:
     """Return the seconds at the start of a slice that did not count."""
-    plan = json.loads(campaign.facts["duet"]).get("plan")
+    plan = campaign.duet_fact.get("plan")
     if plan:
         return float(plan["discard"])
     discard = campaign.experiment.duet.discard

@@ -144,7 +144,7 @@ def _format_estimate(estimated: Estimated | None) -> list[str]:
 def _format_trials(standing: Standing) -> str:
     words = [str(standing.trials)]
     if standing.duets:
-        words.append(count(len(standing.duets), "duet"))
+        words.append(count(len(standing.duets), Design.DUET))
     if standing.faults:
         words.append(count(standing.faults, "fault"))
     return ", ".join(words)

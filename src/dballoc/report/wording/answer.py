@@ -1,6 +1,5 @@
 """Words that all answers on campaigns use: how far a campaign is, verdicts, faults."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -89,7 +88,7 @@ def measure_progress(campaign: Campaign) -> Progress:
         disturbed += sum(1 for reason in last.values() if reason is not None)
     procedures = declare_procedures(campaign)
     planned = {design: p.goal for design, p in procedures.items()}
-    no_duet = json.loads(campaign.facts["duet"]).get("none")
+    no_duet = campaign.duet_fact.get("none")
     return Progress(
         blocks={d: campaign.blocks(d) for d in planned},
         planned=planned,

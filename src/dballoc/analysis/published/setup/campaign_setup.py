@@ -137,7 +137,7 @@ def read_campaign_setup(campaign: Campaign, machine: Mapping[str, Any] | None = 
 
 def _read_duet(campaign: Campaign) -> DuetSetup | None:
     """Return how duets were set up; None before they are planned."""
-    facts = json.loads(campaign.facts.get("duet", "{}"))
+    facts = campaign.duet_fact
     if not facts.get("plan"):
         return None
     return DuetSetup(threads=facts["threads"], slice_seconds=facts["plan"]["slice"])
