@@ -82,24 +82,24 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         for m in CHANGES
     ]
     time = build_time_series(campaign)
-    counted = counters.build_counter_table(campaign)
+    # What a campaign may have nothing of, and then has no table of.
+    others = {
+        "replicas": replica_lag.build_replica_table(campaign),
+        "counters": counters.build_counter_table(campaign),
+        "post": pl.DataFrame([vars(c) for c in compare_campaign_with_post(campaign)]),
+    }
+    duets = (
+        {"duet": duet_slices.compute_block_logs(campaign)}
+        if Design.DUET in campaign.designs
+        else {}
+    )
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
-        **(
-            {Design.DUET: duet_slices.compute_block_logs(campaign)}
-            if Design.DUET in campaign.designs
-            else {}
-        ),
         "slices": campaign.slice,
         "levels": level_curves.average_levels(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
         "memory": memory_growth.build_memory_table(campaign),
         "ledger": memory_ledger.build_ledger_table(campaign),
-        **(
-            {"replicas": replica_lag.build_replica_table(campaign)}
-            if campaign.replica.height
-            else {}
-        ),
         "timeline": time.series,
         "steps": time.steps,
         **_collect_comparisons(comparisons, campaign.experiment.baseline),
@@ -107,8 +107,8 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
         "faults": campaign.trials.filter(pl.col("outcome") == "fault").select(_FAULT),
         "blocks": pl.concat([campaign.block, campaign.duet_block]),
         "variants": campaign.variant,
-        **({"counters": counted} if counted.height else {}),
-        **_tabulate_post(campaign),
+        **duets,
+        **{name: table for name, table in others.items() if table.height},
     }
 
 
@@ -141,12 +141,6 @@ def _collect_replay_tables(campaign: Campaign, comparisons: Comparisons) -> dict
         "blocks": campaign.block,
         "variants": campaign.variant,
     }
-
-
-def _tabulate_post(campaign: Campaign) -> dict[str, pl.DataFrame]:
-    """Return the table of what the post states and the run did; none without a post."""
-    compared = compare_campaign_with_post(campaign)
-    return {"post": pl.DataFrame([vars(c) for c in compared])} if compared else {}
 
 
 def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) -> pl.DataFrame:

@@ -331,39 +331,26 @@ def tabulate_shapes(campaign: Campaign) -> Table:
 
 def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
     """Return every pair of variants. ``ratios``: of :mod:`dballoc.analysis.tables.all_pairs`."""
-    columns = ["variant", "relative to"]
     top = max(campaign.experiment.threads)
     titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", PEAK.name: PEAK.label}
-    measures = [
-        (m, w, titles[m].format(w))
-        for m, w in ratios.select("measure", "workload").unique(maintain_order=True).rows()
-    ]
+    measures = ratios.select("measure", "workload").unique(maintain_order=True).rows()
     cells: dict[tuple[str, str], dict[tuple[str, str | None], str]] = {}
     for row in ratios.iter_rows(named=True):
         place = cells.setdefault((row["first"], row["second"]), {})
         place[row["measure"], row["workload"]] = format_ratio(row["ratio"], row["low"], row["high"])
-    caption = "Ratios with 95 % intervals; descriptive, not part of the declared family."
-    if len(measures) > _WIDEST:
-        turned = [
-            [title, *(pair_cells.get((m, w), NOTHING) for pair_cells in cells.values())]
-            for m, w, title in measures
-        ]
-        return Table(
-            title="Every pair",
-            columns=["metric", *(f"{a} ÷ {b}" for a, b in cells)],
-            rows=turned,
-            caption=caption,
-        )
-    rows = [
-        [*pair, *(pair_cells.get((m, w), NOTHING) for m, w, _ in measures)]
-        for pair, pair_cells in cells.items()
-    ]
+    headings = [titles[measure].format(workload) for measure, workload in measures]
+    columns = ["variant", "relative to", *headings]
+    rows = [[*pair, *(of.get(place, NOTHING) for place in measures)] for pair, of in cells.items()]
+    is_wide = len(measures) > _WIDEST
+    if is_wide:
+        named = [[f"{first} ÷ {second}", *figures] for first, second, *figures in rows]
+        columns, *rows = map(list, zip(["metric", *headings], *named, strict=True))
     return Table(
         title="Every pair",
-        columns=[*columns, *(title for *_, title in measures)],
+        columns=columns,
         rows=rows,
-        caption=caption,
-        heads=2,
+        caption="Ratios with 95 % intervals; descriptive, not part of the declared family.",
+        heads=1 if is_wide else 2,
     )
 
 
