@@ -14,7 +14,6 @@ from dballoc.analysis.client_connections import (
     asks_for_tls,
     count_client_connections,
 )
-from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.published.setup.campaign_setup import read_campaign_setup
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.campaign.trials.fault import Fault
@@ -122,8 +121,7 @@ def test_the_report_says_in_which_levels_no_interface_told_its_speed(
     make: Make, links: list[tuple[str, str]], words: str | None
 ) -> None:
     statements = [STEPS.format(link=link, where=where) for link, where in links]
-    checks = count_network_checks(load_campaign(make_with(make, *statements)))
-    described = describe_network_checks(checks)
+    described = describe_network_checks(load_campaign(make_with(make, *statements)))
     if words is None:
         assert described == []
         return

@@ -12,7 +12,6 @@ from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
 from dballoc.analysis.evidence import gather_evidence
-from dballoc.analysis.hosts.network_checks import count_network_checks
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import GROUPS, OF_LEVEL, THROUGHPUT
 from dballoc.analysis.published.published_figures import Published
@@ -452,7 +451,7 @@ def _make_environment_section(campaign: Campaign) -> Section:
         section,
         text=[
             *describe_encryption(count_client_connections(campaign), asks_for_tls(campaign)),
-            *describe_network_checks(count_network_checks(campaign)),
+            *describe_network_checks(campaign),
         ],
         listings=[
             *section.listings,

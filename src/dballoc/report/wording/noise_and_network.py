@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.client_connections import VariantConnections
-from dballoc.analysis.hosts.network_checks import NetworkChecks
 from dballoc.analysis.two_speeds import TwoSpeeds
 from dballoc.numbers import count, listing, number, percent
 
@@ -50,13 +50,17 @@ def warn_of_encryption(by_variant: Mapping[str, VariantConnections]) -> list[str
     ]
 
 
-def describe_network_checks(checks: NetworkChecks) -> list[str]:
-    """Return which levels were not checked, in one paragraph; nothing where all were."""
-    if not checks.unchecked:
+def describe_network_checks(campaign: Campaign) -> list[str]:
+    """Return in how many levels of load from another host neither interface told its speed, so that
+    the network may have been the limit; nothing where all did.
+    """
+    levels = campaign.step.filter(kind="level").select("trial", "step")
+    loaded = campaign.client_step.join(levels, on=["trial", "step"], how="inner")
+    if not (unchecked := loaded["link"].null_count()):
         return []
-    levels = "all" if checks.unchecked == checks.levels else f"{checks.unchecked:,}"
+    which = "all" if unchecked == loaded.height else f"{unchecked:,}"
     return [
-        f"The network between servers and clients was not checked in {levels} of {checks.levels:,} "
+        f"The network between servers and clients was not checked in {which} of {loaded.height:,} "
         "levels: no interface told a speed that is real, as in many clouds and in containers. "
         "Compare the bytes in table client_step with what the network is known to carry."
     ]
