@@ -4,14 +4,15 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, reduce
-from typing import Any, Literal
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Literal
 
 from dballoc import catalogue
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import REPLAY
 from dballoc.numbers import count
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Question = Literal["memory", "speed"]
 
@@ -54,8 +55,10 @@ class Measure:
         return 1 / _SIZES.get(self.shown_in, 1)
 
     @property
-    def expression(self) -> pl.Expr:
+    def expression(self) -> "pl.Expr":
         """A level's value from its step's columns; null where no operation ended in the window."""
+        import polars as pl  # here: what only measures has none of it
+
         value = reduce(operator.add, map(pl.col, self.step))
         if self.per:
             value = value / pl.when(pl.col(self.per) > 0).then(pl.col(self.per))
