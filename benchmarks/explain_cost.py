@@ -39,7 +39,7 @@ from scipy import stats
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain import explanation
 from dballoc.host.process_handle import Process
-from dballoc.host.resources import pin_threads
+from dballoc.host.resources import cpus
 from dballoc.process_memory import memory_reader, pagemap_scan, smaps
 
 MOST_SECONDS, MOST_LOCKED, MOST_LOST = 0.3, 0.02, 0.01
@@ -218,7 +218,7 @@ class Side:
     def move(self, cpu: int) -> None:
         """Server and clients."""
         for pid in (self.pid, self.clients.pid):
-            pin_threads.move_threads(pid, {cpu})
+            cpus.move_threads(pid, {cpu})
 
     def mean(self, slices: list[tuple[float, float]]) -> float:
         """Transactions a second of the seconds that lie in these slices."""

@@ -41,6 +41,19 @@ def v2_group(limit: str, high: str, used: int, inactive: int) -> dict[str, str]:
     }
 
 
+def test_each_file_of_a_group_is_read_once(tmp_path: Path) -> None:
+    proc = tree(tmp_path / "proc", {"7/cgroup": "0::/a"})
+    root = tree(tmp_path / "cg", {"cgroup.controllers": "memory", "a/memory.current": "5"})
+    groups = ControlGroups(Process(7, 0, proc / "7"), root)
+    assert groups.read_memory_usage() == 5
+    (root / "a/memory.current").write_text("6")
+    (proc / "7/cgroup").write_text("0::/b")
+    assert groups.read_memory_usage() == 5
+    memory = cgroup_memory.read_cgroup_memory(groups)
+    assert memory
+    assert memory.charged == 5
+
+
 def test_v2_reads_the_group_with_the_least_left(tmp_path: Path) -> None:
     proc = tree(tmp_path / "proc", {"7/cgroup": "0::/pod/db"})
     files = {"cgroup.controllers": "cpu memory"}

@@ -7,7 +7,7 @@ import time
 
 import psutil
 
-from dballoc.host.resources import pin_threads
+from dballoc.host.resources import cpus
 
 PROGRAM = """
 import subprocess, sys, threading, time
@@ -32,7 +32,7 @@ def test_every_thread_of_it_and_of_its_descendants_moves() -> None:
             time.sleep(0.02)
         threads = [t.id for p in (of, *descendants) for t in p.threads()]
         assert len(threads) >= 5  # two of its own, the shell, two that sleep
-        pin_threads.move_threads(process.pid, one)
+        cpus.move_threads(process.pid, one)
         assert [os.sched_getaffinity(t) for t in threads] == [one] * len(threads)
     finally:
         os.killpg(process.pid, 9)
@@ -42,4 +42,4 @@ def test_every_thread_of_it_and_of_its_descendants_moves() -> None:
 def test_one_that_has_ended_is_left_alone() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    pin_threads.move_threads(process.pid, os.sched_getaffinity(0))
+    cpus.move_threads(process.pid, os.sched_getaffinity(0))

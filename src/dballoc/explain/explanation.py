@@ -213,7 +213,7 @@ def _add_uncounted(labels: ServerMemory, snapshot: ProcessSnapshot) -> ServerMem
 def _compute_reach(bounds: Bounds, attributed: Ledger, labels: ServerMemory) -> int:
     """Return the bytes of RSS that the settings let the server still grow to."""
     owners = catalogue()["owners"]
-    filled = sum(line.resident for line in attributed.lines if line.owner in owners)
+    filled = attributed.sum_resident(*owners)
     connected = server_memory.parse_number(labels.status, "threads_connected")
     return bounds.compute_reach(attributed.rss, filled, connected)
 

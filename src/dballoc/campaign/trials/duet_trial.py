@@ -26,7 +26,7 @@ from dballoc.campaign.trials.solo_trial import explain_client_failure
 from dballoc.experiment.schedule import Pairing
 from dballoc.experiment.trial_steps import Step, list_warmup_statements
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.host.resources import pin_threads
+from dballoc.host.resources.cpus import move_threads
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure import host_sampler
@@ -159,9 +159,9 @@ class _Side:
 
     def move_to(self, cpus: frozenset[int]) -> None:
         """Move server and client to these CPUs, thread by thread."""
-        pin_threads.move_threads(self.life.running.child.pid, cpus)
+        move_threads(self.life.running.child.pid, cpus)
         if self.client:
-            pin_threads.move_threads(self.client.pid, cpus)
+            move_threads(self.client.pid, cpus)
 
 
 class _Duet:

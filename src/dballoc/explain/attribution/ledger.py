@@ -62,6 +62,10 @@ class Ledger:
         most = self.unowned if self.unowned_most is None else self.unowned_most
         return self.unowned, most if most - self.unowned >= NEAR_BYTES else self.unowned
 
+    def sum_resident(self, *owners: str) -> int:
+        """Return the resident bytes of owners of these names."""
+        return sum(line.resident for line in self.lines if line.owner in owners)
+
     @property
     def hugetlb(self) -> int:
         """Bytes in pages of hugetlbfs."""

@@ -272,9 +272,8 @@ def _measure_descriptors(ledger: Ledger, pool: int) -> int:
     resident: MySQL maps the descriptors of the pages with them.
     """
     mapped = sum(line.size for line in ledger.lines if line.owner == POOL)
-    resident = sum(line.resident for line in ledger.lines if line.owner == POOL)
     more = mapped - pool
-    return min(more, resident) if 0 < more <= _MOST_DESCRIPTORS * pool else 0
+    return min(more, ledger.sum_resident(POOL)) if 0 < more <= _MOST_DESCRIPTORS * pool else 0
 
 
 def _explain_gaps(ledger: Ledger, labels: ServerMemory) -> str | None:

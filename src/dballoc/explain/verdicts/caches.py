@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc.experiment.durations_and_sizes import parse_duration, parse_size
 from dballoc.explain.attribution.server_caches import LINKS
-from dballoc.explain.verdicts.verdict import Case, Verdict, sum_owned
+from dballoc.explain.verdicts.verdict import Case, Verdict
 from dballoc.numbers import duration, number, percent, with_unit
 
 _MIB = 1 << 20
@@ -107,7 +107,7 @@ def _measure_usage(case: Case, cache: Mapping[str, Any]) -> _Usage:
     )
     return _Usage(
         # MariaDB's links and hash of a cache are a line of their own; they shrink with it.
-        resident=sum_owned(case.ledger, cache["owner"], f"{cache['owner']}{LINKS}"),
+        resident=case.ledger.sum_resident(cache["owner"], f"{cache['owner']}{LINKS}"),
         configured=configured,
         # A FLUSH TABLES empties it, and a backup makes one.
         used=min(configured, max(configured - free, most)),

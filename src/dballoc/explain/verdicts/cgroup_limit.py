@@ -113,8 +113,7 @@ def estimate_safe_pool(
     total, free = (figures.get(f"innodb_buffer_pool_pages_{of}", 0) for of in ("total", "free"))
     filled = page * max(0, total - free)
     # Pages that the server has freed stay resident.
-    resident = sum(line.resident for line in ledger.lines if line.owner == POOL)
-    beside = max(0, cgroup.working_set - max(filled, resident))
+    beside = max(0, cgroup.working_set - max(filled, ledger.sum_resident(POOL)))
     peak = max(figures.get("max_used_connections", 0), figures.get("threads_connected", 0))
     in_use = figures.get("threads_connected", 0) * bounds.connection
     sessions = max(0, bounds.compute_working(peak) - in_use)

@@ -3,7 +3,7 @@ settings: ``[held]``, ``[trim]`` and ``[remedies]`` of verdicts.toml. docs/advic
 that each advice helped.
 """
 
-from dballoc.explain.verdicts.verdict import Case, Verdict, sum_heap, sum_owned
+from dballoc.explain.verdicts.verdict import Case, Verdict
 from dballoc.numbers import count, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
 
@@ -25,7 +25,7 @@ def judge_arenas(case: Case) -> Verdict | None:
     most = sizing["each"] * counted
     fitting = 1 if allowed == 1 and sizing.get("one") else sizing["each"] * allowed
     evidence = []
-    held = sum_owned(case.ledger, HELD)
+    held = case.ledger.sum_resident(HELD)
     if now.arenas:
         worst = f", the worst {with_unit(now.worst)}" if now.worst else ""
         evidence.append(f"{count(now.arenas, 'arena')} now, with {with_unit(held)} free{worst}")
@@ -52,7 +52,10 @@ _BENCH = (
 
 def judge_held(case: Case) -> Verdict | None:
     """Judge whether malloc holds much memory that is free."""
-    held, heap = sum_owned(case.ledger, HELD), sum_heap(case.ledger)
+    held, heap = (
+        case.ledger.sum_resident(HELD),
+        sum(line.resident for line in case.ledger.lines if line.group == "heap"),
+    )
     if not heap or held < case.limits["held"]["heap"] * heap or not case.exceeds(held, "held"):
         return None
     now = case.evidence

@@ -10,7 +10,7 @@ from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
 from dballoc.explain.verdicts.owner_cause import Cause, find_cause
-from dballoc.explain.verdicts.verdict import Case, Level, Moment, Verdict, sum_owned, sum_unlabelled
+from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Level, Moment, Verdict
 from dballoc.numbers import count, duration, listing, percent, with_unit
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -71,7 +71,7 @@ def _describe_largest_rise(series: Sequence[Moment]) -> str:
 def judge_leak(case: Case) -> Verdict | None:
     """Judge whether live heap that nobody claims grows and goes on growing."""
     limits = case.limits["leak"]
-    growth = case.estimate_growth(lambda m: sum_unlabelled(m.ledger))
+    growth = case.estimate_growth(lambda m: m.ledger.sum_resident(*UNLABELLED))
     if growth is None or not growth.grows or not case.exceeds(growth.change, "leak", "share"):
         return None
     connections = case.estimate_growth(lambda m: m.evidence.connections)
@@ -99,7 +99,7 @@ def judge_leak(case: Case) -> Verdict | None:
         evidence.append("it does not slow down, and the number of connections does not rise")
         if case.evidence.sessions and case.evidence.connections == 0:
             evidence.append("the server does not tell how much memory each session has")
-        level, size = "problem", sum_unlabelled(case.ledger)
+        level, size = "problem", case.ledger.sum_resident(*UNLABELLED)
         rate = with_unit(growth.rate * _MINUTE)
         headline = f"Leak, by all signs: {rate} a minute of live heap that no owner claims"
         remedies = [FIND_CODE, *([] if case.evidence.counted else [NAME_MORE])]
@@ -115,7 +115,7 @@ def judge_sessions(case: Case) -> Verdict | None:
     if not connected:
         return None
     # As the ledger's line has it, in pages; what was asked for may be more.
-    size = sum_owned(case.ledger, SESSIONS) or min(requested, case.rss)
+    size = case.ledger.sum_resident(SESSIONS) or min(requested, case.rss)
     growth = case.estimate_growth(lambda m: m.evidence.sessions_bytes)
     connections = case.estimate_growth(lambda m: m.evidence.connections)
     leaks = (

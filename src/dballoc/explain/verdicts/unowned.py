@@ -12,7 +12,7 @@ from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.leak import FIND_CODE
-from dballoc.explain.verdicts.verdict import Case, Verdict, sum_owned, sum_unlabelled
+from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Verdict
 from dballoc.numbers import count, percent, with_unit
 from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
@@ -246,7 +246,7 @@ def is_unexplained(ledger: Ledger, counted: bool, limits: Mapping[str, Any]) -> 
 
 def _sum_unexplained(ledger: Ledger, counted: bool) -> int:
     """Return the bytes that no owner claims, and those of sessions where nothing says what for."""
-    return ledger.unowned + (0 if counted else sum_owned(ledger, SESSIONS))
+    return ledger.unowned + (0 if counted else ledger.sum_resident(SESSIONS))
 
 
 def judge_unowned(case: Case) -> Verdict | None:
@@ -257,12 +257,13 @@ def judge_unowned(case: Case) -> Verdict | None:
         return None
     suspects = _find_suspects(case)
     unclaimed = case.exceeds(size, "unowned")
+    of_sessions = ledger.sum_resident(SESSIONS)
     if not unclaimed and not suspects:
         return None
     headline = (
         f"Nobody claims {with_unit(size)}, {percent(size / case.rss, 0)} of RSS"
         if unclaimed
-        else f"Sessions have {with_unit(sum_owned(ledger, SESSIONS))}, and nothing counts what for"
+        else f"Sessions have {with_unit(of_sessions)}, and nothing counts what for"
     )
     if suspects:
         headline += f"; {_name_suspects(suspects)}"
@@ -276,7 +277,7 @@ def judge_unowned(case: Case) -> Verdict | None:
             *(f"to confirm {suspect.name}: {suspect.confirm}" for suspect in suspects),
             FIND_CODE if counted else _INSTRUMENTS,
         ],
-        bytes=size if unclaimed else sum_owned(ledger, SESSIONS),
+        bytes=size if unclaimed else of_sessions,
     )
 
 
@@ -302,7 +303,7 @@ def _name_suspects(suspects: list[Suspect]) -> str:
 
 def _list_heap_evidence(case: Case) -> list[str]:
     """Return what the heap shows, or that it does not."""
-    live = f"live heap without a label {with_unit(sum_unlabelled(case.ledger))}"
+    live = f"live heap without a label {with_unit(case.ledger.sum_resident(*UNLABELLED))}"
     groups = case.evidence.groups
     if groups is None:
         return [

@@ -16,7 +16,8 @@ from dballoc.process_memory.mapping_kind import Kind
 # data cannot decide it.
 Level = Literal["problem", "notice", "fine", "open"]
 
-_UNLABELLED = (LIVE, MAPPED, Kind.MALLOC)
+# The owners of live heap that no owner claims.
+UNLABELLED = (LIVE, MAPPED, Kind.MALLOC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,18 +89,3 @@ class Case:
         return size >= limits.get(share, 0) * self.rss and size >= parse_size(
             limits.get("least", "0K")
         )
-
-
-def sum_owned(ledger: Ledger, *owners: str) -> int:
-    """Return the resident bytes of owners of these names."""
-    return sum(line.resident for line in ledger.lines if line.owner in owners)
-
-
-def sum_heap(ledger: Ledger) -> int:
-    """Return the resident bytes of malloc's memory."""
-    return sum(line.resident for line in ledger.lines if line.group == "heap")
-
-
-def sum_unlabelled(ledger: Ledger) -> int:
-    """Return the resident bytes of live heap that no owner claims."""
-    return sum_owned(ledger, *_UNLABELLED)

@@ -21,7 +21,6 @@ from dballoc.explain.verdicts.verdict import (
     Case,
     Moment,
     Verdict,
-    sum_owned,
 )
 from dballoc.numbers import listing, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
@@ -68,8 +67,8 @@ def _judge_pool(case: Case) -> Verdict | None:
         f"{with_unit(mapped)}"
     ]
     rss = case.estimate_growth(lambda m: m.ledger.rss)
-    change = sum_owned(case.ledger, Kind.POOL, POOL) - sum_owned(
-        case.series[0].ledger, Kind.POOL, POOL
+    change = case.ledger.sum_resident(Kind.POOL, POOL) - case.series[0].ledger.sum_resident(
+        Kind.POOL, POOL
     )
     cause = rss is not None and rss.grows and change >= limits["cause"] * rss.change > 0
     if cause and rss:
@@ -92,10 +91,10 @@ def _judge_pool(case: Case) -> Verdict | None:
 
 def _judge_unknown_malloc(case: Case) -> Verdict | None:
     """Judge whether much memory is that of a malloc whose statistics are not known."""
-    size = sum_owned(case.ledger, Kind.MALLOC)
+    size = case.ledger.sum_resident(Kind.MALLOC)
     if (
         case.evidence.malloc == "glibc"
-        or sum_owned(case.ledger, HELD)
+        or case.ledger.sum_resident(HELD)
         or size < case.limits["own_books"]["rss"] * case.rss
     ):
         return None
@@ -144,7 +143,7 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
 
 def _judge_schema(case: Case) -> Verdict | None:
     """Judge whether performance_schema itself has much memory."""
-    size = sum_owned(case.ledger, SCHEMA)
+    size = case.ledger.sum_resident(SCHEMA)
     if not case.exceeds(size, "schema"):
         return None
     return Verdict(

@@ -9,6 +9,10 @@ from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 
 if TYPE_CHECKING:
     from dballoc.experiment.model import Cpu
+import contextlib
+from collections.abc import Collection
+
+from dballoc.host.process_handle import Process
 
 SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -58,3 +62,36 @@ def _parse_available(side: str, text: str | None) -> frozenset[int] | None:
             f"{format_cpus(list_available_cpus())}"
         )
     return wanted
+
+
+_ROUNDS = 20
+
+
+def move_threads(pid: int, cpus: Collection[int]) -> None:
+    """Move every thread of a process and of its descendants to these CPUs, in rounds until one
+    finds no new thread: a thread inherits the CPUs of the one that made it, which may not have been
+    moved yet. A process that has ended is left alone.
+    """
+    moved: set[int] = set()
+    for _ in range(_ROUNDS):
+        new = _list_threads([pid]) - moved
+        if not new:
+            return
+        for thread in new:
+            try:
+                os.sched_setaffinity(thread, cpus)
+            except ProcessLookupError:
+                pass
+        moved |= new
+
+
+def _list_threads(pids: list[int]) -> set[int]:
+    """List the threads of processes and of their descendants; none of one that has ended."""
+    threads: set[int] = set()
+    for process in map(Process.at, pids):  # their children are appended meanwhile
+        # It, or a thread of it, may have ended meanwhile; the next round lists the others.
+        with contextlib.suppress(OSError):
+            for thread in process.list_threads():
+                threads.add(thread)
+                pids += map(int, process.read_text(f"task/{thread}/children").split())
+    return threads
