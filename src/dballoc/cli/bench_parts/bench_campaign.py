@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.allocators import host_requirements
+from dballoc.analysis.decisions import preference
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation import prepare
@@ -18,9 +19,21 @@ from dballoc.experiment.cpu_list import format_cpus
 from dballoc.experiment.model import Experiment
 
 
-def prepare_setting(experiment: Experiment, margin: float | None) -> prepare.PreparedCampaign:
-    """Check everything that the campaign needs. UsageError for what it cannot run with."""
-    return replace(prepare.prepare_campaign(experiment), margin=margin)
+def read_preference(text: str | None, model: Experiment) -> Preference:
+    """Return what --prefer asks for. Raises UsageError if the experiment has no such thing."""
+    preferred = preference.parse_preference(text)
+    preference.check_preference(
+        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
+    )
+    return preferred
+
+
+def prepare_setting(experiment: Experiment, margin: str | None) -> prepare.PreparedCampaign:
+    """Check everything that the campaign needs, and its --margin. Raises UsageError for what it
+    cannot run with.
+    """
+    share = preference.parse_margin(margin)
+    return replace(prepare.prepare_campaign(experiment), margin=share)
 
 
 def choose_directory(out: Path | None, setting: prepare.PreparedCampaign) -> Path:

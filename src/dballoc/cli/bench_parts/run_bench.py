@@ -6,7 +6,6 @@ and most refusals need none of it.
 
 from typing import TYPE_CHECKING
 
-from dballoc.analysis.decisions import preference
 from dballoc.campaign.results_directory import load_experiment
 from dballoc.cli.bench_parts.bench_flags import Run
 from dballoc.cli.shared import campaign_on_hosts, experiment_from_flags
@@ -38,12 +37,11 @@ def run_bench(source: Source, changes: Changes, run: Run) -> None:
     if run.print_:
         say(experiment_file.format_experiment(model).removesuffix("\n"))
         return
-    preferred = _read_preference(run.prefer, model)
-    chosen_margin = preference.parse_margin(run.margin)
     with one_thread_for_numpy():
         from dballoc.cli.bench_parts import bench_campaign
 
-    setting = bench_campaign.prepare_setting(model, chosen_margin)
+    preferred = bench_campaign.read_preference(run.prefer, model)
+    setting = bench_campaign.prepare_setting(model, run.margin)
     if run.dry_run:
         bench_campaign.print_plan(setting, extension)
     elif run.ray is not None:
@@ -77,12 +75,3 @@ def _plan_extension(source: Source, changes: Changes, run: Run) -> "Extension | 
     extension = plan_extension(run.out, seconds)
     say(f"extending to {extension.words}, in about {minutes(extension.seconds)}")
     return extension
-
-
-def _read_preference(text: str | None, model: Experiment) -> preference.Preference:
-    """Return what --prefer asks for. UsageError if the experiment has no such thing."""
-    preferred = preference.parse_preference(text)
-    preference.check_preference(
-        preferred, [v.name for v in model.variant], model.workloads, bool(model.time.idle)
-    )
-    return preferred
