@@ -6,10 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from dballoc import catalogue
 from dballoc.cli.shared import flags
 from dballoc.cli.shared.safe_output import Console
 from dballoc.document.terminal import print_sections
 from dballoc.errors import Failure, UsageError
+
+_MEASURES = [m["condition"] for m in catalogue.measures()["measure"].values() if "condition" in m]
 
 First = Annotated[Path, typer.Argument(metavar="DIR1", help="The results directory before.")]
 Second = Annotated[Path, typer.Argument(metavar="DIR2", help="The results directory after.")]
@@ -18,8 +21,7 @@ FailIf = Annotated[
     typer.Option(
         metavar="CONDITION",
         help="Exit with status 1 if this is shown for any variant, like 'rss > 1.05' or "
-        "'jemalloc:p99 >= 1.1': DIR2 ÷ DIR1 of "
-        "rss, rss_idle, tps, qps, p50, p95, p99, p999 or cpu (per transaction); VARIANT: and "
+        f"'jemalloc:p99 >= 1.1': DIR2 ÷ DIR1 of {', '.join(_MEASURES)}; VARIANT: and "
         "WORKLOAD: may stand before "
         "it; may be given again.",
     ),
