@@ -51,7 +51,7 @@ def draw_time_series(over_time: TimeSeries, variants: Variants, each: bool = Tru
     VSZ over the whole trial; otherwise, as for very many workloads, charts over the whole trial
     alone, and none of throughput, as statements differ in size.
     """
-    # Of results of before the host was measured: the server's.
+    # Where nothing is known of the host: the server's.
     user = "host_user" if "host_user" in set(over_time.series["measure"]) else "user"
     if not each:
         return [_draw_whole_trial(over_time, key, variants) for key in (user, "rss", "vsz")]

@@ -112,8 +112,8 @@ def _describe_pairs(campaign: Campaign) -> list[str]:
 
 
 def _describe_steal(slices: pl.DataFrame) -> list[str]:
-    """Return how much of the slices' time the hypervisor took; nothing of results without it."""
-    stolen = slices["steal"].drop_nulls().to_list() if "steal" in slices.columns else []
+    """Return how much of the slices' time the hypervisor took; nothing if no slice says it."""
+    stolen = slices["steal"].drop_nulls().to_list()
     if not stolen:
         return []
     much = sum(share > _MUCH_STEAL for share in stolen) / len(stolen)

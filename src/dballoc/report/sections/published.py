@@ -267,13 +267,8 @@ def _format_figure(figure: Figure | None, ratios: bool) -> list[str]:
 def _format_change(figure: Figure | None) -> list[str]:
     if figure is None:
         return [NOTHING, NOTHING]
-    r = figure.change
-    measured_change = format_change(
-        r.estimate if r else None,
-        r.low if r else None,
-        r.high if r else None,
-    )
-    return [format_change(figure.published_change), measured_change]
+    measured = format_change(*describe_ratio(figure.change).values())
+    return [format_change(figure.published_change), measured]
 
 
 def _format_shape(compared: TableComparison, group: str) -> str:
