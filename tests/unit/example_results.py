@@ -147,6 +147,7 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
                 "cpu_system": 0.2,
                 "voluntary": 100,
                 "involuntary": 5,
+                "written": 400_000,
                 "rss_start": size,
                 "rss_mean": float(size),
                 "rss_peak": size,

@@ -118,6 +118,7 @@ def test_variants_workloads_and_levels_in_one_alone(make: Make) -> None:
         "p95",
         "p99",
         "p999",
+        "written",
         "cpu",
     }
 

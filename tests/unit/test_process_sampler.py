@@ -210,3 +210,9 @@ def test_a_zombie_is_gone_too() -> None:
                 gone = True
         sampler.close()
     assert gone
+
+
+def test_bytes_sent_to_storage_are_read_where_they_may_be() -> None:
+    text = b"syscw: 0\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 1\n"
+    assert process_sampler.parse_written(text) == 8192
+    assert process_sampler.parse_written(b"read_bytes: 1\n") is None

@@ -1,5 +1,7 @@
 """From samples and intervals to a step's row."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,6 +168,13 @@ def test_the_row_of_an_idle_step_covers_all_of_it() -> None:
         None,
         None,
     )
+
+
+def test_a_counter_that_a_sample_lacks_is_none() -> None:
+    first, last = (replace(sample(t), written=int(t) * 10) for t in (10.0, 15.0))
+    assert make_step_row(gathered(IDLE, samples=(first, last)), 0)["written"] == 50
+    lacking = first, replace(last, written=None)
+    assert make_step_row(gathered(IDLE, samples=lacking), 0)["written"] is None
 
 
 def test_both_rows_have_the_same_columns() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from dballoc.host.process_handle import Process
 
 TICK = os.sysconf("SC_CLK_TCK")
+_WRITTEN = re.compile(rb"^write_bytes: (\d{1,20})$", re.MULTILINE)
 _SIZE = re.compile(rb"^(Vm\w+):\s+(\d{1,18}) kB", re.MULTILINE)
 
 # The kernel counts context switches by thread only, and reading one thread's costs half as much as
@@ -43,6 +44,9 @@ class Sample:
     threads: int
     voluntary: int
     involuntary: int
+    # Sent to storage, counted when a page is made dirty (write_bytes of proc_pid_io(5)); None where
+    # that may not be read.
+    written: int | None = None
 
 
 class ProcessGone(Exception):
@@ -60,6 +64,7 @@ class ProcessSampler:
         self._cpu_clock = (~process.pid << 3) | 2
         self._stat = os.open(process.home / "stat", os.O_RDONLY | os.O_CLOEXEC)
         self._status = os.open(process.home / "status", os.O_RDONLY | os.O_CLOEXEC)
+        self._io = _open_io(process)
         self._task = os.open(process.home / "task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._per_thread: dict[str, tuple[int, int]] = {}
         self._switches = (0, 0)
@@ -70,8 +75,9 @@ class ProcessSampler:
 
     def close(self) -> None:
         """Close the process's /proc files."""
-        for fd in (self._stat, self._status, self._task):
-            os.close(fd)
+        for fd in (self._stat, self._status, self._io, self._task):
+            if fd is not None:
+                os.close(fd)
 
     def cpu(self) -> float:
         """Return the process's CPU seconds since its start, to the nanosecond. Gone if it has
@@ -112,6 +118,7 @@ class ProcessSampler:
                 threads=threads,
                 voluntary=self._switches[0],
                 involuntary=self._switches[1],
+                written=self._read_written(),
             )
         except (OSError, IndexError, KeyError, ValueError):
             # KeyError: a process on its way out, or one not yet waited for, has no memory any more.
@@ -130,6 +137,14 @@ class ProcessSampler:
         except OSError:
             return False
         return True
+
+    def _read_written(self) -> int | None:
+        if self._io is None:
+            return None
+        try:
+            return parse_written(os.pread(self._io, 512, 0))
+        except PermissionError:
+            return None
 
     def _read_switches(self, every_thread: bool) -> None:
         if every_thread or not self._waiting:
@@ -162,6 +177,22 @@ class ProcessSampler:
             return None
         finally:
             os.close(fd)
+
+
+def _open_io(process: Process) -> int | None:
+    """Open the process's counters of storage; None on a kernel without them, or without the right
+    to read them.
+    """
+    try:
+        return os.open(process.home / "io", os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return None
+
+
+def parse_written(text: bytes) -> int | None:
+    """Return write_bytes of /proc/PID/io; None if the text has none."""
+    line = _WRITTEN.search(text)
+    return int(line[1]) if line else None
 
 
 def _parse_switches(status: bytes) -> tuple[int, int] | None:

@@ -147,6 +147,7 @@ CREATE TABLE step (
   cpu_system   REAL,
   voluntary    INTEGER,
   involuntary  INTEGER,
+  written      INTEGER,                 -- bytes sent to storage
   minor_faults INTEGER,
   major_faults INTEGER,
   rss_start    INTEGER,

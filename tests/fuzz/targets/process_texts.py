@@ -41,6 +41,7 @@ def seeds() -> list[bytes]:
         _UNIX,
         _CGROUP,
         b"         0       1000          1\n",
+        b"syscw: 0\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n",
         struct.pack("=6Q", 16, 7, 6, 65536, 0, 0),
         b"A=1\0LD_PRELOAD=/a.so:/b.so\0MALLOC_CONF=x\0",
     ]
@@ -50,6 +51,7 @@ def fuzz(data: bytes) -> None:
     text = data.decode(errors="replace")
     process_sampler._parse_sizes(data)
     process_sampler._parse_switches(data)
+    process_sampler.parse_written(data)
     process_root.map_uid(text, 1000)
     process_handle.parse_auxiliary(data)
     process_handle.parse_status(text)

@@ -23,6 +23,8 @@ COUNTERS = (
     "minor_faults",
     "major_faults",
 )
+# What a step counts beyond a sample's counters, where it may be read.
+STEP_COUNTERS = (*COUNTERS, "written")
 HOST_COUNTERS = ("user", "system", "idle", "iowait", "steal", "switches")
 
 
@@ -100,7 +102,7 @@ def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
                 "p999",
                 "window",
                 "window_events",
-                *COUNTERS,
+                *STEP_COUNTERS,
             )
         ),
         "rss_start": samples[0].rss,
@@ -115,7 +117,7 @@ def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
     else:
         start, end, events = samples[0].clock, samples[-1].clock, 0
     row |= {"window": end - start, "window_events": events if window else None}
-    return row | _count_between(samples, start, end, COUNTERS)
+    return row | _count_between(samples, start, end, STEP_COUNTERS)
 
 
 def make_host_step_rows(step_data: StepMeasurements) -> list[dict[str, object]]:
@@ -136,9 +138,13 @@ def _count_between(
     end: float,
     counters: Sequence[str],
 ) -> dict[str, object]:
-    """Return how far each counter went from the moment ``start`` to ``end``."""
+    """Return how far each counter went from the moment ``start`` to ``end``; None for one that a
+    sample lacks.
+    """
     return {
-        name: interpolate_counter(samples, end, name) - interpolate_counter(samples, start, name)
+        name: None
+        if any(getattr(sample, name) is None for sample in samples)
+        else interpolate_counter(samples, end, name) - interpolate_counter(samples, start, name)
         for name in counters
     }
 
