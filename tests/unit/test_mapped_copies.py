@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.profile.contention.mapped_copies import Copies, copy_mapped_files
 from hostile_files import HostileFile, can_mount, serve_files
@@ -139,7 +140,9 @@ def test_a_file_that_never_answers_is_left_out_and_named(
             assert mapper.stdout.readline() == "mapped\n"
             served.put("lib.so", HostileFile(content=b"x" * 4096, waits=(call,)))
             began = time.monotonic()
-            notes = copy_mapped_files(mapper.pid, place / "files", ServerUser(None), False)
+            notes = copy_mapped_files(
+                Process.open(mapper.pid), place / "files", ServerUser(None), False
+            )
             lasted = time.monotonic() - began
             executable = Path(f"/proc/{mapper.pid}/exe").readlink()
             mapper.communicate("", timeout=60)

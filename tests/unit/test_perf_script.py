@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dballoc.errors import Failure
 from dballoc.host.abandonable import look_limits
+from dballoc.host.process_handle import Process
 from dballoc.profile.contention import contention, perf_record, thread_states
 from dballoc.profile.contention.contention import PerfFrames, name_places
 from dballoc.profile.contention.perf_script import Lost, Sampled, Switch, parse_events, parse_frame
@@ -135,19 +136,19 @@ def test_files_that_never_answer_have_no_names(
     silent = str(hostile_files.put("lib.so", HostileFile(content=b"x", waits=("read",))))
     places = [(0x1F, silent), (0x1F, "[vdso]")]
     began = time.monotonic()
-    named = name_places(os.getpid(), places, is_ours=False)
+    named = name_places(Process.own(), places, is_ours=False)
     assert time.monotonic() - began < 20
     assert [frame.named for frame in named.frames] == [False, False]
     assert f"fuse at {hostile_files.mount} did not answer" in named.left_out[0]
 
 
 def test_only_our_own_server_is_read_by_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(pid: int) -> tuple[set[int], str]:
+    def read(process: Process) -> tuple[set[int], str]:
         return {os.getpid()}, "glibc"
 
     monkeypatch.setattr(thread_states, "find_arena_mutexes", read)
     request = contention._WatchRequest(
-        pid=os.getpid(),
+        process=Process.own(),
         seconds=1,
         stacks=1,
         title="",

@@ -15,6 +15,7 @@ import pytest
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
 from dballoc.host.preload.preload_socket import HEAP_PROBE, ask_preload, find_preload_in_directory
+from dballoc.host.process_handle import Process
 
 MIB = 1 << 20
 
@@ -69,7 +70,9 @@ def test_an_impostor_is_not_spoken_to(tmp_path: Path, listen: Callable[..., List
         with pytest.raises(UsageError, match="no probe listens there"):
             find_preload_in_directory(tmp_path, HEAP_PROBE)
         with pytest.raises(Failure, match=f"process {os.getpid()} answers there"):
-            ask_preload(tmp_path, f"{other.pid}.sock", "status", other.pid, "the probe")
+            ask_preload(
+                tmp_path, f"{other.pid}.sock", "status", Process.open(other.pid), "the probe"
+            )
         other.kill()
     assert impostor.received == b""
 
@@ -83,7 +86,7 @@ def test_an_endless_status_is_read_no_further_than_a_preloads(
     with pytest.raises(UsageError, match="no probe listens there"):
         find_preload_in_directory(tmp_path, HEAP_PROBE)
     with pytest.raises(Failure, match="longer than any preload's"):
-        ask_preload(tmp_path, name, "status", os.getpid(), "the probe")
+        ask_preload(tmp_path, name, "status", Process.own(), "the probe")
     assert time.monotonic() - began < 10
     assert impostor.received == b"status\n" * 2
     assert impostor.sent < 4 * MIB, "what fits into buffers"
@@ -93,7 +96,8 @@ def test_all_sockets_of_a_directory_have_one_deadline(
     tmp_path: Path, listen: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preload_socket, "_DIRECTORY_SECONDS", 0.5)
-    monkeypatch.setattr(preload_socket, "_has_inner_pid", lambda pid, inner: True)
+    numbers = iter(range(100, 140))
+    monkeypatch.setattr(preload_socket, "_read_inner_pid", lambda _: next(numbers))
     for number in range(100, 140):
         listen(f"{number}.sock")
     began = time.monotonic()

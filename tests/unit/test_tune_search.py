@@ -9,7 +9,6 @@ import pytest
 from example_results import build
 
 from dballoc.analysis.tune.search_history import (
-    Design,
     Origin,
     Ratios,
     Standing,
@@ -20,6 +19,7 @@ from dballoc.analysis.tune.search_history import (
     load_tried,
     summarize_standings,
 )
+from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
 from dballoc.store.results import KIND, TUNE
 from dballoc.tune.plan_trials import (
@@ -58,10 +58,10 @@ def tried(
     origin: Origin = "search",
     fault: str | None = None,
     cost: float = 0.0,
-    design: Design = "solo",
+    design: Design = Design.SOLO,
 ) -> Tried:
     parameters = parameters or {}
-    alone = design == "solo" and not fault
+    alone = design is Design.SOLO and not fault
     duets = {"a": cost + 0.01, "b": cost - 0.01}
     return Tried(
         number=number,
@@ -75,7 +75,7 @@ def tried(
         costs={"a": 1e-3 * math.exp(cost), "b": 2e-3 * math.exp(cost)} if alone else {},
         seconds=10.0,
         design=design,
-        ratios=duets if design == "duet" and not fault else {},
+        ratios=duets if design is Design.DUET and not fault else {},
     )
 
 
@@ -137,7 +137,7 @@ def plan_duet(
     pace = Pace(progress=progress, trials=100)
     pairable = {} if modes is None else {"glibc": modes}
     candidate = plan_next_trial({"glibc": space}, trials, "server", AIM, pace, pairable)
-    return candidate if candidate and candidate.design == "duet" else None
+    return candidate if candidate and candidate.design is Design.DUET else None
 
 
 def test_leaders_have_a_duet_each_by_turns_with_other_trials() -> None:
@@ -146,7 +146,7 @@ def test_leaders_have_a_duet_each_by_turns_with_other_trials() -> None:
     assert (duet.parameters, duet.origin, duet.variant) == (LEADER, "again", "glibc-arenas=2")
     assert plan_duet(WITH_LEADER, 0.5) is None
     assert plan_duet(WITH_LEADER, 0.7, None) is None
-    after = [*WITH_LEADER, tried(5, LEADER, design="duet")]
+    after = [*WITH_LEADER, tried(5, LEADER, design=Design.DUET)]
     assert plan_duet(after, 0.7) is None
     better = [*after, tried(6, {"arenas": "3"}, -0.5)]
     duet = plan_duet(better, 0.7)
@@ -158,7 +158,7 @@ def test_leaders_that_are_refined_have_two_duets() -> None:
     trials = list(WITH_LEADER)
     while duet := plan_duet(trials, 0.9):
         assert duet.parameters == LEADER
-        trials.append(tried(len(trials) + 1, LEADER, design="duet"))
+        trials.append(tried(len(trials) + 1, LEADER, design=Design.DUET))
         assert plan_duet(trials, 0.9) is None
         trials.append(tried(len(trials) + 1, LEADER, -0.4))
     assert len(trials) == 8
@@ -166,9 +166,9 @@ def test_leaders_that_are_refined_have_two_duets() -> None:
 
 def test_duets_that_tell_nothing_are_not_repeated() -> None:
     third = tried(5, {"arenas": "3"}, -0.5)
-    fault = tried(6, {"arenas": "3"}, design="duet", fault="no room")
+    fault = tried(6, {"arenas": "3"}, design=Design.DUET, fault="no room")
     assert plan_duet([*WITH_LEADER, third, fault, tried(7)], 0.9)
-    again = tried(8, LEADER, design="duet", fault="no room")
+    again = tried(8, LEADER, design=Design.DUET, fault="no room")
     assert plan_duet([*WITH_LEADER, third, fault, tried(7), again, tried(9)], 0.9) is None
     idle = replace(again, fault=None, ratios={})
     assert plan_duet([*WITH_LEADER, third, idle, tried(9)], 0.9) is None
@@ -201,13 +201,13 @@ def test_the_default_presets_and_a_thp_mode_that_cannot_be_had_beside_have_no_du
 
 
 def test_where_a_configuration_had_duets_they_say_what_it_costs() -> None:
-    trials = [tried(1), tried(2, LEADER, -0.4, cost=0.3), tried(3, LEADER, design="duet")]
+    trials = [tried(1), tried(2, LEADER, -0.4, cost=0.3), tried(3, LEADER, design=Design.DUET)]
     assert compare_with_default(trials[2], trials) is None
     standing = summarize_standings(trials, "server")[-1]
     assert (standing.trials, standing.duets, standing.cost) == (1, (0.0,), 0.0)
     memory_and_cost = [o.objectives for o in list_outcomes(trials, AIM)]
     assert memory_and_cost == [(0.0, 0.0), (pytest.approx(-0.4, abs=1e-6), 0.0)]
-    broken = [*trials, tried(4, LEADER, design="duet", fault="it died")]
+    broken = [*trials, tried(4, LEADER, design=Design.DUET, fault="it died")]
     assert list_outcomes(broken, AIM) == list_outcomes(trials, AIM)
     assert summarize_standings(broken, "server")[-1].faults == 0
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.catalogue import waits as catalogue
+from dballoc.host.process_handle import Process
 from dballoc.profile.contention import waits
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.malloc_paths import rank_malloc_paths
@@ -80,7 +81,7 @@ def in_order(events: list[Event]) -> Iterator[Event]:
 
 def made(events: list[Event]) -> Profile:
     return waits.make_switch_profile(
-        waits.gather_waits(in_order(events), PID), RULES, "t", 0, 1, {}
+        waits.gather_waits(in_order(events), Process.at(PID)), RULES, "t", 0, 1, {}
     )
 
 
@@ -181,14 +182,21 @@ def test_a_stack_of_another_switch_is_not_taken() -> None:
 def test_wakeups_by_the_servers_own_threads() -> None:
     events: list[Event] = [Sampled(i, PID, 2, WAKEUP, 3, ()) for i in range(10)]
     events += [Sampled(20, PID, 2, WAKING, 3, UNLOCK), Sampled(21, 999, 2, WAKING, 3, CLIENT)]
-    found = waits.make_wakeup_profile(waits.gather_waits(iter(events), PID), RULES, "t", 0, 1, {})
+    found = waits.make_wakeup_profile(
+        waits.gather_waits(iter(events), Process.at(PID)), RULES, "t", 0, 1, {}
+    )
     assert [(s.stack, s.values, s.labels) for s in found.samples] == [
         (UNLOCK, (10.0,), {"malloc": "free"})
     ]
 
 
 def test_losses_are_counted() -> None:
-    assert waits.gather_waits(iter([Lost(1, 100), Lost(5, 3), Lost(6, 4)]), PID, since=5).lost == 7
+    assert (
+        waits.gather_waits(
+            iter([Lost(1, 100), Lost(5, 3), Lost(6, 4)]), Process.at(PID), since=5
+        ).lost
+        == 7
+    )
 
 
 EVENTS = st.one_of(
@@ -208,7 +216,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=60))
 def test_whatever_was_lost_nothing_is_negative_and_no_wait_is_made_up(events: list[Event]) -> None:
-    found = waits.gather_waits(iter(events), PID)
+    found = waits.gather_waits(iter(events), Process.at(PID))
     assert found.waits + found.preemptions == sum(isinstance(e, Switch) and e.out for e in events)
     profile = waits.make_switch_profile(found, RULES, "t", 0, 1, {})
     assert all(value >= 0 for sample in profile.samples for value in sample.values)

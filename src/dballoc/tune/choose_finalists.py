@@ -31,7 +31,7 @@ _PER_SETTING = 0.004
 # A finalist has to be shown to keep to the bound, so it must cost less, by half the width of the
 # confirmation's interval: as ln, of CPU with memory for the objective, else of memory, as seen with
 # ten blocks on two cores.
-_HALF_WIDTH: dict[Objective, float] = {"memory": 0.012, "speed": 0.006}
+HALF_WIDTH: dict[Objective, float] = {"memory": 0.012, "speed": 0.006}
 # The chance of that which a finalist must have. The confirmation decides.
 _LEAST_CHANCE = 0.1
 # Of more configurations of a base only those with the best readings are looked at.
@@ -70,7 +70,7 @@ def choose_finalists(
     most in case these do not hold what they promise. ``bound``: ln of what the other objective may
     cost.
     """
-    bound -= _HALF_WIDTH[objective]
+    bound -= HALF_WIDTH[objective]
     bases = [p for p in _list_prospects(standings, objective, bound) if p.ranked]
     bases.sort(key=lambda p: -p.ranked[0].promise)
     chosen = [p.ranked[0].standing for p in bases]
@@ -166,7 +166,7 @@ def simplify(
     without, as far as the trials of all ``standings`` of its base tell; its own if each earns its
     place. One after another is left out, each time the one without which most is promised.
     """
-    bound -= _HALF_WIDTH[objective]
+    bound -= HALF_WIDTH[objective]
     [default] = [s for s in standings if not s.parameters]
     others = [s for s in standings if s.parameters and s.trials]
     path = [standing]

@@ -12,10 +12,7 @@ from dballoc.process_memory.heaps.allocator_statistics import (
 
 OF = (
     "dballoc.process_memory.heaps.allocator_statistics",
-    *(
-        f"dballoc.explain.sources.allocator_statistics.{name}"
-        for name in ("glibc", "gperftools", "jemalloc", "mimalloc", "scudo")
-    ),
+    "dballoc.explain.sources.allocator_statistics",
 )
 PRIVILEGED = True
 

@@ -93,7 +93,7 @@ def _combine(*directories: Path) -> None:
             figures = judge_over_hosts(shown)
             assert describe_verdicts(shown, figures)["headline"]
             for figure in gather_hosts_report(shown, figures).figures:
-                chart_files.make_specification(figure)
+                chart_files.make_drawable(figure.chart)
 
 
 def _change_results(path: Path, lines: list[str]) -> None:
