@@ -17,6 +17,7 @@ from harness import A_USER, Cli, Done, Server, give, wait_until
 from dballoc.errors import Failure
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import STATS, TRIM
+from dballoc.host.process_handle import Process
 from dballoc.servers.running import connection
 from dballoc.servers.running.credentials import Credentials
 
@@ -167,7 +168,7 @@ def test_a_trim_that_takes_longer_than_we_wait_drops_its_function(
 ) -> None:
     at_first = log_of(slow.server)
     with pytest.raises(Failure, match=r"did not finish within \d+ s and goes on"):
-        loadable_function.trim_malloc(slow.server.pid, Credentials(user="root"))
+        loadable_function.trim_malloc(Process.open(slow.server.pid), Credentials(user="root"))
     assert slow.busy
     assert slow.server.functions == [STATS]
     assert log_of(slow.server) == at_first
@@ -191,7 +192,7 @@ def test_what_cannot_be_dropped_is_said(
 
     monkeypatch.setattr(pymysql.Connection, "connect", connect_once)
     with pytest.raises(Failure) as failure:
-        loadable_function.trim_malloc(slow.server.pid, Credentials(user="root"))
+        loadable_function.trim_malloc(Process.open(slow.server.pid), Credentials(user="root"))
     said = str(failure.value)
     monkeypatch.undo()
     assert "Too many connections" in said
@@ -227,7 +228,7 @@ def test_an_interrupted_installation_leaves_nothing(
 ) -> None:
     """Between CREATE FUNCTION and the end, and with the connection lost."""
     who = Credentials(user="root")
-    loadable_function.remove_function(slow.server.pid, who)
+    loadable_function.remove_function(Process.open(slow.server.pid), who)
     real = pymysql.cursors.Cursor.execute
 
     def interrupted(self: Any, sql: str, values: Any = None) -> int:
@@ -239,7 +240,7 @@ def test_an_interrupted_installation_leaves_nothing(
 
     monkeypatch.setattr(pymysql.cursors.Cursor, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        loadable_function.install_function(slow.server.pid, who)
+        loadable_function.install_function(Process.open(slow.server.pid), who)
     assert slow.server.functions == []
     assert list(slow.server.plugins.iterdir()) == []
     assert not slow.server.mapped

@@ -12,6 +12,7 @@ import pytest
 
 from dballoc.errors import Failure
 from dballoc.host.guardian.guardian_client import Custody
+from dballoc.host.process_handle import Process
 from dballoc.profile.contention import contention
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.malloc_paths import rank_malloc_paths
@@ -42,7 +43,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_by_stacks(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     with Custody() as custody:
-        found = contention.watch_waits(program, 1.0, custody, stacks=400, title="contended")
+        found = contention.watch_waits(
+            Process.open(program), 1.0, custody, stacks=400, title="contended"
+        )
     if not found.method.startswith("perf: "):
         pytest.skip(f"needs perf and its permission: {found.method}")
     said = split_waits(found.switches)
@@ -59,7 +62,7 @@ def test_by_stacks(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_by_addresses(program: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     with Custody() as custody:
-        found = contention.watch_waits(program, 1.0, custody, method="proc")
+        found = contention.watch_waits(Process.open(program), 1.0, custody, method="proc")
     said = split_waits(found.switches)
     assert found.switches.values == (WAITED,)
     assert found.switches.facts["arenas"] == "1"
@@ -76,5 +79,5 @@ def test_where_the_disk_is_too_full_another_place_is_named(
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(contention.directories, "free_bytes", lambda _: 1 << 30)
     with Custody() as custody, pytest.raises(Failure, match=r"GiB left .DBALLOC_CACHE names"):
-        contention.watch_waits(program, 1.0, custody, method="perf")
+        contention.watch_waits(Process.open(program), 1.0, custody, method="perf")
     assert not list((tmp_path / "cache/scratch").iterdir())
