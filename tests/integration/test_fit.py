@@ -107,7 +107,7 @@ def test_it_finds_the_edge_and_can_be_stopped_on_the_way(
     assert json.loads((out / "fit.json").read_text()) == found
     again = run_cli("report", out)
     assert again.status == 0, again.text
-    assert "largest that survives" in again.stdout
+    assert "survives up to" in again.stdout
     assert (
         run_cli("compare", out, out).stderr
         == f"dballoc: {out}: results of dballoc fit; dballoc report shows them\n"

@@ -302,14 +302,18 @@ def test_an_experiment_file(command: Command, tmp_path: Path, line: str, says: s
         ["--data-sql", b"/tmp/\xff.sql"],
         ["--load-option", b"\xff=1"],
         ["--server-cpus", "0-99999999999"],
-        ["--prefer", "p99<=" + "9" * 400],
         [b"/tmp/\xff.toml"],
         ["--experiment", b"\xff"],
     ],
     ids=lambda flags: ascii(flags)[:40],
 )
 def test_flags(command: Command, flags: list[object]) -> None:
-    refused(command("bench", *flags, "--print" if "--prefer" not in flags else "--dry-run"))
+    refused(command("bench", *flags, "--print"))
+
+
+def test_a_bound_beyond_all_numbers(command: Command) -> None:
+    said = refused(command("bench", "--prefer", "p99<=" + "9" * 400, "--dry-run"), status=(2,))
+    assert "--prefer: p99 <= a number that is too large" in said
 
 
 def test_a_directory_whose_name_is_no_utf_8(

@@ -2,6 +2,7 @@
 1.1``. Pure.
 """
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ def parse_condition(text: str, where: str) -> Condition:
         raise UsageError(
             f"{where}: no measure {measure!r} in {text!r}; there are {', '.join(CONDITIONS)}"
         )
+    if not math.isfinite(float(bound)):
+        raise UsageError(f"{where}: {measure} {operator} a number that is too large")
     within = tuple(word.strip() for word in before.split(":") if word.strip())
     return Condition(
         text=" ".join(text.split()),
