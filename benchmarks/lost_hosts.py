@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from dballoc.experiment.model import Experiment  # noqa: E402
 from dballoc.experiment.schedule import Slot  # noqa: E402
 from dballoc.hosts.executor import Event, HostLost, Line  # noqa: E402
 from dballoc.store.results import Results, TrialRecord  # noqa: E402
+from dballoc.store.rows import HostSampleRow, IntervalRow, SampleRow, StepRow  # noqa: E402
 
 # True ratios to the baseline, and the standard deviations of ln: of hosts, and of starts.
 TRUTH = {"glibc": 1.0, "jemalloc": 0.97, "tuned": 1.0}
@@ -84,19 +85,16 @@ class DrawnTrials:
         if self._example is None:
             self._example = example_results.record(experiment, slot)
             if not self._series:
-                self._example.samples, self._example.intervals = [], []
-                self._example.host_samples = []
+                self._example.remove(SampleRow, IntervalRow, HostSampleRow)
         size = self._hosts.setdefault(host, self._draw.gauss(0, HOSTS))
         luck = [self._draw.gauss(0, self._starts) for _ in range(2)]
         memory, speed = (TRUTH[slot.variant] * math.exp(size + x) for x in luck)
-        record = TrialRecord(**vars(self._example))
-        record.trial = {
-            **record.trial,
-            "rss_peak": int(memory * 2e8),
-            "rss_idle": int(memory * 1e8),
-        }
-        record.steps = [{**step, "tps": 1000 * speed} for step in record.steps]
-        return record
+        sizes = {"rss_peak": int(memory * 2e8), "rss_idle": int(memory * 1e8)}
+        rows = [
+            replace(row, tps=1000 * speed) if isinstance(row, StepRow) else row
+            for row in self._example.rows
+        ]
+        return TrialRecord(trial=replace(self._example.trial, **sizes), rows=rows)
 
 
 def measure_cost(hosts: int, blocks: int, lost: float, seed: int) -> None:

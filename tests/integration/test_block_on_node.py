@@ -81,7 +81,7 @@ class Node:
     def list_messages(self, columns: dict[str, dict[str, str]]) -> list[Message]:
         """What it answered until now."""
         lines = self.answer.read_bytes().splitlines(keepends=True)
-        return [parse_message(line, columns) for line in lines]
+        return [parse_message(line) for line in lines]
 
     def hand_on_to(self, other: "Node", *kinds: str) -> None:
         """Hand its new answers of these kinds to another process, as the driver does."""

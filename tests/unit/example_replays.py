@@ -12,6 +12,7 @@ from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.experiment import schedule
 from dballoc.experiment.model import REPLAY, Experiment
 from dballoc.store.results import KIND, Results, TrialRecord
+from dballoc.store.rows import MeasuredTrial
 from dballoc.trace.replay.replay_result import (
     OperationFigures,
     ReplayCurve,
@@ -183,7 +184,7 @@ def build_replays(
         for slot in schedule.order_block(chosen, block):
             kept = fault() if slot.variant in faulty else record(slot, recorded, window)
             results.add_trial(slot, kept)
-        results.add_block({"design": "solo", **block_row(block), "disturbed": None})
+        results.add(block_row("solo", block))
     results.close()
     return directory
 
@@ -204,7 +205,7 @@ def record(
 ) -> TrialRecord:
     """A replay's record, whose figures differ a little from block to block."""
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
-    blank = {"started": 1.0, "ended": 3.0, "outcome": "ok", "sampler_cpu": 0.0, "samples": 0}
+    blank = MeasuredTrial(started=1.0, ended=3.0)
     replayed = result(slot.variant, wobble)
     if len(recorded.marks) > 2 and replayed.figures:
         moments = tuple(

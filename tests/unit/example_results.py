@@ -6,12 +6,24 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.trial_steps import plan_steps
 from dballoc.store.results import Results, TrialRecord
+from dballoc.store.rows import (
+    BlockRow,
+    HostSampleRow,
+    HostStepRow,
+    IntervalRow,
+    LedgerRow,
+    MarkRow,
+    MeasuredTrial,
+    SampleRow,
+    SliceRow,
+    StepRow,
+    VariantRow,
+)
 
 HOSTILE = (
     "<script>alert(1)</script> at /home/jane/build/dbhost7/x.so on dbhost7.acme.example | jane"
@@ -74,20 +86,20 @@ def facts(experiment: Experiment, planned: int, designs: list[str]) -> dict[str,
     }
 
 
-def variant(name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "allocator": name,
-        "allocator_version": "1",
-        "libraries": json.dumps(["/home/jane/lib/lib.so"]),
-        "environment": json.dumps({"LD_PRELOAD": "/home/jane/lib/lib.so", "A": "/home/jane/a"}),
-        "server": "MariaDB 10.11.1",
-        "server_version": "10.11.1",
-        "engine": "innodb",
-        "command": json.dumps(["/opt/acme/mariadbd", "--datadir=DATA"]),
-        "pool_bytes": 128 * MIB,
-        "thp": None,
-    }
+def variant(name: str) -> VariantRow:
+    return VariantRow(
+        name=name,
+        allocator=name,
+        allocator_version="1",
+        libraries=json.dumps(["/home/jane/lib/lib.so"]),
+        environment=json.dumps({"LD_PRELOAD": "/home/jane/lib/lib.so", "A": "/home/jane/a"}),
+        server="MariaDB 10.11.1",
+        server_version="10.11.1",
+        engine="innodb",
+        command=json.dumps(["/opt/acme/mariadbd", "--datadir=DATA"]),
+        pool_bytes=128 * MIB,
+        thp=None,
+    )
 
 
 def host_counters(seconds: float) -> dict[str, float]:
@@ -107,20 +119,20 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
     wobble = 1 + 0.002 * ((slot.block * 7 + slot.position * 3) % 5)
     size = int(SIZES[slot.variant] * wobble)
     found = TrialRecord(
-        trial={
-            "started": 1.0,
-            "ended": 20.0,
-            "seconds_planned": 9.0,
-            "outcome": "ok",
-            "thp": "madvise",
-            "cpus": "0-1",
-            "rss_start": 100 * MIB,
-            "rss_peak": size,
-            "rss_idle": size - MIB,
-            "sampler_cpu": 0.01,
-            "samples": 12,
-            "exit_status": 0,
-        }
+        trial=MeasuredTrial(
+            started=1.0,
+            ended=20.0,
+            seconds_planned=9.0,
+            outcome="ok",
+            thp="madvise",
+            cpus="0-1",
+            rss_start=100 * MIB,
+            rss_peak=size,
+            rss_idle=size - MIB,
+            sampler_cpu=0.01,
+            samples=12,
+            exit_status=0,
+        )
     )
     clock = 1.0
     for step in plan_steps(experiment, slot):
@@ -129,83 +141,83 @@ def record(experiment: Experiment, slot: schedule.Slot) -> TrialRecord:
         seconds = step.seconds or 0.1
         load = step.kind in ("warmup", "level")
         tps = 1000.0 * wobble * (step.threads or 0)
-        found.steps.append(
-            {
-                "step": step.number,
-                "kind": step.stored_kind,
-                "workload": step.workload,
-                "threads": step.threads,
-                "t": clock,
-                "seconds": seconds,
-                "tps": tps if load else None,
-                "qps": tps * 16 if load else None,
+        found.rows.append(
+            StepRow(
+                step=step.number,
+                kind=step.stored_kind,
+                workload=step.workload,
+                threads=step.threads,
+                t=clock,
+                seconds=seconds,
+                tps=tps if load else None,
+                qps=tps * 16 if load else None,
                 **dict.fromkeys(("p50", "p95", "p99", "p999"), 3.0 * wobble if load else None),
-                "window": seconds,
-                "window_events": int(tps * seconds) if load else None,
-                "cpu": 1.0,
-                "cpu_user": 0.8,
-                "cpu_system": 0.2,
-                "voluntary": 100,
-                "involuntary": 5,
-                "written": 400_000,
-                "rss_start": size,
-                "rss_mean": float(size),
-                "rss_peak": size,
-                "rss_end": size,
-            }
+                window=seconds,
+                window_events=int(tps * seconds) if load else None,
+                cpu=1.0,
+                cpu_user=0.8,
+                cpu_system=0.2,
+                voluntary=100,
+                involuntary=5,
+                written=400_000,
+                rss_start=size,
+                rss_mean=float(size),
+                rss_peak=size,
+                rss_end=size,
+            )
         )
-        found.host_steps.append({"step": step.number, **host_counters(seconds)})
+        found.rows.append(HostStepRow(step=step.number, **host_counters(seconds)))
         for second in range(int(seconds) + 1):
             now = clock + second
-            found.host_samples.append({"step": step.number, "t": now, **host_counters(now)})
-            found.samples.append(
-                {
-                    "step": step.number,
-                    "t": clock + second,
-                    "rss": size,
-                    "vsz": 9 * size,
-                    "reserved": size,
-                    "swap": 0,
-                    "cpu": clock + second,
-                    "cpu_user": clock + second,
-                    "cpu_system": 0.0,
-                    "minor_faults": 0,
-                    "major_faults": 0,
-                    "threads": 9,
-                    "voluntary": 0,
-                    "involuntary": 0,
-                }
+            found.rows.append(HostSampleRow(step=step.number, t=now, **host_counters(now)))
+            found.rows.append(
+                SampleRow(
+                    step=step.number,
+                    t=clock + second,
+                    rss=size,
+                    vsz=9 * size,
+                    reserved=size,
+                    swap=0,
+                    cpu=clock + second,
+                    cpu_user=clock + second,
+                    cpu_system=0.0,
+                    minor_faults=0,
+                    major_faults=0,
+                    threads=9,
+                    voluntary=0,
+                    involuntary=0,
+                )
             )
             if load and second:
-                found.intervals.append(
-                    {
-                        "step": step.number,
-                        "t": clock + second,
-                        "seconds": 1.0,
-                        "threads": step.threads,
-                        "events": int(tps),
-                        "queries": int(tps * 16),
-                        "latency": 3.0,
-                        "errors": 0,
-                        "reconnects": 0,
-                    }
+                found.rows.append(
+                    IntervalRow(
+                        step=step.number,
+                        t=clock + second,
+                        seconds=1.0,
+                        threads=step.threads or 0,
+                        events=int(tps),
+                        queries=int(tps * 16),
+                        latency=3.0,
+                        errors=0,
+                        reconnects=0,
+                    )
                 )
         clock += seconds + 1.5
-        found.marks.append(
-            {
-                "step": step.number,
-                "t": clock - 0.1,
-                "rss": size,
-                "pss": size,
-                "anon_huge": 0,
-                "reserved": 0,
-                "read_only": 0,
-                "mappings": 99,
-            }
+        found.rows.append(
+            MarkRow(
+                step=step.number,
+                t=clock - 0.1,
+                rss=size,
+                pss=size,
+                anon_huge=0,
+                reserved=0,
+                read_only=0,
+                mappings=99,
+            )
         )
     live = int((0.5 if slot.variant == "glibc" else 0.0) * size)
-    found.ledger = [
-        {"line": n, "part": part, "owner": owner, "resident": resident, "size": resident}
+    found.rows += [
+        LedgerRow(line=n, part=part, owner=owner, resident=resident, size=resident)
         for n, (part, owner, resident) in enumerate(
             [
                 ("heap", "live heap, small blocks", live),
@@ -229,24 +241,24 @@ def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) ->
             block=pairing.block, attempt=0, position=pairing.position, variant="glibc", role="A1"
         ),
     )
-    found.steps, found.samples, found.intervals, found.marks, found.ledger = [], [], [], [], []
+    found.rows = []
     cost = 0.97 + 0.002 * (pairing.block % 3) if side else 1.0
     for workload in experiment.workloads:
         for number in range(4):
             half = (side + number + pairing.half) % 2
-            found.slices += [
-                {
-                    "workload": workload,
-                    "slice": number,
-                    "piece": piece,
-                    "half": half,
-                    "t": 3.0 + 2 * number + piece / 2,
-                    "seconds": 0.5,
-                    "queries": 800,
-                    "events": 50.0,
-                    "cpu": 0.2 * cost * (1 + 0.1 * half),
-                    "idle": 0.01,
-                }
+            found.rows += [
+                SliceRow(
+                    workload=workload,
+                    slice=number,
+                    piece=piece,
+                    half=half,
+                    t=3.0 + 2 * number + piece / 2,
+                    seconds=0.5,
+                    queries=800,
+                    events=50.0,
+                    cpu=0.2 * cost * (1 + 0.1 * half),
+                    idle=0.01,
+                )
                 for piece in range(3)
             ]
     return found
@@ -254,26 +266,26 @@ def duet_record(experiment: Experiment, pairing: schedule.Pairing, side: int) ->
 
 def fault() -> TrialRecord:
     return TrialRecord(
-        trial={
-            "started": 1.0,
-            "ended": 2.0,
-            "seconds_planned": 0.0,
-            "outcome": "fault",
-            "fault": "died",
-            "fault_text": HOSTILE,
-            "exit_status": -11,
-            "log_tail": HOSTILE,
-            "sampler_cpu": 0.0,
-            "samples": 0,
-        }
+        trial=MeasuredTrial(
+            started=1.0,
+            ended=2.0,
+            seconds_planned=0.0,
+            outcome="fault",
+            fault="died",
+            fault_text=HOSTILE,
+            exit_status=-11,
+            log_tail=HOSTILE,
+            sampler_cpu=0.0,
+            samples=0,
+        )
     )
 
 
-def block_row(number: int) -> dict[str, Any]:
-    return {
-        "block": number, "attempt": 0, "started": 1.0, "ended": 9.0, "steal": 0.0, "others": 0.5,
-        "probe_before": 0.07, "probe_after": 0.07, "disturbed": "others" if number == 1 else None,
-    }  # fmt: skip
+def block_row(design: str, number: int, disturbed: str | None = None) -> BlockRow:
+    return BlockRow(
+        design=design, block=number, attempt=0, started=1.0, ended=9.0, steal=0.0, others=0.5,
+        probe_before=0.07, probe_after=0.07, disturbed=disturbed,
+    )  # fmt: skip
 
 
 def build(
@@ -295,7 +307,7 @@ def build(
         for slot in schedule.order_block(chosen, block) if "solo" in designs else []:
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
         for design in designs:
-            results.add_block({"design": design, **block_row(block), "disturbed": None})
+            results.add(block_row(design, block))
     results.close()
     db = sqlite3.connect(directory / "results.sqlite")
     for statement in sql:

@@ -19,6 +19,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.experiment.schedule import Slot
 from dballoc.store.results import Results
+from dballoc.store.rows import VariantRow
 
 
 class FakeVariant:
@@ -30,7 +31,7 @@ class FakeVariant:
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
 
-    def make_row(self) -> dict[str, Any]:
+    def make_row(self) -> VariantRow:
         return example_results.variant(self.variant.name)
 
 

@@ -162,10 +162,10 @@ class SimulatedHosts:
                 settled_otherwise=record.settled_otherwise,
             )
             self._answer(at, host.name, encode_message(message))
-        row = example_results.block_row(request.block)
-        row |= {"disturbed": self.disturb(request.block, request.attempt)}
-        del row["block"], row["attempt"]
-        self._answer(at, host.name, encode_message(BlockFinished(row=row)))
+        disturbed = self.disturb(request.block, request.attempt)
+        row = vars(example_results.block_row("solo", request.block, disturbed))
+        measured = {name: row[name] for name in row if name not in ("design", "block", "attempt")}
+        self._answer(at, host.name, encode_message(BlockFinished(row=measured)))
         ended = encode_message(Ended(status=0, log=""))
         self._answer(at + self.cleaning, host.name, ended)
 

@@ -1,13 +1,18 @@
 """Which blocks are finished, and which of them are repeated."""
 
+from dataclasses import replace
+
+from example_results import block_row
+
 from dballoc.campaign.block_history import BlockHistory
+from dballoc.store.rows import BlockRow
 
 
-def row(block: int, attempt: int, disturbed: str | None = None) -> dict[str, object]:
-    return {"design": "solo", "block": block, "attempt": attempt, "disturbed": disturbed}
+def row(block: int, attempt: int, disturbed: str | None = None) -> BlockRow:
+    return replace(block_row("solo", block, disturbed), attempt=attempt)
 
 
-def history(*rows: dict[str, object], most_repeats: int = 1) -> BlockHistory:
+def history(*rows: BlockRow, most_repeats: int = 1) -> BlockHistory:
     return BlockHistory({"solo": rows}, most_repeats)
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import example_results
@@ -24,27 +23,12 @@ from dballoc.hosts.block_messages import (
     make_record_rows,
     parse_message,
 )
-from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.hosts.message_stream import encode_message
-from dballoc.store.results import Results
+from dballoc.store.rows import MeasuredBlock, MeasuredTrial
 
-Columns = dict[str, dict[str, str]]
-
-
-@pytest.fixture(scope="module")
-def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
-    results = Results.create(tmp_path_factory.mktemp("r"), {}, [])
-    try:
-        return read_columns(results)
-    finally:
-        results.close()
-
-
-BLOCK_ROW = {
-    name: value
-    for name, value in example_results.block_row(1).items()
-    if name not in ("block", "attempt")
-}
+MEASURED = {column.name for column in MeasuredBlock.list_columns()}
+BLOCK_ROW = {k: v for k, v in vars(example_results.block_row("solo", 1)).items() if k in MEASURED}
+TRIAL_ROW = vars(MeasuredTrial(started=1.0))
 
 
 def make_line(**words: Any) -> bytes:
@@ -71,27 +55,27 @@ def test_a_message_is_read_as_it_was_written(message: Message) -> None:
     line = encode_message(message)
     assert line.endswith(b"\n")
     assert b"\n" not in line[:-1]
-    assert parse_message(line, {}) == message
+    assert parse_message(line) == message
 
 
 def test_a_trial_and_a_block_are_read_as_they_were_written(
-    columns: Columns, experiment: Any
+    experiment: Any,
 ) -> None:
     chosen = experiment()
     slot = schedule.order_block(chosen, 1)[0]
     rows = make_record_rows(example_results.record(chosen, slot))
     otherwise = {"rocksdb_compact_lzero_now": "", "a": "b"}
     trial = TrialFinished(position=1, records=[rows], settled_otherwise=otherwise)
-    assert parse_message(encode_message(trial), columns) == trial
+    assert parse_message(encode_message(trial)) == trial
     block = BlockFinished(row=BLOCK_ROW)
-    assert parse_message(encode_message(block), columns) == block
+    assert parse_message(encode_message(block)) == block
 
 
 @given(data=st.binary(max_size=60))
 def test_bytes_are_a_message_or_unfit(data: bytes) -> None:
     refusal = ""
     try:
-        parse_message(data, {})
+        parse_message(data)
     except readers.Unfit as error:
         refusal = str(error)
     assert "\n" not in refusal
@@ -127,44 +111,43 @@ def test_bytes_are_a_message_or_unfit(data: bytes) -> None:
         make_line(kind="trial", position=1, records=[]),
         make_line(kind="trial", position=1, records=[{}]),
         make_line(kind="trial", position=1, records=[{"trial": [{}, {}]}]),
-        make_line(kind="trial", position=1, records=[{"trial": [{"started) --": 1}]}]),
-        make_line(kind="trial", position=1, records=[{"trial": [{"started": "now"}]}]),
-        make_line(kind="trial", position=1, records=[{"trial": [{"started": 1e300}]}]),
+        make_line(kind="trial", position=1, records=[{"trial": [TRIAL_ROW | {"started) --": 1}]}]),
+        make_line(kind="trial", position=1, records=[{"trial": [TRIAL_ROW | {"started": "now"}]}]),
+        make_line(kind="trial", position=1, records=[{"trial": [TRIAL_ROW | {"started": 1e300}]}]),
+        make_line(kind="trial", position=1, records=[{"trial": [TRIAL_ROW], "campaign": []}]),
         make_line(
-            kind="trial", position=1, records=[{"trial": [{"outcome": "ok"}], "campaign": []}]
+            kind="trial",
+            position=1,
+            records=[{"trial": [TRIAL_ROW], "mark": [{"step": 1}, {"t": 1.0}]}],
         ),
         make_line(
             kind="trial",
             position=1,
-            records=[{"trial": [{"outcome": "ok"}], "marks": [{"step": 1}, {"t": 1.0}]}],
+            records=[{"trial": [TRIAL_ROW], "probe": [{"asked": 1, "pool_bytes": None}]}],
         ),
-        make_line(kind="block", row={"design": "solo", "evil": 1}),
+        make_line(kind="trial", position=1, records=[{"trial": [TRIAL_ROW | {"started": None}]}]),
+        make_line(kind="block", row=BLOCK_ROW | {"design": "solo"}),
         make_line(kind="block", row={"started": 1.0}),
         make_line(kind="block", row=BLOCK_ROW | {"started": None}),
         make_line(kind="block", row=BLOCK_ROW | {"ended": None}),
         *(
-            make_line(kind="trial", position=1, records=[{"trial": [{"outcome": "ok", name: 1}]}])
+            make_line(kind="trial", position=1, records=[{"trial": [TRIAL_ROW | {name: 1}]}])
             for name in ("trial", "block", "variant", "role", "directory", "workload")
         ),
         make_line(
             kind="trial",
             position=1,
-            records=[{"trial": [{"outcome": "ok"}], "steps": [{"trial": 7, "step": 1}]}],
+            records=[{"trial": [TRIAL_ROW], "step": [{"trial": 7, "step": 1}]}],
         ),
         b'{"kind":"block","row":{"steal":NaN}}',
     ],
 )
-def test_what_is_no_message_is_refused(columns: Columns, line: bytes) -> None:
+def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(readers.Unfit):
-        parse_message(line, columns)
+        parse_message(line)
 
 
 def test_a_piece_that_is_not_base64_is_refused() -> None:
     piece = FilePiece(position=1, name="a", data="é!")
     with pytest.raises(readers.Unfit, match="base64"):
         piece.decode()
-
-
-def test_the_tables_of_answers_are_those_of_the_database(columns: Columns, tmp_path: Path) -> None:
-    assert all(columns.values())
-    assert "rss_peak" in columns["trial"]

@@ -40,6 +40,7 @@ from dballoc.hosts.message_stream import encode_message
 from dballoc.load.client import ClientFailed
 from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.command_line import Address
+from dballoc.store.rows import ClientStepRow
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -304,7 +305,7 @@ def test_a_load_on_another_host(host: ClientHost, tmp_path: Path) -> None:
     assert report.clock == pytest.approx(101.0 + moved, abs=0.5)
     assert result.total.clock == pytest.approx(102.0 + moved, abs=0.5)
     assert result.histogram == [(2.0, 10)]
-    assert client.make_row() == {"step": 3, "host": "far"} | QUIET
+    assert client.make_row() == ClientStepRow(step=3, host="far", **QUIET)
     assert host.loads.cpu_seconds == 4.0
     assert {path.name for path in tmp_path.iterdir()} == {
         "sysbench-03-level-oltp_read_only-8.txt",

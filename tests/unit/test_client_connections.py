@@ -33,6 +33,7 @@ from dballoc.servers.private.client_connections import (
     compare_counts,
 )
 from dballoc.store.column_types import check_values
+from dballoc.store.rows import ClientConnectionRow
 
 Make = Callable[..., Path]
 Table = dict[str, str]
@@ -182,9 +183,14 @@ def test_variants_that_differ_are_named_in_a_note(make: Make) -> None:
 
 def test_a_load_that_was_to_be_encrypted_and_was_not_is_a_fault() -> None:
     check_encryption([])  # of a server that does not count
-    check_encryption([{"made": 0, "encrypted": 0}, {"made": 8, "encrypted": 7}])
+    check_encryption(
+        [
+            ClientConnectionRow(tls="", made=0, encrypted=0),
+            ClientConnectionRow(tls="", made=8, encrypted=7),
+        ]
+    )
     with pytest.raises(Fault, match="none of the load's 8 connections was encrypted") as fault:
-        check_encryption([{"made": 8, "encrypted": 0}])
+        check_encryption([ClientConnectionRow(tls="", made=8, encrypted=0)])
     assert fault.value.kind == "proof"
 
 

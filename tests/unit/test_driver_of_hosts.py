@@ -43,6 +43,7 @@ from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.store.results import SETTLED_OTHERWISE, TrialRecord
+from dballoc.store.rows import StepRow
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -200,8 +201,9 @@ def measure_noise(chosen: Experiment, slot: Slot, host: str) -> TrialRecord:
     """A trial so noisy that no look decides anything; its figures are its place's alone."""
     record = example_results.record(chosen, slot)
     luck = random.Random(f"{slot.block} {slot.variant} {slot.role}").gauss(0, 0.5)
-    record.trial = {**record.trial, "rss_peak": int(2e8 * math.exp(luck))}
-    record.steps = [{**step, "tps": 1000 * math.exp(luck)} for step in record.steps]
+    record.trial.rss_peak = int(2e8 * math.exp(luck))
+    for step in record.select(StepRow):
+        step.tps = 1000 * math.exp(luck)
     return record
 
 
@@ -374,8 +376,9 @@ def test_hosts_with_and_without_losses_give_the_verdicts_of_one(
         record = example_results.record(chosen, slot)
         luck = random.Random(f"{slot.block} {slot.variant} {slot.role}").gauss(0, 0.05)
         peak = int(example_results.SIZES[slot.variant] * math.exp(luck))
-        record.trial = {**record.trial, "rss_peak": peak}
-        record.steps = [{**step, "tps": 1000 * math.exp(luck)} for step in record.steps]
+        record.trial.rss_peak = peak
+        for step in record.select(StepRow):
+            step.tps = 1000 * math.exp(luck)
         return record
 
     def judge(name: str, hosts: SimulatedHosts) -> list[Any]:

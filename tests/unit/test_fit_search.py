@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from dballoc.report import fit_report as said
 from dballoc.report import write_report_outputs
 from dballoc.report.write_report import gather_document
 from dballoc.store.results import Results, TrialRecord
+from dballoc.store.rows import MeasuredTrial, ProbeRow, StepRow
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -47,42 +49,30 @@ def model(**changes: Any) -> Experiment:
 
 def trial(size: int, beside: int, memory: int) -> TrialRecord:
     need = size + beside * MIB
-    row: dict[str, Any] = {
-        "started": 1.0,
-        "ended": 2.0,
-        "seconds_planned": 1.0,
-        "outcome": "ok",
-        "fault": None,
-        "fault_text": None,
-        "exit_status": 0,
-        "log_tail": None,
-        "rss_peak": need,
-        "sampler_cpu": 0.0,
-        "samples": 1,
-    }
+    row = MeasuredTrial(started=1.0, ended=2.0, seconds_planned=1.0, exit_status=0, rss_peak=need)
     if need > memory:
-        row |= {
-            "outcome": "fault",
-            "fault": "oom",
-            "fault_text": "the kernel killed it",
-            "exit_status": -9,
-            "log_tail": "<b>",
-            "rss_peak": memory - MIB,
-        }
-    found = TrialRecord(trial=row)
-    if need <= memory:
-        found.steps.append(
-            {
-                "step": 1,
-                "kind": "level",
-                "workload": "oltp_read_write",
-                "threads": 32,
-                "t": 0.0,
-                "seconds": 1.0,
-                "tps": 100.0,
-            }
+        row = replace(
+            row,
+            outcome="fault",
+            fault="oom",
+            fault_text="the kernel killed it",
+            exit_status=-9,
+            log_tail="<b>",
+            rss_peak=memory - MIB,
         )
-    found.probes.append({"asked": size, "pool_bytes": size})
+    found = TrialRecord(trial=row, rows=[ProbeRow(asked=size, pool_bytes=size)])
+    if need <= memory:
+        found.rows.append(
+            StepRow(
+                step=1,
+                kind="level",
+                workload="oltp_read_write",
+                threads=32,
+                t=0.0,
+                seconds=1.0,
+                tps=100.0,
+            )
+        )
     return found
 
 
@@ -115,8 +105,8 @@ def fitted(tmp_path: Path):
                 results.add_trial(
                     Slot(block=number, attempt=0, position=position, variant=name, role="V"), record
                 )
-                outcome = "survived" if record.trial["outcome"] == "ok" else "killed"
-                seen[name].append(cache_size_search.Trial(size, outcome, record.trial["rss_peak"]))
+                outcome = "survived" if record.trial.outcome == "ok" else "killed"
+                seen[name].append(cache_size_search.Trial(size, outcome, record.trial.rss_peak))
         results.close()
         return out
 

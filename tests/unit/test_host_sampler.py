@@ -7,6 +7,7 @@ from test_summary import IDLE, gathered, interval
 
 from dballoc.campaign.trials.trial_rows import make_host_sample_row, make_host_step_rows
 from dballoc.measure.host_sampler import HostSample, parse_host_sample, take_host_sample
+from dballoc.store.rows import HostStepRow
 
 STAT = """cpu  1000 200 300 4000 50 10 20 70 500 60
 cpu0 1 2 3 4 5 6 7 8 9 10
@@ -83,23 +84,23 @@ def test_a_level_counts_the_host_between_its_first_and_last_report() -> None:
     )
     [row] = make_host_step_rows(measured)
     # Busy from 2 at 12 s to 5 at 14 s.
-    assert row == {
-        "step": 3,
-        "user": pytest.approx(2.1),
-        "system": pytest.approx(0.9),
-        "idle": pytest.approx(2.0),
-        "iowait": 0.0,
-        "steal": 0.0,
-        "switches": pytest.approx(300),
-    }
+    assert row == HostStepRow(
+        step=3,
+        user=pytest.approx(2.1),
+        system=pytest.approx(0.9),
+        idle=pytest.approx(2.0),
+        iowait=0.0,
+        steal=0.0,
+        switches=pytest.approx(300),
+    )
 
 
 def test_a_step_without_load_counts_the_host_from_end_to_end() -> None:
     [row] = make_host_step_rows(gathered(IDLE, host=(host(10.0, 0.0), host(15.0, 2.0))))
-    assert row["user"] == pytest.approx(1.4)
+    assert row.user == pytest.approx(1.4)
     assert make_host_step_rows(gathered(IDLE)) == []
 
 
 def test_the_row_of_a_sample() -> None:
     row = make_host_sample_row(4, host(12.5, 1.0), t0=2.0)
-    assert (row["step"], row["t"], row["switches"]) == (4, 10.5, 10_100)
+    assert (row.step, row.t, row.switches) == (4, 10.5, 10_100)

@@ -17,13 +17,14 @@ from dballoc.hosts.block_messages import (
 )
 from dballoc.hosts.message_stream import MessageStream
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import MeasuredTrial
 
 
 def send(directory: Path) -> list[Message]:
     """What the driver gets of a directory; all of it must be fit."""
     file = io.BytesIO()
     node_block.send_files(MessageStream(file), directory, 1)
-    return [parse_message(line, {}) for line in file.getvalue().splitlines(keepends=True)]
+    return [parse_message(line) for line in file.getvalue().splitlines(keepends=True)]
 
 
 def test_files_are_sent_whole(tmp_path: Path) -> None:
@@ -67,8 +68,8 @@ def test_a_trial_is_sent_with_what_its_server_settled_otherwise(tmp_path: Path) 
     file = io.BytesIO()
     slot = Slot(block=1, attempt=0, position=3, variant="glibc", role="A1")
     (tmp_path / slot.label).mkdir()
-    record = TrialRecord(trial={"outcome": "ok"}, settled_otherwise={"a_now": "b_now"})
+    record = TrialRecord(trial=MeasuredTrial(started=1.0), settled_otherwise={"a_now": "b_now"})
     node_block._SentTrials(MessageStream(file), tmp_path).add_trial(slot, record)
-    message = parse_message(file.getvalue(), {"trial": {"outcome": "TEXT"}})
+    message = parse_message(file.getvalue())
     assert isinstance(message, TrialFinished)
     assert (message.position, message.settled_otherwise) == (3, {"a_now": "b_now"})

@@ -1,5 +1,6 @@
 """What a replica has applied, how far behind it is, and what its server says of itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,17 +179,17 @@ def test_a_step_counts_what_was_applied_and_says_what_was_not() -> None:
     total = replica.make_total(progress, of_client)
     assert (total.events, total.seconds, total.errors) == (3000, 10.0, 2)
     row = replica.make_replica_row(3, progress, of_client)
-    assert row["primary_tps"] == 500
-    assert (row["behind"], row["waited"], row["left_behind"]) == (2000, 4.5, 0)
-    assert row["lag"] == pytest.approx(10.0 - (1.25 + 2500 / 4500 * 8.75))
+    assert row.primary_tps == 500
+    assert (row.behind, row.waited, row.left_behind) == (2000, 4.5, 0)
+    assert row.lag == pytest.approx(10.0 - (1.25 + 2500 / 4500 * 8.75))
     assert replica.describe_lag(row) == (
         "the replica does not keep up: 2,000 transactions, 3.9 s, behind at the end; applied 4.5 s "
         "later"
     )
     assert "12 of them still wait 4 s later" in str(
-        replica.describe_lag({**row, "left_behind": 12})
+        replica.describe_lag(replace(row, left_behind=12))
     )
-    assert replica.describe_lag({**row, "lag": 0.9}) is None
+    assert replica.describe_lag(replace(row, lag=0.9)) is None
 
 
 def test_a_replica_is_not_mixed_with_other_loads(experiment) -> None:

@@ -69,7 +69,7 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
             ]
             results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
         for number in {p.block for p in duets}:
-            results.add_block({"design": "duet", **block_row(number)})
+            results.add(block_row("duet", number, "others" if number == 1 else None))
         slots = (
             [s for b in range(1, blocks + 1) for s in schedule.order_block(chosen, b)]
             if "solo" in designs
@@ -78,7 +78,7 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
         for done, slot in enumerate(slots[:stop_after], 1):
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
             if done == len(slots) or slots[done].block != slot.block:
-                results.add_block({"design": "solo", **block_row(slot.block)})
+                results.add(block_row("solo", slot.block, "others" if slot.block == 1 else None))
         results.close()
         return directory
 

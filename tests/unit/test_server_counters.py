@@ -30,6 +30,7 @@ from dballoc.measure.server_counters import (
     make_room_for_descriptors,
     scale_counts,
 )
+from dballoc.store.rows import StepCounterRow
 
 SOFTWARE = ["task-clock", "page-faults", "context-switches"]
 countable = find_countable(SOFTWARE)
@@ -51,27 +52,27 @@ def test_what_was_counted_all_the_time_is_not_scaled(first: int, more: int, seco
     before = reading(0.0, first, enabled=5.0, running=5.0)
     after = reading(1.0, first + more, enabled=5.0 + seconds, running=5.0 + seconds)
     [count] = scale_counts(["cycles:u"], before, after)
-    assert (count.event, count.value, count.running) == ("cycles:u", more, 1.0)
+    assert (count.event, count.count, count.running) == ("cycles:u", more, 1.0)
 
 
 @given(more=st.integers(10**6, 10**12), share=shares)
 def test_what_was_counted_for_a_part_is_scaled_to_the_whole(more: int, share: float) -> None:
     before, after = reading(0.0, 0), reading(1.0, more * share, enabled=1.0, running=share)
     [count] = scale_counts(["cycles:u"], before, after)
-    assert count.value == pytest.approx(more, rel=1e-9, abs=1)
+    assert count.count == pytest.approx(more, rel=1e-9, abs=1)
     assert count.running == share
 
 
 def test_what_was_counted_too_seldom_is_refused() -> None:
     before, after = reading(0.0, 0), reading(1.0, 1000, enabled=1.0, running=0.89)
     [count] = scale_counts(["cycles:u"], before, after)
-    assert count.value is None
+    assert count.count is None
     assert count.running == pytest.approx(0.89)
 
 
 def test_a_server_that_did_not_run() -> None:
     still = reading(0.0, 7, 8, enabled=1.0, running=1.0)
-    assert [c.value for c in scale_counts(["a", "b"], still, still)] == [0, 0]
+    assert [c.count for c in scale_counts(["a", "b"], still, still)] == [0, 0]
 
 
 @given(st.lists(st.tuples(amounts, amounts), max_size=8))
@@ -110,8 +111,8 @@ def test_a_step_is_counted_over_its_window() -> None:
         histogram=[], rss_peak=0, readings=readings,
     )  # fmt: skip
     counted, still = make_step_counter_rows(measurements, ["cycles:u", "page-faults"])
-    assert counted == {"step": 3, "event": "cycles:u", "count": 2000, "running": 1.0}
-    assert (still["event"], still["count"]) == ("page-faults", 0)
+    assert counted == StepCounterRow(step=3, event="cycles:u", count=2000, running=1.0)
+    assert (still.event, still.count) == ("page-faults", 0)
     assert make_step_counter_rows(replace(measurements, readings=[]), []) == []
     assert make_step_counter_rows(replace(measurements, intervals=[]), ["cycles:u"]) == []
 

@@ -13,58 +13,68 @@ import pytest
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.schedule import Slot
 from dballoc.store.results import FILE, FORMAT, SETTLED_OTHERWISE, Results, TrialRecord
+from dballoc.store.rows import (
+    BlockRow,
+    HistogramRow,
+    HostRow,
+    MarkRow,
+    MeasuredTrial,
+    SliceRow,
+    TrialPart,
+    VariantRow,
+)
 
-VARIANT = {
-    "name": "glibc",
-    "allocator": "glibc",
-    "allocator_version": "2.36",
-    "libraries": "[]",
-    "environment": "{}",
-    "server": "MariaDB 10.11",
-    "server_version": "10.11",
-    "engine": "innodb",
-    "command": "[]",
-    "pool_bytes": None,
-    "thp": None,
-}
+VARIANT = VariantRow(
+    name="glibc",
+    allocator="glibc",
+    allocator_version="2.36",
+    libraries="[]",
+    environment="{}",
+    server="MariaDB 10.11",
+    server_version="10.11",
+    engine="innodb",
+    command="[]",
+    pool_bytes=None,
+    thp=None,
+)
 SLOT = Slot(block=1, attempt=0, position=1, variant="glibc", role="A1")
-TRIAL = {"started": 1.0, "ended": 2.0, "seconds_planned": 1.0, "outcome": "ok"}
-MARK = {
-    "step": 0,
-    "t": 0.1,
-    "rss": 1,
-    "pss": 1,
-    "anon_huge": 0,
-    "reserved": 0,
-    "read_only": 0,
-    "mappings": 9,
-}
+TRIAL = MeasuredTrial(started=1.0, ended=2.0, seconds_planned=1.0, outcome="ok")
+MARK = MarkRow(
+    step=0,
+    t=0.1,
+    rss=1,
+    pss=1,
+    anon_huge=0,
+    reserved=0,
+    read_only=0,
+    mappings=9,
+)
 
 
 def create(directory: Path) -> Results:
     return Results.create(directory, {"dballoc": "0.1.0"}, [VARIANT])
 
 
-def record(**more: Any) -> TrialRecord:
-    return TrialRecord(trial=dict(TRIAL), **more)
+def record(*rows: TrialPart, **more: Any) -> TrialRecord:
+    return TrialRecord(trial=TRIAL, rows=list(rows), **more)
 
 
 def test_what_is_written_is_found_again(tmp_path: Path) -> None:
     results = create(tmp_path)
-    results.add_trial(SLOT, record(marks=[MARK], histograms=[{"step": 1, "ms": 0.5, "count": 3}]))
-    results.add_block(
-        {
-            "design": "solo",
-            "block": 1,
-            "attempt": 0,
-            "started": 1,
-            "ended": 2,
-            "steal": 0,
-            "others": 0,
-            "probe_before": 0.1,
-            "probe_after": 0.2,
-            "disturbed": None,
-        }
+    results.add_trial(SLOT, record(MARK, HistogramRow(step=1, ms=0.5, count=3)))
+    results.add(
+        BlockRow(
+            design="solo",
+            block=1,
+            attempt=0,
+            started=1,
+            ended=2,
+            steal=0,
+            others=0,
+            probe_before=0.1,
+            probe_after=0.2,
+            disturbed=None,
+        )
     )
     results.set_fact("ending", "planned")
     results.close()
@@ -76,27 +86,24 @@ def test_what_is_written_is_found_again(tmp_path: Path) -> None:
     again.close()
 
 
-COUNTER = {"step": 1, "event": "cycles:u", "count": 12, "running": 1.0}
-
-
-SLICE = {
-    "workload": "oltp_read_only",
-    "slice": 0,
-    "piece": 0,
-    "half": 0,
-    "t": 1.0,
-    "seconds": 0.17,
-    "queries": 10,
-    "events": 0.7,
-    "cpu": 0.1,
-    "idle": 0.0,
-    "steal": 0.02,
-}
+SLICE = SliceRow(
+    workload="oltp_read_only",
+    slice=0,
+    piece=0,
+    half=0,
+    t=1.0,
+    seconds=0.17,
+    queries=10,
+    events=0.7,
+    cpu=0.1,
+    idle=0.0,
+    steal=0.02,
+)
 
 
 def test_a_slice_has_its_steal(tmp_path: Path) -> None:
     results = create(tmp_path)
-    results.add_trial(SLOT, record(slices=[SLICE]))
+    results.add_trial(SLOT, record(SLICE))
     assert results.table("slice")[0][-1] == 0.02
     results.close()
 
@@ -104,7 +111,7 @@ def test_a_slice_has_its_steal(tmp_path: Path) -> None:
 def test_a_host_is_stored_as_it_is_now(tmp_path: Path) -> None:
     results = create(tmp_path)
     for kernel in ("boot 1", "boot 2", "boot 2"):
-        results.add_host({"host": "a", "kernel": kernel, "environment": "{}"})
+        results.add_host(HostRow(host="a", kernel=kernel, environment="{}"))
     assert results.table("host") == [("a", "boot 2", "{}")]
     results.close()
 
@@ -130,10 +137,10 @@ def test_a_trial_is_there_once(tmp_path: Path) -> None:
 def test_a_trial_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     results = create(tmp_path)
     with pytest.raises(sqlite3.Error):
-        results.add_trial(SLOT, record(marks=[MARK, MARK]))  # the second breaks the primary key
+        results.add_trial(SLOT, record(MARK, MARK))  # the second breaks the primary key
     assert results.finished("solo") == set()
     # And the database is fit for the next one.
-    results.add_trial(SLOT, record(marks=[MARK]))
+    results.add_trial(SLOT, record(MARK))
     assert results.finished("solo") == {(1, 0, 1)}
     results.close()
 

@@ -8,6 +8,7 @@ from dballoc.campaign.observer import Observer
 from dballoc.experiment.model import Experiment, Tune
 from dballoc.store.campaign_facts import _FORMS, SEARCHED, SURVEY, check_json
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import MeasuredTrial, StepRow
 from dballoc.tune.run_search import survey_workloads
 from dballoc.tune.search_aim import parse_aim
 from dballoc.tune.short_experiment import make_short_experiment
@@ -37,13 +38,15 @@ class Starts:
         [workload] = survey.workloads
         self.begun.append(workload)
         if workload in self.faulty:
-            return TrialRecord(trial={"outcome": "fault", "fault": "died", "rss_peak": 10**9})
+            return TrialRecord(
+                trial=MeasuredTrial(started=1.0, outcome="fault", fault="died", rss_peak=10**9)
+            )
         peak = {"reads": 210, "sorts": 300, "writes": 305}[workload] * MIB
-        record = TrialRecord(trial={"outcome": "ok", "rss_peak": peak})
+        record = TrialRecord(trial=MeasuredTrial(started=1.0, rss_peak=peak))
         longest = 2000.0 if workload == "writes" else 50.0
-        record.steps = [
-            {"kind": "warmup", "latency_max": 9e3},
-            {"kind": "level", "latency_max": longest},
+        record.rows += [
+            StepRow(step=1, kind="warmup", t=0.0, seconds=1.0, latency_max=9e3),
+            StepRow(step=2, kind="level", t=1.0, seconds=1.0, latency_max=longest),
         ]
         return record
 

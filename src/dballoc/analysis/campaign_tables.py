@@ -17,32 +17,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.store.campaign_facts import APART, CLIENTS, FINAL_ENDINGS
 from dballoc.store.results import FIT, HOST_LOST, KIND, REPLAY, TUNE, Results
-
-_TABLES = (
-    "variant",
-    "block",
-    "trial",
-    "step",
-    "sample",
-    "interval",
-    "histogram",
-    "mark",
-    "slice",
-    "ledger",
-    "step_counter",
-    "slice_counter",
-    "replica",
-    "host_sample",
-    "host_step",
-    "replay",
-    "replay_point",
-    "replay_mark",
-    "replay_latency",
-    "host",
-    "placement",
-    "client_step",
-    "client_connection",
-)
+from dballoc.store.rows import TABLES
 
 _STEP = ["trial", "step"]
 
@@ -57,7 +32,8 @@ _SERIES = frozenset({"sample", "interval", "histogram", "host_sample"})
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """The tables of store/schema.sql. ``trial`` and ``block`` are those of the solo design,
+    """The tables of results.sqlite (dballoc.store.rows). ``trial`` and ``block`` are those of the
+    solo design,
     ``duet`` and ``duet_block`` those of the duet, ``pilot`` the trials that sized the duet. The
     column ``counted`` says whether a trial enters the figures: of a block that was repeated because
     the machine was disturbed, only the last attempt does.
@@ -313,7 +289,8 @@ def read_results(directory: Path, *, series: bool = True) -> Campaign:
         )
         tables = {
             name: _read_table(results, name, is_read=series or name not in _SERIES)
-            for name in _TABLES
+            for name in TABLES
+            if name in Campaign.__annotations__
         }
     finally:
         results.close()
@@ -370,7 +347,7 @@ _TYPES = {"INTEGER": pl.Int64, "REAL": pl.Float64, "TEXT": pl.String}
 
 def _read_table(results: Results, table: str, *, is_read: bool) -> pl.DataFrame:
     """Read a table; its columns alone, unless ``is_read``."""
-    schema = {name: _TYPES[kind] for name, kind in results.columns(table).items()}
+    schema = {column.name: _TYPES[column.kind] for column in TABLES[table].list_stored()}
     rows = results.table(table) if is_read else []
     # SQLite does not enforce a column's type: a REAL column may return an int, and the reverse.
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)

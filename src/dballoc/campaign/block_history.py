@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from dballoc.store.results import Row
+from dballoc.store.rows import BlockRow
 
 
 class BlockHistory:
@@ -16,7 +16,7 @@ class BlockHistory:
 
     def __init__(
         self,
-        rows: Mapping[str, Iterable[Row]],
+        rows: Mapping[str, Iterable[BlockRow]],
         most_repeats: int,
         judged: Mapping[str, int] | None = None,
     ) -> None:
@@ -26,7 +26,7 @@ class BlockHistory:
         self._repeated: dict[str, set[tuple[int, int]]] = {design: set() for design in rows}
         self._attempts: dict[str, dict[int, list[int]]] = {design: {} for design in rows}
         for design, design_rows in rows.items():
-            by_place = {(row["block"], row["attempt"]): row for row in design_rows}
+            by_place = {(row.block, row.attempt): row for row in design_rows}
             for block, attempt in sorted(by_place):
                 if earlier := self._attempts[design].setdefault(block, []):
                     self._repeated[design].add((block, earlier[-1]))
@@ -34,23 +34,23 @@ class BlockHistory:
             for block, attempts in sorted(self._attempts[design].items()):
                 self._decide(design, by_place[block, attempts[-1]])
 
-    def add(self, row: Row) -> None:
+    def add(self, row: BlockRow) -> None:
         """Add a finished attempt."""
-        attempts = self._attempts[row["design"]].setdefault(row["block"], [])
-        attempts.append(row["attempt"])
+        attempts = self._attempts[row.design].setdefault(row.block, [])
+        attempts.append(row.attempt)
         attempts.sort()
-        self._decide(row["design"], row)
+        self._decide(row.design, row)
 
-    def _decide(self, design: str, row: Row) -> None:
+    def _decide(self, design: str, row: BlockRow) -> None:
         """Decide whether a block's last attempt is repeated: it was disturbed, no look has judged
         it, and the design has repeats left.
         """
         if (
-            row["disturbed"] is not None
-            and row["block"] > self._judged.get(design, 0)
+            row.disturbed is not None
+            and row.block > self._judged.get(design, 0)
             and len(self._repeated[design]) < self._most_repeats
         ):
-            self._repeated[design].add((row["block"], row["attempt"]))
+            self._repeated[design].add((row.block, row.attempt))
 
     def keep(self, design: str, block: int) -> None:
         """Take a block's last attempt as it is, disturbed or not: the budget has no room."""

@@ -6,7 +6,7 @@ import time
 
 from dballoc.experiment.model import Noise
 from dballoc.measure import disturbed_block, host_sampler
-from dballoc.store.results import Row
+from dballoc.store.rows import MeasuredBlock
 
 
 class BlockNoiseMeter:
@@ -21,7 +21,7 @@ class BlockNoiseMeter:
         self._own_cpu = _read_own_cpu_seconds()
         self._probe_before = disturbed_block.time_fixed_probe()
 
-    def make_row(self, limits: Noise, earlier_probes: list[float]) -> Row:
+    def make_row(self, limits: Noise, earlier_probes: list[float]) -> MeasuredBlock:
         """Return the block's columns of table ``block``. ``earlier_probes``: seconds of the
         campaign's earlier probes.
         """
@@ -31,15 +31,15 @@ class BlockNoiseMeter:
             self._host, host_sampler.take_host_sample(), campaign_cpu, probes
         )
         usual_probe = statistics.median([*earlier_probes, *probes])
-        return {
-            "started": self._started,
-            "ended": time.time(),
-            "steal": noise.steal,
-            "others": noise.others,
-            "probe_before": noise.probe_before,
-            "probe_after": noise.probe_after,
-            "disturbed": disturbed_block.describe_disturbance(noise, limits, usual_probe),
-        }
+        return MeasuredBlock(
+            started=self._started,
+            ended=time.time(),
+            steal=noise.steal,
+            others=noise.others,
+            probe_before=noise.probe_before,
+            probe_after=noise.probe_after,
+            disturbed=disturbed_block.describe_disturbance(noise, limits, usual_probe),
+        )
 
 
 def _read_own_cpu_seconds() -> float:

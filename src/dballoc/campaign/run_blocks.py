@@ -22,7 +22,8 @@ from dballoc.campaign.trials.server_in_trial import Interrupted
 from dballoc.campaign.ways.way import Blocks, DurationEstimate, TrialT, Unsuitable
 from dballoc.errors import UsageError
 from dballoc.store.open_database import FILE
-from dballoc.store.results import KIND, Results, Row
+from dballoc.store.results import KIND, Results
+from dballoc.store.rows import BlockRow
 
 # A repeat is begun only if the budget has room for this many times the planned blocks' time: it
 # must not cost one of them, should the machine become slower.
@@ -137,7 +138,7 @@ class CampaignRun:
             self.endings |= dict.fromkeys(list_designs_over_budget(procedures), "budget")
         self.endings |= dict.fromkeys(self._read_decided_blocks(), "decided")
         self.history = BlockHistory(
-            {d: [dict(row) for row in self.results.blocks(d)] for d in self.designs},
+            {d: self.results.blocks(d) for d in self.designs},
             self.experiment.noise.repeats,
             {d: p.reached or 0 for d, p in procedures.items()},
         )
@@ -155,7 +156,7 @@ class CampaignRun:
                 why = "interrupted"
             self.results.set_fact("ending", why)
             blocks = {
-                design: len({row["block"] for row in self.results.blocks(design)})
+                design: len({row.block for row in self.results.blocks(design)})
                 for design in self.designs
             }
             planned = self._read_planned_blocks()
@@ -269,16 +270,16 @@ class CampaignRun:
             self.observer.block_started(design, number, attempt, planned[design], seconds_left)
             row = self._run_block(design, number, attempt)
             again = self.add_to_history(row, planned)
-            self.observer.block_finished(design, number, row["disturbed"], again)
+            self.observer.block_finished(design, number, row.disturbed, again)
             if not again:
                 return True
             attempt += 1
 
-    def add_to_history(self, row: Row, planned: dict[str, int]) -> bool:
+    def add_to_history(self, row: BlockRow, planned: dict[str, int]) -> bool:
         """Take a stored block into account; returns whether it is repeated: it was disturbed, the
         design has repeats left, and the budget has room for one beside all that is planned.
         """
-        design, number = row["design"], row["block"]
+        design, number = row.design, row.block
         self.history.add(row)
         if self.history.is_complete(design, number):
             return False
@@ -306,7 +307,7 @@ class CampaignRun:
         finished = self.results.finished(design)
         return [t for t in trials if (t.block, t.attempt, t.position) not in finished]
 
-    def _run_block(self, design: str, number: int, attempt: int) -> Row:
+    def _run_block(self, design: str, number: int, attempt: int) -> BlockRow:
         """Run the trials of a block that are not in the database, and store its row."""
         blocks = self.blocks[design]
         trials = blocks.list_trials(number, attempt)
@@ -317,13 +318,9 @@ class CampaignRun:
             meter.cpu_seconds += blocks.run_trial(trial)
         if len(unfinished) == len(trials):
             self.block_seconds[design].append(time.monotonic() - began)
-        row = {
-            "design": design,
-            "block": number,
-            "attempt": attempt,
-            **meter.make_row(self.experiment.noise, self.results.probes()),
-        }
-        self.results.add_block(row)
+        measured = meter.make_row(self.experiment.noise, self.results.probes())
+        row = BlockRow(design=design, block=number, attempt=attempt, **vars(measured))
+        self.results.add(row)
         return row
 
     def end_if_decided(self, design: str, number: int, planned: int) -> None:
@@ -397,7 +394,7 @@ def open_results(
     """
     path = session.directory.path
     if not (path / FILE).exists():
-        rows: list[dict[str, Any]] = [p.make_row() for p in session.setting.variants.values()]
+        rows = [p.make_row() for p in session.setting.variants.values()]
         return Results.create(path, make_facts(), rows)
     with contextlib.ExitStack() as on_failure:
         results = Results.open(path)

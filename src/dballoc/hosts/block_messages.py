@@ -5,6 +5,7 @@ because a host may be wrong or hostile, and its rows go into the results databas
 import base64
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -13,7 +14,8 @@ from dballoc import readers
 from dballoc.hosts.client.load_messages import FromClient, ToClient
 from dballoc.hosts.message_limits import LONGEST_LINE
 from dballoc.store import column_types
-from dballoc.store.results import TrialRecord
+from dballoc.store.results import Stored, TrialRecord
+from dballoc.store.rows import TABLES, LocalPart, MeasuredBlock, MeasuredTrial, TrialPart
 
 # Bytes of a file that go into one message, and the most of all files of a trial.
 FILE_PIECE = readers.MIB
@@ -24,34 +26,9 @@ MOST_NOTICES = 1000
 # Seconds of the fixed probe, which takes a hundredth; later blocks are told those of earlier ones.
 LONGEST_PROBE = 3600.0
 _MOST_ROWS = 1_000_000
-# Which trial or block rows are of is the driver's to say.
-_TRIAL_PLACE = frozenset(
-    "trial design block attempt position variant role level workload directory".split()
-)
-_BLOCK_PLACE = frozenset({"design", "block", "attempt"})
-
 # No part begins with a dot, so none leads out of the trial's directory.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._+=@:-]{0,120}"
 _FILE_NAME = re.compile(rf"{_PART}(/{_PART}){{0,3}}")
-# The tables of TrialRecord's fields.
-RECORD_TABLES = {
-    "trial": "trial",
-    "steps": "step",
-    "samples": "sample",
-    "intervals": "interval",
-    "histograms": "histogram",
-    "marks": "mark",
-    "slices": "slice",
-    "ledger": "ledger",
-    "step_counters": "step_counter",
-    "slice_counters": "slice_counter",
-    "replicas": "replica",
-    "host_samples": "host_sample",
-    "host_steps": "host_step",
-    "client_steps": "client_step",
-    "client_connections": "client_connection",
-}
-
 _Text = Annotated[str, Field(max_length=100_000)]
 _Position = Annotated[int, Field(ge=1, le=10**6)]
 # A server variable, or "".
@@ -107,12 +84,26 @@ class TrialFinished(_Message):
     ]
     settled_otherwise: Annotated[dict[_Variable, _Variable], Field(max_length=100)] = {}
 
+    @cached_property
+    def trials(self) -> list[TrialRecord]:
+        """The records. Raises Unfit if a row does not fit its table."""
+        return [_build_record(record, self.settled_otherwise) for record in self.records]
+
 
 class BlockFinished(_Message):
     """All trials are over: the row of table ``block``, without its place."""
 
     kind: Literal["block"] = "block"
     row: _Row
+
+    @cached_property
+    def block(self) -> MeasuredBlock:
+        """The row. Raises Unfit if it does not fit its table."""
+        [row] = _build_rows(MeasuredBlock, [self.row])
+        for probe in (row.probe_before, row.probe_after):
+            if not 0 <= probe <= LONGEST_PROBE:
+                raise readers.Unfit(f"a probe of {probe:g} seconds is not valid")
+        return row
 
 
 class Refused(_Message):
@@ -149,10 +140,8 @@ Message = (
 _ADAPTER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 
-def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Message:
-    """Parse a line. ``columns``: the types of each table's columns by their names. Unfit if it is
-    no message, or if a row does not fit its table.
-    """
+def parse_message(line: bytes) -> Message:
+    """Parse a line. Raises Unfit if it is no message, or if a row does not fit its table."""
     if len(line) > LONGEST_LINE:
         raise readers.Unfit("a message is too long")
     try:
@@ -165,14 +154,9 @@ def parse_message(line: bytes, columns: Mapping[str, Mapping[str, str]]) -> Mess
             if not is_file_name(message.name):
                 raise readers.Unfit(f"{readers.shown(message.name)} is no name of a trial's file")
         case TrialFinished():
-            for record in message.records:
-                _check_record(record, columns)
+            message.trials  # noqa: B018
         case BlockFinished():
-            _check_rows("block", [message.row], columns)
-            if message.row.keys() != columns["block"].keys() - _BLOCK_PLACE:
-                raise readers.Unfit("a block's row has not the columns that it should have")
-            _check_probes(message.row)
-            _check_times(message.row)
+            message.block  # noqa: B018
     return message
 
 
@@ -181,50 +165,42 @@ def is_file_name(name: str) -> bool:
     return _FILE_NAME.fullmatch(name) is not None
 
 
-def _check_probes(row: _Row) -> None:
-    for name in ("probe_before", "probe_after"):
-        seconds = row[name]
-        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_PROBE:
-            raise readers.Unfit(f"{name}: {readers.shown(str(seconds))} is not valid")
-
-
-def _check_times(row: _Row) -> None:
-    for name in ("started", "ended"):
-        if row[name] is None:
-            raise readers.Unfit(f"a block's row does not say when it {name}")
-
-
-def _check_record(
-    record: Mapping[str, list[_Row]], columns: Mapping[str, Mapping[str, str]]
-) -> None:
-    if len(record.get("trial", [])) != 1:
+def _build_record(record: Mapping[str, list[_Row]], otherwise: dict[str, str]) -> TrialRecord:
+    parts = {part.get_table(): part for part in TABLES.values() if issubclass(part, TrialPart)}
+    rows: list[TrialPart] = []
+    for name, of_table in record.items():
+        if name == "trial":
+            continue
+        part = parts.get(name)
+        if part is None or issubclass(part, LocalPart):
+            raise readers.Unfit(f"{readers.shown(name)} is no part of a trial")
+        rows += _build_rows(part, of_table)
+    trials = _build_rows(MeasuredTrial, record.get("trial", []))
+    if len(trials) != 1:
         raise readers.Unfit("a trial without its row")
-    for field, rows in record.items():
-        if field not in RECORD_TABLES:
-            raise readers.Unfit(f"{readers.shown(field)} is no part of a trial")
-        _check_rows(RECORD_TABLES[field], rows, columns)
+    return TrialRecord(trial=trials[0], rows=rows, settled_otherwise=otherwise)
 
 
-def _check_rows(table: str, rows: list[_Row], columns: Mapping[str, Mapping[str, str]]) -> None:
-    """Check that rows have the table's columns alone, all rows the same, and valid values."""
-    if not rows:
-        return
-    kinds = columns[table]
-    names = rows[0].keys()
-    for name in names:
-        if name not in kinds or name in (_TRIAL_PLACE if table == "trial" else {"trial"}):
-            raise readers.Unfit(f"rows of table {table} have no column {readers.shown(name)}")
-    if any(row.keys() != names for row in rows):
-        raise readers.Unfit(f"rows of table {table} differ in their columns")
-    for name in names:
-        column_types.check_values((row[name] for row in rows), kinds[name], name)
+def _build_rows(table: type[Stored], rows: list[_Row]) -> list[Stored]:
+    """Return rows of a table. Raises Unfit if they have not its columns, or values that these
+    cannot have.
+    """
+    columns = table.list_columns()
+    names = {column.name for column in columns}
+    for row in rows:
+        if other := row.keys() ^ names:
+            raise readers.Unfit(f"{table.__name__}: not its columns: {readers.shown(min(other))}")
+    for column in columns:
+        values = [row[column.name] for row in rows]
+        if None in values and not column.is_optional:
+            raise readers.Unfit(f"{table.__name__}: {column.name}: missing")
+        column_types.check_values(values, column)
+    return [table(**row) for row in rows]
 
 
 def make_record_rows(record: TrialRecord) -> dict[str, list[_Row]]:
-    """Return a trial's record as a message has it."""
-    rows = {
-        field: [dict(row) for row in getattr(record, field)]
-        for field in RECORD_TABLES
-        if field != "trial"
-    }
-    return {"trial": [dict(record.trial)], **{name: some for name, some in rows.items() if some}}
+    """Return a trial's rows as a message has them, by table."""
+    rows: dict[str, list[_Row]] = {"trial": [vars(record.trial)]}
+    for row in record.rows:
+        rows.setdefault(row.get_table(), []).append(vars(row))
+    return rows

@@ -1,6 +1,6 @@
 """What a host is asked for: one attempt at one block, as JSON. It holds no password."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,6 +11,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.hosts.client.load_messages import WorkloadFiles
 from dballoc.hosts.client.remote_load import ClientPlace
+from dballoc.store.rows import VariantRow
 
 # The most bytes of a request; the experiment is nearly all of it.
 LARGEST_REQUEST = 4 * readers.MIB
@@ -76,9 +77,9 @@ class BlockRequest(BaseModel):
             ) from None
 
 
-def select_common_columns(row: dict[str, Any]) -> dict[str, str | None]:
+def select_common_columns(row: VariantRow) -> dict[str, str | None]:
     """Return the columns of a variant's row that must be the same on all hosts."""
-    return {name: row[name] for name in SAME_ON_ALL_HOSTS}
+    return {name: getattr(row, name) for name in SAME_ON_ALL_HOSTS}
 
 
 def find_difference(

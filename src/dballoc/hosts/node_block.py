@@ -219,7 +219,7 @@ def _run_trials(
     if loads and loads.place.shares_kernel:
         meter.cpu_seconds += loads.cpu_seconds
     row = meter.make_row(setting.experiment.noise, request.earlier_probes)
-    stream.send(BlockFinished(row=dict(row)))
+    stream.send(BlockFinished(row=vars(row)))
 
 
 def _wait_for_client_host(loads: RemoteLoads, sysbench: str) -> None:

@@ -18,6 +18,7 @@ from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
 from dballoc.intake.imported_figure import Figure
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import MeasuredTrial, StepRow, VariantRow
 
 # Characters that a name may not have; see dballoc.experiment.model.
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._+=@-]+")
@@ -138,24 +139,22 @@ def _remove_accents(text: str) -> str:
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
-def list_variant_rows(assembled: Assembled) -> list[dict[str, Any]]:
+def list_variant_rows(assembled: Assembled) -> list[VariantRow]:
     """Return the rows of the table ``variant``: of imported results no more is known than the
     variants' names.
     """
     return [
-        {
-            "name": v.name,
-            "allocator": v.name,
-            "allocator_version": "",
-            "libraries": "[]",
-            "environment": "{}",
-            "server": "made elsewhere",
-            "server_version": "",
-            "engine": "",
-            "command": "[]",
-            "pool_bytes": None,
-            "thp": None,
-        }
+        VariantRow(
+            name=v.name,
+            allocator=v.name,
+            allocator_version="",
+            libraries="[]",
+            environment="{}",
+            server="made elsewhere",
+            server_version="",
+            engine="",
+            command="[]",
+        )
         for v in assembled.experiment.variant
     ]
 
@@ -176,32 +175,32 @@ def _assign_names(words: Sequence[str], kind: str) -> dict[str, str]:
 def _build_record(figure: Figure, workload: str) -> TrialRecord:
     seconds = figure.seconds or 0.0
     return TrialRecord(
-        trial={
-            "started": 0.0,
-            "ended": seconds,
-            "seconds_planned": seconds,
-            "outcome": "ok",
-            "rss_start": figure.rss_start,
-            "rss_peak": figure.rss,
-            "sampler_cpu": 0.0,
-            "samples": 0,
-        },
-        steps=[
-            {
-                "step": 1,
-                "kind": "level",
-                "workload": workload,
-                "threads": figure.threads,
-                "t": 0.0,
-                "seconds": seconds,
-                "tps": figure.tps,
-                "qps": figure.qps,
-                "p95": figure.p95,
-                "p99": figure.p99,
-                "rss_start": figure.rss_start,
-                "rss_mean": figure.rss_mean,
-                "rss_peak": figure.rss,
-                "rss_end": figure.rss_end,
-            }
+        trial=MeasuredTrial(
+            started=0.0,
+            ended=seconds,
+            seconds_planned=seconds,
+            outcome="ok",
+            rss_start=figure.rss_start,
+            rss_peak=figure.rss,
+            sampler_cpu=0.0,
+            samples=0,
+        ),
+        rows=[
+            StepRow(
+                step=1,
+                kind="level",
+                workload=workload,
+                threads=figure.threads,
+                t=0.0,
+                seconds=seconds,
+                tps=figure.tps,
+                qps=figure.qps,
+                p95=figure.p95,
+                p99=figure.p99,
+                rss_start=figure.rss_start,
+                rss_mean=figure.rss_mean,
+                rss_peak=figure.rss,
+                rss_end=figure.rss_end,
+            )
         ],
     )

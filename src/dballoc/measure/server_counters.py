@@ -47,12 +47,12 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """How often one event happened. ``value`` is None where it was counted for less than 90 % of
+    """How often one event happened. ``count`` is None where it was counted for less than 90 % of
     the time; ``running``: that share, 0 to 1.
     """
 
     event: str
-    value: int | None
+    count: int | None
     running: float
 
 
@@ -227,7 +227,7 @@ def scale_counts(events: Sequence[str], before: Reading, after: Reading) -> list
     return [
         Count(
             event=event,
-            value=round((last - first) / share) if share >= LEAST_RUNNING else None,
+            count=round((last - first) / share) if share >= LEAST_RUNNING else None,
             running=share,
         )
         for event, first, last in zip(events, before.counts, after.counts, strict=True)

@@ -1,5 +1,5 @@
-"""Check the values in the tables' cells, by the declared type of their column, and for some columns
-by name. Pure.
+"""Check the values in the tables' cells, by their column's declaration, and for some columns by
+name. Pure.
 """
 
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 from dballoc import readers
 from dballoc.store.campaign_facts import LATEST
+from dballoc.store.rows import Column
 
 # Below trials/: a plain name, or a few.
 _DIRECTORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]*")
@@ -17,41 +18,38 @@ _LARGEST = 2**53
 # Bounds within which quotients and logarithms stay finite.
 _MOST, _LEAST = 1e15, 1e-15
 _TIMES = frozenset({"started", "ended"})
-_HALVES = (0, 1)
-_PARTS = frozenset({"server", "heap", "threads", "files", "rest"})
 # Texts of several lines: what a server or a client said last. What shows them, quotes them.
 _OF_LINES = frozenset({"fault_text", "log_tail"})
 # Versions of TLS, as servers name them.
 _TLS = re.compile(r"[A-Za-z0-9.,]{0,100}")
 
 
-def check_values(values: Iterable[Any], kind: str, column: str) -> None:
-    """Check that the values of a column are of its ``kind`` (INTEGER, REAL, TEXT). Unfit, in a text
-    that begins with the column's name, for the first that is not.
+def check_values(values: Iterable[Any], column: Column) -> None:
+    """Check that the values of a column are of its kind. Raises Unfit, in a text that begins with
+    the column's name, for the first that is not.
     """
+    name = column.name
     for value in values:
         if value is None:
             continue  # SQLite's integrity check has checked NOT NULL
-        match kind:
+        match column.kind:
             case "TEXT":
                 if not isinstance(value, str):
-                    raise _make_error(column, value)
+                    raise _make_error(name, value)
                 # Else a line of it could be one of a report, of a table or of a unit file.
-                if not value.isprintable() and column not in _OF_LINES:
-                    raise _make_error(column, value)
+                if not value.isprintable() and name not in _OF_LINES:
+                    raise _make_error(name, value)
             case _:
-                if not isinstance(value, int | float) or not _is_in_range(value, kind):
-                    raise _make_error(column, value)
-                if column in _TIMES and not 0 <= value <= LATEST:
-                    raise _make_error(column, value)
-                if column == "half" and value not in _HALVES:
-                    raise _make_error(column, value)
-        if column == "part" and value not in _PARTS:
-            raise _make_error(column, value)
-        if column == "tls" and not _TLS.fullmatch(value):
-            raise _make_error(column, value)
-        if column == "directory" and not _DIRECTORY.fullmatch(value):
-            raise _make_error(column, value)
+                if not isinstance(value, int | float) or not _is_in_range(value, column.kind):
+                    raise _make_error(name, value)
+                if name in _TIMES and not 0 <= value <= LATEST:
+                    raise _make_error(name, value)
+        if column.choices and value not in column.choices:
+            raise _make_error(name, value)
+        if name == "tls" and not _TLS.fullmatch(value):
+            raise _make_error(name, value)
+        if name == "directory" and not _DIRECTORY.fullmatch(value):
+            raise _make_error(name, value)
 
 
 def _is_in_range(value: float, kind: str) -> bool:

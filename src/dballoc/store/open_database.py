@@ -11,7 +11,6 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
 from dballoc import readers
@@ -19,10 +18,11 @@ from dballoc.errors import UsageError
 from dballoc.files import foreign_file
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.store.copy_database import copy_database
+from dballoc.store.rows import TABLES
 
 FILE = "results.sqlite"
 
-# Raise it when schema.sql changes.
+# Raise it when dballoc.store.rows or dballoc.store.facts change.
 FORMAT = 4
 
 # Bytes. A campaign of a month with a sample a second has some 200 MB.
@@ -53,8 +53,8 @@ _COMMENT = re.compile(r"--[^\n]*")
 
 def connect(directory: Path, read_only: bool) -> sqlite3.Connection:
     """Open the database of a results directory, after checking that it is undamaged and has
-    schema.sql's tables alone. UsageError in one line if not, or if it is to be written and not ours
-    alone.
+    the tables of dballoc.store.rows alone. Raises UsageError, in one line, if not, or if it is to
+    be written and not ours alone.
     """
     path = directory / FILE
     try:
@@ -171,7 +171,7 @@ def _open(path: Path, mode: str) -> sqlite3.Connection:
         # NOT NULL and CHECK too.
         if (integrity := db.execute("PRAGMA integrity_check(1)").fetchone()) != ("ok",):
             raise sqlite3.DatabaseError(f"SQLite's check says: {_first_line(integrity)}")
-        # From here on the tables are known to be schema.sql's, and the statements are dballoc's.
+        # From here on the tables are known to be dballoc's, and the statements are dballoc's.
         db.set_progress_handler(None, 0)
     except BaseException:
         db.close()
@@ -201,8 +201,8 @@ def _first_line(row: object) -> str:
 
 
 def _check_schema(db: sqlite3.Connection) -> None:
-    """Check that the file holds schema.sql's tables and nothing else: no view, trigger, index,
-    virtual table or generated column. Unfit if not.
+    """Check that the file holds the tables of dballoc.store.rows and nothing else: no view,
+    trigger, index, virtual table or generated column. Raises Unfit if not.
 
     Nothing is parsed: only the texts are compared, except for comments and blanks.
     """
@@ -246,14 +246,11 @@ def _list_objects(db: sqlite3.Connection) -> Iterator[tuple[object, object, obje
 
 
 def list_tables() -> dict[tuple[str, str], str]:
-    """Return the normalized text of each table in schema.sql, by (kind, name)."""
-    statements = (_normalize(part) for part in _COMMENT.sub("", read_schema()).split(";"))
-    return {("table", sql.split("(", 1)[0].split()[2]): sql for sql in statements if sql}
-
-
-def read_schema() -> str:
-    """Return the text of schema.sql."""
-    return (files(__package__) / "schema.sql").read_text(encoding="utf-8")
+    """Return the normalized text of each table's declaration, by (kind, name)."""
+    return {
+        ("table", name): _normalize(table.make_schema().removesuffix(";"))
+        for name, table in TABLES.items()
+    }
 
 
 def _normalize(sql: object) -> str:

@@ -3,17 +3,32 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.store import campaign_facts, column_types, open_database
+from dballoc.store import campaign_facts, column_types, open_database, rows
 from dballoc.store.open_database import FILE, FORMAT
+from dballoc.store.rows import (
+    TABLES,
+    BlockAheadRow,
+    BlockRow,
+    CampaignRow,
+    HostRow,
+    MeasuredTrial,
+    PlacementRow,
+    TableRow,
+    TrialPart,
+    TrialPlace,
+    TrialRow,
+    TrialUnderWayRow,
+    VariantRow,
+)
 
 # The fact that only results of another command than bench have.
 KIND, FIT, REPLAY = campaign_facts.KIND, campaign_facts.FIT, campaign_facts.REPLAY
@@ -29,37 +44,28 @@ _MOST_ROWS = 5_000_000
 _FEWER_ROWS = {"host": 10_000}
 
 Row = Mapping[str, Any]
+Part = TypeVar("Part", bound=TrialPart)
+Stored = TypeVar("Stored", bound=TableRow)
 
 
 @dataclass(kw_only=True)
 class TrialRecord:
-    """Everything that belongs to one trial, gathered until it is finished.
+    """Everything that belongs to one trial, gathered until it is finished. ``rows``: of all tables.
     ``settled_otherwise``: for each variable that a server does not have which settles
     (catalogue/settling.toml), the substitute that was set, or "".
     """
 
-    trial: dict[str, Any]
-    steps: list[Row] = field(default_factory=list)
-    samples: list[Row] = field(default_factory=list)
-    intervals: list[Row] = field(default_factory=list)
-    histograms: list[Row] = field(default_factory=list)
-    marks: list[Row] = field(default_factory=list)
-    slices: list[dict[str, Any]] = field(default_factory=list)
-    ledger: list[Row] = field(default_factory=list)
-    probes: list[Row] = field(default_factory=list)
-    candidates: list[Row] = field(default_factory=list)
-    step_counters: list[Row] = field(default_factory=list)
-    slice_counters: list[Row] = field(default_factory=list)
-    replicas: list[Row] = field(default_factory=list)
-    host_samples: list[Row] = field(default_factory=list)
-    host_steps: list[Row] = field(default_factory=list)
-    client_steps: list[Row] = field(default_factory=list)
-    client_connections: list[Row] = field(default_factory=list)
-    replays: list[Row] = field(default_factory=list)
-    replay_points: list[Row] = field(default_factory=list)
-    replay_marks: list[Row] = field(default_factory=list)
-    replay_latencies: list[Row] = field(default_factory=list)
+    trial: MeasuredTrial
+    rows: list[TrialPart] = field(default_factory=list)
     settled_otherwise: dict[str, str] = field(default_factory=dict)
+
+    def select(self, table: type[Part]) -> list[Part]:
+        """Return the rows of one table."""
+        return [row for row in self.rows if isinstance(row, table)]
+
+    def remove(self, *tables: type[TrialPart]) -> None:
+        """Remove all rows of these tables."""
+        self.rows = [row for row in self.rows if not isinstance(row, tables)]
 
 
 class TrialStore(Protocol):
@@ -82,20 +88,19 @@ class Results:
         self._path = path
 
     @classmethod
-    def create(cls, directory: Path, facts: Mapping[str, str], variants: Sequence[Row]) -> Self:
+    def create(
+        cls, directory: Path, facts: Mapping[str, str], variants: Sequence[VariantRow]
+    ) -> Self:
         """Create a database, completely or not at all. UsageError if the directory is not ours
         alone, Failure if it cannot be written.
         """
         # In memory: SQLite opens files by path, and follows links.
         db = sqlite3.connect(":memory:", isolation_level=None)
         try:
-            db.executescript("BEGIN;\n" + open_database.read_schema())
-            _insert(
-                db,
-                "campaign",
-                [{"key": k, "value": v} for k, v in {"format": str(FORMAT), **facts}.items()],
-            )
-            _insert(db, "variant", variants)
+            db.executescript("BEGIN;\n" + rows.SCHEMA)
+            stored = {"format": str(FORMAT), **facts}
+            _insert(db, [CampaignRow(key=key, value=value) for key, value in stored.items()])
+            _insert(db, variants)
             db.execute("COMMIT")
             with OutputDirectory.open(directory) as outputs:
                 outputs.write(FILE, db.serialize())
@@ -178,11 +183,9 @@ class Results:
         """Return how many trials ended without a fault."""
         return int(self._query("SELECT count(*) FROM trial WHERE outcome = 'ok'")[0][0])
 
-    def blocks(self, design: str) -> list[sqlite3.Row]:
+    def blocks(self, design: str) -> list[BlockRow]:
         """Return every finished attempt at a block of a design, in order."""
-        return self._query(
-            "SELECT * FROM block WHERE design = ? ORDER BY block, attempt", (design,)
-        )
+        return [block for block in self.list_rows(BlockRow) if block.design == design]
 
     def probes(self) -> list[float]:
         """Return every reading of the fixed probe so far, seconds."""
@@ -228,33 +231,28 @@ class Results:
             "FROM trial JOIN candidate USING (trial) ORDER BY trial.trial"
         )
 
-    def add_variant(self, row: Row) -> None:
+    def add_variant(self, row: VariantRow) -> None:
         """Write a variant that was not known when the campaign began, unless it is there."""
-        if not self._query("SELECT 1 FROM variant WHERE name = ?", (row["name"],)):
-            self._run_transaction(lambda: _insert(self._db, "variant", [row]))
-
-    def columns(self, name: str) -> dict[str, str]:
-        """Return the types of a table's columns by name."""
-        return {row["name"]: row["type"] for row in self._query(f"PRAGMA table_info({name})")}
+        if not self._query("SELECT 1 FROM variant WHERE name = ?", (row.name,)):
+            self._run_transaction(lambda: _insert(self._db, [row]))
 
     def table(self, name: str, most: int | None = None) -> list[tuple]:
-        """Return all rows of a table of schema.sql. Failure if a value does not have its column's
-        type, or if there are too many rows. An INTEGER may have a fraction, because SQLite stores
-        any value.
+        """Return all rows of a table. An INTEGER may have a fraction, because SQLite stores any
+        value. Raises Failure if a value does not have its column's type, or if there are too many
+        rows.
         """
-        columns = self.columns(name)
         most = _FEWER_ROWS.get(name, _MOST_ROWS) if most is None else most
-        rows = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
-        if len(rows) > most:
+        found = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
+        if len(found) > most:
             raise Failure(f"{self._path}: {name}: more than {most:,} rows, which no campaign has")
         try:
-            for values, (column, kind) in zip(
-                zip(*rows, strict=True), columns.items(), strict=bool(rows)
+            for values, column in zip(
+                zip(*found, strict=True), TABLES[name].list_stored(), strict=bool(found)
             ):
-                column_types.check_values(values, kind, column)
+                column_types.check_values(values, column)
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {name}.{error}") from None
-        return rows
+        return found
 
     def add_trial(self, slot: Slot, record: TrialRecord) -> None:
         """Write a finished solo trial. Failure if the disk is full."""
@@ -265,17 +263,17 @@ class Results:
 
         def write() -> None:
             for slot, record in trials:
-                place = {
-                    "design": Design.SOLO.value,
-                    "block": slot.block,
-                    "attempt": slot.attempt,
-                    "position": slot.position,
-                    "variant": slot.variant,
-                    "role": slot.role,
-                    "level": slot.level,
-                    "workload": slot.workload,
-                    "directory": slot.label,
-                }
+                place = TrialPlace(
+                    design=Design.SOLO.value,
+                    block=slot.block,
+                    attempt=slot.attempt,
+                    position=slot.position,
+                    variant=slot.variant,
+                    role=slot.role,
+                    level=slot.level,
+                    workload=slot.workload,
+                    directory=slot.label,
+                )
                 self._write_trial(place, record)
 
         self._run_transaction(write)
@@ -286,57 +284,35 @@ class Results:
         """Write both finished trials of a duet, the baseline's first. Failure if the disk
         is full.
         """
-        place = {
-            "design": pairing.design,
-            "block": pairing.block,
-            "attempt": pairing.attempt,
-            "position": pairing.position,
-            "level": None,
-            "workload": None,
-            "directory": pairing.label,
-        }
+        partner = TrialPlace(
+            design=pairing.design,
+            block=pairing.block,
+            attempt=pairing.attempt,
+            position=pairing.position,
+            variant=pairing.variant,
+            role=pairing.role,
+            directory=pairing.label,
+        )
 
         def write() -> None:
-            self._write_trial({**place, "variant": baseline, "role": "A1"}, records[0])
-            self._write_trial(
-                {**place, "variant": pairing.variant, "role": pairing.role}, records[1]
-            )
+            self._write_trial(replace(partner, variant=baseline, role="A1"), records[0])
+            self._write_trial(partner, records[1])
 
         self._run_transaction(write)
 
-    def _write_trial(self, place: Row, record: TrialRecord) -> None:
-        _insert(self._db, "trial", [{**place, **record.trial}])
-        self._db.execute(
-            "DELETE FROM trial_under_way WHERE design = :design AND block = :block AND "
-            "attempt = :attempt AND position = :position",
-            place,
-        )
+    def _write_trial(self, place: TrialPlace, record: TrialRecord) -> None:
+        _insert(self._db, [TrialRow(**vars(place), **vars(record.trial))])
+        self._delete(TrialUnderWayRow, place)
         number = self._db.execute("SELECT last_insert_rowid()").fetchone()[0]
-        for table, rows in (
-            ("step", record.steps),
-            ("sample", record.samples),
-            ("interval", record.intervals),
-            ("histogram", record.histograms),
-            ("mark", record.marks),
-            ("slice", record.slices),
-            ("probe", record.probes),
-            ("candidate", record.candidates),
-            ("ledger", record.ledger),
-            ("step_counter", record.step_counters),
-            ("slice_counter", record.slice_counters),
-            ("replica", record.replicas),
-            ("host_sample", record.host_samples),
-            ("host_step", record.host_steps),
-            ("client_step", record.client_steps),
-            ("client_connection", record.client_connections),
-            ("replay", record.replays),
-            ("replay_point", record.replay_points),
-            ("replay_mark", record.replay_marks),
-            ("replay_latency", record.replay_latencies),
-        ):
-            _insert(self._db, table, [{"trial": number, **row} for row in rows])
+        for table in dict.fromkeys(type(row) for row in record.rows):
+            _insert(self._db, record.select(table), number)
         if record.settled_otherwise:
-            self._add_settled_otherwise(place["variant"], record.settled_otherwise)
+            self._add_settled_otherwise(place.variant, record.settled_otherwise)
+
+    def _delete(self, table: type[TableRow], place: TableRow) -> None:
+        """Delete the rows of a table that have the key of ``place``."""
+        sql = " AND ".join(f"{name} = :{name}" for name in table.KEY)
+        self._db.execute(f"DELETE FROM {table.get_table()} WHERE {sql}", vars(place))
 
     def _add_settled_otherwise(self, variant: str, otherwise: Mapping[str, str]) -> None:
         """Add to the fact what a variant's server did otherwise when it settled."""
@@ -344,57 +320,45 @@ class Results:
         earlier[variant] = {**earlier.get(variant, {}), **otherwise}
         self._put_fact(SETTLED_OTHERWISE, json.dumps(earlier))
 
-    def add_block(self, row: Row) -> None:
-        """Write a finished attempt at a block."""
-        self._run_transaction(lambda: _insert(self._db, "block", [row]))
+    def add(self, row: TableRow) -> None:
+        """Write a row: of a block, a placement, a trial that begins."""
+        self._run_transaction(lambda: _insert(self._db, [row]))
 
-    def hold_block(self, row: Row) -> None:
-        """Write a finished attempt at a block that is ahead of its look."""
-        self._run_transaction(lambda: _insert(self._db, "block_ahead", [row]))
-
-    def list_held_blocks(self) -> list[Row]:
-        """Return the finished attempts that are ahead of their look. Failure if a value does not
-        have its column's type.
+    def list_rows(self, table: type[Stored]) -> list[Stored]:
+        """Return all rows of a table that belong to no trial. Failure if a value does not have its
+        column's type.
         """
-        names = self.columns("block_ahead")
-        return [dict(zip(names, row, strict=True)) for row in self.table("block_ahead")]
+        names = [column.name for column in table.list_columns()]
+        return [
+            table(**dict(zip(names, row, strict=True))) for row in self.table(table.get_table())
+        ]
 
-    def enter_held_blocks(self, rows: Sequence[Row]) -> None:
+    def enter_held_blocks(self, blocks: Sequence[BlockRow]) -> None:
         """Write finished attempts that were held, now that their turn has come."""
-        places = [(row["design"], row["block"], row["attempt"]) for row in rows]
-        sql = "DELETE FROM block_ahead WHERE design = ? AND block = ? AND attempt = ?"
 
         def write() -> None:
-            _insert(self._db, "block", rows)
-            self._db.executemany(sql, places)
+            _insert(self._db, [BlockRow(**vars(block)) for block in blocks])
+            for block in blocks:
+                self._delete(BlockAheadRow, block)
 
         self._run_transaction(write)
 
-    def add_host(self, row: Row) -> None:
+    def add_host(self, row: HostRow) -> None:
         """Write a host, as it is now: it may have started anew since."""
-        values = (row["host"], row["kernel"], row["environment"])
-        is_stored = "SELECT 1 FROM host WHERE host = ? AND kernel = ? AND environment = ?"
-        if not self._query(is_stored, values):
-            sql = "INSERT OR REPLACE INTO host VALUES (?, ?, ?)"
-            self._run_transaction(lambda: self._db.execute(sql, values))
+        if row not in self.list_rows(HostRow):
 
-    def add_placement(self, row: Row) -> None:
+            def write() -> None:
+                self._delete(HostRow, row)
+                _insert(self._db, [row])
+
+            self._run_transaction(write)
+
+    def add_placement(self, row: PlacementRow) -> None:
         """Write which host an attempt at a block is on, when the block is given to it."""
-        place = (row["design"], row["block"], row["attempt"])
+        place = (row.design, row.block, row.attempt)
         sql = "SELECT 1 FROM placement WHERE design = ? AND block = ? AND attempt = ?"
         if not self._query(sql, place):
-            self._run_transaction(lambda: _insert(self._db, "placement", [row]))
-
-    def begin_trial(self, row: Row) -> None:
-        """Write that a host begins a trial, until that is stored."""
-        self._run_transaction(lambda: _insert(self._db, "trial_under_way", [row]))
-
-    def list_begun_trials(self) -> list[Row]:
-        """Return the trials that were begun and neither stored nor given up. Failure if a value
-        does not have its column's type.
-        """
-        names = self.columns("trial_under_way")
-        return [dict(zip(names, row, strict=True)) for row in self.table("trial_under_way")]
+            self.add(row)
 
     def forget_begun_trials(self, design: str, block: int, attempt: int) -> None:
         """Remove what is left of an attempt's trials that were begun."""
@@ -452,8 +416,11 @@ class Results:
                 self._db.execute("ROLLBACK")
 
 
-def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
+def _insert(db: sqlite3.Connection, rows: Sequence[TableRow], trial: int | None = None) -> None:
+    """Insert rows of one table; ``trial``: the number of the trial that they belong to."""
     if rows:
-        names = list(rows[0])
-        places = ", ".join(f":{n}" for n in names)
-        db.executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})", rows)
+        values = [vars(row) if trial is None else {"trial": trial, **vars(row)} for row in rows]
+        places = ", ".join(f":{name}" for name in values[0])
+        db.executemany(
+            f"INSERT INTO {rows[0].get_table()} ({', '.join(values[0])}) VALUES ({places})", values
+        )

@@ -34,6 +34,7 @@ from dballoc.numbers import count, listing
 from dballoc.servers.private.data_template import Template
 from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECONDS, SEARCHED, SURVEY
 from dballoc.store.results import KIND, TUNE, Results, TrialRecord
+from dballoc.store.rows import StepRow
 from dballoc.tune.choose_finalists import rank_promising
 from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
@@ -252,10 +253,10 @@ def survey_workloads(
 
 def read_start(record: TrialRecord) -> Surveyed:
     """Return what a workload did in its start."""
-    if record.trial["outcome"] != "ok":
+    if record.trial.outcome != "ok":
         return Surveyed(peak=None, longest=0.0)
-    longest = max(step["latency_max"] or 0.0 for step in record.steps if step["kind"] == "level")
-    return Surveyed(peak=record.trial["rss_peak"], longest=longest / 1000)
+    longest = max(s.latency_max or 0.0 for s in record.select(StepRow) if s.kind == "level")
+    return Surveyed(peak=record.trial.rss_peak, longest=longest / 1000)
 
 
 def _describe_surveyed(workload: str, surveyed: Surveyed | None) -> str:

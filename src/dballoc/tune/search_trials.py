@@ -7,7 +7,6 @@ import math
 import random
 import time
 from dataclasses import replace
-from typing import Any
 
 from dballoc.analysis.tune.search_history import Stage
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet, share_host
@@ -16,7 +15,7 @@ from dballoc.campaign.replay.prepare_replay import PreparedReplay
 from dballoc.campaign.session import Session
 from dballoc.campaign.trials import duet_trial, recorded_trial, solo_trial
 from dballoc.campaign.trials.duet_trial import Slices
-from dballoc.campaign.trials.server_in_trial import TrialContext, make_blank_trial_row
+from dballoc.campaign.trials.server_in_trial import TrialContext
 from dballoc.campaign.ways.duet_pilot import check_cpu_bound
 from dballoc.campaign.ways.duet_plan import choose_discard
 from dballoc.campaign.ways.replay import PlannedTrace
@@ -27,6 +26,7 @@ from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.host.settings import thp
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, TrialRecord
+from dballoc.store.rows import CandidateRow, MeasuredTrial, SliceCounterRow, SliceRow
 from dballoc.tune.plan_trials import Candidate
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.replay_trials import replay_candidate
@@ -60,7 +60,7 @@ class SearchTrials:
         with self._session.run_trial(slot.label, interruptible=True) as trial:
             self._session.observer.trial_started(slot)
             base = self._setting.variants[candidate.base]
-            self._results.add_variant(base.make_row() | {"name": candidate.variant})
+            self._results.add_variant(replace(base.make_row(), name=candidate.variant))
             try:
                 record = replay_candidate(
                     self._session.custody, replays, trace, candidate, trial.directory
@@ -93,7 +93,7 @@ class SearchTrials:
                 return
             context, template = self._make_context(prepared), self._find_template(prepared)
             record = solo_trial.run_trial(context, slot, template, trial.directory)
-            if recorded and record.trial["outcome"] == "ok":
+            if recorded and record.trial.outcome == "ok":
                 recorded_trial.run_recording(
                     context,
                     slot,
@@ -135,13 +135,12 @@ class SearchTrials:
             )
             obstacle = None
             try:
-                check_cpu_bound([*records[0].slices, *records[1].slices])
+                check_cpu_bound([vars(s) for r in records for s in r.select(SliceRow)])
             except Unsuitable as error:
                 obstacle = str(error)
                 for record in records:
-                    record.slices.clear()
-                    record.slice_counters.clear()
-            records[1].candidates.append(_make_candidate_row(candidate, SERVER))
+                    record.remove(SliceRow, SliceCounterRow)
+            records[1].rows.append(_make_candidate_row(candidate, SERVER))
             self._results.add_duet(pairing, candidate.base, records)
             return obstacle
 
@@ -171,7 +170,7 @@ class SearchTrials:
             self._find_template(prepared)
         except UsageError as error:
             base = self._setting.variants[candidate.base]
-            self._results.add_variant(base.make_row() | {"name": candidate.variant})
+            self._results.add_variant(replace(base.make_row(), name=candidate.variant))
             self._store(candidate, SERVER, slot, TrialRecord(trial=_make_refused_row(error)))
             return None
         self._results.add_variant(prepared.make_row())
@@ -199,7 +198,7 @@ class SearchTrials:
         return template
 
     def _store(self, candidate: Candidate, stage: Stage, slot: Slot, record: TrialRecord) -> None:
-        record.candidates.append(_make_candidate_row(candidate, stage))
+        record.rows.append(_make_candidate_row(candidate, stage))
         self._results.add_trial(slot, record)
 
 
@@ -207,15 +206,17 @@ def _make_slot(candidate: Candidate, number: int) -> Slot:
     return Slot(block=number, attempt=0, position=1, variant=candidate.variant, role="V")
 
 
-def _make_refused_row(error: UsageError) -> dict[str, Any]:
-    fault = {"outcome": "fault", "fault": "start", "fault_text": str(error)}
-    return make_blank_trial_row() | fault | {"ended": time.time()}
+def _make_refused_row(error: UsageError) -> MeasuredTrial:
+    now = time.time()
+    return MeasuredTrial(
+        started=now, ended=now, outcome="fault", fault="start", fault_text=str(error)
+    )
 
 
-def _make_candidate_row(candidate: Candidate, stage: Stage) -> dict[str, str]:
-    return {
-        "stage": stage,
-        "base": candidate.base,
-        "origin": candidate.origin,
-        "parameters": json.dumps(dict(candidate.parameters)),
-    }
+def _make_candidate_row(candidate: Candidate, stage: Stage) -> CandidateRow:
+    return CandidateRow(
+        stage=stage,
+        base=candidate.base,
+        origin=candidate.origin,
+        parameters=json.dumps(dict(candidate.parameters)),
+    )

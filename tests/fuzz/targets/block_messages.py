@@ -1,8 +1,6 @@
 """What a host of a campaign answers: a line, which names columns and files on the driver."""
 
 import json
-import tempfile
-from pathlib import Path
 
 import example_results
 
@@ -17,15 +15,15 @@ from dballoc.hosts.block_messages import (
     parse_message,
 )
 from dballoc.hosts.client.load_messages import LoadFinished, LoadRequested
-from dballoc.hosts.driver.store_answers import read_columns
 from dballoc.hosts.message_stream import encode_message
-from dballoc.store.results import Results
+from dballoc.store.rows import BlockPlace
 
 OF = (
     "dballoc.hosts.block_messages",
     "dballoc.hosts.client.load_messages",
     "dballoc.readers",
     "dballoc.store.column_types",
+    "dballoc.store.rows",
 )
 PRIVILEGED = False
 
@@ -40,24 +38,13 @@ EXPERIMENT = Experiment.model_validate(
 )
 
 
-def _read_columns() -> dict[str, dict[str, str]]:
-    with tempfile.TemporaryDirectory() as home:
-        results = Results.create(Path(home), {}, [])
-        try:
-            return read_columns(results)
-        finally:
-            results.close()
-
-
-COLUMNS = _read_columns()
-
-
 def seeds() -> list[bytes]:
     slot = schedule.order_block(EXPERIMENT, 1)[0]
     rows = make_record_rows(example_results.record(EXPERIMENT, slot))
-    small = {"trial": rows["trial"], "steps": rows["steps"][:1], "marks": rows["marks"][:1]}
-    block = example_results.block_row(1)
-    del block["block"], block["attempt"]
+    small = {"trial": rows["trial"], "step": rows["step"][:1], "mark": rows["mark"][:1]}
+    block = vars(example_results.block_row("solo", 1))
+    for name in BlockPlace.list_columns():
+        del block[name.name]
     return [
         encode_message(TrialFinished(position=1, records=[small])),
         encode_message(BlockFinished(row=block)),
@@ -88,7 +75,7 @@ def seeds() -> list[bytes]:
 
 def fuzz(data: bytes) -> None:
     try:
-        message = parse_message(data, COLUMNS)
+        message = parse_message(data)
         if isinstance(message, FilePiece):
             parts = message.name.split("/")
             assert not any(part in ("", ".", "..") for part in parts)
@@ -96,4 +83,4 @@ def fuzz(data: bytes) -> None:
     except readers.Unfit as error:
         assert "\n" not in str(error)
         return
-    assert parse_message(encode_message(message), COLUMNS) == message
+    assert parse_message(encode_message(message)) == message

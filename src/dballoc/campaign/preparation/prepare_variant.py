@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dballoc.allocators import proof_of_use, server_environment
 from dballoc.allocators.find_library import Allocator
@@ -29,6 +28,7 @@ from dballoc.servers import client_programs
 from dballoc.servers.build import Build
 from dballoc.servers.private import binary_log, data_template, option_check, replication
 from dballoc.servers.private import command_line as server_options
+from dballoc.store.rows import VariantRow
 
 # The most clients that dballoc gives a duet by itself.
 MOST_DUET_CLIENTS = 64
@@ -61,30 +61,30 @@ class PreparedVariant:
     wrappers: tuple[str, ...] = ()
     redo_bytes: int = 0
 
-    def make_row(self) -> dict[str, Any]:
+    def make_row(self) -> VariantRow:
         """Return the variant's row of table ``variant``."""
         host_environment = server_environment.remove_allocator_variables(os.environ)
         environment = {k: v for k, v in self.env.items() if k not in host_environment}
         address = server_options.Address(
             Path("SOCKET"), None if self.server.connect == "socket" else 0
         )
-        return {
-            "name": self.variant.name,
-            "allocator": self.allocator.name,
-            "allocator_version": self.allocator.version,
-            "libraries": json.dumps(
+        return VariantRow(
+            name=self.variant.name,
+            allocator=self.allocator.name,
+            allocator_version=self.allocator.version,
+            libraries=json.dumps(
                 self.env.get("LD_PRELOAD", "").split(":") if "LD_PRELOAD" in self.env else []
             ),
-            "environment": json.dumps(environment, sort_keys=True),
-            "server": self.build.title,
-            "server_version": self.build.version,
-            "engine": self.server.engine,
-            "command": json.dumps(
+            environment=json.dumps(environment, sort_keys=True),
+            server=self.build.title,
+            server_version=self.build.version,
+            engine=self.server.engine,
+            command=json.dumps(
                 server_options.command(self.build, Path("DATA"), address, self.options)
             ),
-            "pool_bytes": self.pool_bytes,
-            "thp": thp.describe_settings(self.variant.host_settings) or None,
-        }
+            pool_bytes=self.pool_bytes,
+            thp=thp.describe_settings(self.variant.host_settings) or None,
+        )
 
 
 @dataclass(frozen=True)

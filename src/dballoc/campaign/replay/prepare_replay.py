@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dballoc
 from dballoc import catalogue
@@ -29,6 +28,7 @@ from dballoc.host.resources import cgroup, cpus
 from dballoc.host.settings import machine_lock, thp
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
 from dballoc.servers.build import Build
+from dballoc.store.rows import VariantRow
 from dballoc.trace.replay import run_replay
 
 
@@ -58,24 +58,24 @@ class PreparedReplayVariant:
         host_environment = server_environment.remove_allocator_variables(os.environ)
         return {k: v for k, v in self.malloc.env.items() if k not in host_environment}
 
-    def make_row(self) -> dict[str, Any]:
+    def make_row(self) -> VariantRow:
         """Return the variant's row of table ``variant``; in the server's place is the program that
         was recorded.
         """
         env = self.malloc.env
-        return {
-            "name": self.variant.name,
-            "allocator": self.malloc.allocator.name,
-            "allocator_version": self.malloc.allocator.version,
-            "libraries": json.dumps(env["LD_PRELOAD"].split(":") if "LD_PRELOAD" in env else []),
-            "environment": json.dumps(self.environment, sort_keys=True),
-            "server": f"replay of {self.trace.program}",
-            "server_version": dballoc.__version__,
-            "engine": "malloc",
-            "command": json.dumps([self.malloc.build.executable.name, "PLAN"]),
-            "pool_bytes": None,
-            "thp": thp.describe_settings(self.variant.host_settings) or None,
-        }
+        return VariantRow(
+            name=self.variant.name,
+            allocator=self.malloc.allocator.name,
+            allocator_version=self.malloc.allocator.version,
+            libraries=json.dumps(env["LD_PRELOAD"].split(":") if "LD_PRELOAD" in env else []),
+            environment=json.dumps(self.environment, sort_keys=True),
+            server=f"replay of {self.trace.program}",
+            server_version=dballoc.__version__,
+            engine="malloc",
+            command=json.dumps([self.malloc.build.executable.name, "PLAN"]),
+            pool_bytes=None,
+            thp=thp.describe_settings(self.variant.host_settings) or None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

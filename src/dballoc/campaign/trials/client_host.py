@@ -7,7 +7,7 @@ from dballoc.experiment.trial_steps import Step
 from dballoc.load.client import RunningClient
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.command_line import Address
-from dballoc.store.results import Row
+from dballoc.store.rows import ClientStepRow
 
 
 class DistantClient(RunningClient, Protocol):
@@ -15,7 +15,7 @@ class DistantClient(RunningClient, Protocol):
     has no result: ClientFailed says what the limit was.
     """
 
-    def make_row(self) -> Row | None:
+    def make_row(self) -> ClientStepRow | None:
         """Return the row of table ``client_step``, without its trial, once the client has ended;
         None of one that could not begin.
         """

@@ -18,7 +18,6 @@ import pymysql
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
-from dballoc.campaign.trials import trial_rows
 from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
@@ -32,9 +31,10 @@ from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure import host_sampler
 from dballoc.measure.process_sampler import ProcessGone, Sample
 from dballoc.measure.sample_while import sample_in_background
-from dballoc.measure.server_counters import Reading
+from dballoc.measure.server_counters import Reading, scale_counts
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import SliceCounterRow, SliceRow
 
 # Seconds: the usual length of a slice's pieces, the time between two looks at clients and servers,
 # and how long a client may take until its first report.
@@ -149,13 +149,13 @@ class _Side:
     def keep_counts(self, place: Mapping[str, Any], before: _Counters, after: _Counters) -> None:
         """Keep what was counted between two readings. ``place``: workload, slice and piece."""
         for first, last in zip(before.reading, after.reading, strict=True):
-            counts = trial_rows.make_counter_rows(self.life.counted_events, first, last)
-            self.life.record.slice_counters += [{**place, **row} for row in counts]
+            counts = scale_counts(self.life.counted_events, first, last)
+            self.life.record.rows += [SliceCounterRow(**place, **vars(count)) for count in counts]
 
     def update_rss_peak(self) -> None:
         """Note the server's highest RSS so far: at the end it may be gone."""
         trial = self.life.record.trial
-        trial["rss_peak"] = max(trial["rss_peak"] or 0, self.life.sampler.sample().peak)
+        trial.rss_peak = max(trial.rss_peak or 0, self.life.sampler.sample().peak)
 
     def move_to(self, cpus: frozenset[int]) -> None:
         """Move server and client to these CPUs, thread by thread."""
@@ -235,13 +235,12 @@ class _Duet:
                     side.life.shut_down()
         except _DuetOver:
             for side in self.sides:
-                side.life.record.slices = [
-                    row for row in side.life.record.slices if not math.isnan(row["events"])
-                ]
-                complete = {row["workload"] for row in side.life.record.slices}
-                side.life.record.slice_counters = [
-                    row for row in side.life.record.slice_counters if row["workload"] in complete
-                ]
+                record = side.life.record
+                slices = [row for row in record.select(SliceRow) if not math.isnan(row.events)]
+                counted = {row.workload for row in slices}
+                counters = [c for c in record.select(SliceCounterRow) if c.workload in counted]
+                record.remove(SliceRow, SliceCounterRow)
+                record.rows += [*slices, *counters]
         baseline, partner = (side.life.finish() for side in self.sides)
         return baseline, partner
 
@@ -254,7 +253,7 @@ class _Duet:
                         with sample_in_background(side.life.sampler.sample) as samples:
                             side.life.running.admin.scan(sql)
                     except pymysql.Error as error:
-                        side.life.record.trial["rss_peak"] = max(
+                        side.life.record.trial.rss_peak = max(
                             (s.peak for s in samples), default=None
                         )
                         raise side.life.explain_refusal(error, sql, "warmup_sql") from None
@@ -285,7 +284,7 @@ class _Duet:
                     side.client = None
         for side in self.order:
             side.move_to(self.duet.halves[0] | self.duet.halves[1])
-            side.life.record.trial["seconds_planned"] += seconds
+            side.life.record.trial.seconds_planned += seconds
 
     def _start_client(self, side: _Side, step: Step, seconds: float) -> None:
         side.intervals = []
@@ -335,25 +334,25 @@ class _Duet:
                 self._read_counters(step, number + piece + 1),
                 host_sampler.read_cpu_time(),
             )
-            place = {"workload": step.workload, "slice": number, "piece": piece}
+            place: dict[str, Any] = {"workload": step.workload, "slice": number, "piece": piece}
             for i, side in enumerate(self.sides):
                 a, b = before[i], after[i]
                 side.keep_counts(place, a, b)
                 shares = host_sampler.compute_shares(
                     time_before, time_after, halves[i], b.clock - a.clock
                 )
-                side.life.record.slices.append(
-                    {
+                side.life.record.rows.append(
+                    SliceRow(
                         **place,
-                        "half": self.duet.halves.index(halves[i]),
-                        "t": a.clock - side.life.t0,
-                        "seconds": b.clock - a.clock,
-                        "queries": b.questions - a.questions - 1,  # without our own
-                        "events": math.nan,
-                        "cpu": b.cpu - a.cpu,
-                        "idle": shares.idle,
-                        "steal": shares.steal,
-                    }
+                        half=self.duet.halves.index(halves[i]),
+                        t=a.clock - side.life.t0,
+                        seconds=b.clock - a.clock,
+                        queries=b.questions - a.questions - 1,  # without our own
+                        events=math.nan,
+                        cpu=b.cpu - a.cpu,
+                        idle=shares.idle,
+                        steal=shares.steal,
+                    )
                 )
             before, time_before = after, time_after
             self._show_progress(step, number)
@@ -399,6 +398,6 @@ class _Duet:
                 f"{step.title}: sysbench issued no queries, which the duet needs to count; use "
                 "--design solo",
             )
-        for row in side.life.record.slices:
-            if row["workload"] == step.workload:
-                row["events"] = row["queries"] * events / queries
+        for row in side.life.record.select(SliceRow):
+            if row.workload == step.workload:
+                row.events = row.queries * events / queries

@@ -23,6 +23,7 @@ from dballoc.process_memory.heaps.allocator_statistics import (
 from dballoc.process_memory.mapping_kind import Kind
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import LedgerRow, MarkRow
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.recorder.recorder_client import Recorder, find_recorder_of_process
 from dballoc.trace.recording.read_recording import read_recording
@@ -59,8 +60,8 @@ def run_recording(
     )
     try:
         record = trial.run().trial
-        if record["outcome"] == "fault":
-            raise Failure(str(record["fault_text"]))
+        if record.outcome == "fault":
+            raise Failure(str(record.fault_text))
         _compile(trial.life.run_directory, target)
     except (Failure, UsageError) as error:
         context.observer.notice(f"{slot.variant}: no trace: {error}")
@@ -115,12 +116,13 @@ def measure_peak_heap(measured: TrialRecord) -> int | None:
     The recorder changes the heap that it records: the blocks that it looks at are not the malloc's,
     so that glibc, for one, never learns from freeing the first large ones to keep them.
     """
-    peak = measured.trial["rss_peak"]
-    if peak is None or not measured.ledger:
+    peak = measured.trial.rss_peak
+    ledger = measured.select(LedgerRow)
+    if peak is None or not ledger:
         return None
     # What a malloc does when the clients leave comes after the last step's samples.
-    most = max([peak, *(mark["rss"] for mark in measured.marks)])
-    return int(most - sum(row["resident"] for row in measured.ledger if row["part"] != "heap"))
+    most = max([peak, *(mark.rss for mark in measured.select(MarkRow))])
+    return int(most - sum(row.resident for row in ledger if row.part != "heap"))
 
 
 def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, int]:

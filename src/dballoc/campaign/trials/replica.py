@@ -4,9 +4,8 @@ what stops it.
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pymysql
 
@@ -16,6 +15,7 @@ from dballoc.campaign.trials.server_in_trial import ServerLife
 from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.load.client_output import Interval, Total
 from dballoc.servers.private import replication
+from dballoc.store.rows import ReplicaRow
 
 # Seconds between two looks at a replica that catches up, and how long it may take to connect.
 _POLL = 0.05
@@ -101,35 +101,35 @@ def make_total(progress: ReplicaStep, of_client: Total) -> Total:
     )
 
 
-def make_replica_row(step: int, progress: ReplicaStep, of_client: Total) -> dict[str, object]:
+def make_replica_row(step: int, progress: ReplicaStep, of_client: Total) -> ReplicaRow:
     """Return the row of table ``replica``."""
     first, loaded, last = progress.readings[0], progress.loaded, progress.caught_up
     assert loaded and last
     begin = of_client.clock - of_client.seconds
-    return {
-        "step": step,
-        "primary_tps": (loaded.committed - first.committed) / (loaded.clock - begin),
-        "behind": loaded.behind,
-        "lag": compute_lag(progress.readings, loaded),
-        "waited": last.clock - loaded.clock,
-        "left_behind": last.behind,
-    }
+    return ReplicaRow(
+        step=step,
+        primary_tps=(loaded.committed - first.committed) / (loaded.clock - begin),
+        behind=loaded.behind,
+        lag=compute_lag(progress.readings, loaded),
+        waited=last.clock - loaded.clock,
+        left_behind=last.behind,
+    )
 
 
-def describe_lag(row: Mapping[str, Any]) -> str | None:
+def describe_lag(row: ReplicaRow) -> str | None:
     """Return what a row of table ``replica`` says of a replica that does not keep up; None of one
     that does.
     """
-    if row["lag"] <= KEEPS_UP:
+    if row.lag <= KEEPS_UP:
         return None
-    waiting = row["left_behind"]
+    waiting = row.left_behind
     after = (
-        f"{waiting:,} of them still wait {row['waited']:.0f} s later"
+        f"{waiting:,} of them still wait {row.waited:.0f} s later"
         if waiting
-        else f"applied {row['waited']:.1f} s later"
+        else f"applied {row.waited:.1f} s later"
     )
     return (
-        f"the replica does not keep up: {row['behind']:,} transactions, {row['lag']:.1f} s, behind "
+        f"the replica does not keep up: {row.behind:,} transactions, {row.lag:.1f} s, behind "
         f"at the end; {after}"
     )
 

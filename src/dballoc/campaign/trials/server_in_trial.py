@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,8 @@ from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private.certificates import write_certificates
 from dballoc.servers.private.client_connections import ConnectionMeter
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import Row, TrialRecord
+from dballoc.store.results import TrialRecord
+from dballoc.store.rows import ClientConnectionRow, MeasuredTrial, SampleRow
 
 
 class Interrupted(Exception):
@@ -69,15 +70,15 @@ class TrialContext:
     client_host: ClientHost | None = None
 
 
-def check_encryption(connections: Iterable[Row]) -> None:
+def check_encryption(connections: Iterable[ClientConnectionRow]) -> None:
     """Fault if, by the server's own count, none of the load's connections was encrypted; there may
     be none, or none that was counted.
     """
     for counted in connections:
-        if counted["made"] and not counted["encrypted"]:
+        if counted.made and not counted.encrypted:
             raise Fault(
                 "proof",
-                f"none of the load's {counted['made']} connections was encrypted: this server, or "
+                f"none of the load's {counted.made} connections was encrypted: this server, or "
                 'sysbench\'s client library, has no TLS; use connect = "tcp"',
             )
 
@@ -106,7 +107,7 @@ class ServerLife:
         self.directory = directory
         self.t0 = time.monotonic()
         self.log = directory / "server.log"
-        self.record = TrialRecord(trial=make_blank_trial_row())
+        self.record = TrialRecord(trial=MeasuredTrial(started=time.time()))
         self.ended: Exit | None = None
         self.mark: Mark | None = None
         self._cpus = cpus
@@ -223,7 +224,7 @@ class ServerLife:
         except private_server.StartFailed as error:
             self.ended = error.exit
             raise self.examiner.explain_failed_start(str(error), error.exit) from None
-        self.record.trial["seconds_to_start"] = self._running.seconds_to_start
+        self.record.trial.seconds_to_start = self._running.seconds_to_start
         self._sampler = ProcessSampler(self._running.process)
         self._prove_malloc()
         check_host_thp(self.host_thp)
@@ -235,7 +236,7 @@ class ServerLife:
         self._begin_to_count()
         self.take_mark(0)
         assert self.mark
-        self.record.trial["rss_start"] = self.mark.rss
+        self.record.trial.rss_start = self.mark.rss
         try:
             self._connections = ConnectionMeter(
                 self.running.admin, over_tcp=self.address.port is not None
@@ -277,13 +278,13 @@ class ServerLife:
         except Failure:
             # The host forbids it (ptrace_scope); the loader's bindings at --version were checked.
             live = None
-        self.record.trial["proof"] = json.dumps(
+        self.record.trial.proof = json.dumps(
             proof_of_use.summarize_proof(self.prepared.bindings, live, reported)
         )
-        self.record.trial["thp"] = thp.describe_process_mode(
+        self.record.trial.thp = thp.describe_process_mode(
             running.process, self.prepared.variant.host_settings
         )
-        self.record.trial["cpus"] = format_cpus(os.sched_getaffinity(running.process.pid))
+        self.record.trial.cpus = format_cpus(os.sched_getaffinity(running.process.pid))
         try:
             if live:
                 executable = os.path.realpath(self.prepared.build.executable)
@@ -329,14 +330,14 @@ class ServerLife:
     def take_mark(self, step: int) -> None:
         """Take a mark of the server's memory after ``step``, and keep it in the record."""
         self.mark = memory_marks.take_mark(self.running.process)
-        self.record.marks.append(trial_rows.make_mark_row(step, self.mark, self.t0))
+        self.record.rows.append(trial_rows.make_mark_row(step, self.mark, self.t0))
 
     def keep_ledger(self) -> None:
         """Keep the ledger of the server's memory in the record. Reading it takes milliseconds to a
         second, so the server must be at rest.
         """
         try:
-            self.record.ledger += trial_rows.make_ledger_rows(
+            self.record.rows += trial_rows.make_ledger_rows(
                 build_ledger(process_snapshot.take_process_snapshot(self.running.process))
             )
         except Failure:
@@ -432,7 +433,7 @@ class ServerLife:
         # A server that does not answer is found out as it is stopped.
         with contextlib.suppress(pymysql.Error):
             if self.has_clients and (counted := self.connections.read()):
-                self.record.client_connections.append(asdict(counted))
+                self.record.rows.append(ClientConnectionRow(**vars(counted)))
         self._asked_to_stop = time.monotonic()
         self.running.admin.close()
         self.running.child.send(signal.SIGTERM)
@@ -443,11 +444,9 @@ class ServerLife:
             self.ask_to_stop()
         patience = self._time.stop
         self.ended = self.running.child.wait(patience) or self.running.child.stop(signal.SIGKILL, 0)
-        self.record.trial |= {
-            "exit_status": self.ended.status,
-            "server_user": self.ended.user,
-            "server_system": self.ended.system,
-        }
+        trial = self.record.trial
+        trial.exit_status = self.ended.status
+        trial.server_user, trial.server_system = self.ended.user, self.ended.system
         if self.ended.status == -signal.SIGKILL:
             sigkill = (
                 explain_sigkill(self.ended)
@@ -466,7 +465,7 @@ class ServerLife:
                 f"{self.examiner.find_last_log_line()}",
             )
         if self.prepared.server.connect == "tls":
-            check_encryption(self.record.client_connections)
+            check_encryption(self.record.select(ClientConnectionRow))
         if self.prepared.settings:
             # Some allocators print their settings only at the end.
             self._check_settings(
@@ -478,14 +477,15 @@ class ServerLife:
     def note_fault(self, fault: Fault) -> None:
         """Make this fault the trial's outcome, and stop the server."""
         self._stop_quietly()
-        self.record.trial |= {
-            "outcome": "fault",
-            "fault": fault.kind,
-            "fault_text": str(fault),
-            "exit_status": self.ended.status if self.ended else None,
-            "log_tail": private_server.ending(self.log),
-            "rss_idle": None,
-        }
+        self.record.trial = replace(
+            self.record.trial,
+            outcome="fault",
+            fault=fault.kind,
+            fault_text=str(fault),
+            exit_status=self.ended.status if self.ended else None,
+            log_tail=private_server.ending(self.log),
+            rss_idle=None,
+        )
 
     def _stop_quietly(self) -> None:
         if self._running and self.ended is None:
@@ -497,9 +497,8 @@ class ServerLife:
         settings are no longer those that the trial needs.
         """
         check_host_thp(self.host_thp)
-        row = self.record.trial
-        row["ended"] = time.time()
-        row["samples"] = len(self.record.samples)
+        self.record.trial.ended = time.time()
+        self.record.trial.samples = len(self.record.select(SampleRow))
         return self.record
 
     def clean_up(self) -> None:
@@ -524,9 +523,7 @@ class ServerLife:
     def _ended_in_order(self) -> bool:
         """Whether the server was shut down in order, at the end of a trial without a fault."""
         return (
-            self.ended is not None
-            and self.ended.status == 0
-            and self.record.trial["outcome"] == "ok"
+            self.ended is not None and self.ended.status == 0 and self.record.trial.outcome == "ok"
         )
 
 
@@ -537,30 +534,3 @@ def _write_variables(path: Path, pairs: dict[str, Any]) -> None:
     write_own(
         path, "".join(f"{k}\t{secret_names.hide_value(k, str(v))}\n" for k, v in pairs.items())
     )
-
-
-def make_blank_trial_row() -> dict[str, Any]:
-    """Return a row of table ``trial`` as it is before the server starts."""
-    later = (
-        "fault",
-        "fault_text",
-        "exit_status",
-        "log_tail",
-        "proof",
-        "thp",
-        "cpus",
-        "seconds_to_start",
-        "rss_start",
-        "rss_peak",
-        "rss_idle",
-        "server_user",
-        "server_system",
-    )
-    return {
-        **dict.fromkeys(later),
-        "started": time.time(),
-        "seconds_planned": 0.0,
-        "outcome": "ok",
-        "sampler_cpu": 0.0,
-        "samples": 0,
-    }

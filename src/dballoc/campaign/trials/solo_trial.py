@@ -37,6 +37,7 @@ from dballoc.measure.sample_while import sample_in_background
 from dballoc.measure.server_counters import Reading
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
+from dballoc.store.rows import HistogramRow, SampleRow, StepRow
 
 # Seconds between two looks at the client's report file and both processes, and how many seconds a
 # client may overrun.
@@ -80,9 +81,9 @@ def run_heap_profile(
         steps=plan_probe_steps(experiment, slot, tables),
     )
     record = _run_and_clean_up(probed).trial
-    if record["outcome"] == "fault":
-        context.observer.notice(f"{slot.variant}: no heap profile: {record['fault_text']}")
-        write_own(heap_directory / "heap.txt", f"{record['fault_text']}\n")
+    if record.outcome == "fault":
+        context.observer.notice(f"{slot.variant}: no heap profile: {record.fault_text}")
+        write_own(heap_directory / "heap.txt", f"{record.fault_text}\n")
 
 
 def _run_and_clean_up(trial: "SoloTrial") -> TrialRecord:
@@ -171,9 +172,10 @@ class SoloTrial:
         except ProcessGone:
             self.life.note_fault(self.life.explain_death(when))
         row = self.life.finish().trial
-        row["sampler_cpu"] = self.sampler_cost
-        peaks = [s["rss_peak"] for s in self.record.steps] + [s["rss"] for s in self.record.samples]
-        row["rss_peak"] = max(peaks) if peaks else None
+        row.sampler_cpu = self.sampler_cost
+        peaks = [step.rss_peak or 0 for step in self.record.select(StepRow)]
+        peaks += [sample.rss for sample in self.record.select(SampleRow)]
+        row.rss_peak = max(peaks) if peaks else None
         return self.record
 
     def clean_up(self) -> None:
@@ -199,7 +201,7 @@ class SoloTrial:
             self.profile(
                 self.life, self._start_client(step, step.seconds + profiling.EXTRA_SECONDS), step
             )
-            self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
+            self.record.trial.seconds_planned = sum_planned_seconds(self.steps[: step.number])
             return
         sampler = self.life.sampler
         reset = sampler.reset_peak()
@@ -243,14 +245,14 @@ class SoloTrial:
             host=series.host,
         )
         self._keep_step(measurements, series)
-        self.record.trial["seconds_planned"] = sum_planned_seconds(self.steps[: step.number])
+        self.record.trial.seconds_planned = sum_planned_seconds(self.steps[: step.number])
         self.life.take_mark(step.number)
         if self.watch:
             self.watch(self.life, step, peak)
         if step is self.last_load:
             self.life.keep_ledger()
         if step.kind == "idle" and self.life.mark:
-            self.record.trial["rss_idle"] = self.life.mark.rss
+            self.record.trial.rss_idle = self.life.mark.rss
         self.life.empty_binary_log(step.title)
 
     def _take_sample(self, series: _Series, every_thread: bool = False) -> Sample:
@@ -330,7 +332,7 @@ class SoloTrial:
             if ended is None:
                 running.kill()
         if distant and (row := distant.make_row()):
-            self.record.client_steps.append(row)
+            self.record.rows.append(row)
         try:
             result = running.result(ended)
         except client.ClientFailed as error:
@@ -393,37 +395,31 @@ class SoloTrial:
         assert self.replica
         self.replica.finish_load(progress, step.title, lambda: self._take_sample(series))
         row = make_replica_row(step.number, progress, result.total)
-        self.record.replicas.append(row)
+        self.record.rows.append(row)
         if step.kind == "level" and (sentence := describe_lag(row)):
             self.context.observer.notice(f"{self.prepared.variant.name}, {step.title}: {sentence}")
         return client.Result(make_total(progress, result.total), [])
 
     def _keep_step(self, measurements: StepMeasurements, series: _Series) -> None:
         step = measurements.step
-        self.record.steps.append(trial_rows.make_step_row(measurements, self.life.t0))
-        self.record.host_steps += trial_rows.make_host_step_rows(measurements)
+        rows = self.record.rows
+        rows.append(trial_rows.make_step_row(measurements, self.life.t0))
+        rows += trial_rows.make_host_step_rows(measurements)
         self._keep_series(step, series)
         if step.kind == "level":
-            self.record.step_counters += trial_rows.make_step_counter_rows(
-                measurements, self.life.counted_events
-            )
-            self.record.histograms += [
-                {"step": step.number, "ms": ms, "count": count}
+            rows += trial_rows.make_step_counter_rows(measurements, self.life.counted_events)
+            rows += [
+                HistogramRow(step=step.number, ms=ms, count=count)
                 for ms, count in measurements.histogram
             ]
 
     def _keep_series(self, step: Step, series: _Series) -> None:
         mark, t0 = self.life.mark, self.life.t0
         assert mark
-        self.record.samples += [
-            trial_rows.make_sample_row(step.number, s, mark, t0) for s in series.samples
-        ]
-        self.record.host_samples += [
-            trial_rows.make_host_sample_row(step.number, s, t0) for s in series.host
-        ]
-        self.record.intervals += [
-            trial_rows.make_interval_row(step.number, i, t0) for i in series.intervals
-        ]
+        rows = self.record.rows
+        rows += [trial_rows.make_sample_row(step.number, s, mark, t0) for s in series.samples]
+        rows += [trial_rows.make_host_sample_row(step.number, s, t0) for s in series.host]
+        rows += [trial_rows.make_interval_row(step.number, i, t0) for i in series.intervals]
 
 
 def explain_client_failure(life: ServerLife, when: str, error: client.ClientFailed) -> Fault:

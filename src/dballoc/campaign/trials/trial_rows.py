@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dballoc.experiment.trial_steps import Step
@@ -13,6 +13,16 @@ from dballoc.measure.host_sampler import HostSample
 from dballoc.measure.memory_marks import Mark
 from dballoc.measure.process_sampler import Sample
 from dballoc.measure.server_counters import Reading, interpolate_reading, scale_counts
+from dballoc.store.rows import (
+    HostSampleRow,
+    HostStepRow,
+    IntervalRow,
+    LedgerRow,
+    MarkRow,
+    SampleRow,
+    StepCounterRow,
+    StepRow,
+)
 
 COUNTERS = (
     "cpu",
@@ -75,52 +85,36 @@ def find_counter_window(step_data: StepMeasurements) -> tuple[float, float, int]
     return intervals[0].clock, intervals[-1].clock, sum(i.events for i in intervals[1:])
 
 
-def make_step_row(step_data: StepMeasurements, t0: float) -> dict[str, object]:
+def make_step_row(step_data: StepMeasurements, t0: float) -> StepRow:
     """Return the row of table ``step``. ``t0``: CLOCK_MONOTONIC at the trial's start."""
     step, samples = step_data.step, step_data.samples
-    row: dict[str, object] = {
-        "step": step.number,
-        "kind": step.stored_kind,
-        "workload": step.workload,
-        "threads": step.threads,
-        "t": step_data.started - t0,
-        "seconds": step_data.ended - step_data.started,
-        **dict.fromkeys(
-            (
-                "events",
-                "queries",
-                "tps",
-                "qps",
-                "errors",
-                "reconnects",
-                "latency_min",
-                "latency_avg",
-                "latency_max",
-                "p50",
-                "p95",
-                "p99",
-                "p999",
-                "window",
-                "window_events",
-                *STEP_COUNTERS,
-            )
-        ),
-        "rss_start": samples[0].rss,
-        "rss_mean": sum(s.rss for s in samples) / len(samples),
-        "rss_peak": step_data.rss_peak,
-        "rss_end": samples[-1].rss,
-    }
+    row = StepRow(
+        step=step.number,
+        kind=step.stored_kind,
+        workload=step.workload,
+        threads=step.threads,
+        t=step_data.started - t0,
+        seconds=step_data.ended - step_data.started,
+        rss_start=samples[0].rss,
+        rss_mean=sum(s.rss for s in samples) / len(samples),
+        rss_peak=step_data.rss_peak,
+        rss_end=samples[-1].rss,
+    )
     if step_data.total is not None:
-        row |= _make_total_columns(step_data.total, step_data.histogram)
+        row = replace(row, **_make_total_columns(step_data.total, step_data.histogram))
     if window := find_counter_window(step_data):
         start, end, events = window
     else:
         start, end, events = samples[0].clock, samples[-1].clock, 0
-    row |= {"window": end - start, "window_events": events if window else None}
-    return row | _count_between(samples, start, end, STEP_COUNTERS)
+    return replace(
+        row,
+        window=end - start,
+        window_events=events if window else None,
+        **_count_between(samples, start, end, STEP_COUNTERS),
+    )
 
 
-def make_host_step_rows(step_data: StepMeasurements) -> list[dict[str, object]]:
+def make_host_step_rows(step_data: StepMeasurements) -> list[HostStepRow]:
     """Return the row of table ``host_step``: the host's counters over the step's window. None for a
     step in which the host was not sampled.
     """
@@ -129,7 +123,8 @@ def make_host_step_rows(step_data: StepMeasurements) -> list[dict[str, object]]:
         return []
     window = find_counter_window(step_data)
     start, end = window[:2] if window else (host[0].clock, host[-1].clock)
-    return [{"step": step_data.step.number, **_count_between(host, start, end, HOST_COUNTERS)}]
+    counted = _count_between(host, start, end, HOST_COUNTERS)
+    return [HostStepRow(step=step_data.step.number, **counted)]
 
 
 def _count_between(
@@ -137,7 +132,7 @@ def _count_between(
     start: float,
     end: float,
     counters: Sequence[str],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return how far each counter went from the moment ``start`` to ``end``; None for one that a
     sample lacks.
     """
@@ -149,7 +144,7 @@ def _count_between(
     }
 
 
-def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) -> dict[str, object]:
+def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) -> dict[str, Any]:
     """Return the columns of table ``step`` that come from the client's totals at its end."""
     buckets = list(histogram)
     return {
@@ -171,82 +166,74 @@ def _make_total_columns(total: Total, histogram: Sequence[tuple[float, int]]) ->
 
 def make_step_counter_rows(
     step_data: StepMeasurements, events: Sequence[str]
-) -> list[dict[str, object]]:
+) -> list[StepCounterRow]:
     """Return the rows of table ``step_counter``: what was counted in the step's window."""
     window = find_counter_window(step_data)
     if not step_data.readings or not window:
         return []
     start, end = (interpolate_reading(step_data.readings, clock) for clock in window[:2])
-    return [{"step": step_data.step.number, **row} for row in make_counter_rows(events, start, end)]
+    counts = scale_counts(events, start, end)
+    return [StepCounterRow(step=step_data.step.number, **vars(count)) for count in counts]
 
 
-def make_counter_rows(
-    events: Sequence[str], before: Reading, after: Reading
-) -> list[dict[str, object]]:
-    """Return what was counted between two readings, a row an event, without its place."""
-    return [
-        {"event": count.event, "count": count.value, "running": count.running}
-        for count in scale_counts(events, before, after)
-    ]
-
-
-def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> dict[str, object]:
+def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> SampleRow:
     """Return the row of table ``sample``. ``mark``: the last mark before the sample."""
-    return {
-        "step": step,
-        "t": sample.clock - t0,
-        "rss": sample.rss,
-        "vsz": sample.vsz,
-        "reserved": memory_marks.compute_reserved_bytes(sample.vsz, sample.accessible, mark),
-        "swap": sample.swap,
-        "threads": sample.threads,
+    return SampleRow(
+        step=step,
+        t=sample.clock - t0,
+        rss=sample.rss,
+        vsz=sample.vsz,
+        reserved=memory_marks.compute_reserved_bytes(sample.vsz, sample.accessible, mark),
+        swap=sample.swap,
+        threads=sample.threads,
         **{name: getattr(sample, name) for name in COUNTERS},
-    }
+    )
 
 
-def make_host_sample_row(step: int, sample: HostSample, t0: float) -> dict[str, object]:
+def make_host_sample_row(step: int, sample: HostSample, t0: float) -> HostSampleRow:
     """Return the row of table ``host_sample``."""
-    return {
-        "step": step,
-        "t": sample.clock - t0,
+    return HostSampleRow(
+        step=step,
+        t=sample.clock - t0,
         **{name: getattr(sample, name) for name in (*HOST_COUNTERS, "reschedules")},
-    }
+    )
 
 
-def make_interval_row(step: int, interval: Interval, t0: float) -> dict[str, object]:
+def make_interval_row(step: int, interval: Interval, t0: float) -> IntervalRow:
     """Return the row of table ``interval``."""
-    return {
-        "step": step,
-        "t": interval.clock - t0,
-        "seconds": interval.seconds,
-        "threads": interval.threads,
-        "events": interval.events,
-        "queries": interval.queries,
-        "latency": milliseconds(interval.latency),
-        "errors": interval.errors,
-        "reconnects": interval.reconnects,
-    }
+    return IntervalRow(
+        step=step,
+        t=interval.clock - t0,
+        seconds=interval.seconds,
+        threads=interval.threads,
+        events=interval.events,
+        queries=interval.queries,
+        latency=milliseconds(interval.latency),
+        errors=interval.errors,
+        reconnects=interval.reconnects,
+    )
 
 
-def make_mark_row(step: int, mark: Mark, t0: float) -> dict[str, object]:
+def make_mark_row(step: int, mark: Mark, t0: float) -> MarkRow:
     """Return the row of table ``mark``."""
-    return {
-        "step": step,
-        "t": mark.clock - t0,
-        "rss": mark.rss,
-        "pss": mark.pss,
-        "anon_huge": mark.anon_huge,
-        "reserved": mark.reserved,
-        "read_only": mark.read_only,
-        "mappings": mark.mappings,
-    }
+    return MarkRow(
+        step=step,
+        t=mark.clock - t0,
+        rss=mark.rss,
+        pss=mark.pss,
+        anon_huge=mark.anon_huge,
+        reserved=mark.reserved,
+        read_only=mark.read_only,
+        mappings=mark.mappings,
+    )
 
 
-def make_ledger_rows(ledger: Ledger) -> list[dict[str, Any]]:
+def make_ledger_rows(ledger: Ledger) -> list[LedgerRow]:
     """Return the rows of table ``ledger``, without the lines' sources and evidence."""
-    lines = [
-        {"part": x.group, "owner": str(x.owner), "resident": x.resident, "size": x.size}
-        for x in ledger.lines
+    lines = [(x.group, str(x.owner), x.resident, x.size) for x in ledger.lines]
+    return [
+        LedgerRow(line=number, part=part, owner=owner, resident=resident, size=size)
+        for number, (part, owner, resident, size) in enumerate(
+            [*lines, ("rest", "rest", ledger.rest, ledger.rest)]
+        )
     ]
-    lines.append({"part": "rest", "owner": "rest", "resident": ledger.rest, "size": ledger.rest})
-    return [{"line": number, **line} for number, line in enumerate(lines)]

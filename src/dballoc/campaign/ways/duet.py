@@ -35,6 +35,7 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.schedule import Pairing
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import Results, Row, TrialStore
+from dballoc.store.rows import SliceRow
 
 
 class DuetBlocks(ServerBlocks[Pairing]):
@@ -178,13 +179,15 @@ class DuetBlocks(ServerBlocks[Pairing]):
             self._store.add_duet(pairing, baseline, records)
             last = self._setting.experiment.workloads[-1]
             sides = [
-                duet_pilot.make_pieces(row for row in record.slices if row["workload"] == last)
+                duet_pilot.make_pieces(
+                    vars(s) for s in record.select(SliceRow) if s.workload == last
+                )
                 for record in records
             ]
             log_ratio = compute_block_log(
                 self._setting.experiment.duet.estimate, sides[0], sides[1]
             )
-            faults = [r.trial["fault_text"] for r in records if r.trial["fault_text"]]
+            faults = [r.trial.fault_text for r in records if r.trial.fault_text]
             session.observer.duet_finished(
                 pairing, faults, None if log_ratio is None or faults else math.exp(log_ratio)
             )

@@ -35,6 +35,7 @@ from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import KIND, Results, TrialRecord
+from dballoc.store.rows import ProbeRow
 
 _MIB = 2**20
 # The server rounds a pool up to a whole number of chunks in each of up to eight instances.
@@ -155,10 +156,10 @@ class FitRounds(ServerBlocks[Slot]):
                 trial.directory,
             )
             actual = _read_actual_size(trial.directory, sized)
-            record.probes.append({"asked": size, "pool_bytes": actual})
+            record.rows.append(ProbeRow(asked=size, pool_bytes=actual))
             self._results.add_trial(slot, record)
         session.observer.probe_finished(
-            slot.variant, size, _describe_outcome(record), record.trial["rss_peak"]
+            slot.variant, size, _describe_outcome(record), record.trial.rss_peak
         )
         return trial.cpu_seconds
 
@@ -249,9 +250,9 @@ FIT = CampaignKind(
 
 def _describe_outcome(record: TrialRecord) -> str:
     """Return ``survived``, ``killed``, or the fault's text."""
-    if record.trial["outcome"] == "ok":
+    if record.trial.outcome == "ok":
         return "survived"
-    return "killed" if record.trial["fault"] == "oom" else str(record.trial["fault_text"])
+    return "killed" if record.trial.fault == "oom" else str(record.trial.fault_text)
 
 
 def _read_actual_size(path: Path, prepared: PreparedVariant) -> int | None:

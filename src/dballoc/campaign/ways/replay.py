@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dballoc.campaign.recorded_facts import make_replay_facts
 from dballoc.campaign.replay import read_trace_file
@@ -30,6 +29,7 @@ from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import thp
 from dballoc.store.results import REPLAY, Results, TrialRecord
+from dballoc.store.rows import MeasuredTrial, StepRow
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_result import ReplayFault
 from dballoc.trace.replay.replay_settings import ReplaySettings
@@ -79,9 +79,12 @@ class ReplayBlocks(Blocks[Slot]):
                 trial.directory,
             )
             self._results.add_trial(slot, record)
-            events = record.steps[0]["tps"] if record.steps else None
+            steps = record.select(StepRow)
             session.observer.trial_finished(
-                slot, record.trial["fault_text"], record.trial["rss_peak"], events
+                slot,
+                record.trial.fault_text,
+                record.trial.rss_peak,
+                steps[0].tps if steps else None,
             )
         return trial.cpu_seconds
 
@@ -103,9 +106,9 @@ def replay_variant(
     directory: Path,
 ) -> TrialRecord:
     """Replay the trace once on a variant's malloc, and return what it measured."""
-    record = TrialRecord(trial=_make_blank_row())
+    record = TrialRecord(trial=MeasuredTrial(started=time.time()))
     host = switch_thp(custody, setting, prepared.variant.host_settings)
-    record.trial["thp"] = thp.describe_host(host) if prepared.variant.host_settings else None
+    record.trial.thp = thp.describe_host(host) if prepared.variant.host_settings else None
     result = run_replay.run_replay(
         trace.plan,
         prepared.malloc.allocator,
@@ -123,7 +126,7 @@ def replay_variant(
     experiment = setting.experiment
     assert experiment.replay
     fill_record(record, result, setting.trace, experiment.time.idle, experiment.replay.window)
-    record.trial["ended"] = time.time()
+    record.trial.ended = time.time()
     return record
 
 
@@ -175,20 +178,6 @@ def _make_facts(setting: PreparedReplay, planned_blocks: dict[str, int]) -> dict
         setting.find_recorded_variant(),
     )
     return make_replay_facts(setting, planned_blocks, replay)
-
-
-def _make_blank_row() -> dict[str, Any]:
-    """Return a row of table ``trial`` as it is before the replay starts."""
-    later = ("fault", "fault_text", "exit_status", "log_tail", "proof")
-    memory = ("rss_start", "rss_peak", "rss_idle")
-    return {
-        **dict.fromkeys((*later, *memory)),
-        "started": time.time(),
-        "seconds_planned": 0.0,
-        "outcome": "ok",
-        "sampler_cpu": 0.0,
-        "samples": 0,
-    }
 
 
 REPLAYS = CampaignKind(

@@ -17,6 +17,7 @@ from dballoc.experiment.trial_steps import (
     plan_steps,
     sum_planned_seconds,
 )
+from dballoc.store.rows import StepRow
 
 # Seconds beside those of warm-up, load and idling, as measured on two cores: to copy, start and
 # stop; and for each run of the client.
@@ -111,10 +112,10 @@ class SoloBlocks(ServerBlocks[Slot]):
             if (
                 setting.experiment.profile == "heap"
                 and is_profiled(setting.experiment, slot)
-                and record.trial["outcome"] == "ok"
+                and record.trial.outcome == "ok"
             ):
                 solo_trial.run_heap_profile(session.trial_context, slot, template, trial.directory)
-            if is_recorded(setting.experiment, slot) and record.trial["outcome"] == "ok":
+            if is_recorded(setting.experiment, slot) and record.trial.outcome == "ok":
                 recorded_trial.run_recording(
                     session.trial_context,
                     slot,
@@ -124,12 +125,12 @@ class SoloBlocks(ServerBlocks[Slot]):
                     measured=record,
                 )
             self._store.add_trial(slot, record)
-            levels = [step for step in record.steps if step["kind"] == "level"]
+            levels = [step for step in record.select(StepRow) if step.kind == "level"]
             session.observer.trial_finished(
                 slot,
-                record.trial["fault_text"],
-                record.trial["rss_peak"],
-                levels[-1]["tps"] if levels else None,
+                record.trial.fault_text,
+                record.trial.rss_peak,
+                levels[-1].tps if levels else None,
             )
         return trial.cpu_seconds
 

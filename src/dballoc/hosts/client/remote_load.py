@@ -1,10 +1,9 @@
 """The server's side of a client on another host: it asks for loads, and reads what they were."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pymysql
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +31,7 @@ from dballoc.load.client_output import Follower, Interval, Total
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.certificate_files import read_client_files
 from dballoc.servers.private.command_line import Address
+from dballoc.store.rows import ClientStepRow
 
 # Shares from which something is the limit: of the CPU time that the client could have used; of all
 # CPU time of its host; of the periods of its CPU quota in which that was used up; of the link's
@@ -227,13 +227,17 @@ class RemoteClient:
                 host = self._loads.place.host
                 raise ClientHostFailed(f"the client host {host} does not end its load")
 
-    def make_row(self) -> Mapping[str, Any] | None:
+    def make_row(self) -> ClientStepRow | None:
         """Return the row of table ``client_step``; None of a load that could not begin."""
         if self._finished is None or self._finished.figures is None:
             return None
         figures = self._finished.figures
-        place = {"step": self._step.number, "host": self._loads.place.host}
-        return place | figures.model_dump() | {"link": self._loads.find_link_speed(figures)}
+        return ClientStepRow(
+            step=self._step.number,
+            host=self._loads.place.host,
+            **figures.model_dump(exclude={"link"}),
+            link=self._loads.find_link_speed(figures),
+        )
 
     def result(self, ended: Exit) -> client.Result:
         """Return its totals. ClientFailed if there are none, or if they are not the server's."""

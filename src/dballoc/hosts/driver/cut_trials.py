@@ -9,7 +9,8 @@ from typing import Any
 from dballoc.campaign.ways.way import Blocks
 from dballoc.hosts.driver.store_answers import AnswerStore
 from dballoc.hosts.place_blocks import Host
-from dballoc.store.results import Results, Row
+from dballoc.store.results import Results
+from dballoc.store.rows import TrialUnderWayRow
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class CutTrials:
         self._store = store
         self._blocks = blocks
         self._notice = notice
-        self._rows = results.list_begun_trials()
+        self._rows = results.list_rows(TrialUnderWayRow)
 
     def settle(self, hosts: Sequence[Host], *, is_over: bool = False) -> list[LostBlock]:
         """Store each trial as lost whose host has another kernel than then, which has started anew;
@@ -47,10 +48,10 @@ class CutTrials:
         lost, waiting = [], []
         kernels = {host.name: host.kernel for host in hosts}
         for row in self._rows:
-            kernel = kernels.get(row["host"])
+            kernel = kernels.get(row.host)
             if kernel is None and not is_over:
                 waiting.append(row)
-            elif kernel == row["kernel"]:
+            elif kernel == row.kernel:
                 self._run_again(row)
             else:
                 why = "it has not come back" if kernel is None else "it has started anew"
@@ -58,29 +59,29 @@ class CutTrials:
         self._rows = waiting
         return lost
 
-    def _add_lost(self, row: Row, reason: str) -> list[LostBlock]:
+    def _add_lost(self, row: TrialUnderWayRow, reason: str) -> list[LostBlock]:
         if trial := self._find_trial(row):
             # How long it ran nobody knows.
-            text = f"its host {row['host']} was lost: {reason}"
-            self._store.add_host_lost(trial, row["started"], row["started"], text)
-            self._notice(f"{row['host']} was lost in the trial of {trial.variant}: {reason}")
-            return [LostBlock(row["host"], row["design"], row["block"])]
+            text = f"its host {row.host} was lost: {reason}"
+            self._store.add_host_lost(trial, row.started, row.started, text)
+            self._notice(f"{row.host} was lost in the trial of {trial.variant}: {reason}")
+            return [LostBlock(row.host, row.design, row.block)]
         self._forget(row)
         return []
 
-    def _run_again(self, row: Row) -> None:
+    def _run_again(self, row: TrialUnderWayRow) -> None:
         if trial := self._find_trial(row):
             self._notice(
-                f"the last run ended without a word while {row['host']} was in the trial of "
+                f"the last run ended without a word while {row.host} was in the trial of "
                 f"{trial.variant}; that host went on, and the block is drawn again"
             )
         self._forget(row)
 
-    def _forget(self, row: Row) -> None:
-        self._results.forget_begun_trials(row["design"], row["block"], row["attempt"])
+    def _forget(self, row: TrialUnderWayRow) -> None:
+        self._results.forget_begun_trials(row.design, row.block, row.attempt)
 
-    def _find_trial(self, row: Row) -> Any:
+    def _find_trial(self, row: TrialUnderWayRow) -> Any:
         """Return the trial of a row; None if the campaign has none there."""
-        blocks = self._blocks.get(row["design"])
-        trials = blocks.list_trials(row["block"], row["attempt"]) if blocks else ()
-        return next((trial for trial in trials if trial.position == row["position"]), None)
+        blocks = self._blocks.get(row.design)
+        trials = blocks.list_trials(row.block, row.attempt) if blocks else ()
+        return next((trial for trial in trials if trial.position == row.position), None)

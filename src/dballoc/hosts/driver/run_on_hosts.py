@@ -6,6 +6,8 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import TypeVar
 
 import dballoc
 from dballoc import readers
@@ -53,8 +55,8 @@ from dballoc.hosts.driver.cut_trials import CutTrials
 from dballoc.hosts.driver.store_answers import (
     AnswerStore,
     make_begun_trial_row,
+    make_place,
     make_placement_row,
-    read_columns,
 )
 from dballoc.hosts.executor import Event, Executor, HostLost, Line
 from dballoc.hosts.fetch_like_driver import list_fetched_files
@@ -62,7 +64,7 @@ from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
-from dballoc.store.results import Row
+from dballoc.store.rows import BlockAheadRow, BlockRow, HostRow, MeasuredBlock, StepRow
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
 # guardian may take for that: then a kernel that was lost is free for others.
@@ -121,11 +123,14 @@ def make_kind(
     )
 
 
-def place_in_time(row: Row, now: float) -> Row:
+Block = TypeVar("Block", bound=MeasuredBlock)
+
+
+def place_in_time(row: Block, now: float) -> Block:
     """Return the row of a block that ends now, by the driver's clock. Which blocks a look judges is
     a matter of their order, and hosts' clocks differ. Pure.
     """
-    return {**row, "started": now - max(0.0, row["ended"] - row["started"]), "ended": now}
+    return replace(row, started=now - max(0.0, row.ended - row.started), ended=now)
 
 
 class DriverLoop:
@@ -150,7 +155,6 @@ class DriverLoop:
         self._cut_trials = CutTrials(
             self._results, self._store, campaign.blocks, self._observer.notice
         )
-        self._columns = read_columns(self._results)
         self._workload_files = read_workload_files(campaign.experiment)
         self._fetched = list_fetched_files(campaign.setting.variants.values())
         self._load = HostLoad()
@@ -162,7 +166,7 @@ class DriverLoop:
         self._failures: Counter[str] = Counter()
         self._losses: Counter[tuple[str, int]] = Counter()
         # Finished blocks that are ahead of the look before them, by design and number.
-        self._held: dict[str, dict[int, Row]] = {design: {} for design in planned}
+        self._held: dict[str, dict[int, BlockRow]] = {design: {} for design in planned}
         # Hosts that clean up after a finished block, and until when they may.
         self._cleaning: dict[str, tuple[Host, float]] = {}
         self._looks = {design: list[int]() for design in planned} | {
@@ -177,11 +181,11 @@ class DriverLoop:
         self._read_hosts()
         # The budget is time on the clock, in which hosts ran blocks together.
         spans = [
-            (row["started"], row["ended"])
+            (row.started, row.ended)
             for design in self._planned
             for row in self._results.blocks(design)
         ]
-        spans += [(row["started"], row["ended"]) for row in self._results.list_held_blocks()]
+        spans += [(row.started, row.ended) for row in self._results.list_rows(BlockAheadRow)]
         # Those of blocks that were cut.
         spans += self._results.list_trial_spans()
         self._campaign.began = time.monotonic() - measure_covered_seconds(spans)
@@ -286,7 +290,7 @@ class DriverLoop:
         trials = {t.position: t for t in campaign.blocks[design].list_trials(number, attempt)}
         for each in pair.hosts:
             self._results.add_host(
-                {"host": each.name, "kernel": each.kernel, "environment": each.environment}
+                HostRow(host=each.name, kernel=each.kernel, environment=each.environment)
             )
         self._results.add_placement(make_placement_row(key, pair))
         seconds = _MAKING_DATA + _MOST_TIMES * campaign.estimate_block_seconds(design)
@@ -344,7 +348,7 @@ class DriverLoop:
                 self._lose(block, host, event.reason, event.is_alive)
             case Line():
                 try:
-                    message = parse_message(event.line, self._columns)
+                    message = parse_message(event.line)
                     if host is block.pair.client:
                         self._take_from_client(block, host, message)
                     else:
@@ -384,7 +388,7 @@ class DriverLoop:
                 self._observer.notice(f"{block.host.name}: {readers.printable(message.text)}")
             case TrialStarted():
                 trial = block.begin_trial(message.position)
-                self._results.begin_trial(make_begun_trial_row(block, message.position))
+                self._results.add(make_begun_trial_row(block, message.position))
                 if isinstance(trial, Slot):
                     self._observer.trial_started(trial)
                 else:
@@ -426,29 +430,23 @@ class DriverLoop:
     def _finish_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
         trial = block.check_position(message.position)
         self._store.add_trial(block, message)
-        rows = [record["trial"][0] for record in message.records]
+        rows = [record.trial for record in message.trials]
         if isinstance(trial, Pairing):
-            faults = [str(row["fault_text"]) for row in rows if row.get("fault_text")]
+            faults = [row.fault_text for row in rows if row.fault_text]
             self._observer.duet_finished(trial, faults, None)
             return
-        levels = [s for s in message.records[0].get("steps", []) if s.get("kind") == "level"]
+        levels = [s for s in message.trials[0].select(StepRow) if s.kind == "level"]
         self._observer.trial_finished(
-            trial,
-            rows[0].get("fault_text"),  # type: ignore[arg-type]
-            rows[0].get("rss_peak"),  # type: ignore[arg-type]
-            levels[-1].get("tps") if levels else None,  # type: ignore[arg-type]
+            trial, rows[0].fault_text, rows[0].rss_peak, levels[-1].tps if levels else None
         )
 
     def _finish_block(self, block: BlockUnderWay, message: BlockFinished) -> None:
         if block.finished != set(block.trials):
             raise readers.Unfit("it ended a block before all its trials")
         key, campaign = block.key, self._campaign
-        row = {
-            **place_in_time(message.row, time.time()),
-            "design": key.design,
-            "block": key.number,
-            "attempt": key.attempt,
-        }
+        measured = place_in_time(message.block, time.time())
+        place = make_place(key)
+        row = BlockRow(**vars(place), **vars(measured))
         is_ahead = key.number > self._find_limit(key.design)
         self._store.add_block(row, is_ahead=is_ahead)
         campaign.block_seconds[key.design].append(time.monotonic() - block.began)
@@ -461,10 +459,10 @@ class DriverLoop:
             self._judge(key.design)
             self._enter_due_blocks(key.design)
 
-    def _count_block(self, row: Row) -> bool:
+    def _count_block(self, row: BlockRow) -> bool:
         """Take a stored block into account; returns whether it is repeated."""
         again = self._campaign.add_to_history(row, self._planned)
-        self._observer.block_finished(row["design"], row["block"], row["disturbed"], again)
+        self._observer.block_finished(row.design, row.block, row.disturbed, again)
         return again
 
     # -- looks ------------------------------------------------------------------------------------
@@ -475,20 +473,20 @@ class DriverLoop:
         complete_prefix = place_blocks.count_complete_prefix(complete)
         return place_blocks.find_limit(complete_prefix, self._looks[design], self._planned[design])
 
-    def _hold(self, row: Row) -> None:
+    def _hold(self, row: BlockRow) -> None:
         """Keep a finished block until the look before it is judged: that its host was quicker than
         others must not decide what that look is of.
         """
-        held = self._held[row["design"]]
-        held[row["block"]] = row
-        self._campaign.blocks_ahead[row["design"]] = len(held)
+        held = self._held[row.design]
+        held[row.block] = row
+        self._campaign.blocks_ahead[row.design] = len(held)
 
     def _read_held_blocks(self) -> None:
         """Go on with the blocks that an earlier run held, of which some may be due: it was killed
         meanwhile.
         """
-        for row in self._results.list_held_blocks():
-            if 0 < row["block"] <= self._planned.get(row["design"], 0):
+        for row in self._results.list_rows(BlockAheadRow):
+            if 0 < row.block <= self._planned.get(row.design, 0):
                 self._hold(row)
         for design in list(self._campaign.designs):
             self._enter_due_blocks(design)
@@ -615,7 +613,7 @@ class DriverLoop:
             return
         if isinstance(event, Line):
             try:
-                has_ended = isinstance(parse_message(event.line, self._columns), Ended)
+                has_ended = isinstance(parse_message(event.line), Ended)
             except readers.Unfit:
                 has_ended = True
             if not has_ended:

@@ -4,20 +4,29 @@ was under way when its host was lost.
 
 import sqlite3
 import time
-from typing import Any
 
 from dballoc import readers
 from dballoc.campaign.results_directory import Directory
-from dballoc.campaign.trials.server_in_trial import make_blank_trial_row
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.files.output_directory import OutputDirectory
-from dballoc.hosts.block_messages import RECORD_TABLES, FilePiece, TrialFinished
+from dballoc.hosts.block_messages import FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
 from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
 from dballoc.store import campaign_facts
-from dballoc.store.results import HOST_LOST, Results, Row, TrialRecord
+from dballoc.store.results import HOST_LOST, Results, TrialRecord
+from dballoc.store.rows import (
+    BlockAheadRow,
+    BlockPlace,
+    BlockRow,
+    MeasuredTrial,
+    PlacementRow,
+    SliceCounterRow,
+    SliceRow,
+    StepRow,
+    TrialUnderWayRow,
+)
 
 
 class AnswerStore:
@@ -50,14 +59,7 @@ class AnswerStore:
         design.
         """
         trial = block.check_position(message.position)
-        records = [
-            TrialRecord(
-                trial=dict(rows["trial"][0]),
-                settled_otherwise=message.settled_otherwise,
-                **{name: list(value) for name, value in rows.items() if name != "trial"},  # type: ignore[arg-type]
-            )
-            for rows in message.records
-        ]
+        records = message.trials
         if len(records) != (2 if isinstance(trial, Pairing) else 1):
             raise readers.Unfit(f"it sent {len(records)} records of a trial")
         for record in records:
@@ -87,21 +89,16 @@ class AnswerStore:
     def add_host_lost(self, trial: Slot | Pairing, started: float, ended: float, text: str) -> None:
         """Store a trial as the fault *host lost*; ``started``, ``ended``: Unix time."""
         self._directory.make_trial_directory(trial.label)
-        row = make_blank_trial_row() | {
-            "started": started,
-            "ended": ended,
-            "outcome": "fault",
-            "fault": HOST_LOST,
-            "fault_text": text,
-        }
+        lost = MeasuredTrial(
+            started=started, ended=ended, outcome="fault", fault=HOST_LOST, fault_text=text
+        )
         count = 2 if isinstance(trial, Pairing) else 1
-        self._write(trial, [TrialRecord(trial=dict(row)) for _ in range(count)])
+        self._write(trial, [TrialRecord(trial=lost) for _ in range(count)])
 
-    def add_block(self, row: Row, *, is_ahead: bool) -> None:
-        """Store a finished block; ``is_ahead``: of its look. Unfit if its row is none."""
-        add = self._results.hold_block if is_ahead else self._results.add_block
+    def add_block(self, row: BlockRow, *, is_ahead: bool) -> None:
+        """Store a finished block; ``is_ahead``: of its look. Raises Unfit if its row is none."""
         try:
-            add(row)
+            self._results.add(BlockAheadRow(**vars(row)) if is_ahead else row)
         except sqlite3.IntegrityError as error:
             raise readers.Unfit(f"a block's row is none: {error}") from None
 
@@ -125,40 +122,33 @@ def _check_record(record: TrialRecord, experiment: Experiment) -> None:
     """Check what would make the results unreadable later: names that the experiment has not, and
     JSON that is none. Unfit for the first.
     """
-    if (proof := record.trial.get("proof")) is not None:
-        campaign_facts.check_json(proof, campaign_facts.PROOF, "proof")
-    for row in (*record.steps, *record.slices, *record.slice_counters):
-        if row.get("workload") not in (None, *experiment.loads):
-            raise readers.Unfit("it loaded what is no workload of the experiment")
-    for row in record.steps:
-        if row.get("kind") == "level" and row.get("threads") not in experiment.threads:
-            raise readers.Unfit("it loaded a level that the experiment has not")
+    if record.trial.proof is not None:
+        campaign_facts.check_json(record.trial.proof, campaign_facts.PROOF, "proof")
+    loads = record.select(StepRow), record.select(SliceRow), record.select(SliceCounterRow)
+    if not {row.workload for rows in loads for row in rows} <= {None, *experiment.loads}:
+        raise readers.Unfit("it loaded what is no workload of the experiment")
+    levels = {row.threads for row in loads[0] if row.kind == "level"}
+    if not levels <= set(experiment.threads):
+        raise readers.Unfit("it loaded a level that the experiment has not")
 
 
-def read_columns(results: Results) -> dict[str, dict[str, str]]:
-    """Return the types of the columns of all tables that answers may fill, by name."""
-    return {table: results.columns(table) for table in {*RECORD_TABLES.values(), "block"}}
+def make_place(key: BlockKey) -> BlockPlace:
+    """Return the columns that tell which attempt at a block it is."""
+    return BlockPlace(design=key.design, block=key.number, attempt=key.attempt)
 
 
-def make_placement_row(key: BlockKey, pair: HostPair) -> dict[str, Any]:
+def make_placement_row(key: BlockKey, pair: HostPair) -> PlacementRow:
     """Return the row of table ``placement``."""
-    return {
-        "design": key.design,
-        "block": key.number,
-        "attempt": key.attempt,
-        "host": pair.server.name,
-        "client": pair.client.name if pair.client else None,
-    }
+    client = pair.client.name if pair.client else None
+    return PlacementRow(**vars(make_place(key)), host=pair.server.name, client=client)
 
 
-def make_begun_trial_row(block: BlockUnderWay, position: int) -> dict[str, Any]:
+def make_begun_trial_row(block: BlockUnderWay, position: int) -> TrialUnderWayRow:
     """Return the row of table ``trial_under_way`` for a trial that begins."""
-    return {
-        "design": block.key.design,
-        "block": block.key.number,
-        "attempt": block.key.attempt,
-        "position": position,
-        "host": block.host.name,
-        "kernel": block.host.kernel,
-        "started": block.started,
-    }
+    return TrialUnderWayRow(
+        **vars(make_place(block.key)),
+        position=position,
+        host=block.host.name,
+        kernel=block.host.kernel,
+        started=block.started,
+    )
