@@ -89,7 +89,7 @@ class DrawnTrials:
         size = self._hosts.setdefault(host, self._draw.gauss(0, HOSTS))
         luck = [self._draw.gauss(0, self._starts) for _ in range(2)]
         memory, speed = (TRUTH[slot.variant] * math.exp(size + x) for x in luck)
-        sizes = {"rss_peak": int(memory * 2e8), "rss_idle": int(memory * 1e8)}
+        sizes: dict[str, Any] = {"rss_peak": int(memory * 2e8), "rss_idle": int(memory * 1e8)}
         rows = [
             replace(row, tps=1000 * speed) if isinstance(row, StepRow) else row
             for row in self._example.rows

@@ -12,7 +12,7 @@ from dballoc.campaign.replay.replay_rows import fill_record
 from dballoc.experiment import schedule
 from dballoc.experiment.model import REPLAY, Experiment
 from dballoc.store.results import KIND, Results, TrialRecord
-from dballoc.store.rows import MeasuredTrial
+from dballoc.store.rows import MeasuredTrial, VariantRow
 from dballoc.trace.replay.replay_result import (
     OperationFigures,
     ReplayCurve,
@@ -143,21 +143,21 @@ def result(variant: str, wobble: float = 1.0) -> ReplayResult:
     return ReplayResult(figures=figures, fault=None, bindings={"malloc": "x.so"}, printed="")
 
 
-def variant_row(name: str) -> dict[str, Any]:
+def variant_row(name: str) -> VariantRow:
     """The row of table ``variant`` of a malloc."""
-    return {
-        "name": name,
-        "allocator": name,
-        "allocator_version": "1",
-        "libraries": json.dumps([] if name == "glibc" else [f"/usr/lib/lib{name}.so.2"]),
-        "environment": "{}",
-        "server": "replay of mariadbd",
-        "server_version": "0.1.0",
-        "engine": "malloc",
-        "command": json.dumps(["dballoc_replay", "PLAN"]),
-        "pool_bytes": None,
-        "thp": None,
-    }
+    return VariantRow(
+        name=name,
+        allocator=name,
+        allocator_version="1",
+        libraries=json.dumps([] if name == "glibc" else [f"/usr/lib/lib{name}.so.2"]),
+        environment="{}",
+        server="replay of mariadbd",
+        server_version="0.1.0",
+        engine="malloc",
+        command=json.dumps(["dballoc_replay", "PLAN"]),
+        pool_bytes=None,
+        thp=None,
+    )
 
 
 def build_replays(

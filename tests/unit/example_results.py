@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
@@ -102,7 +103,7 @@ def variant(name: str) -> VariantRow:
     )
 
 
-def host_counters(seconds: float) -> dict[str, float]:
+def host_counters(seconds: float) -> dict[str, Any]:
     """What a host of two CPUs counts in so many seconds: 60 % user, 20 % system, 20 % others."""
     return {
         "user": 1.2 * seconds,

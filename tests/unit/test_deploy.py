@@ -89,14 +89,14 @@ def directory(tmp_path: Path, experiment: Callable[..., Experiment]) -> Path:
         allocator = (v.allocator or "").partition("@")[0] or ("libmy.so" if v.preload else "glibc")
         libraries = json.dumps(LIBRARIES.get(v.name, []))
         rows.append(
-            variant(v.name)
-            | {
-                "allocator": allocator,
-                "allocator_version": "5.3.0",
-                "libraries": libraries,
-                "environment": json.dumps(ENVIRONMENTS.get(v.name, {})),
-                "thp": thp.describe_settings(v.host_settings) or None,
-            }
+            replace(
+                variant(v.name),
+                allocator=allocator,
+                allocator_version="5.3.0",
+                libraries=libraries,
+                environment=json.dumps(ENVIRONMENTS.get(v.name, {})),
+                thp=thp.describe_settings(v.host_settings) or None,
+            )
         )
     Results.create(tmp_path, facts(chosen, 6, ["solo"]), rows).close()
     return tmp_path

@@ -49,8 +49,8 @@ MakeExperiment = Callable[..., Experiment]
 
 BLOCK_ROW = {
     name: value
-    for name, value in example_results.block_row(1).items()
-    if name not in ("block", "attempt")
+    for name, value in vars(example_results.block_row("solo", 1, "others")).items()
+    if name not in ("design", "block", "attempt")
 }
 
 

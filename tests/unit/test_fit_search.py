@@ -94,7 +94,7 @@ def fitted(tmp_path: Path):
             "ending": "planned",
         }
         results = Results.create(
-            out, known, [variant(name) | {"pool_bytes": None} for name in names]
+            out, known, [replace(variant(name), pool_bytes=None) for name in names]
         )
         seen: dict[str, list[cache_size_search.Trial]] = {name: [] for name in names}
         for number in range(1, rounds + 1):

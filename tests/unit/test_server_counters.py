@@ -218,11 +218,11 @@ def test_threads_that_are_born_and_die_are_counted(
     finally:
         counters.close()
     # Nanoseconds of the CPU, page faults of four threads of 500 pages, a wait for each thread.
-    clock = counts["task-clock"].value
+    clock = counts["task-clock"].count
     assert clock is not None
     assert clock / 1e9 == pytest.approx(cpu_after - cpu_before, rel=0.1)
-    assert 2000 <= (counts["page-faults"].value or 0) < 3000
-    assert (counts["context-switches"].value or 0) >= 4
+    assert 2000 <= (counts["page-faults"].count or 0) < 3000
+    assert (counts["context-switches"].count or 0) >= 4
     assert all(count.running == 1.0 for count in counts.values())
 
 
@@ -276,7 +276,7 @@ def test_what_a_process_counted_can_be_read_after_its_end(
         process.kill()
         process.wait()
         after = counters.read()
-        assert count_between(before, after)[1].value >= 400  # type: ignore[operator]
+        assert count_between(before, after)[1].count >= 400  # type: ignore[operator]
     finally:
         counters.close()
     with pytest.raises(ProcessGone):

@@ -46,6 +46,8 @@ _LIMITS = {
 # The end of a journal that names another file (pager.c, readSuperJournal).
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _FACTS = ("table", "campaign")
+# The table in formats up to 3, which say so in it.
+_FACTS_OF_BEFORE = "CREATE TABLE campaign (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 # SQLite errors of opening a file, which are not about its contents.
 _UNREADABLE = ("unable to open", "locked", "readonly", "disk I/O")
 _COMMENT = re.compile(r"--[^\n]*")
@@ -207,7 +209,7 @@ def _check_schema(db: sqlite3.Connection) -> None:
     Nothing is parsed: only the texts are compared, except for comments and blanks.
     """
     objects = {(str(kind), str(name)): _normalize(sql) for kind, name, sql in _list_objects(db)}
-    if objects.get(_FACTS) == list_tables()[_FACTS]:
+    if objects.get(_FACTS) in (list_tables()[_FACTS], _FACTS_OF_BEFORE):
         _check_format(db)
     for (kind, name), sql in list_tables().items():
         if (kind, name) not in objects:

@@ -242,17 +242,17 @@ class Results:
         rows.
         """
         most = _FEWER_ROWS.get(name, _MOST_ROWS) if most is None else most
-        found = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
-        if len(found) > most:
+        stored = [tuple(row) for row in self._query(f"SELECT * FROM {name} LIMIT {most + 1}")]
+        if len(stored) > most:
             raise Failure(f"{self._path}: {name}: more than {most:,} rows, which no campaign has")
         try:
             for values, column in zip(
-                zip(*found, strict=True), TABLES[name].list_stored(), strict=bool(found)
+                zip(*stored, strict=True), TABLES[name].list_stored(), strict=bool(stored)
             ):
                 column_types.check_values(values, column)
         except readers.Unfit as error:
             raise Failure(f"{self._path}: damaged: {name}.{error}") from None
-        return found
+        return stored
 
     def add_trial(self, slot: Slot, record: TrialRecord) -> None:
         """Write a finished solo trial. Failure if the disk is full."""
