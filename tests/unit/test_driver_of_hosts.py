@@ -43,7 +43,7 @@ from dballoc.hosts.driver import run_on_hosts
 from dballoc.hosts.executor import Line
 from dballoc.hosts.message_stream import encode_message
 from dballoc.store.results import SETTLED_OTHERWISE, TrialRecord
-from dballoc.store.rows import StepRow
+from dballoc.store.rows import MeasuredTrial, StepRow
 
 MakeExperiment = Callable[..., Experiment]
 
@@ -444,6 +444,13 @@ def test_the_same_command_resumes_after_the_driver_was_lost(
     check_complete(path, chosen, 5)
 
 
+TRIAL_ROW = vars(MeasuredTrial(started=1.0))
+
+
+def make_step(**columns: Any) -> dict[str, Any]:
+    return vars(StepRow(step=1, t=0.0, seconds=1.0, **columns))
+
+
 PIECES = [
     FilePiece(position=1, name=name, data="YQ==") for name in ("server.log", "server.log/more")
 ]
@@ -454,16 +461,21 @@ PIECES = [
     [
         ([b'{"kind": "trial", "position": 1}\n'], "not a message"),
         ([encode_message(TrialStarted(position=99))], "began a trial 99"),
-        ([encode_message(TrialFinished(position=1, records=[{"trial": [{}]}]))], "not under way"),
+        (
+            [encode_message(TrialFinished(position=1, records=[{"trial": [TRIAL_ROW]}]))],
+            "not under way",
+        ),
         ([encode_message(BlockFinished(row=BLOCK_ROW))], "before all its trials"),
         (
             [
                 encode_message(TrialStarted(position=1)),
                 encode_message(
-                    TrialFinished(position=1, records=[{"trial": [{"outcome": "splendid"}]}])
+                    TrialFinished(
+                        position=1, records=[{"trial": [TRIAL_ROW | {"outcome": "splendid"}]}]
+                    )
                 ),
             ],
-            "rows are none",
+            "outcome: .splendid. is not valid",
         ),
         *(
             (
@@ -474,9 +486,15 @@ PIECES = [
                 reason,
             )
             for rows, reason in (
-                ({"trial": [{"proof": "{"}]}, "proof: not JSON"),
-                ({"trial": [{}], "steps": [{"kind": "idle", "workload": "x"}]}, "no workload of"),
-                ({"trial": [{}], "steps": [{"kind": "level", "threads": 99}]}, "a level that"),
+                ({"trial": [TRIAL_ROW | {"proof": "{"}]}, "proof: not JSON"),
+                (
+                    {"trial": [TRIAL_ROW], "step": [make_step(kind="idle", workload="x")]},
+                    "no workload of",
+                ),
+                (
+                    {"trial": [TRIAL_ROW], "step": [make_step(kind="level", threads=99)]},
+                    "a level that",
+                ),
             )
         ),
         (
