@@ -475,7 +475,7 @@ PIECES = [
                     )
                 ),
             ],
-            "outcome: .splendid. is not valid",
+            "outcome: 'splendid' is not valid",
         ),
         *(
             (
