@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dballoc.errors import Failure
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_scan, process_snapshot, read_limits, smaps
@@ -178,6 +179,14 @@ def test_when_the_time_is_over_the_look_ends_and_adds_up(
     found = build_ledger(look)
     assert any("reading was stopped" in note for note in found.notes)
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
+
+
+def test_a_look_without_time_does_not_say_that_the_process_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(read_limits, "PATIENCE", 0.0)
+    with pytest.raises(Failure, match=r"time for a look was over .* DBALLOC_LOOK_SECONDS=60 gives"):
+        process_snapshot.take_process_snapshot(Process.own())
 
 
 def test_mimallocs_segments_end_too(

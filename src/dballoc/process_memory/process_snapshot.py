@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dballoc.errors import Failure
 from dballoc.host import open_in_process_root
+from dballoc.host.abandonable.look_limits import VARIABLE
 from dballoc.host.process_handle import AT_PAGESZ, Process
 from dballoc.host.read_rights import failing_for
 from dballoc.host.resources.cgroup_tree import ControlGroups
@@ -103,7 +104,7 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
         _check_page_size(process)
         mappings = smaps.read_mappings(process, budget)
         if not mappings:
-            raise Failure(f"{process} has ended")
+            raise Failure(_explain_no_mappings(process))
         mappings, kinds, heap, server_mappings = _read_heap(process, malloc, mappings, budget)
         status = smaps.read_status_sizes(process)
         if "VmRSS" not in status:
@@ -128,6 +129,16 @@ def take_process_snapshot(process: Process) -> ProcessSnapshot:
             usage=process_usage.read_usage(process, mappings),
             budget=budget,
         )
+
+
+def _explain_no_mappings(process: Process) -> str:
+    """Return why not one mapping of a process was read: it has ended, or the time was over."""
+    if process.has_no_memory():
+        return f"{process} has ended"
+    return (
+        f"{process}: the time for a look was over before its memory was read, as this machine is "
+        f"busy; {VARIABLE}=60 gives a look more seconds"
+    )
 
 
 def parse_page_size(auxiliary: dict[int, int]) -> int | None:
