@@ -6,6 +6,7 @@ and a data frame can hold. There is one error, :class:`Unfit`: a reason without 
 which the caller knows. For /proc it is OSError, as for any other failure there.
 """
 
+import contextlib
 import errno
 import json
 import math
@@ -19,6 +20,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dballoc.errors import UsageError
 from dballoc.files import foreign_file
 
 if TYPE_CHECKING:
@@ -39,6 +41,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 class Unfit(Exception):
     """The file cannot be read, or does not hold what it should; the text is a short reason."""
+
+
+@contextlib.contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Turn what reading raises, Unfit or OSError, into a UsageError that begins with ``place``."""
+    try:
+        yield
+    except Unfit as error:
+        raise UsageError(f"{place}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{place}: cannot be read: {reason(error)}") from None
 
 
 def open_file(path: Path, below: Path | None = None) -> BufferedReader:

@@ -10,15 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dballoc.doctor import (
-    cpus_memory_disk,
-    examine,
-    host_settings,
-    installation,
-    kernel,
-    leftovers,
-    software,
-)
+from dballoc.doctor import cpus_memory_disk, examine, installation, kernel, leftovers, software
 from dballoc.doctor.finding import Finding
 from dballoc.doctor.installation import Installation
 from dballoc.errors import UsageError
@@ -104,7 +96,7 @@ def test_whether_instructions_are_counted(
 
 def test_an_installation_is_asked_for_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Finding("host settings", "ok", "not looked at: that would restore them")
-    monkeypatch.setattr(host_settings, "check_host_settings", lambda: settings)
+    monkeypatch.setattr(examine, "check_host_settings", lambda: settings)
     light = Installation(
         working=("explain", "verify"), lacking=("bench", "report"), remedy="pip install 'x[all]'"
     )
@@ -261,7 +253,7 @@ def test_where_there_is_no_user_for_servers_the_rest_is_examined(
     monkeypatch.setenv("DBALLOC_CACHE", str(tmp_path))
     monkeypatch.setattr(leftovers, "_list_processes", list)  # no run is under way
     monkeypatch.setattr(
-        host_settings, "check_host_settings", lambda: Finding("host settings", "ok", "none")
+        examine, "check_host_settings", lambda: Finding("host settings", "ok", "none")
     )
     (tmp_path / "scratch/t0123").mkdir(parents=True)
     light = Installation(working=("explain",), lacking=("bench",), remedy="pip install 'x[all]'")

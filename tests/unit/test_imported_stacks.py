@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dballoc import catalogue
 from dballoc.errors import UsageError
 from dballoc.intake import stack_profiles
+from dballoc.intake.stack_profiles import parse_frame
 from dballoc.profile import call_tree, frame_kinds
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits
 from dballoc.profile.formats.collapsed import encode_collapsed, parse_collapsed
-from dballoc.profile.formats.frame_text import parse_frame
 from dballoc.profile.model import Frame, Profile
 
 RULES = Rules(catalogue.waits())

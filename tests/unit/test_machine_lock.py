@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dballoc.doctor import host_settings
+from dballoc.doctor import examine
 from dballoc.errors import UsageError
 from dballoc.experiment.durations_and_sizes import HUGE_PAGE_SIZES
 from dballoc.host.process_handle import Process
@@ -264,17 +264,17 @@ def test_the_next_run_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Ho
 def test_the_doctor_puts_back_what_a_dead_one_left(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
     hold.release()
-    finding = host_settings.check_host_settings(stand_in)
+    finding = examine.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("note", "always")
     assert finding.text == (
         f"{stand_in.settings['thp'].path} put back from never to always: a killed run had left it changed"
     )
-    assert host_settings.check_host_settings(stand_in).state == "ok"
+    assert examine.check_host_settings(stand_in).state == "ok"
 
 
 def test_the_doctor_leaves_that_of_a_living_one(stand_in: Machine, hold: Hold) -> None:
     change(hold, "never")
-    finding = host_settings.check_host_settings(stand_in)
+    finding = examine.check_host_settings(stand_in)
     assert (finding.state, value(stand_in)) == ("ok", "never")
     assert re.search(
         rf"process {os.getpid()}, .* has changed .*enabled \(it was always\); it restores",
@@ -353,7 +353,7 @@ def assert_refused(of: Machine) -> None:
             UsageError, match=r"cannot be read: .* restore them, and remove the file"
         ):
             machine_lock.hold(of, exclusive=exclusive, purpose="mine")
-    assert host_settings.check_host_settings(of).state == "warn"
+    assert examine.check_host_settings(of).state == "warn"
     assert value(of) == "never"
 
 

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.figures.live_curve import compute_live_curve, find_highs, sample_curve
-from dballoc.trace.figures.size_classes import compute_lifetimes, compute_size_classes
-from dballoc.trace.figures.touched_share import compute_touched_share
+from dballoc.trace.figures.size_classes import (
+    compute_lifetimes,
+    compute_size_classes,
+    compute_touched_share,
+)
 from dballoc.trace.figures.trace_summary import compute_handovers, summarise_trace
 from dballoc.trace.model import EventKind, TouchSample
 

@@ -27,9 +27,9 @@ from dballoc.trace.trace_file.read_trace import (
     TraceLimits,
     parse_trace,
     read_trace,
+    verify_trace,
 )
 from dballoc.trace.trace_file.varints import encode_varints
-from dballoc.trace.trace_file.verify_trace import verify_trace
 from dballoc.trace.trace_file.write_trace import number_by_thread, pack_trace, write_trace
 from dballoc.trace.trace_size import explain_lack_of_memory
 

@@ -6,7 +6,6 @@ How each allocator reports them is data: `dump` and `names` in catalogue/tunable
 
 import os
 import re
-import struct
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +15,12 @@ from dballoc import readers
 from dballoc.allocators import tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.files.foreign_file import open_foreign_file
+from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.elf.loader import is_loader
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
+from dballoc.host.unprivileged.sandbox import SandboxError
 
-_PT_INTERP = 3
-_LONGEST = 4096
 _LARGEST_LIBRARY = 64 * readers.MIB
 
 # Run in a process of its own; prints a name and its number on each line.
@@ -114,28 +114,16 @@ def parse_reported_settings(allocator: Allocator, text: str) -> dict[str, str]:
 
 
 def find_loader(executable: str) -> str:
-    """Return the loader that starts an executable: its PT_INTERP (elf(5)), or the file itself if it
-    is a loader; empty if neither.
+    """Return the loader that starts an executable, or the file itself if it is a loader; empty if
+    neither.
     """
-    if Path(executable).name.startswith(("ld-linux", "ld.so", "ld-2")):
+    if is_loader(executable):
         return executable
     try:
-        with open_foreign_file(Path(executable)) as f:
-            head = f.read(64)
-            if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
-                return ""
-            (offset,) = struct.unpack_from("<Q", head, 32)
-            size, number = struct.unpack_from("<HH", head, 54)
-            f.seek(offset)
-            table = f.read(size * number)
-            for i in range(number):
-                (kind, _, start, _, _, length) = struct.unpack_from("<IIQQQQ", table, i * size)
-                if kind == _PT_INTERP:
-                    f.seek(start)
-                    return f.read(min(length, _LONGEST)).rstrip(b"\0").decode()
-    except (OSError, struct.error, UnicodeDecodeError):
-        pass
-    return ""
+        with open_foreign_file(Path(executable)) as file:
+            return str(ask_elf_parser("read_interpreter", file.fileno()))
+    except (OSError, SandboxError):
+        return ""
 
 
 def _find_texts(library: Path, pattern: str) -> list[str]:

@@ -10,7 +10,7 @@ import psutil
 
 from dballoc import catalogue, readers
 from dballoc.campaign.preparation import prepare
-from dballoc.doctor import cpus_memory_disk, host_settings, kernel, leftovers, software
+from dballoc.doctor import cpus_memory_disk, kernel, leftovers, software
 from dballoc.doctor.finding import Finding, finding_from_error
 from dballoc.doctor.installation import Installation, check_installation
 from dballoc.errors import Failure, UsageError
@@ -20,9 +20,43 @@ from dballoc.host import directories, read_rights
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import OwnRights
+from dballoc.host.settings import machine_lock
+from dballoc.host.settings.machine_lock import Machine
 from dballoc.measure import disturbed_block, host_sampler
 
+_SETTINGS_NAME = "host settings"
 _SECONDS = 1.0
+
+
+def check_host_settings(machine: Machine = machine_lock.THIS_MACHINE) -> Finding:
+    """Restore the settings that a run left changed because it was killed together with its
+    guardian. The doctor changes nothing else.
+    """
+    try:
+        os.close(machine_lock.open_directory(machine.directory, make=False))
+        restored = machine_lock.put_back_leftovers(machine)
+    except FileNotFoundError:
+        return Finding(_SETTINGS_NAME, "ok", "no run has left one changed")
+    except OSError:
+        text = "only root can see whether a killed run has left settings changed"
+        return Finding(_SETTINGS_NAME, "note", text, "run doctor as root")
+    except UsageError as error:
+        return finding_from_error(_SETTINGS_NAME, "warn", error)
+    if restored:
+        text = ", ".join(
+            f"{was.path} put back from {was.after} to {was.before}" for was in restored
+        )
+        return Finding(_SETTINGS_NAME, "note", f"{text}: a killed run had left it changed")
+    if changing := machine_lock.changed_by_others(machine):
+        text = " and ".join(
+            f"{holder.words} has changed {changed}" for holder, changed in changing if changed
+        )
+        return Finding(
+            _SETTINGS_NAME,
+            "ok",
+            f"{text or 'a running campaign may change them'}; it restores them at its end",
+        )
+    return Finding(_SETTINGS_NAME, "ok", "no run has left one changed")
 
 
 def check_noise() -> list[Finding]:
@@ -176,7 +210,7 @@ def _check_for_production_host() -> list[Finding]:
         software.check_native_parts(),
         software.check_perf(),
         _check_other_processes(),
-        host_settings.check_host_settings(),
+        check_host_settings(),
         kernel.check_huge_pages(),
         kernel.check_peak_reset(),
         *leftovers.check_leftovers(),
@@ -201,7 +235,7 @@ def _check_for_comparisons() -> list[Finding]:
         *cpus_memory_disk.check_cache(),
         cpus_memory_disk.check_temporary_files(),
         cpus_memory_disk.check_socket_directory(),
-        host_settings.check_host_settings(),
+        check_host_settings(),
         kernel.check_huge_pages(),
         kernel.check_memory_cgroup(),
         kernel.check_peak_reset(),

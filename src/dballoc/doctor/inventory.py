@@ -7,6 +7,7 @@ from typing import Any
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
 from dballoc.allocators import host_requirements, tunables
+from dballoc.allocators.find_library import Allocator
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
 from dballoc.fetch.fetch_sources import Kind, Source
@@ -144,7 +145,9 @@ def list_settings(name: str | None) -> list[AllocatorSetting]:
         # Where allocators share their settings, they are listed for the first one.
         allocator = bare or family["allocators"][0]
         if allocator in family["allocators"]:
-            rows += _list_settings(allocator, family, version or _find_version(allocator))
+            library = None if version else _find_library(allocator)
+            shown_version = library.version if library else version or None
+            rows += _list_settings(allocator, family, shown_version)
             rows += _list_rseq(allocator)
     return rows
 
@@ -189,9 +192,10 @@ def _list_settings(
     ]
 
 
-def _find_version(name: str) -> str | None:
+def _find_library(name: str) -> Allocator | None:
+    """Find an allocator's library here or in the private store; None if there is none."""
     try:
-        return find_allocator.find_allocator(name).version
+        return find_allocator.find_allocator(name)
     except UsageError:
         return None
 
@@ -210,28 +214,22 @@ def _list_packages() -> Packages:
 
 
 def _make_allocator_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
-    more = {
-        "url": row["url"],
-        "settings": row["tunables"].get("env", "none"),
-        "otherwise": f"dballoc fetch {name}"
-        if fetch_sources.list_sources(name)
-        else "give its file: preload = [PATH] in a variant",
-        "note": _describe_fit(row, name, None),
-    }
-    package = packages.choose(row["packages"]) if "packages" in row else None
-    try:
-        library = find_allocator.find_allocator(name)
-    except UsageError:
-        return InventoryItem(
-            name=name, title=row["title"], version=None, paths=(), package=package, more=more
-        )
+    library = _find_library(name)
+    version, paths = (library.version, library.libraries) if library else (None, ())
     return InventoryItem(
         name=name,
         title=row["title"],
-        version=library.version,
-        paths=library.libraries,
-        package=package,
-        more=more | {"note": _describe_fit(row, name, library.version)},
+        version=version,
+        paths=paths,
+        package=packages.choose(row["packages"]) if "packages" in row else None,
+        more={
+            "url": row["url"],
+            "settings": row["tunables"].get("env", "none"),
+            "otherwise": f"dballoc fetch {name}"
+            if fetch_sources.list_sources(name)
+            else "give its file: preload = [PATH] in a variant",
+            "note": _describe_fit(row, name, version),
+        },
     )
 
 
@@ -241,79 +239,58 @@ def _describe_fit(row: dict[str, Any], name: str, version: str | None) -> str:
 
 
 def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> InventoryItem:
-    more = {
-        "engines": list(row["engines"]),
-        "otherwise": "unpack one and give its directory: server.basedir",
-    }
-    package = packages.choose(row["packages"])
-    if (server := _find_server(name)) is None:
-        return InventoryItem(
-            name=name, title=row["title"], version=None, paths=(), package=package, more=more
-        )
+    server = _find_server(name)
     return InventoryItem(
         name=name,
         title=row["title"],
-        version=server.version,
-        paths=(server.executable,),
-        package=package,
-        more=more | {"engines": server.engines},
+        version=server.version if server else None,
+        paths=(server.executable,) if server else (),
+        package=packages.choose(row["packages"]),
+        more={
+            "engines": server.engines if server else list(row["engines"]),
+            "otherwise": "unpack one and give its directory: server.basedir",
+        },
     )
 
 
 def _make_fetched_item(
     word: str, entry: FetchedEntry | None, source: Source | None
 ) -> InventoryItem:
+    """Make the item of what was fetched; else of the machine's own build or library, if it has that
+    very version.
+    """
     name, source_version = name_and_version.split_reference(word)
-    row = {**catalogue.allocators(), **catalogue.servers()}[name]
+    is_server = name in catalogue.servers()
+    row = (catalogue.servers() if is_server else catalogue.allocators())[name]
     size = (
         f" ({source.download / 10**6:,.0f} MB, {source.room / 10**6:,.0f} MB on disk)"
         if source
         else ""
     )
-    more = {
-        "engines": list(row.get("engines", [])),
-        "settings": row.get("tunables", {}).get("env", "none"),
-        "otherwise": f"dballoc fetch {word}{size}",
-        "note": _describe_fit(row, name, entry.version if entry else source_version)
-        if name in catalogue.allocators()
-        else "",
-    }
+    server = _find_server(word) if is_server else None
+    library = None if is_server or entry else _find_library(word)
+    version: str | None = None
+    paths: tuple[Path, ...] = ()
     if entry is not None:
-        if name in catalogue.servers() and (server := _find_server(word)):
-            more["engines"] = server.engines
-        return InventoryItem(
-            name=word,
-            title=row["title"],
-            version=entry.version,
-            paths=entry.libraries or (entry.root,),
-            package=None,
-            more=more,
-        )
-    # The machine's own build or library may have that very version.
-    try:
-        if name in catalogue.servers():
-            server = find_build.find(word, None)
-            return InventoryItem(
-                name=word,
-                title=row["title"],
-                version=server.version,
-                paths=(server.executable,),
-                package=None,
-                more=more | {"engines": server.engines},
-            )
-        library = find_allocator.find_allocator(word)
-        return InventoryItem(
-            name=word,
-            title=row["title"],
-            version=library.version,
-            paths=library.libraries,
-            package=None,
-            more=more,
-        )
-    except UsageError:
-        return InventoryItem(
-            name=word, title=row["title"], version=None, paths=(), package=None, more=more
-        )
+        version, paths = entry.version, entry.libraries or (entry.root,)
+    elif server is not None:
+        version, paths = server.version, (server.executable,)
+    elif library is not None:
+        version, paths = library.version, library.libraries
+    fitting = entry.version if entry else source_version
+    return InventoryItem(
+        name=word,
+        title=row["title"],
+        version=version,
+        paths=paths,
+        package=None,
+        more={
+            "engines": server.engines if server else list(row.get("engines", [])),
+            "settings": row.get("tunables", {}).get("env", "none"),
+            "otherwise": f"dballoc fetch {word}{size}",
+            "note": "" if is_server else _describe_fit(row, name, fitting),
+        },
+    )
 
 
 def _find_script(module: str, directories: list[Path]) -> Path | None:

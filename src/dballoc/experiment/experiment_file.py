@@ -45,10 +45,8 @@ def parse_table(text: str, origin: str) -> dict[str, Any]:
     """Parse the text of an experiment into its raw table. UsageError that begins with ``origin`` if
     it is not TOML.
     """
-    try:
+    with readers.naming(origin):
         return readers.table(text)
-    except readers.Unfit as error:
-        raise UsageError(f"{origin}: {error}") from None
 
 
 def build_experiment(table: dict[str, Any], origin: str, cores: int | None = None) -> Experiment:
@@ -56,10 +54,8 @@ def build_experiment(table: dict[str, Any], origin: str, cores: int | None = Non
     see :func:`dballoc.experiment.sweep.expand_sweeps`. UsageError, one line that begins with
     ``origin``, if the table does not describe an experiment.
     """
-    try:
+    with readers.naming(origin):
         readers.sensible(table)  # flags have been laid over it, whose words are anything
-    except readers.Unfit as error:
-        raise UsageError(f"{origin}: {error}") from None
     table = sweep.expand_sweeps(table, cores, origin)
     try:
         return Experiment.model_validate(table)

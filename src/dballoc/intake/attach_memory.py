@@ -275,10 +275,8 @@ def attach_memory(figures: Sequence[Figure], files: Sequence[MemoryFile]) -> lis
 
 
 def _read_series(file: MemoryFile) -> _MemorySeries:
-    try:
+    with readers.naming(file.path):
         text = foreign_kinds.read_text(file.path, _LARGEST_FILE)
-    except readers.Unfit as error:
-        raise UsageError(f"{file.path}: {error}") from None
     return parse_memory(text, str(file.path), file.process)
 
 

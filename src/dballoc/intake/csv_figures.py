@@ -33,10 +33,8 @@ def read_figures(path: Path) -> list[Figure]:
     """Return the figure of each line. UsageError, ``FILE:LINE: …``, for anything that
     docs/import.md does not allow.
     """
-    try:
+    with readers.naming(path):
         text = foreign_kinds.read_text(path, _LARGEST_FILE)
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
     return parse_figures(text, str(path))
 
 

@@ -176,10 +176,8 @@ def _read_profiles(
     """
     size = 0
     for file in stacks:
-        try:
+        with readers.naming(file.path):
             size += file.path.stat().st_size
-        except OSError as error:
-            raise UsageError(f"{file.path}: cannot be read: {readers.reason(error)}") from None
     if len(stacks) > _MOST_PROFILES or size > _MOST_STACK_BYTES:
         raise UsageError(
             f"{stacks[0].path.parent}: {len(stacks)} files of call stacks, "

@@ -122,9 +122,8 @@ def read_mapping(path: Path) -> Mapping:
             raise UsageError(
                 f"{path}: missing; a directory of files to import needs it, see docs/import.md"
             )
-        return Mapping.model_validate(readers.table(readers.text(path)))
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
+        with readers.naming(path):
+            return Mapping.model_validate(readers.table(readers.text(path)))
     except ValidationError as error:
         raise UsageError(f"{path}: {_describe(error)}") from None
 

@@ -191,10 +191,8 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_R
     """Return each run in one file. Runs of the same level are repeats, numbered in their order,
     unless the file's block is given.
     """
-    try:
+    with readers.naming(path):
         text = foreign_kinds.read_text(path, _LARGEST_OUTPUT, errors="replace")
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
     repeats: Counter[int] = Counter()
     runs = []
     for totals in sysbench_totals.parse_runs(text, str(path)):

@@ -12,11 +12,50 @@ from dballoc.intake.delimited_text import Delimited, Row
 from dballoc.intake.mapping_file import Counts
 from dballoc.intake.output_mapping import StackFile
 from dballoc.numbers import count
-from dballoc.profile.contention.wait_rules import Rules
+from dballoc.profile.call_tree import TRUNCATED
+from dballoc.profile.contention.wait_rules import KERNEL, Rules
 from dballoc.profile.contention.waits import WAITED, WAITS, WAKEUPS
-from dballoc.profile.formats import collapsed, frame_text
+from dballoc.profile.formats import collapsed
 from dballoc.profile.formats.collapsed import Functions, StackSums, iterate_lines
-from dballoc.profile.model import Profile, Sample, Value
+from dballoc.profile.model import Frame, Profile, Sample, Value
+
+# Of Windows' tools: the file, then the function. A C++ operator has an exclamation mark as well.
+_MODULE = re.compile(r"(?!operator!)([^!`\s:;<>(]{1,255})!(.+)", re.DOTALL)
+_OFFSET = re.compile(r" ?\+ ?0x[0-9a-fA-F]{1,16}$")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}")
+_OWN_ADDRESS = re.compile(r"([^!`\s:;<>(+]{1,255})\+0x[0-9a-fA-F]{1,16}")
+# stackcollapse-perf.pl --all: kernel, inlined, compiled at run time.
+_MARK = re.compile(r"_\[([kijw])\]$")
+_NAMELESS = frozenset(
+    ("", "?", "unknown", "[unknown]", "[unnamed]", "<pdb not found>", "<pdb_not_found>", "n/a")
+)
+
+
+def parse_frame(text: str) -> Frame:
+    """Return the frame. One without a function's name keeps its text and is not ``named``."""
+    text = text.strip()
+    if match := _MARK.search(text):
+        module = KERNEL if match[1] == "k" else ""
+        return Frame(text[: match.start()] or "[unnamed]", module, match.start() > 0)
+    if match := _MODULE.fullmatch(text):
+        return _parse_function(match[2].strip(), match[1], text)
+    if match := _OWN_ADDRESS.fullmatch(text):
+        return Frame(text, match[1], named=False)
+    return _parse_function(text, "", text)
+
+
+def _parse_function(function: str, module: str, text: str) -> Frame:
+    """Return the frame of a function of a module; ``text``: all that the file has of it."""
+    name = _OFFSET.sub("", function).strip()
+    if name.lower() in _NAMELESS or _ADDRESS.fullmatch(name):
+        return Frame(text or "[unnamed]", module, named=False)
+    return Frame(name, module)
+
+
+def _is_truncation(frame: Frame) -> bool:
+    """Whether a stack's first frame only says that outer ones are missing, as in our exports."""
+    return frame.function == TRUNCATED.function
+
 
 # By what is counted: the event, and in tables the columns of its stack and of its process, the
 # first that there is.
@@ -259,10 +298,8 @@ def read_profile(file: StackFile) -> Profile:
     """Read a file of collapsed stacks, or one of the layouts of
     :mod:`dballoc.intake.stack_profiles`. UsageError in one line if it is none of them.
     """
-    try:
+    with readers.naming(file.path):
         text = foreign_kinds.read_text(file.path, _LARGEST_FILE, errors="replace")
-    except readers.Unfit as error:
-        raise UsageError(f"{file.path}: {error}") from None
     return parse_profile(text, file, Rules(catalogue.waits()))
 
 
@@ -273,11 +310,11 @@ def parse_profile(text: str, file: StackFile, rules: Rules) -> Profile:
     sums, layout = _parse_stacks(text, file)
     value, factor = VALUES[file.counts]
     waits = file.counts in ("waits", "waited")
-    parse = cache(frame_text.parse_frame)
+    parse = cache(parse_frame)
     samples = []
     for functions, number in sums.items():
         frames = [parse(name) for name in functions]
-        truncated = frame_text.is_truncation(frames[0])
+        truncated = _is_truncation(frames[0])
         stack = rules.mark_kernel(frames[1:] if truncated else frames)
         if not stack:
             continue

@@ -68,10 +68,8 @@ def find() -> HammerDB | None:
     )
     if not candidates:
         return None
-    try:
+    with readers.naming(f"HammerDB, {candidates[0]}"):
         content = readers.content(candidates[0])
-    except readers.Unfit as error:
-        raise UsageError(f"HammerDB, {candidates[0]}: {error}") from None
     name = candidates[0].parent.name
     version = re.search(r'hdb_version\s+"?v?(\d[\w.]*)', content.decode("latin-1")) or re.search(
         r"-(\d[\w.]*)$", name

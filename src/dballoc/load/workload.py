@@ -168,10 +168,8 @@ def own(name: str, table: model.Workload) -> Workload:
             replica=table.replica or base.replica,
         )
     path = Path(table.script or table.sql or "").absolute()
-    try:
+    with readers.naming(f"workload {name!r}: {shown(path)}"):
         content = readers.content(path, LARGEST_FILE)
-    except readers.Unfit as error:
-        raise UsageError(f"workload {name!r}: {shown(path)}: {error}") from None
     digest = hashlib.sha256(content).hexdigest()
     if table.script is not None:
         return Workload(

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dballoc.profile import call_tree, frame_kinds
 from dballoc.profile.model import Profile, Sample, Value
@@ -13,6 +14,9 @@ from dballoc.profile.symbols import cpp_names
 # sample's number, in the square of its unit. As samples are independent, variances add up like the
 # numbers themselves.
 VARIANCE = ".variance"
+
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True)
@@ -64,23 +68,25 @@ def sum_inclusive(profile: Profile, value: str) -> dict[str, float]:
     """Sum a value by function, over the stacks that contain it, each once even if the function
     recurs. KeyError if the profile has no such value.
     """
-    column = profile.column(value)
-    sums: dict[str, float] = defaultdict(float)
-    for sample in profile.samples:
-        for name in {frame.function for frame in sample.stack}:
-            sums[name] += sample.values[column]
-    return dict(sums)
+    return _sum_samples(profile, value, lambda s: {frame.function for frame in s.stack})
 
 
 def sum_exclusive(profile: Profile, value: str) -> dict[str, float]:
     """Sum a value by function, over the stacks whose innermost frame it is. KeyError if the profile
     has no such value.
     """
+    return _sum_samples(profile, value, lambda s: [frame.function for frame in s.stack[-1:]])
+
+
+def _sum_samples(
+    profile: Profile, value: str, keys: Callable[[Sample], Iterable[_Key]]
+) -> dict[_Key, float]:
+    """Sum a value over the samples by the keys of each. KeyError if the profile has none such."""
     column = profile.column(value)
-    sums: dict[str, float] = defaultdict(float)
+    sums: dict[_Key, float] = defaultdict(float)
     for sample in profile.samples:
-        if sample.stack:
-            sums[sample.stack[-1].function] += sample.values[column]
+        for key in keys(sample):
+            sums[key] += sample.values[column]
     return dict(sums)
 
 
@@ -146,24 +152,11 @@ def _sum_by_function(profile: Profile, value: str) -> dict[tuple[str, ...], _Sum
 def _sum_by_key(
     profile: Profile, value: str, keys: Callable[[Sample], Iterable[tuple[str, ...]]]
 ) -> dict[tuple[str, ...], _Sum]:
-    column, spread = profile.column(value), _find_variance_column(profile, value)
-    sums: dict[tuple[str, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for sample in profile.samples:
-        for key in keys(sample):
-            sums_of_key = sums[key]
-            sums_of_key[0] += sample.values[column]
-            sums_of_key[1] += sample.values[spread] if spread is not None else 0.0
-    return {
-        key: (total, variance if spread is not None else None)
-        for key, (total, variance) in sums.items()
-    }
-
-
-def _find_variance_column(profile: Profile, value: str) -> int | None:
-    try:
-        return profile.column(value + VARIANCE)
-    except KeyError:
-        return None
+    sums = _sum_samples(profile, value, keys)
+    if all(each.key != value + VARIANCE for each in profile.values):
+        return {key: (total, None) for key, total in sums.items()}
+    variances = _sum_samples(profile, value + VARIANCE, keys)
+    return {key: (total, variances[key]) for key, total in sums.items()}
 
 
 def _compare_sums(

@@ -6,11 +6,13 @@ ever alive is an object with a number, so nothing in it depends on addresses.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 # In columns of objects and threads: there is none.
 NONE = -1
@@ -29,8 +31,31 @@ class EventKind(IntEnum):
     FREE_SIZED = 6
 
 
+# Of what a trace's header holds: how it is checked when it is read.
+STRICT = ConfigDict(strict=True, extra="forbid")
+Count = Annotated[int, Field(ge=0, lt=2**62)]
+Text = Annotated[str, Field(max_length=4096)]
+Sentences = Annotated[tuple[Text, ...], Field(max_length=1000)]
+
+
 @dataclass(frozen=True, kw_only=True)
-class CallColumns:
+class Columns:
+    """Arrays of one length, with an element a row; what is no array holds for all rows."""
+
+    def list_arrays(self) -> dict[str, NDArray]:
+        """Return the arrays by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def select(self, rows: NDArray | slice) -> Self:
+        """Return some of the rows, by mask, by places or by a slice."""
+        columns: dict[str, Any] = {
+            name: column[rows] for name, column in self.list_arrays().items()
+        }
+        return replace(self, **columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallColumns(Columns):
     """Calls as recorded. All arrays have one element a call; their types are in CALL_TYPES.
 
     ``before`` and ``after`` are ns since the recording began: ``before`` is stamped before a FREE,
@@ -102,9 +127,12 @@ class Mark:
     moment, in bytes: rss, pss, heap, and so on; empty if nothing was.
     """
 
-    time: int
-    name: str
-    truth: Mapping[str, int]
+    __pydantic_config__ = STRICT
+    time: Count
+    name: Text
+    truth: Annotated[
+        Mapping[Text, Annotated[int, Field(ge=-(2**62), lt=2**62)]], Field(max_length=1000)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,16 +147,17 @@ class RecordingFacts:
     NAME=VALUE, None if they are not known.
     """
 
+    __pydantic_config__ = STRICT
     from_start: bool
-    dropped: int
-    ended_by: str
-    program: str
-    allocator: str
-    page_size: int
-    seconds: float
-    not_seen: tuple[str, ...] = ()
-    allocator_version: str = ""
-    settings: tuple[str, ...] | None = None
+    dropped: Count
+    ended_by: Text
+    program: Text
+    allocator: Text
+    page_size: Annotated[int, Field(ge=512, le=2**30)]
+    seconds: Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
+    not_seen: Sentences = ()
+    allocator_version: Text = ""
+    settings: Sentences | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +171,7 @@ class Recording:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventColumns:
+class EventColumns(Columns):
     """Events of a trace. All arrays have one element an event.
 
     ``time`` in ns since the trace began: of an allocation when its block was there, of a free when
@@ -177,7 +206,7 @@ class ThreadEvents(EventColumns):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objects:
+class Objects(Columns):
     """Every block that was ever alive, by number. All arrays have one element an object.
 
     ``size`` in bytes as asked for; ``alignment`` in bytes, 0: as malloc; ``allocated_by`` and
@@ -207,16 +236,17 @@ class CompileFacts:
     size, ``touched_by_size`` of a sample of their size alone, ``touched_by_rule`` of none.
     """
 
-    resolution: int = 1
+    __pydantic_config__ = STRICT
+    resolution: Annotated[int, Field(ge=1, le=10**9)] = 1
     timed: bool = True
-    unknown_frees: int = 0
-    double_frees: int = 0
-    missed_frees: int = 0
-    clock_steps: int = 0
-    touched_by_site: int = 0
-    touched_by_size: int = 0
-    touched_by_rule: int = 0
-    history: tuple[str, ...] = ()
+    unknown_frees: Count = 0
+    double_frees: Count = 0
+    missed_frees: Count = 0
+    clock_steps: Count = 0
+    touched_by_site: Count = 0
+    touched_by_size: Count = 0
+    touched_by_rule: Count = 0
+    history: Sentences = ()
 
 
 @dataclass(frozen=True, kw_only=True)

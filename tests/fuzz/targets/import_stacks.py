@@ -16,7 +16,7 @@ OF = (
     "dballoc.intake.stack_profiles",
     "dballoc.intake.delimited_text",
     "dballoc.profile.formats.collapsed",
-    "dballoc.profile.formats.frame_text",
+    "dballoc.intake.stack_profiles",
 )
 PRIVILEGED = False
 

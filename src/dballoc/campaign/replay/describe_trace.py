@@ -12,7 +12,7 @@ from dballoc.catalogue import allocators
 from dballoc.experiment.model import TraceReplay
 from dballoc.process_memory.identify_malloc import find_catalogue_name
 from dballoc.trace.figures.live_curve import compute_peaks
-from dballoc.trace.figures.touched_share import count_touched_bytes
+from dballoc.trace.figures.size_classes import count_touched_bytes
 from dballoc.trace.model import Trace
 from dballoc.trace.recording.read_recording import LOST_END
 from dballoc.trace.replay.thread_births import count_threads_at_once

@@ -14,13 +14,8 @@ from dballoc.trace.trace_file.read_trace import read_trace
 
 def read_any_trace(path: Path) -> Trace:
     """Read a compiled trace, or compile a recording. UsageError, in one line, if it is neither."""
-    try:
-        with readers.open_file(path) as file:
-            is_compiled = file.read(len(MAGIC)) == MAGIC
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
+    with readers.naming(path), readers.open_file(path) as file:
+        is_compiled = file.read(len(MAGIC)) == MAGIC
     if is_compiled:
         return read_trace(path)
     try:

@@ -8,7 +8,7 @@ import typer
 from dballoc.cli.shared.safe_output import say
 from dballoc.errors import Failure
 from dballoc.trace.recording.read_recording import is_recording, verify_recording
-from dballoc.trace.trace_file.verify_trace import verify_trace
+from dballoc.trace.trace_file.read_trace import verify_trace
 
 
 def verify(

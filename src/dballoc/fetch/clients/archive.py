@@ -4,20 +4,69 @@ allocator's library in it.
 
 import os
 import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
-from dballoc.fetch.clients.http_download import download
-from dballoc.fetch.fetch_job import FetchedTree, Job, check_hash, describe_file
+from dballoc.experiment.secret_names import hide_secrets
+from dballoc.fetch.fetch_job import FetchedTree, Job, Progress, check_hash, describe_file
 from dballoc.fetch.fetch_sources import Source, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
 from dballoc.fetch.unpack.safe_extraction import Refused
 from dballoc.files.foreign_file import open_foreign_file
+
+_RECEIVED = 2**18
+# Seconds without a byte.
+_PATIENCE = 60
+
+
+def download(url: str, target: Path, progress: Progress) -> None:
+    """Download ``url`` to ``target``; after a break, what has come stays beside it for the next
+    try. Failure in one line.
+    """
+    shown = hide_secrets(url)
+    part = target.with_name(target.name + ".part")
+    received = part.stat().st_size if part.exists() else 0
+    if not url.lower().startswith(("https://", "http://")):
+        raise Failure(f"{shown}: not a URL that begins with https:// or http://")
+    headers = {"User-Agent": "dballoc", "Accept-Encoding": "identity"}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310  # as checked
+    if received:
+        request.add_header("Range", f"bytes={received}-")
+    try:
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as reply:  # noqa: S310  # as checked
+            if reply.status != 206:  # the server sends the whole file
+                received = 0
+            length = reply.headers.get("Content-Length")
+            total = received + int(length) if length is not None else None
+            with part.open("ab" if received else "wb") as f:
+                while chunk := reply.read(_RECEIVED):
+                    f.write(chunk)
+                    received += len(chunk)
+                    progress(f"downloading {target.name}", received / total if total else None)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # our part is no beginning of the server's file
+            part.unlink()
+        raise Failure(f"{shown}: {error.code} {error.reason}") from None
+    except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise Failure(
+            f"{shown}: {reason}; the next try resumes at {received / 10**6:,.1f} MB"
+        ) from None
+    if total is not None and received < total:
+        raise Failure(
+            f"{shown}: the connection broke after {received / 10**6:,.1f} of {total / 10**6:,.1f} "
+            "MB; the next try resumes from there"
+        )
+    part.rename(target)
+
 
 _CHUNK = 2**20
 _KINDS = (*archive_members.TAR, ".zip", ".jar", archive_members.DEB)

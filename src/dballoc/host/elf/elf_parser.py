@@ -73,7 +73,7 @@ class _File:
     notes: list[tuple[int, int, int]]
     dynamic: dict[int, int]
     dynamic_at: tuple[int, int]
-    has_interpreter: bool
+    interpreter: str
 
     def offset_of(self, address: int) -> int:
         """Return the file offset of a virtual address. ParseError if no loaded segment has it."""
@@ -117,7 +117,7 @@ def _describe_slots(file: _File, slots: list[list[int | str | bool]]) -> dict[st
         "slots": slots,
         "loads": [[start, offset] for start, _, offset in file.loads],
         "dynamic": list(file.dynamic_at),
-        "interpreter": [True] if file.has_interpreter else [],
+        "interpreter": [True] if file.interpreter else [],
     }
 
 
@@ -190,6 +190,12 @@ def list_texts(fd: int, pattern: str, most: int) -> list[str]:
 
 
 @_raise_parse_errors
+def read_interpreter(fd: int) -> str:
+    """Read the loader that an executable names; empty for a library, or a static executable."""
+    return _parse(fd).interpreter
+
+
+@_raise_parse_errors
 def read_build_id(fd: int) -> str:
     """Read the build-id that the linker wrote, in hexadecimal; empty if there is none."""
     for kind, value in _iterate_gnu_notes(_parse(fd), alignment=4):
@@ -252,7 +258,7 @@ def _parse(fd: int) -> _File:
     machine, (table,) = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
     loads, alignments, notes, dynamic, dynamic_at = [], [], [], {}, (0, 0)
-    has_interpreter = False
+    interpreter = ""
     try:
         for i in range(min(count, _MOST_HEADERS)):
             kind, _, offset, address, _, in_file, _, alignment = struct.unpack_from(
@@ -264,7 +270,8 @@ def _parse(fd: int) -> _File:
             elif kind == _PT_NOTE:
                 notes.append((address, in_file, offset))
             elif kind == _PT_INTERP:
-                has_interpreter = True
+                path = data[offset : offset + min(in_file, _MOST_NOTE)]
+                interpreter = path.rstrip(b"\0").decode(errors="replace")
             elif kind == _PT_DYNAMIC:
                 section = data[offset : offset + min(in_file - in_file % 16, 1 << 16)]
                 dynamic = dict(struct.iter_unpack("<QQ", section))
@@ -279,7 +286,7 @@ def _parse(fd: int) -> _File:
         notes=notes,
         dynamic=dynamic,
         dynamic_at=dynamic_at,
-        has_interpreter=has_interpreter,
+        interpreter=interpreter,
     )
 
 
@@ -380,6 +387,7 @@ SANDBOXED = {
     function.__name__: function
     for function in (
         list_slots,
+        read_interpreter,
         find_export,
         list_data_symbols,
         read_returned_number,

@@ -86,11 +86,10 @@ class SavedSnapshot:
     def snapshot(self) -> Snapshot:
         """Return the snapshot. UsageError if the file cannot be read, or is none."""
         try:
-            descriptor = open_in_process_root.open_file(Path("/"), os.fspath(self.path.absolute()))
-            with open(descriptor, "rb") as file:
-                return parse_snapshot(file.read(_MOST_BYTES))
-        except OSError as error:
-            raise UsageError(f"{self.path}: cannot be read: {readers.reason(error)}") from None
+            with readers.naming(self.path):
+                path = os.fspath(self.path.absolute())
+                with open(open_in_process_root.open_file(Path("/"), path), "rb") as file:
+                    return parse_snapshot(file.read(_MOST_BYTES))
         except Damaged as error:
             raise UsageError(f"{self.path}: {error}") from None
 

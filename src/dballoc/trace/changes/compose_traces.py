@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dballoc.trace.changes.trace_parts import find_freed_by, get_duration, rank_in_groups
 from dballoc.trace.model import (
     NONE,
+    Columns,
     CompileFacts,
     EventKind,
     Mark,
@@ -26,6 +27,7 @@ from dballoc.trace.model import (
     ThreadEvents,
     Trace,
 )
+from dballoc.trace.trace_file.check_trace import find_births
 from dballoc.trace.trace_file.write_trace import number_by_thread
 
 Leftovers = Literal["free", "keep"]
@@ -85,7 +87,7 @@ class _ThreadPieces:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Blocks:
+class _Blocks(Columns):
     """Blocks that are alive, the oldest first: their objects' numbers, and the index of the thread
     that allocated each.
     """
@@ -95,16 +97,10 @@ class _Blocks:
     alignment: NDArray[np.uint32]
     owner: NDArray[np.int32]
 
-    def select(self, chosen: NDArray) -> "_Blocks":
-        """Return some of them, by mask or places."""
-        return _Blocks(**{name: column[chosen] for name, column in vars(self).items()})
-
     def join(self, other: "_Blocks") -> "_Blocks":
         """Return these and younger ones."""
-        columns = vars(other)
-        return _Blocks(
-            **{name: np.concatenate([column, columns[name]]) for name, column in vars(self).items()}
-        )
+        pairs = zip(vars(self).items(), vars(other).values(), strict=True)
+        return _Blocks(**{name: np.concatenate([old, new]) for (name, old), new in pairs})
 
 
 _NO_BLOCKS = _Blocks(
@@ -268,28 +264,14 @@ class _Composition:
         )
 
 
-# Of CompileFacts: what is counted.
-_COUNTS = (
-    "unknown_frees",
-    "double_frees",
-    "missed_frees",
-    "clock_steps",
-    "touched_by_site",
-    "touched_by_size",
-    "touched_by_rule",
-)
-
-
 def _split_population(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return when each object is allocated, in ns, and those that are at time 0 by MALLOC, CALLOC
     or ALIGNED.
     """
-    births = np.zeros(len(trace.objects.size), np.int64)
+    births = find_births(trace.threads, len(trace.objects.size))
     moved = np.zeros(len(births), bool)
     for thread in trace.threads:
-        events = np.flatnonzero(thread.object != NONE)
-        births[thread.object[events]] = thread.completed[events]
-        moved[thread.object[events]] = thread.kind[events] == EventKind.REALLOC
+        moved[thread.object[thread.kind == EventKind.REALLOC]] = True
     return births, np.flatnonzero((births == 0) & ~moved)
 
 
@@ -339,7 +321,8 @@ def _join_compiled(
     compiled = [source.compiled for source in sources]
     # A trace of which several stretches are taken counts once.
     once = {id(facts): facts for facts in compiled}.values()
-    counts = {name: sum(getattr(facts, name) for facts in once) for name in _COUNTS}
+    named = vars(compiled[0]).keys() - {"resolution", "timed", "history"}
+    counts = {name: sum(getattr(facts, name) for facts in once) for name in named}
     fate = "freed" if leftovers == "free" else "kept alive"
     composed = (
         f"composed of {repetitions} stretches; what one leaves alive and the next does not begin "

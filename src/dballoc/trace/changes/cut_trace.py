@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dballoc.trace.changes.trace_parts import drop_idle_threads, find_freed_by, get_duration
-from dballoc.trace.model import NONE, EventKind, Mark, Objects, ThreadEvents, Trace
+from dballoc.trace.model import NONE, EventKind, Mark, ThreadEvents, Trace
 from dballoc.trace.trace_file.check_trace import find_births
 from dballoc.trace.trace_file.write_trace import number_by_thread
 
@@ -36,13 +36,12 @@ def cut_trace(trace: Trace, begin: int, end: int) -> Trace:
     threads = tuple(
         replace(thread, object=new[thread.object], freed=new[thread.freed]) for thread in threads
     )
-    columns = {name: column[kept] for name, column in vars(trace.objects).items()}
     stretch = f"cut from {begin / 1e9:,.6g} s to {end / 1e9:,.6g} s"
     cut = replace(
         trace,
         facts=replace(trace.facts, seconds=(end - begin) / 1e9),
         threads=threads,
-        objects=find_freed_by(threads, Objects(**columns)),
+        objects=find_freed_by(threads, trace.objects.select(kept)),
         marks=_cut_marks(trace, begin, end),
         compiled=replace(trace.compiled, history=(*trace.compiled.history, stretch)),
     )

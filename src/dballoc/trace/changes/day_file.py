@@ -42,8 +42,7 @@ class Day(BaseModel):
 def read_day(path: Path) -> Day:
     """Read a day's file. UsageError, with the place, if it is none."""
     try:
-        return Day.model_validate(readers.table(readers.text(path)))
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
+        with readers.naming(path):
+            return Day.model_validate(readers.table(readers.text(path)))
     except ValidationError as error:
         raise UsageError(f"{path}: {readers.first_complaint(error)}") from None

@@ -169,19 +169,10 @@ def _join_threads(threads: tuple[ThreadCalls, ...]) -> _Calls:
         kind[(kind == EventKind.REALLOC) & (thread.address == 0)] = EventKind.FREE
         address = np.where(thread.address == 0, thread.old, thread.address)
         kept = np.flatnonzero((address != 0) & (kind >= 1) & (kind <= max(EventKind)))
-        joined: dict[str, NDArray] = {
-            "thread": np.full(len(kind), index, np.int32),
-            "kind": kind,
-            "before": before,
-            "after": after,
-            "address": address,
-            "old": thread.old,
-            "size": thread.size,
-            "alignment": thread.alignment,
-            "site": thread.site,
-        }
-        for name, column in joined.items():
-            columns[name].append(column[kept])
+        stamped = replace(thread, kind=kind, before=before, after=after, address=address)
+        columns["thread"].append(np.full(len(kept), index, np.int32))
+        for name, column in stamped.select(kept).list_arrays().items():
+            columns[name].append(column)
     arrays = {name: np.concatenate(parts) for name, parts in columns.items()}
     return _Calls(**arrays, clock_steps=clock_steps)
 

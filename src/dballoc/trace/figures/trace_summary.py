@@ -8,10 +8,11 @@ from dballoc.trace.figures.live_curve import LiveCurve, compute_live_curve
 from dballoc.trace.figures.size_classes import (
     Lifetimes,
     SizeClass,
+    TouchedShare,
     compute_lifetimes,
     compute_size_classes,
+    compute_touched_share,
 )
-from dballoc.trace.figures.touched_share import TouchedShare, compute_touched_share
 from dballoc.trace.model import NONE, EventKind, Trace
 
 

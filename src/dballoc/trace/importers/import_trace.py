@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Literal
 
 from dballoc import readers
-from dballoc.errors import UsageError
 from dballoc.readers import Unfit
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.importers.android import read_android
@@ -20,10 +19,8 @@ def import_trace(path: Path, form: ImportFormat) -> Trace:
     """Return the trace of a file. It counts as recorded from the start unless it frees blocks that
     it did not allocate. UsageError if it is not of this format.
     """
-    try:
+    with readers.naming(path):
         recording, timed = _read_recording(path, form)
-    except Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
     trace = compile_recording(recording)
     compiled = replace(trace.compiled, timed=timed)
     facts = replace(trace.facts, from_start=not compiled.unknown_frees)

@@ -173,7 +173,7 @@ def _read_bytes(path: Path, most: int, first: int | None = None) -> memoryview:
     ``most``; Failure if there is no memory for them. Not mapped: the process that writes the file
     may cut it off meanwhile, which would end ours.
     """
-    try:
+    with readers.naming(path):
         descriptor = open_in_process_root.open_file(Path("/"), os.fspath(path.absolute()))
         with open(descriptor, "rb") as file:
             size = os.fstat(descriptor).st_size
@@ -183,8 +183,6 @@ def _read_bytes(path: Path, most: int, first: int | None = None) -> memoryview:
             if reason := explain_file_too_large(count):
                 raise Failure(f"{path}: {reason}")
             return memoryview(file.read(count))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
 
 
 def _sort_chunks(data: memoryview) -> _Contents:
@@ -336,7 +334,7 @@ def _decode_threads(
         owner = np.array([pieces[0].thread for pieces in batch], np.int64)[calls.buffer]
         bounds = np.flatnonzero(np.diff(owner, prepend=-1, append=-1)).tolist()
         for start, stop in itertools.pairwise(bounds):
-            parts.setdefault(int(owner[start]), []).append(calls.cut(start, stop))
+            parts.setdefault(int(owner[start]), []).append(calls.select(slice(start, stop)))
     threads = tuple(
         _make_thread(number, contents.threads.get(number), parts[number], times)
         for number in sorted(parts)

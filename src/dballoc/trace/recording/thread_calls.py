@@ -1,6 +1,6 @@
 """Make calls of records: what belongs together becomes one call, stamps become times."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,6 @@ class RecordedCalls(CallColumns):
     """Calls in the order of their buffers; ``buffer`` is the index of the call's buffer."""
 
     buffer: NDArray[np.int64]
-
-    def cut(self, start: int, stop: int) -> "RecordedCalls":
-        """Return the calls from ``start`` to before ``stop``."""
-        return RecordedCalls(**{f.name: getattr(self, f.name)[start:stop] for f in fields(self)})
 
 
 def gather_calls(records: EventRecords, times: StampTimes) -> RecordedCalls:

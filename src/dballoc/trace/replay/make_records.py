@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dballoc.trace.model import NONE, Objects, ThreadEvents
+from dballoc.trace.model import NONE, Columns, Objects, ThreadEvents
 from dballoc.trace.replay.plan_layout import RECORD, RecordKind, pack_amount, pack_what
 from dballoc.trace.replay.thread_births import Birth
 
@@ -68,7 +68,7 @@ class PlanObjects:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Items:
+class _Items(Columns):
     """What a thread does, one element each, in order: its events, the births of the threads that it
     creates, and its end. ``child``: the thread that is born; ``new``, ``old``: the objects that are
     allocated and freed; each NONE where there is none.
@@ -79,16 +79,6 @@ class _Items:
     new: NDArray[np.int32]
     old: NDArray[np.int32]
     child: NDArray[np.int32]
-
-    def cut(self, part: slice) -> "_Items":
-        """Return a part of them."""
-        return _Items(
-            kind=self.kind[part],
-            time=self.time[part],
-            new=self.new[part],
-            old=self.old[part],
-            child=self.child[part],
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +106,7 @@ def make_records(
 def _make_pieces(items: _Items, plan: PlanObjects, epoch_ns: int) -> Iterator[NDArray[np.void]]:
     epoch = NONE
     for start in range(0, len(items.kind), _PIECE):
-        piece = items.cut(slice(start, start + _PIECE))
+        piece = items.select(slice(start, start + _PIECE))
         yield _make_piece(piece, plan, epoch_ns, epoch)
         epoch = int(piece.time[-1]) // epoch_ns
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from dballoc.trace.model import STRICT, CompileFacts, Count, Mark, RecordingFacts, Text
 
 MAGIC = b"dballoc trace 1\n"
 SUFFIX = ".trace"
@@ -66,74 +68,26 @@ def is_checksum_right(head: bytes, packed: bytes) -> bool:
     return zlib.crc32(packed, zlib.crc32(head[:-4])) == int.from_bytes(head[-4:], "little")
 
 
-_Count = Annotated[int, Field(ge=0, lt=2**62)]
-_Text = Annotated[str, Field(max_length=4096)]
-_STRICT = ConfigDict(strict=True, extra="forbid")
-
-
-class FactsRecord(BaseModel):
-    """As RecordingFacts."""
-
-    model_config = _STRICT
-    from_start: bool
-    dropped: _Count
-    ended_by: _Text
-    program: _Text
-    allocator: _Text
-    page_size: Annotated[int, Field(ge=512, le=2**30)]
-    seconds: Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
-    not_seen: Annotated[tuple[_Text, ...], Field(max_length=1000)]
-    allocator_version: _Text = ""
-    settings: Annotated[tuple[_Text, ...], Field(max_length=1000)] | None = None
-
-
-class CompileRecord(BaseModel):
-    """As CompileFacts."""
-
-    model_config = _STRICT
-    resolution: Annotated[int, Field(ge=1, le=10**9)]
-    timed: bool
-    unknown_frees: _Count
-    double_frees: _Count
-    missed_frees: _Count
-    clock_steps: _Count
-    touched_by_site: _Count
-    touched_by_size: _Count
-    touched_by_rule: _Count
-    history: Annotated[tuple[_Text, ...], Field(max_length=1000)]
-
-
 class ThreadRecord(BaseModel):
     """A thread, and how many events and allocations its blocks hold together."""
 
-    model_config = _STRICT
+    model_config = STRICT
     number: Annotated[int, Field(ge=0, lt=2**32)]
-    name: _Text
+    name: Text
     created_by: Annotated[int, Field(ge=-1, lt=2**32)]
     created: Annotated[int, Field(ge=-1, lt=2**62)] = -1
     ended: Annotated[int, Field(ge=-1, lt=2**62)]
-    events: _Count
-    allocations: _Count
-
-
-class MarkRecord(BaseModel):
-    """As Mark."""
-
-    model_config = _STRICT
-    time: _Count
-    name: _Text
-    truth: Annotated[
-        dict[_Text, Annotated[int, Field(ge=-(2**62), lt=2**62)]], Field(max_length=1000)
-    ]
+    events: Count
+    allocations: Count
 
 
 class Header(BaseModel):
     """The first block."""
 
-    model_config = _STRICT
+    model_config = STRICT
     format: Literal["dballoc trace 1"]
-    facts: FactsRecord
-    compiled: CompileRecord
+    facts: RecordingFacts
+    compiled: CompileFacts
     threads: list[ThreadRecord]
-    marks: Annotated[list[MarkRecord], Field(max_length=100_000)]
-    patterns: _Count
+    marks: Annotated[list[Mark], Field(max_length=100_000)]
+    patterns: Count

@@ -14,15 +14,7 @@ from pydantic import ValidationError
 
 from dballoc import readers
 from dballoc.errors import UsageError
-from dballoc.trace.model import (
-    NONE,
-    CompileFacts,
-    Mark,
-    Objects,
-    RecordingFacts,
-    ThreadEvents,
-    Trace,
-)
+from dballoc.trace.model import NONE, Objects, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
 from dballoc.trace.trace_file.check_trace import InvalidTrace, check_trace
 from dballoc.trace.trace_file.layout import BlockHead, BlockKind, Header
@@ -75,12 +67,8 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
     else, or holds more than the limits let it.
     """
     try:
-        with readers.open_file(path) as file:
+        with readers.naming(path), readers.open_file(path) as file:
             return parse_trace(file, limits)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {readers.reason(error)}") from None
-    except readers.Unfit as error:
-        raise UsageError(f"{path}: {error}") from None
     except (NoTrace, TooLarge) as error:
         raise UsageError(f"{path}: {error}") from None
     except DamagedTrace as error:
@@ -187,6 +175,48 @@ def parse_header(head: BlockHead, content: bytes, limits: TraceLimits) -> Header
     if any(thread.allocations > thread.events for thread in header.threads):
         raise DamagedTrace("its header: a thread with more allocations than events")
     return header
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TraceCondition:
+    """``complaint``: what is wrong, empty if nothing is. Up to there the file has ``blocks`` whole
+    blocks in ``bytes`` bytes, with ``events`` of the ``declared`` events.
+    """
+
+    complaint: str
+    blocks: int
+    bytes: int
+    events: int
+    declared: int
+
+
+def verify_trace(path: Path, limits: TraceLimits = LIMITS) -> _TraceCondition:
+    """Check every block, and then that the events make a trace. UsageError if the file cannot be
+    read.
+    """
+    blocks, events, declared, complaint = 0, 0, 0, ""
+    size = len(layout.MAGIC)
+    with readers.naming(path), readers.open_file(path) as file:
+        try:
+            for head, content in read_blocks(file, limits):
+                if blocks == 0:
+                    header = parse_header(head, content, limits)
+                    declared = sum(thread.events for thread in header.threads)
+                blocks += 1
+                events += head.items if head.kind == BlockKind.EVENTS else 0
+                size += layout.HEAD_BYTES + head.packed
+            size = file.tell()
+            file.seek(0)
+            parse_trace(file, limits)
+        except DamagedTrace as error:
+            complaint = str(error)
+    return _TraceCondition(
+        complaint=complaint,
+        blocks=blocks,
+        bytes=size if blocks else 0,
+        events=events,
+        declared=declared,
+    )
 
 
 @dataclass(kw_only=True)
@@ -321,14 +351,12 @@ class _Reading:
             raise DamagedTrace(f"its events are not a trace's: {error}") from None
         header = self.header
         return Trace(
-            facts=RecordingFacts(**dict(header.facts)),
+            facts=header.facts,
             threads=threads,
             objects=objects,
             touch_patterns=tuple(self.patterns),
-            marks=tuple(
-                Mark(time=mark.time, name=mark.name, truth=mark.truth) for mark in header.marks
-            ),
-            compiled=CompileFacts(**dict(header.compiled)),
+            marks=tuple(header.marks),
+            compiled=header.compiled,
         )
 
 

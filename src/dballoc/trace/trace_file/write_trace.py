@@ -11,7 +11,7 @@ import zstandard
 from dballoc.errors import UsageError
 from dballoc.files.output_file import create_file
 from dballoc.readers import reason
-from dballoc.trace.model import NONE, Objects, ThreadEvents, Trace
+from dballoc.trace.model import NONE, ThreadEvents, Trace
 from dballoc.trace.trace_file import layout
 from dballoc.trace.trace_file.layout import BlockKind
 from dballoc.trace.trace_file.thread_columns import (
@@ -91,8 +91,7 @@ def number_by_thread(trace: Trace) -> Trace:
         replace(thread, object=new[thread.object], freed=new[thread.freed])
         for thread in trace.threads
     )
-    columns = {name: column[old] for name, column in vars(trace.objects).items()}
-    return replace(trace, threads=threads, objects=Objects(**columns))
+    return replace(trace, threads=threads, objects=trace.objects.select(old))
 
 
 def _make_header(trace: Trace) -> dict[str, object]:
