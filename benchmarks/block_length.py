@@ -17,8 +17,8 @@ from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.statistics.duet_estimates import compute_block_log
-from dballoc.analysis.statistics.duet_slices import collect_pieces, read_declared_estimate
 from dballoc.analysis.statistics.variance_components import Components
+from dballoc.analysis.tables.values import collect_pieces, read_declared_estimate
 
 PAIRS = (4, 6, 8, 10, 14, 20)
 # The seconds that count of a slice, of the campaigns that the plan's figure is from.

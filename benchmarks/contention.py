@@ -17,7 +17,7 @@ from pathlib import Path
 
 from campaigns import run
 
-from dballoc.analysis.tables.profiles import contention
+from dballoc.analysis.tables import profiles
 from dballoc.profile.contention.dominant_frames import rank_dominant_frames
 from dballoc.profile.contention.waits_below_malloc import WaitCost, split_waits
 from dballoc.profile.symbols import cpp_names
@@ -27,7 +27,7 @@ from dballoc.profile.symbols import cpp_names
 LOCK_WAIT = "__lll_lock_wait"
 
 
-def watch(out: Path, clients: int, seconds: int) -> contention.Contention:
+def watch(out: Path, clients: int, seconds: int) -> profiles.Contention:
     """Run or resume the campaign; what it watched."""
     table = {
         "name": "contention",
@@ -47,7 +47,7 @@ def watch(out: Path, clients: int, seconds: int) -> contention.Contention:
             {"name": "jemalloc", "allocator": "jemalloc"},
         ],
     }
-    found = contention.load_contention(out, run(out, table))
+    found = profiles.load_contention(out, run(out, table))
     assert found is not None
     return found
 

@@ -34,8 +34,8 @@ from cpu_hog import noisy_machine
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.duet_estimates import Estimate
+from dballoc.analysis.tables import values
 from dballoc.analysis.tables.baseline_comparison import Comparison, compare_with_baseline
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
@@ -133,7 +133,7 @@ def aa(out: Path, seeds: range, budget: str, *, has_hog: bool) -> bool:
         inside = floor.ratio.interval.low <= 1 <= floor.ratio.interval.high
         held, narrow, halves = held + inside, narrow + (half <= MOST_HALF), [*halves, half]
         for estimate, each in scatter.items():
-            each.append(statistics.stdev(duet_slices.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
+            each.append(statistics.stdev(values.compute_block_logs(campaign, estimate)["log"]))  # type: ignore[arg-type]
         took = minutes(campaign)
         in_time.setdefault(hour, []).append(half <= MOST_HALF and took <= MOST_MINUTES[hour])
         note = "" if inside else "  DOES NOT HOLD 1"

@@ -21,7 +21,7 @@ from pathlib import Path
 from campaigns import run
 from scipy import stats
 
-from dballoc.analysis.tables.profiles import heap_profiles
+from dballoc.analysis.tables import profiles
 from dballoc.profile.heap import probe_client, probe_launch
 
 SOURCE = Path(__file__).parent.parent / "tests" / "native" / "calls.c"
@@ -99,7 +99,7 @@ def transaction(out: Path) -> tuple[float, float]:
         "variant": [{"name": "glibc"}],
     }
     campaign = run(out, table, "--no-report")
-    found = heap_profiles.load_heap_profiles(out, campaign)
+    found = profiles.load_heap_profiles(out, campaign)
     assert found
     [seen] = found.profiles
     assert seen.profile, seen.missing

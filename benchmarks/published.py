@@ -26,12 +26,7 @@ from pathlib import Path
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import read_results
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.post_comparison import (
-    DEFAULT,
-    NOT_SET,
-    NOT_STATED,
-    PostComparison,
-)
+from dballoc.analysis.published.setup.run_setup import DEFAULT, NOT_SET, NOT_STATED, PostComparison
 from dballoc.document.markdown import escape_markdown
 from dballoc.errors import Failure, UsageError
 

@@ -26,22 +26,22 @@ from numpy.typing import NDArray
 from simulated_campaigns import compute_intervals
 
 from dballoc.analysis import measures
-from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
-from dballoc.analysis.decisions.recommendation import recommend
+from dballoc.analysis.decisions.recommendation import Ending, recommend
 from dballoc.analysis.decisions.sequential_test import (
     Procedure,
     declare_procedure,
     declare_shares,
 )
 from dballoc.analysis.decisions.stopping_rule import is_design_decided
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, compute_thresholds
 from dballoc.analysis.measures import Metric
-from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
-from dballoc.analysis.statistics.ratio_interval import compute_ratio, compute_variance
-from dballoc.analysis.tables.baseline_comparison import (
-    Comparison,
-    Comparisons,
+from dballoc.analysis.statistics.ratio_interval import (
+    Variance,
+    compute_ratio,
+    compute_variance,
+    moderate_variances,
 )
+from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment.designs import Design
 
 PROMISED = 0.025

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, compute_thresholds
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
     ERROR,
@@ -34,7 +33,8 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     declare_shares,
 )
-from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, compute_thresholds
+from dballoc.analysis.statistics.ratio_interval import GUARD, count_common_freedom
 from dballoc.experiment.designs import Design
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from campaigns import run
 
-from dballoc.analysis.tables.profiles import heap_profiles
+from dballoc.analysis.tables import profiles
 
 SERVERS = ["mariadb", "mysql@9.7", "mariadb@11.4.5"]
 # Modules of which the table says how many of their frames have no name.
@@ -38,7 +38,7 @@ def measure(out: Path, use: str) -> None:
         "time": {"warmup": "2s", "level": "10s", "idle": "0s"},
         "variant": [{"name": "glibc"}],
     }
-    found = heap_profiles.load_heap_profiles(out / use, run(out / use, table, "--no-report"))
+    found = profiles.load_heap_profiles(out / use, run(out / use, table, "--no-report"))
     assert found
     for seen in found.profiles:
         assert seen.profile, seen.missing

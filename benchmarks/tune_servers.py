@@ -33,7 +33,7 @@ from typing import Any
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
-from dballoc.analysis.tune.estimated_front import estimate_front
+from dballoc.analysis.tune.estimate_effects import estimate_front
 from dballoc.analysis.tune.search_history import Tried, summarize_standings
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.experiment import experiment_file

@@ -53,16 +53,16 @@ import optuna
 from scipy.stats import t as student
 
 from dballoc.allocators.find_library import Allocator
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, judge_standing
-from dballoc.analysis.decisions.noninferiority import Standing as Judged
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
     MEMORY,
     declare_procedure,
     declare_shares,
 )
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, judge_standing
+from dballoc.analysis.decisions.verdict import Standing as Judged
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
-from dballoc.analysis.tune.estimated_front import estimate_front
+from dballoc.analysis.tune.estimate_effects import estimate_front
 from dballoc.analysis.tune.search_history import (
     Ratios,
     Standing,

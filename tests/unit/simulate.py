@@ -18,9 +18,7 @@ from example_ratios import make_metric
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
-from dballoc.analysis.decisions.recommendation import recommend
+from dballoc.analysis.decisions.recommendation import Ending, recommend
 from dballoc.analysis.decisions.sequential_test import (
     ERROR,
     MARGIN,
@@ -29,6 +27,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
 )
 from dballoc.analysis.decisions.stopping_rule import all_decided
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.analysis.statistics.duet_estimates import Estimate
 from dballoc.analysis.statistics.ratio_interval import compute_logs_to_baseline, compute_ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons

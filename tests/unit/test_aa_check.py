@@ -21,10 +21,8 @@ from dballoc.analysis.decisions.aa_check import (
 from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.detectable_difference import Need, Scatter, compute_half_width
-from dballoc.analysis.statistics.moderated_variance import count_common_freedom
-from dballoc.analysis.tables.baseline_comparison import (
-    Comparison,
-)
+from dballoc.analysis.statistics.ratio_interval import count_common_freedom
+from dballoc.analysis.tables.baseline_comparison import Comparison
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.verbs.aa import build_twins
 from dballoc.errors import UsageError

@@ -11,9 +11,8 @@ from test_extended_procedure import mark_current
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions import stopping_rule
-from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, parse_preference
-from dballoc.analysis.decisions.recommendation import Recommendation
+from dballoc.analysis.decisions.recommendation import Ending, Recommendation
 from dballoc.analysis.decisions.sequential_test import declare_shares
 from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline

@@ -20,7 +20,7 @@ from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.server_in_trial import check_encryption
 from dballoc.report import write_report_outputs
 from dballoc.report.wording.answer import measure_progress
-from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.report.wording.compose_answer import compose_notes
 from dballoc.report.wording.noise_and_network import (
     describe_encryption,
     describe_network_checks,

@@ -11,10 +11,14 @@ from example_replays import build_replays, replay_experiment
 from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.fail_condition import parse_condition
-from dballoc.analysis.decisions.regression_gate import judge_condition
+from dballoc.analysis.decisions.preference import parse_condition
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.tables.campaign_diff import CampaignDiff, RatioKind, compare_campaigns
+from dballoc.analysis.tables.campaign_diff import (
+    CampaignDiff,
+    RatioKind,
+    compare_campaigns,
+    judge_condition,
+)
 from dballoc.cli.results_verbs import compare as verb
 from dballoc.errors import Failure, UsageError
 from dballoc.report import diff_report as said

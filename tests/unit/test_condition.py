@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.decisions.fail_condition import check_condition, parse_condition
+from dballoc.analysis.decisions.preference import check_condition, parse_condition
 from dballoc.analysis.measures import CONDITIONS
 from dballoc.errors import UsageError
 

@@ -10,7 +10,7 @@ from example_results import build
 from test_waits import CLIENT, FAULT, LOCK, UNLOCK, profile
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.profiles import contention
+from dballoc.analysis.tables import profiles
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.trial_steps import plan_steps
@@ -67,7 +67,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_variants_profile_is_found_once(campaign: Path) -> None:
-    found = contention.load_contention(campaign, load_campaign(campaign))
+    found = profiles.load_contention(campaign, load_campaign(campaign))
     assert found
     assert [(w.variant, w.missing) for w in found.watched] == [
         ("glibc", ""), ("jemalloc", ""), ("tuned", "perf record does not answer"),
@@ -107,7 +107,7 @@ def test_the_report_shows_them(campaign: Path, tmp_path: Path) -> None:
 def test_without_the_key_there_is_no_section(tmp_path: Path) -> None:
     plain = {key: value for key, value in TABLE.items() if key != "profile"}
     directory = build(tmp_path / "r", experiment_file.build_experiment(plain, "t"), 1, (), ())
-    assert contention.load_contention(directory, load_campaign(directory)) is None
+    assert profiles.load_contention(directory, load_campaign(directory)) is None
     assert "flame" not in write_report_outputs(directory, tmp_path / "out").read_text()
 
 

@@ -15,7 +15,7 @@ from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.analysis.tables.counters import build_counter_table, measure_refused_share
 from dballoc.errors import Failure
 from dballoc.experiment.model import Experiment
-from dballoc.report.outputs.csv import collect_tables
+from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.sections.counters import describe_counters, make_counter_section
 from dballoc.report.sections.method import describe_method
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import cpu_scaling
+from dballoc.analysis.tables import level_curves
 from dballoc.experiment.model import Experiment
 from dballoc.report.report_content import gather_report
 
@@ -22,7 +22,7 @@ def of_cpus(template: str, counts: list[int], **keys: object) -> list[dict[str, 
 
 def lines(experiment: Experiment) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
-    for variant, line in cpu_scaling.name_lines(experiment).items():
+    for variant, line in level_curves.name_lines(experiment).items():
         result.setdefault(line, set()).add(variant)
     return result
 
@@ -44,7 +44,7 @@ def test_a_line_is_what_differs_in_cpus_alone(experiment) -> None:
         "x": {"x1", "x16"},
         "alone-8": {"alone-8"},
     }
-    assert list(cpu_scaling.group_by_cpus(model)) == [1, 4, 8, 16]
+    assert list(level_curves.group_by_cpus(model)) == [1, 4, 8, 16]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_line_is_what_differs_in_cpus_alone(experiment) -> None:
 )
 def test_without_several_numbers_there_is_nothing_to_draw(experiment, variants: list) -> None:
     model = experiment(baseline=variants[0]["name"], variant=variants)
-    assert cpu_scaling.group_by_cpus(model) == {}
+    assert level_curves.group_by_cpus(model) == {}
 
 
 @settings(max_examples=40)
@@ -78,7 +78,7 @@ def test_no_two_lines_have_one_name(experiment, variants: dict[str, tuple[str, i
     allocators = {name: allocator for name, (allocator, _) in variants.items()}
     for members in lines(model).values():
         assert len({allocators[name] for name in members}) == 1
-    assert set(cpu_scaling.name_lines(model)) == set(variants)
+    assert set(level_curves.name_lines(model)) == set(variants)
 
 
 def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +100,14 @@ def test_what_is_drawn(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     campaign = load_campaign(path)
     columns = ["variant", "cpus", "threads", "mean"]
-    best = cpu_scaling.average_throughput(campaign, cpu_scaling.BEST)
+    best = level_curves.average_throughput(campaign, level_curves.BEST)
     assert best.select(columns).rows() == [
         ("glibc", 1, 8, 800.0),
         ("glibc", 4, 4, 400.0),
         ("je", 1, 8, 800.0),
         ("je", 4, 8, 800.0),
     ]
-    highest = cpu_scaling.average_throughput(campaign, 8)
+    highest = level_curves.average_throughput(campaign, 8)
     assert [r for r in highest.select(columns).rows() if r[0] == "glibc"] == [
         ("glibc", 1, 8, 800.0),
         ("glibc", 4, 8, 150.0),

@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 from simulate import declare_even
 from test_report_answer import CPU, PEAK, READS, TPS
 
-from dballoc.analysis.decisions.endings import Aim, Ending, VariantStanding, choose_ending
-from dballoc.analysis.decisions.noninferiority import Standing, compute_thresholds, judge_standing
 from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.recommendation import (
+    Aim,
+    Ending,
     Evidence,
+    VariantStanding,
+    choose_ending,
     judge_comparison,
     recommend,
     select_judged,
 )
+from dballoc.analysis.decisions.verdict import Standing, compute_thresholds, judge_standing
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
 from dballoc.analysis.decisions import stopping_rule
-from dballoc.analysis.decisions.diff_levels import find_look_share
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
     ERROR,
@@ -23,15 +22,19 @@ from dballoc.analysis.decisions.sequential_test import (
 )
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.statistics.detectable_difference import convert_to_fall
-from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
-from dballoc.analysis.statistics.ratio_interval import Interval, compute_variance
+from dballoc.analysis.statistics.ratio_interval import (
+    Interval,
+    Variance,
+    compute_variance,
+    moderate_variances,
+)
 from dballoc.analysis.tables.baseline_comparison import (
     Comparisons,
     compare_with_baseline,
     declare_procedures,
     list_metrics,
 )
-from dballoc.analysis.tables.campaign_diff import compare_campaigns
+from dballoc.analysis.tables.campaign_diff import compare_campaigns, find_look_share
 from dballoc.campaign.interim_looks import list_extensions, plan_extension
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.run_blocks import list_budget_looks

@@ -11,7 +11,7 @@ import pytest
 from example_results import build
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.profiles import heap_profiles as heaps
+from dballoc.analysis.tables import profiles as heaps
 from dballoc.experiment import experiment_file
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import heap_profile

@@ -13,7 +13,7 @@ from dballoc.analysis.measures import OF_LEVEL
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.measured_figures import MeasuredFigures
 from dballoc.analysis.published.published_comparison import compare_published
-from dballoc.analysis.tables import level_curves, memory_growth
+from dballoc.analysis.tables import level_curves, trial_tables
 from dballoc.analysis.tables.time_series import POINTS, build_time_series
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure, Section
@@ -160,7 +160,7 @@ def test_what_a_server_reserves_by_the_terabyte_is_left_out() -> None:
 def test_peak_vsz_is_in_the_ordinary_memory_table(make: Make) -> None:
     directory = make("r", blocks=2)
     campaign = load_campaign(directory)
-    memory = memory_growth.build_memory_table(campaign)
+    memory = trial_tables.build_memory_table(campaign)
     assert memory["vsz_peak"].to_list() == pytest.approx([9 * peak for peak in memory["peak"]])
     table = tabulate_memory(campaign)
     assert "peak VSZ" in table.columns
@@ -174,7 +174,7 @@ def test_posts_are_compared_in_vsz_as_they_have_it(make: Make) -> None:
     growth = MeasuredFigures(campaign).find_blocks("jemalloc", "vsz_growth", None, None)
     assert set(growth) == {1, 2}
     assert all(value == pytest.approx(GIB) for value in growth.values())
-    assert memory_growth.build_memory_table(campaign)["vsz_growth"].to_list() == [0, 0, 0]
+    assert trial_tables.build_memory_table(campaign)["vsz_growth"].to_list() == [0, 0, 0]
 
 
 def test_chinaunixs_user_cpu_is_compared_with_the_hosts(make: Make) -> None:

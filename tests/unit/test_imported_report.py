@@ -8,14 +8,14 @@ import pytest
 from example_imports import MAPPING
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables.profiles.imported_profiles import load_imported_profiles
+from dballoc.analysis.tables.profiles import load_imported_profiles
 from dballoc.cli.results_verbs import report as verb
 from dballoc.cli.shared import published_posts
 from dballoc.errors import Failure, UsageError
 from dballoc.intake.import_results import Imported, import_results
 from dballoc.report.report_content import gather_report
-from dballoc.report.sections.imported import imported_results
-from dballoc.report.sections.imported.imported_profiles import collect_imported_profile_tables
+from dballoc.report.sections import imported_results
+from dballoc.report.sections.imported_results import collect_imported_profile_tables
 from dballoc.store.results import Results
 
 FIGURES = """workload,threads,variant,tps

@@ -16,7 +16,7 @@ from dballoc.intake import csv_figures, sysbench_totals
 from dballoc.intake.assemble_campaign import make_name
 from dballoc.intake.import_results import import_results
 from dballoc.report.report_content import gather_report
-from dballoc.report.sections.imported import imported_results as imported
+from dballoc.report.sections import imported_results as imported
 
 GOOD = """workload,threads,variant,tps
 ro,1,nt-heap,100

@@ -7,9 +7,8 @@ import pytest
 from example_results import Make
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import Preference
-from dballoc.analysis.decisions.recommendation import Recommendation
+from dballoc.analysis.decisions.recommendation import Ending, Recommendation
 from dballoc.campaign.recorded_facts import check_margin
 from dballoc.document.model import Answer
 from dballoc.errors import Failure, UsageError

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.statistics.moderated_variance import (
+from dballoc.analysis.statistics.ratio_interval import (
     GUARD,
     Variance,
+    compute_ratio,
     count_common_freedom,
     moderate_variances,
 )
-from dballoc.analysis.statistics.ratio_interval import compute_ratio
 
 LIKE_ENOUGH = st.lists(st.floats(0.5, 1.0), min_size=2, max_size=10)
 

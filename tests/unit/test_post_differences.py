@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.published.setup import workload_statements
 from dballoc.analysis.published.setup.campaign_setup import THP_SWITCHED_OFF
-from dballoc.analysis.published.setup.post_comparison import (
+from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
+from dballoc.analysis.published.setup.run_setup import (
     DEFAULT,
     NOT_RUN,
     NOT_SET,
     NOT_STATED,
+    DuetSetup,
+    RunSetup,
+    WorkloadSetup,
 )
-from dballoc.analysis.published.setup.post_differences import compare_with_post, list_differences
-from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import (
     is_same_release,
     is_same_variant,

@@ -26,7 +26,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file, scale
 from dballoc.experiment.model import Experiment
 from dballoc.load.post_like import fill_post
-from dballoc.report.outputs.csv import collect_tables
+from dballoc.report.outputs.campaign_data import collect_tables
 from dballoc.report.report_content import judge_campaign
 from dballoc.report.wording.redact import redact_campaign
 from dballoc.store.campaign_facts import APART, CLIENTS

@@ -21,16 +21,14 @@ from test_report_answer import (
 )
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.decisions.constraint_bounds import compute_constraint_bounds
-from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import (
     LEAST_MEMORY,
     check_preference,
     parse_margin,
     parse_preference,
 )
-from dballoc.analysis.decisions.recommendation import recommend
-from dballoc.analysis.tables import speed_metric
+from dballoc.analysis.decisions.recommendation import Ending, compute_constraint_bounds, recommend
+from dballoc.analysis.tables import baseline_comparison
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.cli.results_verbs import report as verb
 from dballoc.document.model import Answer
@@ -118,17 +116,17 @@ def test_a_preference_must_fit_the_campaign() -> None:
 
 
 def test_the_speed_of_a_workload_is_its_cpu_where_that_is_a_primary_metric() -> None:
-    assert speed_metric.choose_speed_metrics([TPS, READS, PEAK]) == [TPS, READS]
-    assert speed_metric.choose_speed_metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
-    assert speed_metric.choose_speed_metrics([CPU, TPS, PEAK]) == [CPU]
+    assert baseline_comparison.choose_speed_metrics([TPS, READS, PEAK]) == [TPS, READS]
+    assert baseline_comparison.choose_speed_metrics([TPS, CPU, READS, PEAK]) == [CPU, READS]
+    assert baseline_comparison.choose_speed_metrics([CPU, TPS, PEAK]) == [CPU]
     cheaper = Comparison("a", CPU, ratio(MUCH_LOWER))
-    found = speed_metric.compute_speed(cheaper)
+    found = baseline_comparison.compute_speed(cheaper)
     assert found
     assert (found.low, found.high) == pytest.approx((1 / 0.94, 1 / 0.90))
-    assert speed_metric.is_shown_faster(cheaper)
-    assert not speed_metric.is_shown_slower(cheaper)
-    assert speed_metric.is_shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
-    unknown = speed_metric.compute_speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
+    assert baseline_comparison.is_shown_faster(cheaper)
+    assert not baseline_comparison.is_shown_slower(cheaper)
+    assert baseline_comparison.is_shown_slower(Comparison("a", CPU, ratio(MUCH_HIGHER)), 0.01)
+    unknown = baseline_comparison.compute_speed(Comparison("a", CPU, ratio(EQUAL, blocks=1)))
     assert unknown
     assert unknown.interval is None
 

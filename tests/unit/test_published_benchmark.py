@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import published
 
 from dballoc import catalogue
-from dballoc.analysis.published.setup.post_comparison import PostComparison
 from dballoc.analysis.published.setup.post_differences import compare_with_post
+from dballoc.analysis.published.setup.run_setup import PostComparison
 from dballoc.doctor.shipped_experiments import plan_setup
 from dballoc.document.markdown import list_post_lines
 from dballoc.experiment import experiment_file

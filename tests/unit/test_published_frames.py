@@ -23,26 +23,24 @@ from dballoc.analysis.published.collapse_seen import (
     find_collapses_here,
 )
 from dballoc.analysis.published.inclusive_frames import measure_frames, sum_frame_shares
-from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.published.published_frames import FrameTable, parse_frames
-from dballoc.analysis.tables.profiles.contention import (
-    Contention,
-    ContentionProfiles,
-    load_contention,
-)
+from dballoc.analysis.published.published_figures import FrameTable, Published, parse_frames
+from dballoc.analysis.tables.profiles import Contention, ContentionProfiles, load_contention
 from dballoc.document.terminal import print_document
 from dballoc.profile.contention.waits import PREEMPTED, QUEUED, WAITED, WAITS, WAKEUPS
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.model import Frame, Profile, Sample, Value
 from dballoc.report.sections.contention import make_contention_section
-from dballoc.report.sections.published import collect_published_tables, make_published_section
+from dballoc.report.sections.published import (
+    collect_published_tables,
+    describe_collapse,
+    make_published_section,
+)
 from dballoc.report.sections.published_frames import (
     collect_frame_table,
     describe_frame_order,
     tabulate_frames,
 )
 from dballoc.report.sections.scaled_down import list_scaling_notes
-from dballoc.report.wording.beside_the_post import describe_collapse
 from dballoc.report.write_report import gather_document
 
 NAME = "mdev-38369"

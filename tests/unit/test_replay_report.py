@@ -20,12 +20,13 @@ from rich.console import Console
 from dballoc.allocators.find_library import Allocator
 from dballoc.analysis.campaign_tables import load_campaign, load_server_campaign
 from dballoc.analysis.decisions.preference import parse_preference
-from dballoc.analysis.replay.fidelity import estimate_real_peak, measure_fidelity
 from dballoc.analysis.replay.replay_facts import RecordedMark, read_replay_facts
-from dballoc.analysis.replay.replay_tables import (
+from dballoc.analysis.replay.replay_figures import (
     average_curves,
     average_latencies,
     average_replays,
+    estimate_real_peak,
+    measure_fidelity,
 )
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.analysis.tables.campaign_diff import compare_campaigns
@@ -36,7 +37,7 @@ from dballoc.document.model import Document
 from dballoc.document.terminal import print_document
 from dballoc.errors import Failure, UsageError
 from dballoc.report import write_report_outputs
-from dballoc.report.replay.replay_content import judge_replays
+from dballoc.report.replay.replay_sections import judge_replays
 from dballoc.report.report_content import gather_report
 
 

@@ -10,16 +10,18 @@ from example_results import SIZES
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import measured_figures, published_comparison, published_figures
-from dballoc.analysis.published.published_comparison import compare_published
+from dballoc.analysis.published.published_comparison import Shape, compare_published
 from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.published.shape_agreement import Shape
 from dballoc.cli.shared import published_posts
 from dballoc.errors import UsageError
 from dballoc.experiment.post import PostCpus
 from dballoc.report.report_content import gather_report
 from dballoc.report.sections import scaled_down
-from dballoc.report.sections.published import collect_published_tables, make_published_section
-from dballoc.report.wording.beside_the_post import describe_published_cpus
+from dballoc.report.sections.published import (
+    collect_published_tables,
+    describe_published_cpus,
+    make_published_section,
+)
 from dballoc.store.campaign_facts import APART, CLIENTS
 
 Make = Callable[..., Path]

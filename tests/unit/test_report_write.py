@@ -25,8 +25,8 @@ from example_results import (
 from rich.console import Console
 
 from dballoc.analysis.campaign_tables import load_campaign
-from dballoc.analysis.tables import memory_ledger, sampler_cost
-from dballoc.analysis.tables.all_pairs import compare_all_pairs
+from dballoc.analysis.tables import trial_tables
+from dballoc.analysis.tables.level_curves import compare_all_pairs
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.document.terminal import print_document
 from dballoc.errors import Failure, UsageError
@@ -278,7 +278,7 @@ def test_pairs_are_of_all_with_all(campaign: Campaign) -> None:
 
 def test_where_the_memory_was(campaign: Campaign) -> None:
     directory = campaign(blocks=3)
-    found = memory_ledger.build_ledger_table(load_campaign(directory))
+    found = trial_tables.build_ledger_table(load_campaign(directory))
     assert found["owner"].unique(maintain_order=True).to_list() == [
         "buffer pool and log buffers",
         "allocator, and unnamed mappings",
@@ -305,7 +305,7 @@ def test_pairs_of_a_duet_meet_through_their_baselines(campaign: Campaign) -> Non
 
 
 def test_the_samplers_cost(campaign: Campaign) -> None:
-    row = sampler_cost.compute_sampler_cost(load_campaign(campaign())).row(0, named=True)
+    row = trial_tables.compute_sampler_cost(load_campaign(campaign())).row(0, named=True)
     assert (row["variant"], row["trials"], row["samples"]) == ("glibc", 4, 48)
     assert row["each"] == pytest.approx(0.01 / 12 * 1e6)
     assert 0 < row["share"] < 0.01

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dballoc import catalogue
 from dballoc.analysis.measures import OF_LEVEL
 from dballoc.analysis.published import measured_figures, published_figures
-from dballoc.analysis.published.shape_agreement import BAND, Shape, combine_shapes, judge_shape
+from dballoc.analysis.published.published_comparison import BAND, Shape, combine_shapes, judge_shape
 from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.experiment import experiment_file
 from dballoc.load.post_like import fill_post

@@ -36,7 +36,7 @@ from simulate import (
     violations,
 )
 
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.analysis.statistics.ratio_interval import (
     compute_logs_between_baselines,
     compute_logs_to_baseline,

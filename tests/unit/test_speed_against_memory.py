@@ -10,7 +10,7 @@ from test_report_answer import EQUAL, HIGHER, LOWER, PEAK, TPS, comparisons, rat
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.charts import Variants
 from dballoc.document.model import Figure
-from dballoc.report.charts.matrix import draw_pair_matrix
+from dballoc.report.charts.ratios import draw_pair_matrix
 from dballoc.report.charts.speed_against_memory import (
     _compute_label_box,
     _compute_overlap,

@@ -19,8 +19,7 @@ from dballoc.analysis.decisions.settling_time import measure_paces
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts import host_pool
 from dballoc.analysis.hosts.host_pool import Exclusion, HostPool, pool_hosts
-from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
-from dballoc.analysis.hosts.split_by_host import find_own_name, split_by_host
+from dballoc.analysis.hosts.split_by_host import count_lost_hosts, find_own_name, split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline, declare_procedures
 from dballoc.cli.results_verbs import combine as verb
@@ -29,12 +28,12 @@ from dballoc.experiment.model import Experiment
 from dballoc.numbers import listing
 from dballoc.report import write_report_outputs
 from dballoc.report.diff_report import Side
-from dballoc.report.hosts.hosts_answer import compose_headline, describe_verdicts
+from dballoc.report.hosts.hosts_report import compose_headline, describe_verdicts
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.report.sections import tables
 from dballoc.report.sections.method import CLIENTS_APART, describe_method
 from dballoc.report.wording.answer import measure_progress
-from dballoc.report.wording.answer_notes import compose_notes
+from dballoc.report.wording.compose_answer import compose_notes
 from dballoc.report.wording.redact import redact_campaign
 from dballoc.store.campaign_facts import APART, CLIENTS
 

@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.analysis.tune.estimate_effects import estimate_effects, estimate_settings
-from dballoc.analysis.tune.estimated_front import Estimated, Likely, estimate_front
+from dballoc.analysis.tune.estimate_effects import (
+    Estimated,
+    Likely,
+    estimate_effects,
+    estimate_front,
+    estimate_settings,
+)
 from dballoc.analysis.tune.search_history import Ratios, Standing, find_front, list_front
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.document.charts import Variants
-from dballoc.report.tune.tune_charts import draw_front
-from dballoc.report.tune.tune_report import tabulate_standings
+from dballoc.report.tune.tune_report import draw_front, tabulate_standings
 from dballoc.store.campaign_facts import PREFERENCE
 from dballoc.store.results import KIND, TUNE
 

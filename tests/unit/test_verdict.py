@@ -6,10 +6,10 @@ from simulate import declare_even
 
 from dballoc.analysis.decisions.recommendation import recommend
 from dballoc.analysis.decisions.stopping_rule import all_decided, narrow
-from dballoc.analysis.decisions.throughput_collapse import find_peak_and_collapse
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.analysis.tables.level_curves import find_peak_and_collapse
 
 SPEED = make_metric("tps:w")
 PEAK = make_metric("rss_peak")

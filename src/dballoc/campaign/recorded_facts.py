@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dballoc
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.analysis.replay.replay_facts import ReplayFacts
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared

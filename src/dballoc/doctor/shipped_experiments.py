@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from dballoc import catalogue
 from dballoc.allocators import find_library as find_allocator
-from dballoc.analysis.published.setup.post_comparison import PostComparison
 from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import RunSetup, WorkloadSetup
+from dballoc.analysis.published.setup.run_setup import PostComparison, RunSetup, WorkloadSetup
 from dballoc.campaign.preparation.prepare_variant import count_most_clients
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file

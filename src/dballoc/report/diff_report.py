@@ -10,14 +10,13 @@ from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.comparability import Pairing
-from dballoc.analysis.decisions.regression_gate import Finding, Outcome
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
-from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure
+from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Finding, Outcome
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design

@@ -6,11 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 from dballoc.analysis.tables.largest_cache import Fits, VariantFit
-from dballoc.document.charts import Variants
+from dballoc.document.charts import (
+    AMOUNTS,
+    GREY_POINTS,
+    POINTS,
+    Variants,
+    draw,
+    draw_points,
+    encode_names,
+    make_axis,
+    make_chart,
+    make_tips,
+)
 from dballoc.document.model import (
     Answer,
     Column,
     Document,
+    Figure,
     Section,
     Table,
     VariantLine,
@@ -19,7 +31,6 @@ from dballoc.document.model import (
 from dballoc.experiment import cache_size_search
 from dballoc.experiment.durations_and_sizes import format_duration, format_size
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
-from dballoc.report.charts import fit as chart
 from dballoc.report.sections import tables
 from dballoc.report.sections.shared_sections import (
     list_logs,
@@ -68,9 +79,7 @@ def _make_sections(fits: Fits, sizes: Table) -> list[Section]:
         Section(
             key="sizes",
             title="What survives",
-            figures=[
-                chart.draw_cache_against_rss(fits, Variants([f.variant for f in fits.fitted]))
-            ],
+            figures=[draw_cache_against_rss(fits, Variants([f.variant for f in fits.fitted]))],
             tables=[sizes],
         ),
         Section(
@@ -302,3 +311,41 @@ def _format_cache_size(size: int | None) -> str:
 
 def _format_rss(size: int | None) -> str:
     return "unknown" if size is None else with_unit(size)
+
+
+_HEIGHT = 320
+_WORDS = {"survived": "survived", "killed": "killed", "other": "another fault"}
+_SHAPES = {"survived": "circle", "killed": "cross", "another fault": "triangle-up"}
+
+
+def draw_cache_against_rss(fits: Fits, variants: Variants) -> Figure:
+    """Draw every trial; one without any sample is left out."""
+    rows = [
+        {
+            "variant": p.variant,
+            "size": p.size / 2**20,
+            "rss": p.peak / 2**20,
+            "outcome": _WORDS[p.outcome],
+            "words": f"{mebibytes(p.peak)} MiB with {mebibytes(p.size)} MiB of cache, "
+            f"{_WORDS[p.outcome]}",
+        }
+        for p in fits.probes
+        if p.peak is not None
+    ]
+    x = make_axis("size", "cache, MiB", {"zero": True}, **AMOUNTS)
+    y = make_axis("rss", "peak RSS, MiB", {"zero": True}, **AMOUNTS)
+    layers = [
+        draw([{"rss": fits.of.memory / 2**20}], "rule", style="reference", y=y),
+        draw_points(
+            rows, 90, opacity=0.9, x=x, y=y, **variants.encode_color(POINTS),
+            shape=encode_names("outcome", _SHAPES, list(_SHAPES.values()), legend=GREY_POINTS),
+            tooltip=make_tips({"variant": "", "words": "a trial"}),
+        ),
+    ]  # fmt: skip
+    caption = f"A point is a trial. The line is the memory limit, {mebibytes(fits.of.memory)} MiB."
+    return Figure(
+        "fit",
+        "Cache against peak RSS",
+        caption,
+        make_chart(_HEIGHT, layers),
+    )

@@ -8,44 +8,32 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.client_connections import asks_for_tls, count_client_connections
 from dballoc.analysis.decisions import settling_time
-from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
-from dballoc.analysis.decisions.recommendation import Evidence, Recommendation, recommend
-from dballoc.analysis.evidence import gather_evidence
+from dballoc.analysis.decisions.recommendation import (
+    Ending,
+    Evidence,
+    Recommendation,
+    gather_evidence,
+    recommend,
+)
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import GROUPS, OF_LEVEL, THROUGHPUT
 from dballoc.analysis.published.published_figures import Published
-from dballoc.analysis.tables import (
-    cpu_scaling,
-    level_curves,
-    memory_ledger,
-    speed_metric,
-)
-from dballoc.analysis.tables.all_pairs import compare_all_pairs
+from dballoc.analysis.tables import baseline_comparison, level_curves, trial_tables
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
-from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps
-from dballoc.analysis.tables.profiles.imported_profiles import Profiles
+from dballoc.analysis.tables.level_curves import compare_all_pairs
+from dballoc.analysis.tables.profiles import Contention, Heaps, Profiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.document.charts import Variants
 from dballoc.document.model import Answer, Document, Figure, Listing, Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import count
-from dballoc.report.charts import (
-    byworkload,
-    levels,
-    matrix,
-    memory,
-    overtime,
-    ratios,
-    speed_against_memory,
-)
-from dballoc.report.charts import ledger as pieces
-from dballoc.report.outputs.csv import collect_all_tables
-from dballoc.report.outputs.recommendation_json import describe_recommendation
+from dballoc.report.charts import levels, memory, overtime, ratios, speed_against_memory
+from dballoc.report.charts import memory as pieces
+from dballoc.report.outputs.campaign_data import collect_all_tables, describe_recommendation
 from dballoc.report.replay.replay_answer import compose_replay_answer
-from dballoc.report.replay.replay_content import (
+from dballoc.report.replay.replay_sections import (
     judge_replays,
     make_replay_sections,
     make_replay_subtitle,
@@ -55,6 +43,7 @@ from dballoc.report.sections import (
     counters,
     duet,
     heap,
+    imported_results,
     method,
     replica,
     scaled_down,
@@ -62,7 +51,6 @@ from dballoc.report.sections import (
     workload_groups,
 )
 from dballoc.report.sections import published as post
-from dballoc.report.sections.imported import imported_results
 from dballoc.report.sections.shared_sections import (
     list_servers,
     make_environment_section,
@@ -285,7 +273,7 @@ def _make_picture_section(comparisons: Comparisons, variants: Variants) -> Secti
     """Return the section to see first: who is fast, and who is small."""
     figures = [
         speed_against_memory.draw_speed_against_memory(comparisons, metric, variants)
-        for metric in speed_metric.list_pictured_metrics(comparisons)
+        for metric in baseline_comparison.list_pictured_metrics(comparisons)
     ]
     return Section(key="picture", title="Speed against memory", figures=figures)
 
@@ -294,7 +282,7 @@ def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
     """Return the section to see first of many workloads: relative QPS, by group."""
     cells = workload_groups.collect_cells(campaign)
     figures = [
-        byworkload.draw_relative_qps(cells, t, variants)
+        workload_groups.draw_relative_qps(cells, t, variants)
         for t in campaign.experiment.threads[-1:]
         if cells
     ]
@@ -307,14 +295,14 @@ def _make_glance_section(campaign: Campaign, variants: Variants) -> Section:
 
 
 def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
-    ratios = compare_all_pairs(campaign)
+    pairs = compare_all_pairs(campaign)
     shown = [
         (m, w)
-        for m, w in ratios.select("measure", "workload").unique(maintain_order=True).rows()
+        for m, w in pairs.select("measure", "workload").unique(maintain_order=True).rows()
         if few or w is None
     ]
     figures = [
-        matrix.draw_pair_matrix(ratios, measure, workload, campaign.names)
+        ratios.draw_pair_matrix(pairs, measure, workload, campaign.names)
         for measure, workload in shown
     ]
     return Section(
@@ -322,7 +310,7 @@ def _make_pairs_section(campaign: Campaign, few: bool) -> Section:
         title="Every pair",
         text=[_PAIRS],
         figures=figures,
-        tables=[tables.tabulate_pairs(campaign, ratios)],
+        tables=[tables.tabulate_pairs(campaign, pairs)],
     )
 
 
@@ -370,16 +358,16 @@ def _draw_over_cpus(campaign: Campaign, workload: str) -> list[Figure]:
     """Draw throughput against CPUs, at each number's best level and at the highest; and against
     threads for each number of CPUs. Nothing unless the variants have several numbers.
     """
-    counts = cpu_scaling.group_by_cpus(campaign.experiment)
+    counts = level_curves.group_by_cpus(campaign.experiment)
     if not counts:
         return []
     highest = campaign.experiment.threads[-1]
     figures = [
         levels.draw_cpu_curve(
-            cpu_scaling.average_throughput(campaign, level), workload, title, f"cpus-{key}"
+            level_curves.average_throughput(campaign, level), workload, title, f"cpus-{key}"
         )
         for level, title, key in (
-            (cpu_scaling.BEST, "Throughput against CPUs, at the best level", "best"),
+            (level_curves.BEST, "Throughput against CPUs, at the best level", "best"),
             (highest, f"Throughput against CPUs, with {count(highest, 'client')}", "highest"),
         )
     ]
@@ -416,7 +404,7 @@ def _make_memory_section(campaign: Campaign, variants: Variants, workloads: list
     e, summary = campaign.experiment, level_curves.average_levels(campaign)
     figures = [memory.draw_peak_and_idle_rss(campaign, variants)]
     shown = [tables.tabulate_memory(campaign)]
-    if (ledger := memory_ledger.build_ledger_table(campaign)).height:
+    if (ledger := trial_tables.build_ledger_table(campaign)).height:
         figures.append(pieces.draw_memory_ledger(ledger, variants.names))
         shown.append(tables.tabulate_ledger(campaign, ledger))
     figures += [

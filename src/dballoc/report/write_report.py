@@ -6,9 +6,9 @@ from pathlib import Path
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference
 from dballoc.analysis.published.published_figures import Published
+from dballoc.analysis.tables import profiles
 from dballoc.analysis.tables.largest_cache import is_fit, load_fits
-from dballoc.analysis.tables.profiles import contention, heap_profiles, imported_profiles
-from dballoc.analysis.tables.profiles.imported_profiles import Profiles
+from dballoc.analysis.tables.profiles import Profiles
 from dballoc.analysis.tune.search_history import is_search
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.document import chart_files, html, markdown
@@ -47,15 +47,14 @@ def gather_document(
     campaign = load_campaign(directory)
     if not campaign.trials.height:
         raise UsageError(f"{directory}: no trial is finished yet; run dballoc bench first")
-    profiles: Profiles = contention.load_contention(
-        directory, campaign
-    ) or heap_profiles.load_heap_profiles(directory, campaign)
+    recorded: Profiles = profiles.load_contention(directory, campaign)
+    recorded = recorded or profiles.load_heap_profiles(directory, campaign)
     shown = redact_campaign(campaign) if redact else campaign
     if campaign.imported:
         # The names of machines in it are those that the report shows.
-        profiles = imported_profiles.load_imported_profiles(directory, shown)
+        recorded = profiles.load_imported_profiles(directory, shown)
     return gather_report(
-        shown, preference, published, profiles, directory=None if redact else directory
+        shown, preference, published, recorded, directory=None if redact else directory
     )
 
 

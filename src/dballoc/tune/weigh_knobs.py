@@ -16,8 +16,12 @@ from typing import Any
 
 import optuna
 
-from dballoc.analysis.tune.estimate_effects import Measure, estimate_settings
-from dballoc.analysis.tune.estimated_front import Likely, describe_effect
+from dballoc.analysis.tune.estimate_effects import (
+    Likely,
+    Measure,
+    describe_effect,
+    estimate_settings,
+)
 from dballoc.analysis.tune.search_history import (
     Stage,
     Standing,

@@ -10,8 +10,7 @@ from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.hosts.verdicts_over_hosts import judge_over_hosts
 from dballoc.document import chart_files
 from dballoc.errors import Failure, UsageError
-from dballoc.report.hosts.hosts_answer import describe_verdicts
-from dballoc.report.hosts.hosts_report import gather_hosts_report
+from dballoc.report.hosts.hosts_report import describe_verdicts, gather_hosts_report
 from dballoc.report.hosts.redact_hosts import redact_pool
 from dballoc.store.open_database import FILE
 from targets.results_database import make_results
@@ -20,12 +19,12 @@ OF = (
     "dballoc.store.campaign_facts",
     "dballoc.analysis.results_consistency",
     "dballoc.analysis.hosts.split_by_host",
-    "dballoc.analysis.hosts.group_by_host",
     "dballoc.analysis.hosts.host_pool",
-    "dballoc.analysis.hosts.host_differences",
+    "dballoc.analysis.hosts.host_pool",
+    "dballoc.analysis.hosts.host_pool",
     "dballoc.analysis.hosts.verdicts_over_hosts",
     "dballoc.analysis.statistics.mean_over_hosts",
-    "dballoc.report.hosts.hosts_answer",
+    "dballoc.report.hosts.hosts_report",
     "dballoc.report.hosts.redact_hosts",
 )
 PRIVILEGED = False

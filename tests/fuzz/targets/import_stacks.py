@@ -9,7 +9,7 @@ from dballoc.errors import UsageError
 from dballoc.intake import foreign_kinds, stack_profiles
 from dballoc.profile.contention.wait_rules import Rules
 from dballoc.profile.contention.waits_below_malloc import split_waits
-from dballoc.report.sections import frame_tables
+from dballoc.report.sections import contention
 
 OF = (
     "dballoc.intake.stack_profiles",
@@ -53,4 +53,4 @@ def fuzz(data: bytes) -> None:
             continue
         split_waits(profile)
         value = profile.values[0].key
-        frame_tables.tabulate_frames({"a": profile}, value, "", "waits")
+        contention.tabulate_functions({"a": profile}, value, "", "waits")

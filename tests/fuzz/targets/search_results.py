@@ -25,7 +25,7 @@ OF = (
     "dballoc.analysis.tune.tuned",
     "dballoc.tune.choose_finalists",
     "dballoc.analysis.tune.estimate_effects",
-    "dballoc.analysis.tune.estimated_front",
+    "dballoc.analysis.tune.estimate_effects",
     "dballoc.report.tune.tune_answer",
 )
 PRIVILEGED = False

@@ -1,20 +1,186 @@
-"""Apply the stated rule of the recommendation: from comparisons to one ending. Pure."""
+"""Apply the stated rule of the recommendation: from the comparisons, and what else was found of
+each variant, to one ending.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from dballoc.analysis.decisions.constraint_bounds import Bounds
-from dballoc.analysis.decisions.endings import Aim, Ending, VariantStanding, choose_ending
-from dballoc.analysis.decisions.noninferiority import (
+from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.preference import LEAST_MEMORY, Condition, Objective, Preference
+from dballoc.analysis.decisions.verdict import (
     DEFAULT_MARGIN,
     Standing,
     compute_thresholds,
     judge_standing,
 )
-from dballoc.analysis.decisions.preference import LEAST_MEMORY, Objective, Preference
-from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
+from dballoc.analysis.measures import CONDITIONS, Metric
+from dballoc.analysis.statistics.ratio_interval import Ratio
+from dballoc.analysis.tables import level_curves
+from dballoc.analysis.tables.baseline_comparison import (
+    DESCRIPTIVE_CONFIDENCE,
+    Comparison,
+    Comparisons,
+    select_judged_blocks,
+)
+from dballoc.analysis.tables.values import compare, read_values
 from dballoc.experiment.designs import Design
+
+
+class Ending(StrEnum):
+    """What a campaign ends with; every campaign has exactly one."""
+
+    USE = "use"
+    CHOICE = "choice"
+    NOT_SETTLED = "not settled"
+    STAY = "stay"
+    BASELINE_FAILED = "baseline failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aim:
+    """A figure in which a variant may be better. ``first``: whether it belongs to the question that
+    the user asked first; ``gain``: −ln of the ratio where low is good, ln where high is;
+    ``promising``: whether the estimate alone would be better, and has an interval.
+    """
+
+    standing: Standing
+    gain: float
+    first: bool
+    promising: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantStanding:
+    """All that decides on a variant. ``required``: how it stands in what must not be worse, its
+    aims included; ``faulty``: a trial of it ended in a fault; ``collapsed``: its throughput
+    collapses where the baseline's does not; ``loses``: something undecided is estimated to be
+    worse than the margin allows; ``has_conditions``: what is required are conditions of the user's,
+    who has said what may not be lost, so that breaking one leaves no choice.
+    """
+
+    name: str
+    aims: Sequence[Aim]
+    required: Sequence[Standing]
+    faulty: bool = False
+    collapsed: bool = False
+    loses: bool = False
+    has_conditions: bool = False
+
+    @property
+    def ending(self) -> Ending:
+        """The ending that this variant alone would give."""
+        better = any(aim.standing is Standing.BETTER for aim in self.aims)
+        worse = self.collapsed or Standing.WORSE in self.required
+        if self.faulty or not (better or any(aim.promising for aim in self.aims)):
+            return Ending.STAY
+        if worse:
+            return Ending.CHOICE if better and not self.has_conditions else Ending.STAY
+        return Ending.USE if better and self._is_shown_no_worse else Ending.NOT_SETTLED
+
+    @property
+    def _is_shown_no_worse(self) -> bool:
+        return all(s in (Standing.BETTER, Standing.NO_WORSE) for s in self.required)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, float, str]:
+        """The order among variants of the same ending, the least first. Of those that are not
+        settled, one that is estimated to lose nothing comes before one that loses. Then a gain that
+        is shown before one that is not, the first question before the other, the largest gain, the
+        name.
+        """
+        loses = self.loses and self.ending is Ending.NOT_SETTLED
+        shown = [aim for aim in self.aims if aim.standing is Standing.BETTER]
+        counted = shown or [aim for aim in self.aims if aim.promising]
+        in_first = [aim for aim in counted if aim.first]
+        gain = max((aim.gain for aim in in_first or counted), default=0.0)
+        return (loses, not shown, not in_first, -gain, self.name)
+
+
+# From the one that says most. A choice is decided, and comes before what is not.
+_ORDER = (Ending.USE, Ending.CHOICE, Ending.NOT_SETTLED)
+
+
+def choose_ending(
+    variants: Sequence[VariantStanding], baseline_failed: bool
+) -> tuple[Ending, str | None]:
+    """Return the ending, and the variant that it names: None for the last two."""
+    if baseline_failed:
+        return Ending.BASELINE_FAILED, None
+    for ending in _ORDER:
+        candidates = [v for v in variants if v.ending is ending]
+        if candidates:
+            return ending, min(candidates, key=lambda v: v.rank).name
+    return Ending.STAY, None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """A variant's figure under a constraint. ``primary``: whether it is of a primary metric."""
+
+    constraint: Condition
+    workload: str | None
+    ratio: Ratio
+    primary: bool
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the figure keeps to the constraint in its whole interval, or nowhere in it; None
+        if the interval holds the bound, or there is none.
+        """
+        return self.constraint.holds(*self.ratio.interval) if self.ratio.interval else None
+
+    @property
+    def standing(self) -> Standing:
+        """No worse if the whole interval keeps to the constraint, worse if the whole interval lies
+        beyond it.
+        """
+        return {True: Standing.NO_WORSE, False: Standing.WORSE, None: Standing.UNDECIDED}[
+            self.holds
+        ]
+
+
+# The figures under the constraints, by variant.
+Bounds = Mapping[str, list[Bound]]
+
+
+def compute_constraint_bounds(
+    campaign: Campaign, comparisons: Comparisons, preference: Preference
+) -> Bounds:
+    """Return every variant's figures under every constraint: with the interval of the primary
+    metric where the constraint is on one, else with a plain 95 % interval at the highest level.
+    """
+    bounds: dict[str, list[Bound]] = {}
+    for constraint in preference.constraints:
+        for name, bound in _collect_bounds(campaign, comparisons, constraint):
+            if constraint.concerns(name, bound.workload):
+                bounds.setdefault(name, []).append(bound)
+    return bounds
+
+
+def _collect_bounds(
+    campaign: Campaign, comparisons: Comparisons, constraint: Condition
+) -> Iterator[tuple[str, Bound]]:
+    measure = CONDITIONS[constraint.measure]
+    compared = [*comparisons.family, *comparisons.descriptive]
+    primary = [c for c in compared if c.metric.measure.name == measure.name]
+    for c in primary:
+        if c.ratio:
+            is_primary = c.judged or c.metric.question is not None
+            yield c.variant, _make_bound(constraint, c.metric, c.ratio, primary=is_primary)
+    baseline, *others = campaign.names
+    for workload in () if primary else campaign.experiment.workloads:
+        top = max(campaign.experiment.threads)
+        metric = Metric(measure=measure, workload=workload, threads=top)
+        values = read_values(campaign, metric)
+        for name in others:
+            if ratio := compare(values, name, baseline, DESCRIPTIVE_CONFIDENCE):
+                yield name, _make_bound(constraint, metric, ratio, primary=False)
+
+
+def _make_bound(constraint: Condition, metric: Metric, ratio: Ratio, *, primary: bool) -> Bound:
+    return Bound(constraint=constraint, workload=metric.workload, ratio=ratio, primary=primary)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,3 +364,20 @@ def _find_exclusion(
         if judge_comparison(c, evidence.margin) is Standing.WORSE
     ]
     return f"shown to be worse: {'; '.join(worse)}" if worse else ""
+
+
+def gather_evidence(
+    campaign: Campaign, comparisons: Comparisons, preference: Preference
+) -> Evidence:
+    """Return what the recommendation rests on, in the blocks that are judged. The margin that was
+    stored before the first block is the one that counts; any other is exploratory.
+    """
+    judged = select_judged_blocks(campaign, comparisons.procedures)
+    margin = preference.margin or campaign.margin or DEFAULT_MARGIN
+    return Evidence(
+        margin=margin,
+        exploratory=margin != campaign.margin,
+        bounds=compute_constraint_bounds(judged, comparisons, preference),
+        collapsed=level_curves.describe_own_collapses(judged),
+        left_out=frozenset(campaign.left_out),
+    )

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.constraint_bounds import Bound
-from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.noninferiority import DEFAULT_MARGIN, Standing, compute_thresholds
 from dballoc.analysis.decisions.recommendation import (
+    Bound,
+    Ending,
     Recommendation,
     compute_gain,
     is_promising,
@@ -27,6 +26,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     list_extension_goals,
 )
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Standing, compute_thresholds
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.statistics.detectable_difference import (
     MOST_BLOCKS,

@@ -11,10 +11,9 @@ the A/A intervals are narrow.
 
 from collections.abc import Collection, Iterable
 
-from dballoc.analysis.decisions.noninferiority import Standing
 from dballoc.analysis.decisions.recommendation import is_promising, judge_comparison
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
+from dballoc.analysis.decisions.verdict import Standing, Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment.designs import Design

@@ -8,22 +8,25 @@ differ, for a verdict over hosts is about such hosts.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import count
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.comparability import (
+    MACHINE,
+    STATE,
     Pairing,
     format_difference,
     format_options,
     pair_campaigns,
 )
-from dballoc.analysis.hosts.group_by_host import Host, HostResults, group_by_host
-from dballoc.analysis.hosts.host_differences import list_alike_hosts, list_host_differences
+from dballoc.analysis.hosts.split_by_host import find_own_name
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.tables.baseline_comparison import list_metrics
 from dballoc.errors import UsageError
@@ -32,6 +35,203 @@ from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Cpu
 from dballoc.numbers import listing
 from dballoc.store.campaign_facts import CLIENTS
+
+# What makes a kind of host.
+_KIND = ("cpu", "cpus", "memory")
+# What tells machines apart, beside their names.
+_MACHINE = ("cpu", "cpus", "machine")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HostResults:
+    """A campaign, or a host's part of one, and its directory. ``obstacles``: for each metric of the
+    pool's first campaign, why this one cannot be pooled in it; nothing for one in which it can.
+    """
+
+    directory: Path
+    campaign: Campaign
+    obstacles: Mapping[Metric, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Host:
+    """A host and its results, of one campaign or more. ``name`` is unique in a pool; ``kind``: its
+    CPU, how many of them, and its memory.
+    """
+
+    name: str
+    kind: str
+    results: tuple[HostResults, ...]
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories of its results."""
+        return tuple(results.directory for results in self.results)
+
+    @property
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """Its campaigns, or its parts of them."""
+        return tuple(results.campaign for results in self.results)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of all designs it has finished."""
+        return sum(c.blocks(design) for c in self.campaigns for design in c.designs)
+
+
+def group_by_host(results: Sequence[HostResults], *, each_is_a_host: bool) -> tuple[Host, ...]:
+    """Group results by the machine that they are of, in the order of its first ones;
+    ``each_is_a_host``: as if each were of a machine of its own.
+    """
+    if each_is_a_host:
+        groups = [[number] for number in range(len(results))]
+    else:
+        groups = group_by_shared_key(_list_machine_keys(results))
+    hosts: dict[str, Host] = {}
+    for numbers in groups:
+        of_host = tuple(results[number] for number in numbers)
+        environment = of_host[0].campaign.environment
+        name = str(environment.get("host") or of_host[0].directory.name)
+        unique_name = choose_free_name(name, hosts)
+        hosts[unique_name] = Host(
+            name=unique_name, kind=describe_kind(environment), results=of_host
+        )
+    return tuple(hosts.values())
+
+
+def _list_machine_keys(results: Sequence[HostResults]) -> list[set[Hashable]]:
+    """Return what tells the machine of each of the results: the boot ID of its kernel, which
+    containers of one machine share, where it was recorded; and its own name with its CPUs, which
+    outlast a boot. Machines of one name in one campaign are several: these go by the name with
+    their address.
+    """
+    machines: list[tuple[Any, ...]] = [
+        (find_own_name(r.campaign), *(r.campaign.environment.get(key) for key in _MACHINE))
+        for r in results
+    ]
+    counts = Counter((r.directory, m) for r, m in zip(results, machines, strict=True))
+    shared = {machine for (_, machine), number in counts.items() if number > 1}
+    keys: list[set[Hashable]] = []
+    for result, machine in zip(results, machines, strict=True):
+        environment = result.campaign.environment
+        full_name = (environment.get("host"),) if machine in shared else ()
+        boot = environment.get("boot_id")
+        keys.append({(*full_name, *machine), *([boot] if boot else [])})
+    return keys
+
+
+def group_by_shared_key(keys: Sequence[set[Hashable]]) -> list[list[int]]:
+    """Return the numbers of the sets that have a key in common, directly or through others; groups
+    and numbers in their order.
+    """
+    # A group is known by its first number.
+    groups: dict[int, list[int]] = {}
+    group_of: dict[Hashable, int] = {}
+    for number, of_number in enumerate(keys):
+        joined = {group_of[key] for key in of_number if key in group_of}
+        first = min(joined, default=number)
+        members = groups.setdefault(first, [])
+        for other in joined - {first}:
+            moved = groups.pop(other)
+            members += moved
+            group_of |= {key: first for member in moved for key in keys[member]}
+        members.append(number)
+        group_of |= dict.fromkeys(of_number, first)
+    return [sorted(members) for members in groups.values()]
+
+
+def choose_free_name(name: str, used: Container[str]) -> str:
+    """Return the name, with the first free number behind it where it is used: ``db (2)``."""
+    if name not in used:
+        return name
+    return next(numbered for n in count(2) if (numbered := f"{name} ({n})") not in used)
+
+
+def describe_kind(environment: Mapping[str, Any]) -> str:
+    """Return a host's kind: ``Xeon, 8 CPUs, 32 GiB``."""
+    cpu, cpus, memory = (environment.get(key) for key in _KIND)
+    parts = [str(cpu or "unknown CPU")]
+    if cpus:
+        parts.append(f"{cpus} CPU{'s' if cpus != 1 else ''}")
+    if memory:
+        parts.append(f"{round(memory / 2**30)} GiB")
+    return ", ".join(parts)
+
+
+# A fact of every variant; the name of one follows.
+ALLOCATOR_OF = "allocator of "
+
+
+def list_host_differences(
+    hosts: Sequence[Host], variants: Sequence[str]
+) -> tuple[tuple[str, dict[str, str]], ...]:
+    """Return (what, a host's value by its name) for all that is not the same on all hosts."""
+    by_host = {host.name: _describe_host(host, variants) for host in hosts}
+    keys = dict.fromkeys(key for facts in by_host.values() for key in facts)
+    rows = [
+        (key, {name: facts.get(key, "unknown") for name, facts in by_host.items()}) for key in keys
+    ]
+    return tuple((key, values) for key, values in rows if len(set(values.values())) > 1)
+
+
+def list_alike_hosts(hosts: Sequence[Host]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of hosts that may be one machine: those that differ in nothing but their
+    name, where not all of them have recorded the boot ID, which would tell.
+    """
+    alike: dict[str, list[Host]] = {}
+    for host in hosts:
+        environment = host.campaigns[0].environment
+        facts = {k: v for k, v in environment.items() if k not in ("host", "boot_id")}
+        alike.setdefault(json.dumps(facts, sort_keys=True), []).append(host)
+    return tuple(
+        tuple(host.name for host in group)
+        for group in alike.values()
+        if len(group) > 1
+        and not all(host.campaigns[0].environment.get("boot_id") for host in group)
+    )
+
+
+def _describe_host(host: Host, variants: Sequence[str]) -> dict[str, str]:
+    """Return what may differ from host to host; of its campaigns, all their values."""
+    values: dict[str, list[str]] = {}
+    for campaign in host.campaigns:
+        for key, value in _describe_campaign(campaign, variants).items():
+            values.setdefault(key, []).append(value)
+    return {key: " or ".join(dict.fromkeys(of_key)) for key, of_key in values.items()}
+
+
+def _describe_campaign(campaign: Campaign, variants: Sequence[str]) -> dict[str, str]:
+    """Return the machine, its state, and exact versions."""
+    facts = {
+        key.replace("_", " "): str(campaign.environment[key])
+        for key in (*MACHINE, *STATE)
+        if key != "memory" and campaign.environment.get(key) is not None
+    }
+    if memory := campaign.environment.get("memory"):
+        facts["memory"] = f"{round(memory / 2**30)} GiB"
+    if sysbench := campaign.facts.get("sysbench"):
+        facts["sysbench"] = sysbench
+    if plan := campaign.duet_fact.get("plan"):
+        facts["slices of the duet"] = f"{plan['slice']:g} s, {plan['discard']:g} s discarded"
+    for name in variants:
+        facts |= _describe_variant_on_host(campaign, name)
+    return facts
+
+
+def _describe_variant_on_host(campaign: Campaign, name: str) -> dict[str, str]:
+    row = campaign.variant.row(by_predicate=pl.col("name") == name, named=True)
+    cpu = campaign.experiment.cpu_of(campaign.experiment.find(name))
+    sets = {side: str(value) for side, value in cpu.model_dump(exclude_none=True).items()}
+    preloaded = " ".join(PurePosixPath(path).name for path in json.loads(row["libraries"]))
+    return {
+        f"server of {name}": f"{row['server']} ({row['server_version']})",
+        f"{ALLOCATOR_OF}{name}": " ".join(
+            filter(None, [row["allocator"], row["allocator_version"]])
+        ),
+        f"preloaded for {name}": preloaded or "nothing",
+        f"CPUs of {name}": format_options(sets) or "all",
+    }
+
 
 # For each metric of the first campaign, why another cannot be pooled in it.
 _Obstacles = Mapping[Metric, tuple[str, ...]]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from dballoc.analysis.decisions.sequential_test import declare_replay_shares, declare_shares
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.hosts.group_by_host import Host
-from dballoc.analysis.hosts.host_pool import HostPool
+from dballoc.analysis.hosts.host_pool import Host, HostPool
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.mean_over_hosts import (
     FEWEST_HOSTS,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.published.measured_figures import MeasuredFigures
 from dballoc.analysis.published.published_figures import Published, Table
+from dballoc.analysis.tables import level_curves
 
 # If the collapse is its own, the baseline's share of its best is at most this much of every
 # other's. In the posts it is an eighth.
@@ -126,7 +126,7 @@ def _read_curve(table: Table, column: str) -> _Curve | None:
         return None
     return _Curve(
         published=published,
-        begins=throughput_collapse.find_peak_and_collapse(published).collapse_threads,
+        begins=level_curves.find_peak_and_collapse(published).collapse_threads,
         variant=first.variant,
         workload=first.workload,
         measure=first.measure,
@@ -141,7 +141,7 @@ def _compare_curve(measured: MeasuredFigures, curve: _Curve, needed: int) -> Var
         variant=curve.variant,
         published=_compute_share(curve.published),
         measured=_compute_share(means) if reached else None,
-        collapses=reached and throughput_collapse.find_collapse(means) is not None,
+        collapses=reached and level_curves.find_collapse(means) is not None,
     )
 
 

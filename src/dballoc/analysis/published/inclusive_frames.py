@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 
-from dballoc.analysis.published.published_frames import FrameTable, PublishedFrame
-from dballoc.analysis.tables.profiles.contention import ContentionProfiles
+from dballoc.analysis.published.published_figures import FrameTable, PublishedFrame
+from dballoc.analysis.tables.profiles import ContentionProfiles
 from dballoc.profile.contention.waits import PREEMPTED
 from dballoc.profile.model import Frame, Profile, Sample
 

@@ -8,7 +8,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import OF_LEVEL, PEAK
 from dballoc.analysis.published.published_figures import Level
-from dballoc.analysis.tables import memory_growth
+from dballoc.analysis.tables import trial_tables
 from dballoc.experiment import scale
 
 # Measures of a whole trial: RSS and VSZ in bytes, VSZ as ps(1) shows it, which is what posts have
@@ -89,7 +89,7 @@ def _average_trials(campaign: Campaign) -> pl.DataFrame:
     """
     pool = campaign.variant.select(variant="name", pool="pool_bytes")
     return (
-        memory_growth.build_trial_table(campaign)
+        trial_tables.build_trial_table(campaign)
         .drop("vsz_growth")
         .rename({"peak": PEAK.name, "virtual_growth": "vsz_growth"})
         .join(pool, on="variant", how="left")

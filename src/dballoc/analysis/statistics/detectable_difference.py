@@ -72,7 +72,7 @@ def compute_half_width(
 ) -> float:
     """Return how far the interval of that many blocks reaches beyond its estimate, relative:
     e^(t·s÷√n) − 1, with Student's t for n − 1 degrees of freedom and those of a common variance
-    (dballoc.analysis.statistics.moderated_variance). Infinite below two blocks.
+    (dballoc.analysis.statistics.ratio_interval). Infinite below two blocks.
     """
     if blocks < 2:
         return math.inf

@@ -1,9 +1,9 @@
 """Compare every variant with the baseline in the primary metrics, and the baseline with itself (the
-A/A floor).
+A/A floor); define speed: one metric for each workload, and which direction is faster.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -17,9 +17,14 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_shares,
 )
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.measures import IDLE, PEAK, Metric
-from dballoc.analysis.statistics.moderated_variance import Variance, moderate_variances
-from dballoc.analysis.statistics.ratio_interval import Ratio, compute_ratio, compute_variance
+from dballoc.analysis.measures import CPU, IDLE, PEAK, Metric
+from dballoc.analysis.statistics.ratio_interval import (
+    Ratio,
+    Variance,
+    compute_ratio,
+    compute_variance,
+    moderate_variances,
+)
 from dballoc.analysis.tables.values import read_values
 from dballoc.experiment.designs import Design
 from dballoc.store.campaign_facts import FINALISTS_ELSEWHERE
@@ -270,7 +275,7 @@ def collect_logs(campaign: Campaign, metric: Metric) -> dict[str, list[float]]:
 def count_faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
     """Return, for each variant with faults, (trials with a fault, trials). Repeated blocks are
     included: a crash is not noise. Lost hosts are not: most have nothing to do with the variant
-    that happened to run there; :mod:`dballoc.analysis.hosts.lost_hosts` says which may have.
+    that happened to run there; :mod:`dballoc.analysis.hosts.split_by_host` says which may have.
     """
     counts = (
         campaign.trials.filter(pl.col("fault").ne_missing(HOST_LOST))
@@ -278,3 +283,71 @@ def count_faults(campaign: Campaign) -> dict[str, tuple[int, int]]:
         .agg((pl.col("outcome") == "fault").sum().alias("k"), pl.len())
     )
     return {name: (k, n) for name, k, n in counts.iter_rows() if k}
+
+
+def choose_speed_metrics(primary: Sequence[Metric]) -> list[Metric]:
+    """Return one metric a workload: the server's CPU per transaction where it is a primary metric,
+    because it has less noise; throughput elsewhere.
+    """
+    chosen: dict[str, Metric] = {}
+    for metric in primary:
+        if metric.workload is not None and (
+            metric.workload not in chosen or metric.measure.name == CPU.name
+        ):
+            chosen[metric.workload] = metric
+    return list(chosen.values())
+
+
+def select_speed_comparisons(comparisons: Comparisons, variant: str) -> list[Comparison]:
+    """Return a variant's comparisons in speed, one a workload. A variant may have been left out of
+    the duet.
+    """
+    of_workloads = [
+        c for c in comparisons.family if c.variant == variant and c.metric.workload is not None
+    ]
+    # The dictionary keeps the last comparison of each workload: CPU per transaction is sorted after
+    # throughput, and both after comparisons without figures.
+    order = sorted(
+        of_workloads, key=lambda c: (c.ratio is not None, c.metric.measure.name == CPU.name)
+    )
+    return list({c.metric.workload: c for c in order}.values())
+
+
+def list_pictured_metrics(comparisons: Comparisons) -> list[Metric]:
+    """Return the metrics for a chart of all variants: one a workload, and also throughput where a
+    variant has no CPU per transaction.
+    """
+    used = dict.fromkeys(choose_speed_metrics(comparisons.metrics))
+    used |= dict.fromkeys(
+        c.metric
+        for v in dict.fromkeys(c.variant for c in comparisons.family)
+        for c in select_speed_comparisons(comparisons, v)
+        if c.ratio
+    )
+    return list(used)
+
+
+def compute_speed(comparison: Comparison) -> Ratio | None:
+    """Return a variant's speed ÷ the baseline's, above 1 if it is faster: the ratio of throughput,
+    or the inverse ratio of cost. None without a ratio.
+    """
+    ratio = comparison.ratio
+    if ratio is None or comparison.metric.better == "higher":
+        return ratio
+    return ratio.invert()
+
+
+def is_shown_faster(comparison: Comparison) -> bool:
+    """Whether the whole interval lies on the faster side of 1."""
+    return comparison.verdict is (
+        Verdict.HIGHER if comparison.metric.better == "higher" else Verdict.LOWER
+    )
+
+
+def is_shown_slower(comparison: Comparison, margin: float = 0.0) -> bool:
+    """Whether the whole interval lies more than ``margin`` on the slower side of 1."""
+    ratio = comparison.ratio
+    if ratio is None or ratio.interval is None:
+        return False
+    low, high = ratio.interval
+    return high < 1 - margin if comparison.metric.better == "higher" else low > 1 + margin

@@ -6,27 +6,97 @@ baseline too cancels. *Absolute*: the variant's figure ÷ its earlier one, with 
 the machine between them; its interval includes the scatter within each campaign and nothing of
 that. The relative one is judged where both campaigns have the same baseline. The baseline itself
 has the absolute one alone: it shows what changed.
+
+The verdicts share the error of 5 % as those of a campaign do. A campaign that may have stopped at a
+look because of what it saw is compared at that look's level: of the error of each comparison, only
+the share of the look that the first campaign ended at, times that of the second's, is spent. Over
+all pairs of looks these products add up to the whole, so that 5 % hold whichever looks the
+campaigns ended at.
+
+A condition of the gate describes what must not be (``rss > 1.05``). It has come true where the
+whole interval fulfils it, not where the estimate does: noise alone moves an estimate across any
+bound now and then. A strict gate demands the opposite proof, that the whole interval does not
+fulfil it. What cannot be judged at all fails either gate: one that measured nothing must not be
+open.
 """
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
-from dballoc.analysis.decisions.diff_levels import (
-    LookTaken,
-    declare_diff_levels,
-    find_look_share,
-    list_looks_taken,
+from dballoc.analysis.decisions.preference import Condition
+from dballoc.analysis.decisions.sequential_test import (
+    CPU,
+    THROUGHPUT,
+    Procedure,
+    declare_replay_shares,
+    declare_shares,
 )
-from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.measures import IDLE, Measure, Metric
+from dballoc.analysis.measures import CONDITIONS, IDLE, Measure, Metric
 from dballoc.analysis.statistics.ratio_interval import UnpairedRatio, compute_unpaired_ratio
 from dballoc.analysis.tables import baseline_comparison, level_curves
 from dballoc.analysis.tables.values import Values, read_values
 from dballoc.experiment.designs import Design
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookTaken:
+    """The look at which a design of the ``campaign`` ("first" or "second") is judged: after
+    ``blocks`` of the ``planned`` ones; None before the first look.
+    """
+
+    campaign: str
+    design: str
+    blocks: int | None
+    planned: int
+
+    @property
+    def words(self) -> str:
+        """Return how the look is told: ``the first's solo blocks: 6 of 10 planned``."""
+        if self.blocks is None:
+            return f"the {self.campaign}'s {self.design} blocks: no look was reached"
+        progress = f"{self.blocks} of {self.planned} planned"
+        return f"the {self.campaign}'s {self.design} blocks: {progress}"
+
+
+def list_looks_taken(campaign: str, procedures: Mapping[str, Procedure]) -> list[LookTaken]:
+    """Return the looks at which a campaign is judged, if they are not its planned ends."""
+    return [
+        LookTaken(campaign=campaign, design=d, blocks=p.reached, planned=p.looks[-1])
+        for d, p in procedures.items()
+        if p.reached != p.looks[-1]
+    ]
+
+
+def find_look_share(procedures: Mapping[str, Procedure], design: str) -> float:
+    """Return the share of its error that a design spends at the look at which it is judged; 1 for a
+    look that was not reached, which has no verdict.
+    """
+    procedure = procedures.get(design)
+    if procedure is None or procedure.reached is None:
+        return 1.0
+    return procedure.spending[procedure.reached]
+
+
+def declare_diff_levels(judged: Collection[Metric], variants: int) -> dict[str, float]:
+    """Return the error of one comparison by the measure's name. ``judged``: the metrics with a
+    verdict; ``variants``: those that are judged.
+    """
+    names = [metric.measure.name for metric in judged]
+    designs = {metric.design for metric in judged}
+    workloads = max(1, *(names.count(speed) for speed in (CPU, THROUGHPUT)))
+    replays = CPU in names and Design.DUET not in designs
+    shares = (
+        declare_replay_shares(variants + 1, workloads, judges_memory=True)
+        if replays
+        else declare_shares(designs, variants + 1, workloads)
+    )
+    return {name: shares[name].of_each for name in names}
+
 
 RatioKind = Literal["relative", "absolute"]
 
@@ -243,3 +313,70 @@ def _compare_absolute(
     if metric.design.is_paired or not first or not second:
         return None
     return compute_unpaired_ratio(first, second, confidence)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure under a condition. ``holds``: True if the condition is shown to hold, False if
+    shown not to, None if neither; ``problem`` says why the figure could not be judged.
+    """
+
+    figure: Figure
+    holds: bool | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A condition with the findings of all figures that it concerns; ``problem``: why there are
+    none.
+    """
+
+    condition: Condition
+    findings: list[Finding]
+    problem: str = ""
+
+    def failures(self, strict: bool) -> list[Finding]:
+        """The findings that fail the gate."""
+        return [f for f in self.findings if f.holds or f.problem or (strict and f.holds is None)]
+
+    def failed(self, strict: bool) -> bool:
+        """Whether the gate is closed."""
+        return bool(self.problem or self.failures(strict))
+
+
+def judge_condition(between: CampaignDiff, condition: Condition) -> Outcome:
+    """Judge every figure that the condition concerns. The baseline, whose relative ratio is 1 by
+    definition, is judged by its absolute ratio, and only where the condition names it.
+    """
+    named = [f for f in between.moved if f.variant in condition.within]
+    figures = [
+        f for f in [*between.figures, *named]
+        if f.metric.measure.condition == condition.measure
+        and condition.concerns(f.variant, f.metric.workload)
+    ]  # fmt: skip
+    if not figures:
+        return Outcome(condition, [], _explain_no_figures(between, condition))
+    return Outcome(condition, [_judge_figure(between, condition, f) for f in figures])
+
+
+def _judge_figure(between: CampaignDiff, condition: Condition, figure: Figure) -> Finding:
+    if problem := between.no_verdict(figure):
+        return Finding(figure, None, problem)
+    assert figure.ratio and figure.ratio.interval
+    return Finding(figure, condition.holds(*figure.ratio.interval))
+
+
+def _explain_no_figures(between: CampaignDiff, condition: Condition) -> str:
+    pairing = between.pairing
+    reasons = {"rss": pairing.no_memory, "rss_idle": pairing.no_idle}.get(
+        condition.measure, pairing.no_speed
+    )
+    if condition.measure == "cpu" and pairing.no_speed:
+        reasons = [*pairing.no_duet, *(r for r in pairing.no_speed if r not in pairing.no_duet)]
+    if reasons:
+        return "; ".join(reasons)
+    of_load = not CONDITIONS[condition.measure].trial
+    return "; ".join(pairing.unpaired) or (
+        "no workload is in both" if of_load else "no variant with this measure is in both"
+    )

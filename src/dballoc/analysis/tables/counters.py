@@ -8,9 +8,14 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.statistics.duet_slices import compute_block_logs
 from dballoc.analysis.tables.level_curves import CONFIDENCE
-from dballoc.analysis.tables.values import Values, collect_duet_values, collect_values, compare
+from dballoc.analysis.tables.values import (
+    Values,
+    collect_duet_values,
+    collect_values,
+    compare,
+    compute_block_logs,
+)
 from dballoc.experiment.designs import Design
 
 # The modes in which an event of the CPU is counted; their sum has the event's bare name.

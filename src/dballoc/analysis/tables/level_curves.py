@@ -1,15 +1,63 @@
-"""Compute what every level showed: throughput, latency, CPU and switches per operation, and ratios
-to the baseline.
+"""Compute what every level showed: throughput, latency, CPU and switches per operation, ratios to
+the baseline and of all pairs; where throughput peaks and collapses, and how it grows with CPUs.
+Descriptive, outside the declared family.
 """
 
+import json
 import math
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations, takewhile
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.measures import OF_LEVEL, Metric
-from dballoc.analysis.tables.values import compare, read_values
+from dballoc.analysis.measures import CPU, OF_LEVEL, PEAK, THROUGHPUT, Metric
+from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.analysis.tables.values import compare, read_values, subtract_blocks
 from dballoc.distributions import compute_t_quantile
+from dballoc.experiment.designs import Design
+from dballoc.experiment.model import Experiment, Variant
+from dballoc.numbers import listing, percent
+
+# Throughput below this share of the best at a lower level is a collapse.
+COLLAPSE_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A variant's curve over levels. ``collapse_threads``: the first collapsed level,
+    ``collapse_share``: its share of the best level before it; None where nothing collapses.
+    """
+
+    peak_threads: int
+    peak: float
+    collapse_threads: int | None
+    collapse_share: float | None
+
+
+def find_peak_and_collapse(throughput: Mapping[int, float]) -> Shape:
+    """Find peak and collapse in throughput by threads. ValueError when it is empty."""
+    if not throughput:
+        raise ValueError("no level")
+    levels = sorted(throughput)
+    best = max(levels, key=lambda n: throughput[n])
+    so_far = 0.0
+    for threads in levels:
+        if so_far and throughput[threads] < COLLAPSE_SHARE * so_far:
+            return Shape(best, throughput[best], threads, throughput[threads] / so_far)
+        so_far = max(so_far, throughput[threads])
+    return Shape(best, throughput[best], None, None)
+
+
+def find_collapse(throughput: Mapping[int, float]) -> tuple[int, int] | None:
+    """Return the level before a collapse and the first collapsed level; None where there is no
+    collapse. ValueError when there are no levels.
+    """
+    fell = find_peak_and_collapse(throughput).collapse_threads
+    return None if fell is None else (max(n for n in throughput if n < fell), fell)
+
 
 # Descriptive intervals, outside the declared family, are plain 95 % ones.
 CONFIDENCE = 0.95
@@ -72,3 +120,183 @@ def compute_relative_levels(campaign: Campaign, name: str = "qps") -> pl.DataFra
                 if r := compare(values, variant, baseline, CONFIDENCE):
                     rows.append((variant, workload, threads, *r.figures, r.blocks))
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collapse:
+    """A variant's collapse in a workload: the level before it, the first of it, and its share of
+    the best before.
+    """
+
+    variant: str
+    workload: str
+    before: int
+    at: int
+    share: float
+
+    @property
+    def words(self) -> str:
+        """Return ``oltp_read_only between 512 and 1024 (11 % of the best before)``."""
+        return (
+            f"{self.workload} between {self.before} and {self.at} ({percent(self.share, 0)} of the "
+            "best before)"
+        )
+
+
+def find_collapses(campaign: Campaign) -> list[Collapse]:
+    """Return every collapse, in the experiment's order."""
+    throughput = average_levels(campaign).filter(pl.col("measure") == "tps")
+    fallen = []
+    for name in campaign.names:
+        for workload in campaign.experiment.workloads:
+            points = throughput.filter(
+                (pl.col("workload") == workload) & (pl.col("variant") == name)
+            )
+            curve = dict(points.select("threads", "mean").iter_rows())
+            place = find_collapse(curve) if curve else None
+            if place:
+                best = max(tps for n, tps in curve.items() if n < place[1])
+                fallen.append(
+                    Collapse(
+                        variant=name,
+                        workload=workload,
+                        before=place[0],
+                        at=place[1],
+                        share=curve[place[1]] / best,
+                    )
+                )
+    return fallen
+
+
+def describe_own_collapses(campaign: Campaign) -> dict[str, str]:
+    """Return, for each variant whose throughput collapses where the baseline's does not, at the
+    same level or below, where that is. Empty without solo trials, which alone rise over levels.
+    """
+    if Design.SOLO not in campaign.designs:
+        return {}
+    baseline = campaign.experiment.baseline
+    collapses = find_collapses(campaign)
+    shared = {c.workload: c.at for c in collapses if c.variant == baseline}
+    places: dict[str, list[str]] = {}
+    for collapse in collapses:
+        if collapse.at < shared.get(collapse.workload, math.inf):
+            places.setdefault(collapse.variant, []).append(collapse.words)
+    return {name: listing(words) for name, words in places.items()}
+
+
+BEST = "best"
+
+
+def group_by_cpus(experiment: Experiment) -> dict[int, list[str]]:
+    """Return the variants by their number of CPUs, lowest first; empty unless there are several
+    numbers.
+    """
+    counts: dict[int, list[str]] = {}
+    for variant in experiment.variant:
+        if (count := experiment.cpu_of(variant).count) is not None:
+            counts.setdefault(count, []).append(variant.name)
+    return dict(sorted(counts.items())) if len(counts) > 1 else {}
+
+
+def name_lines(experiment: Experiment) -> dict[str, str]:
+    """Return the name of the line that each variant is on, for those with a number of CPUs: what
+    the names of its variants have in common, ``glibc`` of ``glibc_4cpu`` and ``glibc_8cpu``, else
+    the first one's.
+    """
+    lines: dict[str, list[str]] = {}
+    for variant in experiment.variant:
+        if experiment.cpu_of(variant).count is not None:
+            lines.setdefault(_describe_but_cpus(variant), []).append(variant.name)
+    names: dict[str, str] = {}
+    for members in lines.values():
+        # Of x1 and x16 the common beginning has a digit of the numbers of CPUs.
+        common = _find_common_beginning(members).rstrip(string.digits).rstrip("._+=@-")
+        other_names = {v.name for v in experiment.variant} - set(members) | set(names.values())
+        if len(members) == 1 or not common or common in other_names:
+            common = members[0]
+        names |= dict.fromkeys(members, common)
+    return names
+
+
+def _find_common_beginning(names: list[str]) -> str:
+    places = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in places)
+
+
+def _describe_but_cpus(variant: Variant) -> str:
+    table = variant.model_dump(mode="json", exclude={"name", "cpu", "stands_for"})
+    return json.dumps(table, sort_keys=True)
+
+
+def average_throughput(campaign: Campaign, level: int | str) -> pl.DataFrame:
+    """Return one row a line, workload and number of CPUs: ``variant`` (the line), ``cpus``,
+    ``mean`` transactions per second with a 95 % t interval over blocks (``low``, ``high``: null
+    below two blocks), ``n`` blocks, and ``threads``, the level. ``level``: a number of clients, or
+    BEST for the level where that variant's mean is highest. Empty unless the variants have several
+    numbers of CPUs.
+    """
+    experiment, lines = campaign.experiment, name_lines(campaign.experiment)
+    cpus = {v: count for count, names in group_by_cpus(experiment).items() for v in names}
+    rows = average_levels(campaign).filter(
+        (pl.col("measure") == "tps") & pl.col("variant").is_in(list(cpus))
+    )
+    if level == BEST:
+        rows = rows.sort("mean", descending=True).unique(
+            ["variant", "workload"], keep="first", maintain_order=True
+        )
+    else:
+        rows = rows.filter(pl.col("threads") == level)
+    order = {name: place for place, name in enumerate(campaign.names)}
+    return (
+        rows.with_columns(
+            cpus=pl.col("variant").replace_strict(cpus, return_dtype=pl.Int64),
+            place=pl.col("variant").replace_strict(order, return_dtype=pl.Int64),
+            line=pl.col("variant").replace_strict(lines, return_dtype=pl.String),
+        )
+        .sort("workload", "place")
+        .drop("variant", "place", "measure")
+        .rename({"line": "variant"})
+    )
+
+
+_PAIRS = {
+    "first": pl.String,
+    "second": pl.String,
+    "measure": pl.String,
+    "workload": pl.String,
+    "ratio": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+}
+
+
+def compare_all_pairs(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a pair of variants and measure: ``first`` ÷ ``second`` as ``ratio`` with
+    ``low``, ``high`` (95 %; null below two blocks) and ``n`` blocks. The solo design has peak RSS
+    (workload null) and throughput at the highest level of each ``workload``, with the baseline's
+    two runs of a block averaged first. The duet has CPU per transaction, where two variants are
+    compared through the baseline that ran beside each. Replays have peak heap and CPU per event.
+    """
+    rows = []
+    for metric in _list_paired_metrics(campaign):
+        values = read_values(campaign, metric)
+        for first, second in combinations(campaign.names, 2):
+            logs = subtract_blocks(values.average_blocks(first), values.average_blocks(second))
+            if logs:
+                r = compute_ratio(logs, CONFIDENCE)
+                place = (first, second, metric.measure.name, metric.workload)
+                rows.append((*place, *r.figures, r.blocks))
+    return pl.DataFrame(rows, schema=_PAIRS, orient="row")
+
+
+def _list_paired_metrics(campaign: Campaign) -> list[Metric]:
+    workloads, top = campaign.experiment.workloads, max(campaign.experiment.threads)
+    speed = CPU if campaign.is_replay else THROUGHPUT
+    metrics = []
+    if Design.SOLO in campaign.designs:
+        metrics = [Metric(measure=PEAK)]
+        metrics += [Metric(measure=speed, workload=w, threads=top) for w in workloads]
+    if Design.DUET in campaign.designs:
+        metrics += [Metric(measure=CPU, workload=w, design=Design.DUET) for w in workloads]
+    return metrics

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign, read_results
-from dballoc.analysis.decisions.endings import Ending
 from dballoc.analysis.decisions.preference import Preference, parse_preference
-from dballoc.analysis.decisions.recommendation import Recommendation, recommend
-from dballoc.analysis.evidence import gather_evidence
+from dballoc.analysis.decisions.recommendation import (
+    Ending,
+    Recommendation,
+    gather_evidence,
+    recommend,
+)
 from dballoc.analysis.measures import PEAK
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
-from dballoc.analysis.tune.estimated_front import Estimated, estimate_front
+from dballoc.analysis.tune.estimate_effects import Estimated, estimate_front
 from dballoc.analysis.tune.search_history import (
     Standing,
     Tried,

@@ -54,11 +54,11 @@ def compare(
     """
     # polars and scipy take a while to import, which no other verb should wait for.
     from dballoc.analysis.campaign_tables import load_unimported_campaign
-    from dballoc.analysis.decisions import fail_condition, regression_gate
+    from dballoc.analysis.decisions import preference
     from dballoc.analysis.tables import campaign_diff
     from dballoc.report import diff_report as said
 
-    conditions = [fail_condition.parse_condition(text, "--fail-if") for text in fail_if or []]
+    conditions = [preference.parse_condition(text, "--fail-if") for text in fail_if or []]
     if strict and not conditions:
         raise UsageError("--strict only goes with --fail-if")
     campaigns = [load_unimported_campaign(directory) for directory in (first, second)]
@@ -68,12 +68,12 @@ def compare(
     variants = dict.fromkeys(name for c in campaigns for name in c.names)
     workloads = dict.fromkeys(w for c in campaigns for w in c.experiment.workloads)
     for condition in conditions:
-        fail_condition.check_condition(condition, variants, workloads, "--fail-if")
+        preference.check_condition(condition, variants, workloads, "--fail-if")
     try:
         comparison = campaign_diff.compare_campaigns(campaigns[0], campaigns[1], judged)
     except ValueError as error:
         raise UsageError(f"--ratio relative: there is no common baseline: {error}") from None
-    outcomes = [regression_gate.judge_condition(comparison, condition) for condition in conditions]
+    outcomes = [campaign_diff.judge_condition(comparison, condition) for condition in conditions]
     sides = said.Side(first, campaigns[0]), said.Side(second, campaigns[1])
     if as_json:
         print(json.dumps(said.describe_comparison(comparison, sides, outcomes, strict), indent=1))

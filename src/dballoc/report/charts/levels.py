@@ -23,7 +23,7 @@ from dballoc.document.charts import (
     span,
 )
 from dballoc.document.model import Figure
-from dballoc.report.charts.axes import draw_ratio_frame
+from dballoc.report.charts.ratios import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_mean
 
 # A latency that grows by more than this over the levels is drawn on a logarithmic axis.
@@ -135,7 +135,7 @@ def draw_curve(
 
 def draw_cpu_curve(points: pl.DataFrame, workload: str, title: str, key: str) -> Figure:
     """Draw throughput against CPUs, a line for each allocator, from
-    :func:`dballoc.analysis.tables.cpu_scaling.average_throughput`. ``title``: at which level.
+    :func:`dballoc.analysis.tables.level_curves.average_throughput`. ``title``: at which level.
     """
     rows = [
         {k: r[k] for k in ("variant", "cpus", "n", "mean", "low", "high", "threads")}

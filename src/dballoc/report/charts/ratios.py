@@ -1,16 +1,27 @@
-"""Ratios with their intervals: one plot for each primary metric."""
+"""Ratios with their intervals: their axes, one plot for each primary metric, and every pair of
+variants at a glance.
+"""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dballoc.analysis.measures import Metric
+import polars as pl
+
+from dballoc.analysis.decisions.sequential_test import MARGIN
+from dballoc.analysis.measures import MEASURES, Metric
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.document.charts import (
+    POINTS,
+    Channel,
+    Layer,
     Rows,
     Variants,
     draw,
     draw_points,
+    encode_names,
     is_valid,
+    make_axis,
     make_chart,
     make_names_axis,
     make_tips,
@@ -18,8 +29,49 @@ from dballoc.document.charts import (
 )
 from dballoc.document.model import Figure
 from dballoc.numbers import percent
-from dballoc.report.charts.axes import compute_ratio_range, draw_ratio_frame, make_ratio_axis
 from dballoc.report.wording.answer import describe_verdict, format_comparison
+from dballoc.report.wording.ratios_as_text import format_ratio
+
+# An interval is cut here: one from two blocks may span many powers of ten.
+CUT = (0.5, 2.0)
+
+# The frame shows at least this much on both sides of 1, so that no difference looks like none.
+_LEAST = 0.03
+
+
+def compute_ratio_range(rows: Iterable[dict[str, Any]]) -> tuple[float, float]:
+    """Return the frame's ends: all points, the intervals as far as they are not cut, and a little
+    air.
+    """
+    lows, highs = [1 - _LEAST], [1 + _LEAST]
+    for row in rows:
+        lows += [row["ratio"], *([max(row["low"], CUT[0])] if row["low"] is not None else [])]
+        highs += [row["ratio"], *([min(row["high"], CUT[1])] if row["high"] is not None else [])]
+    low, high = math.log(min(lows)), math.log(max(highs))
+    air = (high - low) * 0.04
+    return math.exp(low - air), math.exp(high + air)
+
+
+def make_ratio_axis(title: str, low: float, high: float) -> Channel:
+    """Return an axis for ratios from ``low`` to ``high``: logarithmic where they are far apart."""
+    wide = high / low > 2
+    scale = {"domain": [low, high], "nice": False} | ({"type": "log"} if wide else {"zero": False})
+    return make_axis("ratio", title, scale, tickCount=6, format=".2~f" if wide else ".3~f")
+
+
+def draw_ratio_frame(**axes: Channel) -> list[Layer]:
+    """Draw what lies behind ratios along ``x``, ``y`` or both: the band of what counts as
+    equivalent, and the line at the baseline's ratio, 1.
+    """
+    edges, reference = [{"low": 1 - MARGIN, "high": 1 + MARGIN}], [{"one": 1.0}]
+    return [
+        *(draw(edges, "rect", style="margin", **span(x, axis)) for x, axis in axes.items()),
+        *(
+            draw(reference, "rule", style="reference", **{x: axis | {"field": "one"}})
+            for x, axis in axes.items()
+        ),
+    ]
+
 
 _ROW = 34
 
@@ -98,3 +150,73 @@ def _cut_interval(row: dict[str, Any], low: float, high: float) -> dict[str, Any
     more = {"beyond_low": low} if row["low"] < low else {}
     more |= {"beyond_high": high} if row["high"] > high else {}
     return row | more | {"low": max(row["low"], low), "high": min(row["high"], high)}
+
+
+_PAIR_ROW = 34
+
+# Okabe and Ito's blue and orange, thin enough for text on them in the light and in the dark.
+_SHOWN = {"better": "#0072b2", "worse": "#d55e00", "not shown": "#888888"}
+# With more letters than this the names above the columns would meet on a phone.
+_LETTERS = 30
+
+
+def draw_pair_matrix(
+    pairs: pl.DataFrame, measure: str, workload: str | None, names: list[str]
+) -> Figure:
+    """Draw the row's figure ÷ the column's. ``pairs``:
+    :func:`dballoc.analysis.tables.level_curves.compare_all_pairs`; ``names``: the variants in their
+      order.
+    """
+    title = MEASURES[measure].short
+    more_is_better = MEASURES[measure].better == "higher"
+    ratios = pairs.filter((pl.col("measure") == measure) & pl.col("workload").eq_missing(workload))
+    rows = []
+    for row in ratios.iter_rows(named=True):
+        ratio, low, high = row["ratio"], row["low"], row["high"]
+        back = (1 / high, 1 / low) if low and high else (None, None)
+        for first, second, r, ends in (
+            (row["first"], row["second"], ratio, (low, high)),
+            (row["second"], row["first"], 1 / ratio, back),
+        ):
+            rows.append(
+                {
+                    "row": first,
+                    "column": second,
+                    "text": f"{r:.3f}" if 0.001 < r < 1000 else "",
+                    "words": format_ratio(r, *ends),
+                    "shown": _classify_interval(ends[0], ends[1], more_is_better),
+                }
+            )
+    upright = sum(map(len, names)) > _LETTERS
+    x = make_names_axis("column", names, orient="top", labelAngle=-90 if upright else 0)
+    del x["axis"]["grid"]
+    common = {
+        "x": x | {"scale": {"domain": names}},
+        "y": make_names_axis("row", names) | {"scale": {"domain": names}},
+        "tooltip": make_tips({"row": "variant", "column": "relative to", "words": "ratio"}),
+    }
+    legend = POINTS | {"symbolOpacity": 0.4}
+    color = encode_names("shown", _SHOWN, list(_SHOWN.values()), legend=legend)
+    text = {"field": "text", "type": "nominal"}
+    layers = [
+        draw(rows, "rect", opacity=0.3, color=color, **common),
+        draw(rows, "text", style="label", text=text, **common),
+    ]
+    where = f", {workload}" if workload else ""
+    better = "more" if more_is_better else "less"
+    caption = (
+        f"The row's {title} ÷ the column's; {better} is better. Coloured where the 95 % interval "
+        "excludes 1; descriptive."
+    )
+    return Figure(
+        f"pairs-{measure}-{workload}" if workload else f"pairs-{measure}",
+        f"Every pair: {title}{where}",
+        caption,
+        make_chart(_PAIR_ROW * len(names), layers),
+    )
+
+
+def _classify_interval(low: float | None, high: float | None, more_is_better: bool) -> str:
+    if low is None or high is None or low <= 1 <= high:
+        return "not shown"
+    return "better" if (low > 1) == more_is_better else "worse"

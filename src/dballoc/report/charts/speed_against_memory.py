@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dballoc.analysis.measures import Metric
-from dballoc.analysis.tables import speed_metric
+from dballoc.analysis.tables import baseline_comparison
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.charts import (
     POINTS,
@@ -25,7 +25,7 @@ from dballoc.document.charts import (
 )
 from dballoc.document.model import Figure
 from dballoc.numbers import percent
-from dballoc.report.charts.axes import compute_ratio_range, draw_ratio_frame, make_ratio_axis
+from dballoc.report.charts.ratios import compute_ratio_range, draw_ratio_frame, make_ratio_axis
 from dballoc.report.wording.answer import describe_verdict
 from dballoc.report.wording.ratios_as_text import format_ratio
 
@@ -92,7 +92,7 @@ def _make_rows(
     ]
     for name in names[1:]:
         fast, small = comparisons.find(name, metric), comparisons.find(name, peak)
-        ratio, speed = small.ratio, speed_metric.compute_speed(fast)
+        ratio, speed = small.ratio, baseline_comparison.compute_speed(fast)
         if ratio and speed:
             ends = {"xlow": speed.low, "xhigh": speed.high} if speed.interval else {}
             ends |= {"ylow": ratio.low, "yhigh": ratio.high} if ratio.interval else {}

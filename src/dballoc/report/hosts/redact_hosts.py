@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.hosts.group_by_host import Host, HostResults
-from dballoc.analysis.hosts.host_pool import HostPool
+from dballoc.analysis.hosts.host_pool import Host, HostPool, HostResults
 from dballoc.report.wording.redact import find_private_names, redact_campaign
 
 

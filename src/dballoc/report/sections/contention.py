@@ -1,17 +1,21 @@
-"""What the servers waited for: the split, the dominant frames across variants, a flame graph of
-each.
+"""What the servers waited for: the split, the dominant frames across variants (by what they call
+included, by what waits itself, and by where malloc is entered), a flame graph of each.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.profiles.contention import Contention, ContentionProfiles
+from dballoc.analysis.tables.profiles import Contention, ContentionProfiles
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Section, Table
 from dballoc.numbers import NOTHING, count, number, percent
+from dballoc.profile import flamegraph
+from dballoc.profile.contention.dominant_frames import DominantFrame, rank_dominant_frames
+from dballoc.profile.contention.wait_rules import KERNEL
 from dballoc.profile.contention.waits import PREEMPTED
 from dballoc.profile.contention.waits_below_malloc import (
     WAIT_GROUPS,
@@ -20,8 +24,175 @@ from dballoc.profile.contention.waits_below_malloc import (
     drop_client_waits,
     split_waits,
 )
-from dballoc.profile.model import Profile
-from dballoc.report.sections import frame_tables, profiles
+from dballoc.profile.model import Frame, Profile
+from dballoc.profile.symbols import cpp_names
+
+# Functions whose names do not fit a column.
+_LONGEST = 90
+
+Of = TypeVar("Of")
+
+
+def list_profiled_workloads(
+    campaign: Campaign, workloads: Iterable[str], of: Callable[[str], dict[str, Of]]
+) -> Iterator[tuple[str, dict[str, Of], str]]:
+    """Yield each workload that has profiles, these by variant, and what its titles end with where
+    there are several ``workloads``.
+    """
+    several = len(set(workloads)) > 1
+    for workload in campaign.experiment.workloads:
+        if by_variant := of(workload):
+            yield workload, by_variant, f", {workload}" if several else ""
+
+
+def shorten_function_name(function: str) -> str:
+    """Return a function's name cut to what a table's column holds."""
+    return function if len(function) <= _LONGEST else function[: _LONGEST - 1] + "…"
+
+
+def make_flame_graph(
+    key: str, title: str, profiles: Sequence[tuple[str, Profile]], value: str
+) -> Embed:
+    """Return a flame graph with a switch between the named profiles."""
+    return Embed(
+        key,
+        title,
+        flamegraph.render_fragment(profiles, value, title),
+        flamegraph.render_page(profiles, value, title),
+    )
+
+
+# Functions with less than this share in every variant are not worth a line; at most so many have
+# one.
+_LEAST_SHARE, _MOST_ROWS = 0.005, 20
+
+
+def tabulate_functions(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> list[Table]:
+    """Return the tables of a value of profiles, by variant. ``after``: what the titles end with;
+    ``noun``: what the profiles count, like waits.
+    """
+    arguments = profiles, value, after, noun
+    return [
+        _tabulate_inclusive(*arguments),
+        _tabulate_exclusive(*arguments),
+        _tabulate_malloc_entries(*arguments),
+    ]
+
+
+def list_shares(profiles: Mapping[str, Profile], value: str) -> list[tuple[Any, ...]]:
+    """Return function, module, whether it is malloc, variant and share, of the functions that most
+    stacks contain.
+    """
+    return [
+        (row.function, row.module, row.allocator, variant, share)
+        for row in (rank_dominant_frames(profiles, value) if profiles else [])
+        for variant, share in row.shares.items()
+    ]
+
+
+def _tabulate_inclusive(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> Table:
+    """Return the functions that most stacks contain."""
+    ranked = rank_dominant_frames(profiles, value) if profiles else []
+    variants = list(ranked[0].shares) if ranked else []
+    caption = (
+        f"The share of each variant's {noun} whose call stack contains the function; the largest "
+        "difference between variants first. malloc: the function is malloc, or runs mostly below "
+        "it."
+    )
+    return Table(
+        title=f"Dominant inclusive frames{after}",
+        columns=["function", "", "module", *variants],
+        rows=[_make_inclusive_row(row, variants) for row in ranked],
+        caption=caption,
+        words=("", "module"),
+    )
+
+
+def _make_inclusive_row(row: DominantFrame, variants: list[str]) -> list[str]:
+    shares = [_format_share(row.shares[v]) for v in variants]
+    return [_shorten(row.function), "malloc" if row.allocator else "", row.module, *shares]
+
+
+def _tabulate_exclusive(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> Table:
+    """Return the innermost functions of the stacks, the kernel's left out."""
+    shares = [_sum_exclusive(profile, value) for profile in profiles.values()]
+    return Table(
+        title=f"Exclusive frames{after}",
+        columns=["function", "module", *profiles],
+        rows=_make_rows(shares),
+        caption=f"The share of each variant's {noun} whose innermost function it is, below which "
+        "there is the kernel alone.",
+        words=("module",),
+    )
+
+
+def _tabulate_malloc_entries(
+    profiles: Mapping[str, Profile], value: str, after: str, noun: str
+) -> Table:
+    """Return the functions by which malloc was entered."""
+    shares = [_sum_entries(profile, value) for profile in profiles.values()]
+    totals = [_format_share(sum(of.values())) for of in shares]
+    return Table(
+        title=f"First allocator frame{after}",
+        columns=["function", "module", *profiles],
+        rows=[*_make_rows(shares), ["all below malloc", "", *totals]],
+        caption=f"The share of each variant's {noun} that lie below malloc, by the outermost "
+        "function of the allocator on the stack.",
+        words=("module",),
+    )
+
+
+# A variant's shares, by function and module.
+_Shares = dict[tuple[str, str], float]
+
+
+def _make_rows(shares: list[_Shares]) -> list[list[str]]:
+    """Return a row for each function, the largest share in any variant first."""
+    largest: _Shares = defaultdict(float)
+    for of in shares:
+        for key, share in of.items():
+            largest[key] = max(largest[key], share)
+    ranked = sorted(largest.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        [_shorten(key[0]), key[1], *(_format_share(of.get(key, 0.0)) for of in shares)]
+        for key, share in ranked[:_MOST_ROWS]
+        if share >= _LEAST_SHARE
+    ]
+
+
+def _sum_exclusive(profile: Profile, value: str) -> _Shares:
+    column, total = profile.column(value), profile.total(value) or 1.0
+    shares: _Shares = defaultdict(float)
+    for sample in profile.samples:
+        frame = next((f for f in reversed(sample.stack) if f.module != KERNEL), None)
+        if frame is not None:
+            shares[frame.function, frame.module] += sample.values[column] / total
+    return shares
+
+
+def _sum_entries(profile: Profile, value: str) -> _Shares:
+    column, total = profile.column(value), profile.total(value) or 1.0
+    shares: _Shares = defaultdict(float)
+    for sample in profile.samples:
+        if entry := sample.labels.get("malloc"):
+            frame = next((f for f in sample.stack if f.function == entry), Frame(entry))
+            shares[entry, frame.module] += sample.values[column] / total
+    return shares
+
+
+def _shorten(function: str) -> str:
+    return shorten_function_name(cpp_names.shorten_name(function))
+
+
+def _format_share(share: float) -> str:
+    return percent(share, 2) if share else NOTHING
+
 
 _MUTEXES = 6
 
@@ -41,7 +212,7 @@ def make_contention_section(campaign: Campaign, profiled: Contention) -> Section
     """
     tables: list[Table] = []
     embeds: list[Embed] = []
-    for workload, watched, after in profiles.list_profiled_workloads(
+    for workload, watched, after in list_profiled_workloads(
         campaign, (w.workload for w in profiled.watched), profiled.of
     ):
         tables += [tabulate_split(watched, after), *tabulate_frames(watched, after)]
@@ -83,7 +254,7 @@ def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
             for place, group, cost, share in list_waits(watch)
         ]
         switches, value = _select_comparable(watched)
-        functions += [(workload, *row) for row in frame_tables.list_shares(switches, value)]
+        functions += [(workload, *row) for row in list_shares(switches, value)]
     return {
         "contention-waits": make_frame(_WAITS, costs),
         "contention-frames": make_frame(_FRAMES, functions),
@@ -186,7 +357,7 @@ def tabulate_frames(watched: Mapping[str, ContentionProfiles], after: str) -> li
     """Return the tables of functions: inclusive, exclusive, and where malloc is entered."""
     switches, value = _select_comparable(watched)
     # Without switches no profile of any variant can be read.
-    return frame_tables.tabulate_frames(switches, value, after, "waits") if switches else []
+    return tabulate_functions(switches, value, after, "waits") if switches else []
 
 
 def _select_comparable(watched: Mapping[str, ContentionProfiles]) -> tuple[dict[str, Profile], str]:
@@ -225,9 +396,7 @@ def make_flame_graphs(
         alike, value = _select_alike({n: p for n, p in shown.items() if p and p.samples})
         if alike:
             graph = f"contention-{key}-{key_end}"
-            embeds.append(
-                profiles.make_flame_graph(graph, title + after, list(alike.items()), value)
-            )
+            embeds.append(make_flame_graph(graph, title + after, list(alike.items()), value))
     return embeds
 
 

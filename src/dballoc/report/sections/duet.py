@@ -6,15 +6,26 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.statistics import duet_slices
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
+from dballoc.analysis.tables import values
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.analysis.tables.level_curves import CONFIDENCE
-from dballoc.document.charts import Variants
-from dballoc.document.model import Section, Table
+from dballoc.document.charts import (
+    Rows,
+    Variants,
+    draw,
+    draw_points,
+    is_valid,
+    make_axis,
+    make_chart,
+    make_names_axis,
+    make_tips,
+    span,
+)
+from dballoc.document.model import Figure, Section, Table
 from dballoc.experiment.designs import Design
 from dballoc.numbers import NOTHING, count, number, percent
-from dballoc.report.charts import blocks
+from dballoc.report.charts.ratios import draw_ratio_frame
 from dballoc.report.wording.ratios_as_text import format_ratio
 
 
@@ -23,14 +34,13 @@ def make_duet_section(
 ) -> Section:
     """Return the section on the duet; ``each``: with a chart of each workload's blocks."""
     facts: dict[str, Any] = campaign.duet_fact
-    block_logs = duet_slices.compute_block_logs(campaign)
+    block_logs = values.compute_block_logs(campaign)
     confidence = max(
         comparisons.confidence(m) for m in comparisons.metrics if m.design == Design.DUET
     )
     pictured = campaign.experiment.workloads if each else []
     figures = [
-        blocks.draw_duet_blocks(block_logs, w, campaign.names, variants, confidence)
-        for w in pictured
+        draw_duet_blocks(block_logs, w, campaign.names, variants, confidence) for w in pictured
     ]
     tables = [
         _tabulate_costs(campaign, block_logs),
@@ -126,9 +136,9 @@ def _describe_steal(slices: pl.DataFrame) -> list[str]:
 def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
     """Return CPU per transaction and transactions per second, each side's own, and their ratios."""
     plain, time, each = (
-        duet_slices.compute_block_logs(campaign, "paired"),
-        duet_slices.compute_block_logs(campaign, "paired", "seconds"),
-        duet_slices.compute_absolute_figures(campaign),
+        values.compute_block_logs(campaign, "paired"),
+        values.compute_block_logs(campaign, "paired", "seconds"),
+        values.compute_absolute_figures(campaign),
     )
     rows = []
     for workload in campaign.experiment.workloads:
@@ -154,7 +164,7 @@ def _tabulate_costs(campaign: Campaign, cpu: pl.DataFrame) -> Table:
         "variant",
         "CPU per transaction, µs",
         "transactions/s",
-        f"CPU ratio ({duet_slices.read_declared_estimate(campaign)})",
+        f"CPU ratio ({values.read_declared_estimate(campaign)})",
         "CPU ratio (plain mean)",
         "throughput ratio (plain mean)",
         "blocks",
@@ -195,3 +205,79 @@ def _tabulate_pilot(facts: dict[str, Any]) -> Table:
         "last column is what swapping removes."
     )
     return Table(title="What the pilot found", columns=columns, rows=rows, caption=caption)
+
+
+_ROW = 44
+
+
+def draw_duet_blocks(
+    block_logs: pl.DataFrame, workload: str, names: list[str], variants: Variants, confidence: float
+) -> Figure:
+    """Draw CPU per transaction, variant ÷ baseline, block by block, from
+    :func:`dballoc.analysis.tables.values.compute_block_logs`.
+    """
+    rows = _make_rows(block_logs.filter(pl.col("workload") == workload), names, confidence)
+    order = list(dict.fromkeys(row["row"] for row in rows))
+    values = [row["value"] for row in rows if "value" in row]
+    low, high = min([0.98, *values]), max([1.02, *values])
+    scale = {"domain": [low * 0.997, high * 1.003], "nice": False, "zero": False}
+    title = f"CPU per transaction, ratio to {names[0]}"
+    x = make_axis("value", title, scale, tickCount=6, format=".3~f")
+    bare = {"type": "quantitative", "scale": scale}
+    y = make_names_axis("row", order)
+    tip = make_tips({"row": "variant", "words": "ratio"})
+    value = {"title": "ratio", "format": ".4f"}
+    color, points = variants.encode_color(None), variants.encode_points(None)
+    layers = [
+        *draw_ratio_frame(x=bare),
+        draw(
+            rows, "rule", is_valid("low"), strokeWidth=2.5, clip=True, **span("x", bare), y=y,
+            tooltip=tip, **color,
+        ),
+        draw_points(
+            rows, 60, is_valid("value"), filled=False, opacity=0.75, yOffset=11, x=x, y=y,
+            tooltip=make_tips({"row": "variant", "block:Q": "", "value:Q": value}), **points,
+        ),
+        draw_points(
+            rows, 120, is_valid("estimate"), x=bare | {"field": "estimate"}, y=y, tooltip=tip,
+            **points,
+        ),
+    ]  # fmt: skip
+    return Figure(
+        f"duet-{workload}",
+        f"CPU per transaction, block by block, {workload}",
+        _describe_points(confidence),
+        make_chart(_ROW * max(1, len(order)), layers),
+    )
+
+
+def _describe_points(confidence: float) -> str:
+    return (
+        f"Full points with intervals at {percent(confidence, 2)}; the open points under them are "
+        "the blocks that they come from; the band is ±1 %. Better is lower. The last row is the "
+        "baseline against itself."
+    )
+
+
+def _make_rows(block_logs: pl.DataFrame, names: list[str], confidence: float) -> Rows:
+    """Return a row for each variant's interval and for each of its blocks; the baseline last."""
+    rows: Rows = []
+    for name in [*names[1:], names[0]]:
+        variant_blocks = block_logs.filter(pl.col("variant") == name)
+        if not variant_blocks.height:
+            continue
+        label = f"{name}, A2 ÷ A1" if name == names[0] else name
+        logs = variant_blocks["log"].to_list()
+        r = compute_ratio(logs, confidence)
+        interval = {
+            "variant": name,
+            "row": label,
+            "words": format_ratio(r.estimate, r.low, r.high),
+            "estimate": r.estimate,
+        }
+        rows.append(interval | ({"low": r.low, "high": r.high} if r.interval else {}))
+        rows += [
+            {"variant": name, "row": label, "block": block, "value": math.exp(log)}
+            for block, log in variant_blocks.select("block", "log").iter_rows()
+        ]
+    return rows

@@ -8,16 +8,24 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps, VariantHeap
-from dballoc.document.charts import Variants
+from dballoc.analysis.tables.profiles import Heaps, VariantHeap
+from dballoc.document.charts import (
+    AMOUNTS,
+    POINTS,
+    Variants,
+    draw,
+    draw_points,
+    make_axis,
+    make_chart,
+    make_tips,
+)
 from dballoc.document.csv import make_frame
-from dballoc.document.model import Embed, Section, Table
+from dballoc.document.model import Embed, Figure, Section, Table
 from dballoc.numbers import NOTHING, count, mebibytes, number, percent
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.heap_holders import sum_by_holder
 from dballoc.profile.profile_tables import VARIANCE
-from dballoc.report.charts import latency
-from dballoc.report.sections import profiles
+from dballoc.report.sections import contention
 
 _MOST, _SURE = 25, 2
 _GRAPHS = (
@@ -41,11 +49,11 @@ def make_heap_section(campaign: Campaign, heaps: Heaps, variants: Variants) -> S
     """
     tables: list[Table] = []
     figures, embeds = [], []
-    for workload, watched, after in profiles.list_profiled_workloads(
+    for workload, watched, after in contention.list_profiled_workloads(
         campaign, (s.workload for s in heaps.profiles), heaps.of
     ):
         tables += [_tabulate_turnover(watched, after), _tabulate_holders(watched, after)]
-        figures += latency.draw_call_times(watched, workload, variants, after)
+        figures += draw_call_times(watched, workload, variants, after)
         embeds += _make_flame_graphs(watched, workload, after)
     text = [
         _TEXT.format(clients=count(campaign.experiment.profiled_level, "client")),
@@ -152,7 +160,7 @@ def _tabulate_holders(watched: dict[str, VariantHeap], after: str) -> Table:
     for function in first:
         cells = [by_function.get(function) for by_function in sums.values()]
         rows.append([
-            profiles.shorten_function_name(function),
+            contention.shorten_function_name(function),
             *(f"{mebibytes(c[0])} ± {mebibytes(c[1])}" if c and c[0] else NOTHING for c in cells),
         ])  # fmt: skip
     caption = (
@@ -191,8 +199,71 @@ def _make_flame_graphs(watched: dict[str, VariantHeap], workload: str, after: st
         ]
         if with_samples:
             embeds.append(
-                profiles.make_flame_graph(
+                contention.make_flame_graph(
                     f"heap-{value}-{workload}", title + after, with_samples, value
                 )
             )
     return embeds
+
+
+# A mean of fewer timed calls says little.
+_LEAST = 10
+_HEIGHT = 240
+
+
+def draw_call_times(
+    watched: dict[str, VariantHeap], workload: str, variants: Variants, after: str
+) -> list[Figure]:
+    """Draw one chart for malloc and one for free: the mean of the calls that were timed, by size
+    class.
+    """
+    return [
+        _draw_times_of_operation(watched, operation, workload, variants, after)
+        for operation in ("malloc", "free")
+    ]
+
+
+def _draw_times_of_operation(
+    watched: dict[str, VariantHeap], operation: str, workload: str, variants: Variants, after: str
+) -> Figure:
+    rows: list[dict[str, Any]] = [
+        {
+            "variant": name,
+            "bytes": max(size["sizes"][0], 1),
+            **{key: size[key] for key in ("mean", "p99", "timed")},
+        }
+        for name, heap in watched.items()
+        for size in heap.figures["sizes"]
+        if size["operation"] == operation and size["timed"] >= _LEAST
+    ]
+    common = {
+        "x": make_axis(
+            "bytes",
+            "size of the block, bytes (log scale)",
+            {"type": "log", "base": 2, "nice": False},
+            tickCount=8,
+            labelExpr="datum.value >= 1024 ? datum.value / 1024 + ' Ki' : datum.value",
+        ),
+        "y": make_axis(
+            "mean",
+            f"mean time of {operation}, ns (log scale)",
+            {"type": "log", "nice": True},
+            **AMOUNTS,
+        ),
+    }
+    mean, timed = {"format": ",.0f"}, "calls timed"
+    tip = make_tips({"variant": "", "bytes:Q": "", "mean:Q": mean, "p99:Q": "", "timed:Q": timed})
+    layers = [
+        draw(rows, "line", strokeWidth=1.8, **common, **variants.encode_lines(POINTS)),
+        draw_points(rows, 60, tooltip=tip, **common, **variants.encode_points(POINTS)),
+    ]
+    caption = (
+        f"Elapsed time, stalls included, where {_LEAST} calls or more were timed. Size classes "
+        "double: 64 stands for 64 to 127 bytes."
+    )
+    return Figure(
+        f"{operation}-time-{workload}",
+        f"How long {operation} takes{after}",
+        caption,
+        make_chart(_HEIGHT, layers),
+    )

@@ -13,16 +13,15 @@ from dballoc.analysis.decisions.sequential_test import (
     Procedure,
     Share,
 )
-from dballoc.analysis.decisions.throughput_collapse import COLLAPSE_SHARE
 from dballoc.analysis.statistics.detectable_difference import POWER
-from dballoc.analysis.statistics.moderated_variance import GUARD, count_common_freedom
-from dballoc.analysis.tables.level_curves import CONFIDENCE
+from dballoc.analysis.statistics.ratio_interval import GUARD, count_common_freedom
+from dballoc.analysis.tables.level_curves import COLLAPSE_SHARE, CONFIDENCE
 from dballoc.experiment.designs import Design
 from dballoc.experiment.durations_and_sizes import format_duration
 from dballoc.experiment.model import USUAL_DISCARD
 from dballoc.numbers import count, listing, percent
 from dballoc.report.sections.counters import describe_counters
-from dballoc.report.wording.answer_notes import describe_levels
+from dballoc.report.wording.compose_answer import describe_levels
 
 FLOOR = (
     "The baseline runs twice in every block. How its second run differs from its first is noise "

@@ -6,9 +6,8 @@ from dataclasses import replace
 import polars as pl
 
 from dballoc.analysis.published.inclusive_frames import MeasuredFrames, measure_frames
-from dballoc.analysis.published.published_frames import FrameTable, PublishedFrame
-from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.imported_profiles import Profiles
+from dballoc.analysis.published.published_figures import FrameTable, PublishedFrame
+from dballoc.analysis.tables.profiles import Contention, Profiles
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, listing, percent

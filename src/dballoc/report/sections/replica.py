@@ -3,7 +3,7 @@
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.replica_lag import build_replica_table
+from dballoc.analysis.tables.trial_tables import build_replica_table
 from dballoc.document.model import Section, Table
 from dballoc.experiment.trial_steps import KEEPS_UP
 from dballoc.numbers import count, number

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.hosts.lost_hosts import count_lost_hosts
+from dballoc.analysis.hosts.split_by_host import count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.model import Listing, Section, Table
 from dballoc.experiment import experiment_file

@@ -10,10 +10,9 @@ from typing import Any
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions import throughput_collapse
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import CHANGES, OF_LEVEL, PEAK
-from dballoc.analysis.tables import level_curves, memory_growth, sampler_cost
+from dballoc.analysis.tables import level_curves, trial_tables
 from dballoc.analysis.tables.baseline_comparison import (
     DESCRIPTIVE_CONFIDENCE,
     Comparison,
@@ -22,7 +21,7 @@ from dballoc.analysis.tables.baseline_comparison import (
 from dballoc.document.model import Column, Table, tabulate
 from dballoc.numbers import NOTHING, count, listing, mebibytes, number, percent, with_unit
 from dballoc.report.wording.answer import describe_verdict, format_comparison
-from dballoc.report.wording.answer_notes import describe_levels
+from dballoc.report.wording.compose_answer import describe_levels
 from dballoc.report.wording.ratios_as_text import (
     describe_exit,
     format_change,
@@ -203,7 +202,7 @@ def tabulate_memory(campaign: Campaign) -> Table:
         place = {"workload": workload, "threads": level}
         rows += [
             row | place | {"trials": _format_survived(part, row["variant"], row["n"])}
-            for row in memory_growth.build_memory_table(part).iter_rows(named=True)
+            for row in trial_tables.build_memory_table(part).iter_rows(named=True)
         ]
         rows += [
             place | {"variant": name, "peak": words, "trials": _format_survived(part, name, 0)}
@@ -245,7 +244,7 @@ _MEMORY_CAPTION = (
 
 def tabulate_ledger(campaign: Campaign, ledger_rows: pl.DataFrame) -> Table:
     """Return resident memory by owner. ``ledger_rows``:
-    :func:`dballoc.analysis.tables.memory_ledger.build_ledger_table`.
+    :func:`dballoc.analysis.tables.trial_tables.build_ledger_table`.
     """
     cells = {
         (owner, variant): resident
@@ -302,7 +301,7 @@ def tabulate_shapes(campaign: Campaign) -> Table:
             )
             curve = dict(points.select("threads", "mean").iter_rows())
             if curve:
-                s = throughput_collapse.find_peak_and_collapse(curve)
+                s = level_curves.find_peak_and_collapse(curve)
                 fell = "none"
                 if s.collapse_threads is not None and s.collapse_share is not None:
                     fell = (
@@ -322,7 +321,7 @@ def tabulate_shapes(campaign: Campaign) -> Table:
             "collapse",
         ],
         rows=rows,
-        caption=f"A collapse: throughput below {percent(throughput_collapse.COLLAPSE_SHARE, 0)} "
+        caption=f"A collapse: throughput below {percent(level_curves.COLLAPSE_SHARE, 0)} "
         "of the best "
         "at a lower level.",
         heads=2,
@@ -330,7 +329,7 @@ def tabulate_shapes(campaign: Campaign) -> Table:
 
 
 def tabulate_pairs(campaign: Campaign, ratios: pl.DataFrame) -> Table:
-    """Return every pair of variants. ``ratios``: of :mod:`dballoc.analysis.tables.all_pairs`."""
+    """Return every pair of variants. ``ratios``: of :mod:`dballoc.analysis.tables.level_curves`."""
     top = max(campaign.experiment.threads)
     titles = {"tps": f"{{}} at {top}", "cpu": "{}, CPU per transaction", PEAK.name: PEAK.label}
     measures = ratios.select("measure", "workload").unique(maintain_order=True).rows()
@@ -425,7 +424,7 @@ _SAMPLER = (
 
 def tabulate_sampler_cost(campaign: Campaign) -> Table:
     """Return the CPU that sampling cost, by variant."""
-    rows = sampler_cost.compute_sampler_cost(campaign).iter_rows(named=True)
+    rows = trial_tables.compute_sampler_cost(campaign).iter_rows(named=True)
     return tabulate("Cost of the sampler", _SAMPLER, rows)
 
 

@@ -1,10 +1,9 @@
 """What a search and its confirmation say, in words."""
 
-from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.noninferiority import Standing
+from dballoc.analysis.decisions.recommendation import Ending
+from dballoc.analysis.decisions.verdict import Standing
 from dballoc.analysis.measures import CPU, PEAK
-from dballoc.analysis.tables.baseline_comparison import Comparison
-from dballoc.analysis.tables.speed_metric import is_shown_slower
+from dballoc.analysis.tables.baseline_comparison import Comparison, is_shown_slower
 from dballoc.analysis.tune.tuned import Confirmed, Tuned
 from dballoc.document.model import Answer, VariantLine
 from dballoc.numbers import count, listing, percent

@@ -7,7 +7,7 @@ from dballoc.analysis.campaign_tables import Campaign, is_final
 from dballoc.analysis.client_connections import VariantConnections, count_client_connections
 from dballoc.analysis.decisions.sequential_test import Procedure
 from dballoc.analysis.decisions.verdict import Verdict
-from dballoc.analysis.hosts.lost_hosts import LostHosts, count_lost_hosts
+from dballoc.analysis.hosts.split_by_host import LostHosts, count_lost_hosts
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons, declare_procedures
 from dballoc.numbers import count
 from dballoc.report.wording.ratios_as_text import format_detectable, format_ratio

@@ -1,9 +1,8 @@
 """The sentences that head every result: which malloc to use, or why none yet. Pure."""
 
-from dballoc.analysis.decisions.endings import Ending
-from dballoc.analysis.decisions.noninferiority import Standing
 from dballoc.analysis.decisions.preference import format_share
 from dballoc.analysis.decisions.recommendation import (
+    Ending,
     Recommendation,
     compute_gain,
     judge_comparison,
@@ -19,6 +18,7 @@ from dballoc.analysis.decisions.settling_time import (
     list_unmeasured,
     list_unmeasured_conditions,
 )
+from dballoc.analysis.decisions.verdict import Standing
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment.designs import Design

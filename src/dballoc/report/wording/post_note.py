@@ -6,12 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
-from dballoc.analysis.published.setup.post_comparison import (
-    DEFAULT,
-    NOT_SET,
-    NOT_STATED,
-    PostComparison,
-)
+from dballoc.analysis.published.setup.run_setup import DEFAULT, NOT_SET, NOT_STATED, PostComparison
 from dballoc.document.model import PostNote, PostTopic
 from dballoc.experiment.post import Post
 from dballoc.numbers import count

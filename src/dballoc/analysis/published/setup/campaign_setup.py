@@ -10,13 +10,15 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.client_connections import count_client_connections
 from dballoc.analysis.hosts.split_by_host import split_by_host
-from dballoc.analysis.published.setup.post_comparison import (
+from dballoc.analysis.published.setup.post_differences import compare_with_post
+from dballoc.analysis.published.setup.run_setup import (
+    DuetSetup,
     PostComparison,
+    RunSetup,
+    WorkloadSetup,
     join_words,
     sort_by_topic,
 )
-from dballoc.analysis.published.setup.post_differences import compare_with_post
-from dballoc.analysis.published.setup.run_setup import DuetSetup, RunSetup, WorkloadSetup
 from dballoc.analysis.published.setup.setting_values import normalize_name
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Variant

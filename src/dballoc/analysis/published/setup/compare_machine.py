@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dballoc.analysis.published.setup.post_comparison import (
+from dballoc.analysis.published.setup.run_setup import (
     NOT_STATED,
     PostComparison,
+    RunSetup,
     compare_text,
     join_words,
 )
-from dballoc.analysis.published.setup.run_setup import RunSetup
 from dballoc.experiment.cpu_list import format_cpus, parse_cpus
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.model import Cpu

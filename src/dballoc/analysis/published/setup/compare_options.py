@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from dballoc.analysis.published.setup import workload_statements
-from dballoc.analysis.published.setup.post_comparison import (
+from dballoc.analysis.published.setup.run_setup import (
     DEFAULT,
     NOT_SET,
     NOT_STATED,
     PostComparison,
+    RunSetup,
     compare_text,
 )
-from dballoc.analysis.published.setup.run_setup import RunSetup
 from dballoc.analysis.published.setup.setting_values import (
     normalize_name,
     normalize_value,

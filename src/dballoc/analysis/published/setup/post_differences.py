@@ -16,16 +16,16 @@ from dballoc.analysis.published.setup.compare_machine import (
     compare_thp,
 )
 from dballoc.analysis.published.setup.compare_options import compare_load_options, compare_options
-from dballoc.analysis.published.setup.post_comparison import (
+from dballoc.analysis.published.setup.run_setup import (
     NOT_RUN,
     NOT_STATED,
     PostComparison,
+    RunSetup,
     compare_setting,
     compare_text,
     join_words,
     sort_by_topic,
 )
-from dballoc.analysis.published.setup.run_setup import RunSetup
 from dballoc.analysis.published.setup.setting_values import (
     ANY_MALLOC,
     drop_remarks,

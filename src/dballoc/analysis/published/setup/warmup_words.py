@@ -5,12 +5,12 @@ clients for 10m``, ``settling for 2m``. Pure.
 import re
 from collections.abc import Iterable, Iterator
 
-from dballoc.analysis.published.setup.post_comparison import (
+from dballoc.analysis.published.setup.run_setup import (
     PostComparison,
+    RunSetup,
     compare_text,
     join_words,
 )
-from dballoc.analysis.published.setup.run_setup import RunSetup
 from dballoc.analysis.published.setup.setting_values import drop_remarks
 from dballoc.experiment.durations_and_sizes import format_duration, parse_duration
 from dballoc.experiment.model import Experiment

@@ -1,36 +1,34 @@
-"""The numbers as CSV, one file a table: what charts and tables of the report are made of."""
+"""A campaign's figures as data: the tables of csv/, which charts and tables of the report are made
+of, and the recommendation for programs: the rule, what it chose and why, and every candidate's
+figures.
+"""
+
+from typing import Any
 
 import polars as pl
 
+import dballoc
 from dballoc.analysis.campaign_tables import Campaign
+from dballoc.analysis.decisions.recommendation import Bound, Recommendation
 from dballoc.analysis.measures import CHANGES, IDLE, PEAK
 from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.published.setup.campaign_setup import compare_campaign_with_post
 from dballoc.analysis.replay.replay_facts import read_replay_facts
-from dballoc.analysis.replay.replay_tables import (
+from dballoc.analysis.replay.replay_figures import (
     average_curves,
     average_latencies,
     average_replays,
 )
-from dballoc.analysis.statistics import duet_slices
-from dballoc.analysis.tables import (
-    counters,
-    level_curves,
-    memory_growth,
-    memory_ledger,
-    replica_lag,
-)
-from dballoc.analysis.tables.all_pairs import compare_all_pairs
+from dballoc.analysis.tables import counters, level_curves, trial_tables, values
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
-from dballoc.analysis.tables.profiles.contention import Contention
-from dballoc.analysis.tables.profiles.heap_profiles import Heaps
-from dballoc.analysis.tables.profiles.imported_profiles import ImportedProfiles, Profiles
+from dballoc.analysis.tables.level_curves import compare_all_pairs
+from dballoc.analysis.tables.profiles import Contention, Heaps, ImportedProfiles, Profiles
 from dballoc.analysis.tables.time_series import build_time_series
+from dballoc.document.model import Answer
 from dballoc.experiment.designs import Design
-from dballoc.report.sections import contention, heap
+from dballoc.report.sections import contention, heap, imported_results
 from dballoc.report.sections import published as post
-from dballoc.report.sections.imported import imported_profiles, imported_results
-from dballoc.report.wording.answer import describe_verdict
+from dballoc.report.wording.answer import describe_verdict, measure_progress
 from dballoc.report.wording.ratios_as_text import describe_ratio
 
 _FAULT = (
@@ -65,7 +63,7 @@ def _collect_profile_tables(profiles: Profiles) -> dict[str, pl.DataFrame]:
         case Heaps():
             return heap.collect_heap_tables(profiles)
         case ImportedProfiles():
-            return imported_profiles.collect_imported_profile_tables(profiles)
+            return imported_results.collect_imported_profile_tables(profiles)
     return {}
 
 
@@ -84,22 +82,18 @@ def collect_tables(campaign: Campaign, comparisons: Comparisons) -> dict[str, pl
     time = build_time_series(campaign)
     # What a campaign may have nothing of, and then has no table of.
     others = {
-        "replicas": replica_lag.build_replica_table(campaign),
+        "replicas": trial_tables.build_replica_table(campaign),
         "counters": counters.build_counter_table(campaign),
         "post": pl.DataFrame([vars(c) for c in compare_campaign_with_post(campaign)]),
     }
-    duets = (
-        {"duet": duet_slices.compute_block_logs(campaign)}
-        if Design.DUET in campaign.designs
-        else {}
-    )
+    duets = {"duet": values.compute_block_logs(campaign)} if Design.DUET in campaign.designs else {}
     return {
         "trials": campaign.trials.drop("log_tail", "proof"),
         "slices": campaign.slice,
         "levels": level_curves.average_levels(campaign),
         "relative": pl.concat(changed).select("measure", pl.exclude("measure")),
-        "memory": memory_growth.build_memory_table(campaign),
-        "ledger": memory_ledger.build_ledger_table(campaign),
+        "memory": trial_tables.build_memory_table(campaign),
+        "ledger": trial_tables.build_ledger_table(campaign),
         "timeline": time.series,
         "steps": time.steps,
         **_collect_comparisons(comparisons, campaign.experiment.baseline),
@@ -162,3 +156,98 @@ def _tabulate_comparisons(judged: list[Comparison], comparisons: Comparisons) ->
         for c in judged
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+# Raise it when a key changes its meaning or goes.
+FORMAT = 1
+
+
+def describe_recommendation(
+    campaign: Campaign, comparisons: Comparisons, chosen: Recommendation, answer: Answer
+) -> dict[str, Any]:
+    """Return the recommendation as plain data. Ratios are to the baseline; an interval's ends are
+    null where there is none. ``recommended`` is null when the rule cannot choose: the baseline had
+    faults, fewer than two blocks have what it takes, or a gain has to be weighed against a loss.
+    ``answer`` is the campaign's ending
+    (:class:`dballoc.analysis.decisions.recommendation.Ending`), and ``subject`` the variant that it
+    names; ``ending`` is why the campaign ended.
+    """
+    progress, baseline = measure_progress(campaign), campaign.experiment.baseline
+    blocks = max((c.ratio.blocks for c in comparisons.family if c.ratio), default=0)
+    # Without memory there is no recommendation by it; see dballoc.report.wording.ending.
+    memory = (
+        any(m.question == "memory" for m in comparisons.metrics)
+        or chosen.preference.objective == "speed"
+    )
+    judged = any(c.judged for c in comparisons.family)
+    recommended = chosen.variant if blocks > 1 and memory and judged else None
+    return {
+        "format": FORMAT,
+        "dballoc": dballoc.__version__,
+        "experiment": campaign.experiment.name,
+        "prefer": chosen.preference.text,
+        "rule": chosen.preference.describe_rule(chosen.evidence.margin),
+        "margin": chosen.evidence.margin,
+        "exploratory": chosen.evidence.exploratory,
+        "answer": chosen.ending.value,
+        "subject": chosen.subject,
+        "command": answer.command or None,
+        "recommended": recommended,
+        "tie": chosen.tie if recommended else None,
+        "headline": answer.headline,
+        "reason": answer.reason,
+        "final": progress.final,
+        "ending": progress.ending,
+        "blocks": progress.blocks,
+        "planned_blocks": progress.planned,
+        "baseline": baseline,
+        "candidates": [
+            {
+                "variant": name,
+                "baseline": name == baseline,
+                "faults": _count_faults(comparisons.faulty.get(name)),
+                "excluded": chosen.excluded.get(name),
+                "figures": [
+                    _describe_figure(c, comparisons)
+                    for c in [*comparisons.family, *comparisons.descriptive]
+                    if c.variant == name != baseline
+                ],
+                "constraints": [_describe_bound(b) for b in chosen.evidence.bounds.get(name, [])],
+            }
+            for name in campaign.names
+        ],
+        "floor": [_describe_figure(c, comparisons) for c in comparisons.floor],
+        "notes": answer.notes,
+    }
+
+
+def _count_faults(k_of_n: tuple[int, int] | None) -> dict[str, int] | None:
+    return {"trials": k_of_n[1], "with_a_fault": k_of_n[0]} if k_of_n else None
+
+
+def _describe_figure(comparison: Comparison, comparisons: Comparisons) -> dict[str, Any]:
+    is_judged = comparison in comparisons.family
+    r, m = comparison.ratio, comparison.metric
+    return {
+        "metric": m.measure.name,
+        "workload": m.workload,
+        "title": m.title,
+        "better": m.better,
+        "design": m.design,
+        "confidence": comparisons.confidence(m),
+        **describe_ratio(r),
+        "blocks": r.blocks if r else 0,
+        "verdict": describe_verdict(comparison, comparisons) if is_judged else None,
+    }
+
+
+def _describe_bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "constraint": bound.constraint.text,
+        "workload": bound.workload,
+        "ratio": bound.ratio.estimate,
+        "low": bound.ratio.low,
+        "high": bound.ratio.high,
+        "confidence": bound.ratio.confidence,
+        "holds": bound.holds,
+    }

@@ -1,9 +1,12 @@
-"""Build the memory table: start, peak, mean under load, idle, growth, peak ÷ cache."""
+"""Build the tables of what trials showed as a whole: memory and who holds it, how far replicas were
+behind, what the sampler cost.
+"""
 
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign, add_virtual_size
 from dballoc.analysis.measures import IDLE, PEAK
+from dballoc.experiment.trial_steps import KEEPS_UP
 
 # What is averaged over a variant's trials.
 _MEANS = [
@@ -81,4 +84,72 @@ def _select_last_marks(campaign: Campaign, levels: pl.DataFrame) -> pl.DataFrame
     marks = campaign.of(campaign.mark).join(levels, on=["trial", "step"], how="semi")
     return marks.group_by("trial").agg(
         pss=pl.col("pss").sort_by("t").last(), anon_huge=pl.col("anon_huge").sort_by("t").last()
+    )
+
+
+_ORDER = {
+    part: number for number, part in enumerate(("server", "heap", "threads", "files", "rest"))
+}
+
+
+def build_ledger_table(campaign: Campaign) -> pl.DataFrame:
+    """Return one row an owner and variant: ``part``, ``owner``, ``variant``, ``resident`` and
+    ``size`` in bytes, means over its good trials (an owner that a trial does not have counts as 0);
+    by part, the largest owners first. Empty where no trial has a ledger.
+    """
+    rows = campaign.of(campaign.ledger)
+    trials = rows.group_by("variant").agg(n=pl.col("trial").n_unique())
+    return (
+        rows.group_by("part", "owner", "variant")
+        .agg(pl.col("resident", "size").sum())
+        .join(trials, on="variant")
+        .with_columns(pl.col("resident", "size") / pl.col("n"))
+        .with_columns(
+            most=pl.col("resident").max().over("part", "owner"),
+            place=pl.col("part").replace_strict(_ORDER),
+        )
+        .sort("place", -pl.col("most"), "owner", "variant")
+        .select("part", "owner", "variant", "resident", "size")
+    )
+
+
+def build_replica_table(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a workload, level and variant, over its good trials: ``primary_tps`` and
+    ``tps``, means of what the primary committed and the replica applied a second; ``behind``,
+    ``lag`` (s), ``waited`` (s) and ``left_behind``, the largest; of ``trials``, in how many the
+    replica was ``late``. Empty without replicas.
+    """
+    levels = campaign.of(campaign.step.filter(pl.col("kind") == "level")).join(
+        campaign.replica, on=["trial", "step"], how="inner"
+    )
+    return (
+        levels.group_by("workload", "threads", "variant", maintain_order=True)
+        .agg(
+            pl.col("primary_tps", "tps").mean(),
+            pl.col("behind", "lag", "waited", "left_behind").max(),
+            late=(pl.col("lag") > KEEPS_UP).sum(),
+            trials=pl.len(),
+        )
+        .sort("workload", "threads", maintain_order=True)
+    )
+
+
+def compute_sampler_cost(campaign: Campaign) -> pl.DataFrame:
+    """Return one row a variant, over all its trials with samples: ``share`` of one core (1 = all of
+    it), ``each`` in microseconds of CPU a sample, ``samples`` and ``trials``.
+    """
+    rows = campaign.trial.filter(pl.col("samples") > 0)
+    spans = campaign.sample.group_by("trial").agg(seconds=pl.col("t").max() - pl.col("t").min())
+    costs = (
+        rows.join(spans, on="trial", how="inner")
+        .group_by("variant")
+        .agg(
+            share=pl.col("sampler_cpu").sum() / pl.col("seconds").sum(),
+            each=pl.col("sampler_cpu").sum() / pl.col("samples").sum() * 1e6,
+            samples=pl.col("samples").sum(),
+            trials=pl.len(),
+        )
+    )
+    return costs.sort(
+        pl.col("variant").replace_strict({n: i for i, n in enumerate(campaign.names)}, default=None)
     )

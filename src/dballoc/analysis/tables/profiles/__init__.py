@@ -1,1 +1,0 @@
-"""Tables of profiles that were recorded beside trials."""

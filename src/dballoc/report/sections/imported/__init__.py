@@ -1,1 +1,0 @@
-"""Sections on results that were made elsewhere."""
