@@ -26,7 +26,9 @@ from campaigns import run
 from dballoc.allocators import find_library
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline
 from dballoc.errors import UsageError
-from dballoc.profile.heap import probe_client, probe_launch
+from dballoc.host.preload import preload_launch
+from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.profile.heap import probe_client
 
 PROMISED = {"idle": 1.005, "probe": 1.02}
 PROMISED_MYROCKS = 1.03
@@ -37,7 +39,7 @@ def under_probe(name: str, interval: int, sockets: Path) -> dict[str, Any]:
     return {
         "name": name,
         "allocator": "glibc",
-        "preload": [str(probe_launch.find_probe_library())],
+        "preload": [str(preload_launch.find_library(HEAP_PROBE))],
         "env": {probe_client.VARIABLE: f"{interval}:{sockets}"},
     }
 

@@ -22,7 +22,9 @@ from campaigns import run
 from scipy import stats
 
 from dballoc.analysis.tables import profiles
-from dballoc.profile.heap import probe_client, probe_launch
+from dballoc.host.preload.preload_launch import find_library
+from dballoc.host.preload.preload_socket import HEAP_PROBE
+from dballoc.profile.heap import probe_client
 
 SOURCE = Path(__file__).parent.parent / "tests" / "native" / "calls.c"
 PROMISED = 0.005
@@ -33,7 +35,7 @@ def nanoseconds(program: Path, pairs: int, interval: int | None, sockets: Path) 
     """Of CPU time for a malloc and a free."""
     env = (
         {
-            "LD_PRELOAD": str(probe_launch.find_probe_library()),
+            "LD_PRELOAD": str(find_library(HEAP_PROBE)),
             probe_client.VARIABLE: f"{interval}:{sockets}",
         }
         if interval is not None

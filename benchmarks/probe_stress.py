@@ -35,8 +35,10 @@ from dballoc.allocators import find_library
 from dballoc.allocators.find_library import Allocator
 from dballoc.catalogue import allocators
 from dballoc.errors import Failure, UsageError
+from dballoc.host.preload import preload_launch
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process_handle import Process
-from dballoc.profile.heap import probe_client, probe_launch
+from dballoc.profile.heap import probe_client
 
 NATIVE = Path(__file__).parent.parent / "tests" / "native"
 CRATE = "libmimalloc-sys"
@@ -152,7 +154,10 @@ def ask(sockets: Path, stop: threading.Event, answers: Counter[str]) -> None:
     while not stop.is_set():
         for path in list(sockets.glob("*.sock")):
             turn += 1
-            there = probe_client.Probe(Process.open(int(path.stem)), Path("/"), str(path))
+            process = Process.open(int(path.stem))
+            there = probe_client.Probe(
+                PreloadSocket(kind=HEAP_PROBE, process=process, root=Path("/"), path=str(path))
+            )
             try:
                 if turn % 3:
                     there.status()
@@ -203,7 +208,7 @@ def main() -> None:
                     continue
                 with_probe = run(
                     command,
-                    [probe_launch.find_probe_library(), *libraries],
+                    [preload_launch.find_library(HEAP_PROBE), *libraries],
                     {probe_client.VARIABLE: f"1024:{sockets}"},
                     directory,
                 )

@@ -29,8 +29,9 @@ from statistics import fmean, stdev
 
 from replay_engine import MALLOCS, list_installed
 
+from dballoc.host.preload.preload_launch import add_to_environment
+from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.trace.compilation.compile_recording import compile_recording
-from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording.read_recording import read_recording
 from dballoc.trace.replay import run_replay
 from dballoc.trace.replay.plan_file import write_plan
@@ -68,7 +69,7 @@ class Case:
 def make_case(program: Path, arguments: Sequence[str], directory: Path) -> Case:
     """Record the program under glibc, and make the plan of its replay."""
     directory.mkdir()
-    environ = recorder_launch.add_recorder_to_environment({}, str(directory), LIMIT, False)
+    environ = add_to_environment({}, RECORDER, str(directory), LIMIT)
     subprocess.run([program, *arguments], env=environ, check=True, stdout=subprocess.DEVNULL)
     [recording] = directory.glob("*.recording")
     trace = compile_recording(read_recording(recording))

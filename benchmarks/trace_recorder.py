@@ -33,8 +33,8 @@ from campaigns import run
 from probe_calls import SOURCE
 from scipy import stats
 
+from dballoc.host.preload.preload_launch import add_to_environment, find_library
 from dballoc.host.preload.preload_socket import RECORDER
-from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording.read_recording import RecordingCondition, verify_recording
 
 WAYS = ("without", "idle", "recording")
@@ -52,7 +52,7 @@ def run_calls(program: Path, way: str, pairs: int, threads: int) -> dict[str, fl
     with tempfile.TemporaryDirectory(prefix="dbrec-") as out:
         env = {}
         if way != "without":
-            env = recorder_launch.add_recorder_to_environment({}, out, LIMIT, way == "idle")
+            env = add_to_environment({}, RECORDER, out, LIMIT, way == "idle")
         done = subprocess.run(
             [program, str(pairs), str(threads)], env=env, check=True, capture_output=True, text=True
         )
@@ -119,7 +119,7 @@ def under_recorder(name: str, out: Path, is_idle: bool) -> dict[str, Any]:
     return {
         "name": name,
         "allocator": "glibc",
-        "preload": [str(recorder_launch.find_recorder_library())],
+        "preload": [str(find_library(RECORDER))],
         "env": {RECORDER.variable: request},
     }
 

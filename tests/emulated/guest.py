@@ -141,7 +141,7 @@ def look_at_probed_server() -> None:
     waits = ("profile", "contention", "--pid", pid, "--method", "proc", "--seconds", "2")
     show("waits", run_dballoc(*waits))
     show("heap", run_dballoc("profile", "heap", "--out-dir", "/tmp/probe"))
-    snapshot = probe_client.make_probe(
+    snapshot = probe_client.Probe(
         find_preload_in_directory(Path("/tmp/probe"), HEAP_PROBE)
     ).snapshot()
     show("complete", snapshot.complete)

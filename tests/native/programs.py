@@ -14,8 +14,8 @@ from pathlib import Path
 from machine import MACHINE
 
 from dballoc.errors import Failure, UsageError
-from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
-from dballoc.profile.heap import probe_client
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
+from dballoc.host.process_handle import Process
 from dballoc.profile.heap.probe_client import Probe
 
 HERE = Path(__file__).parent
@@ -64,11 +64,17 @@ def wait_for_probe(directory: Path) -> Probe:
     deadline = time.monotonic() + LONGEST
     while True:
         try:
-            return probe_client.make_probe(find_preload_in_directory(directory, HEAP_PROBE))
+            return Probe(find_preload_in_directory(directory, HEAP_PROBE))
         except (UsageError, Failure):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+def open_probe(path: Path, pid: int) -> Probe:
+    """The probe of a process that listens at a path."""
+    process = Process.open(pid)
+    return Probe(PreloadSocket(kind=HEAP_PROBE, process=process, root=path.parent, path=path.name))
 
 
 def connect_to(path: Path) -> socket.socket:
@@ -79,7 +85,7 @@ def connect_to(path: Path) -> socket.socket:
 
 
 def socket_path(probe: Probe) -> Path:
-    return probe.root / probe.socket
+    return probe.place.root / probe.place.path
 
 
 def read_to_the_end(talk: socket.socket) -> bytes:

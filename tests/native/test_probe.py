@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 from machine import MACHINE
-from programs import probed, starting, wait_for_probe
+from programs import open_probe, probed, socket_path, starting, wait_for_probe
 
-from dballoc.host.process_handle import Process
 from dballoc.profile.heap import heap_profile, malloc_latency, probe_client
 from dballoc.profile.heap.probe_client import Probe
 from dballoc.profile.heap.probe_snapshot import Snapshot, compute_bucket_start
@@ -361,9 +360,7 @@ def test_nobody_else_is_answered(
         assert "PermissionError" in as_user(12346).stderr
         path.chmod(0o666)
         assert "only root and the user of the process" in as_user(12346).stdout
-        assert (
-            Probe(Process.open(process.pid), path.parent, path.name).status()["pid"] == process.pid
-        )
+        assert open_probe(path, process.pid).status()["pid"] == process.pid
         process.communicate("", timeout=10)
 
 
@@ -398,7 +395,7 @@ def test_nonsense_does_no_harm(start: Start, seconds: float) -> None:
     running = start("leak")
     asked = running.probe()
     asked.set_interval(8192)
-    assert attack(asked.root / asked.socket, seconds) > 10
+    assert attack(socket_path(asked), seconds) > 10
     assert asked.status()["interval"] == 8192
     assert asked.snapshot().blocks
 

@@ -19,6 +19,7 @@ from programs import (
     Start,
     compiled,
     connect_to,
+    open_probe,
     read_to_the_end,
     socket_path,
     starting,
@@ -26,9 +27,7 @@ from programs import (
 )
 
 from dballoc.errors import Failure
-from dballoc.host.process_handle import Process
 from dballoc.profile.heap import probe_client
-from dballoc.profile.heap.probe_client import Probe
 
 pytestmark = pytest.mark.alone  # what it counts and times wants the CPUs
 
@@ -67,7 +66,7 @@ class Poll:
         while not self.over.is_set():
             for path in list(self.directory.glob("*.sock")):
                 try:
-                    there = Probe(Process.open(self.pid), path.parent, path.name)
+                    there = open_probe(path, self.pid)
                     self.answers += "pid" in there.status()
                     self.answers += there.snapshot().pid > 0
                 except Failure:

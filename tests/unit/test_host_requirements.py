@@ -212,7 +212,7 @@ def test_exec_refuses_before_the_program_starts(
     host = Host(page_size=64 * KIB, kernel="6.12.0")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     with pytest.raises(UsageError, match="runs with pages of 4 KiB alone"):
-        exec_verb.exec_([shutil.which("true")], exec_verb.ProbeKind.HEAP, tmp_path / "out")
+        exec_verb.exec_([shutil.which("true")], "heap", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -19,6 +19,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host import process_root
 from dballoc.host.elf import loader
 from dballoc.host.preload import preload_socket
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import process_limits
 from dballoc.host.settings import thp
@@ -137,7 +138,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
         threads.append(threading.Thread(target=run, daemon=True))
         threads[0].start()
-        return probe_client.Probe(Process.own(), tmp_path, "s")
+        place = PreloadSocket(kind=HEAP_PROBE, process=Process.own(), root=tmp_path, path="s")
+        return probe_client.Probe(place)
 
     yield start
     for thread in threads:

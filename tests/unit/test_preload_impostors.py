@@ -14,7 +14,7 @@ import pytest
 
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload import preload_socket
-from dballoc.host.preload.preload_socket import HEAP_PROBE, ask_preload, find_preload_in_directory
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadSocket, find_preload_in_directory
 from dballoc.host.process_handle import Process
 
 MIB = 1 << 20
@@ -70,9 +70,12 @@ def test_an_impostor_is_not_spoken_to(tmp_path: Path, listen: Callable[..., List
         with pytest.raises(UsageError, match="no probe listens there"):
             find_preload_in_directory(tmp_path, HEAP_PROBE)
         with pytest.raises(Failure, match=f"process {os.getpid()} answers there"):
-            ask_preload(
-                tmp_path, f"{other.pid}.sock", "status", Process.open(other.pid), "the probe"
-            )
+            PreloadSocket(
+                kind=HEAP_PROBE,
+                process=Process.open(other.pid),
+                root=tmp_path,
+                path=f"{other.pid}.sock",
+            ).ask("status")
         other.kill()
     assert impostor.received == b""
 
@@ -86,7 +89,9 @@ def test_an_endless_status_is_read_no_further_than_a_preloads(
     with pytest.raises(UsageError, match="no probe listens there"):
         find_preload_in_directory(tmp_path, HEAP_PROBE)
     with pytest.raises(Failure, match="longer than any preload's"):
-        ask_preload(tmp_path, name, "status", Process.own(), "the probe")
+        PreloadSocket(kind=HEAP_PROBE, process=Process.own(), root=tmp_path, path=name).ask(
+            "status"
+        )
     assert time.monotonic() - began < 10
     assert impostor.received == b"status\n" * 2
     assert impostor.sent < 4 * MIB, "what fits into buffers"

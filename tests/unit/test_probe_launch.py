@@ -12,35 +12,31 @@ from dballoc.errors import UsageError
 from dballoc.host.preload import preload_launch
 from dballoc.host.preload.preload_socket import HEAP_PROBE, find_preload_in_directory
 from dballoc.host.process_handle import Process
-from dballoc.profile.heap import probe_client, probe_launch
+from dballoc.profile.heap import probe_client
 
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        probe_launch, "find_probe_library", lambda: Path("/opt/libdballoc_probe.so")
-    )
+    monkeypatch.setattr(preload_launch, "find_library", lambda kind: Path(f"/opt/{kind.library}"))
 
 
 def test_the_probe_goes_before_what_is_preloaded() -> None:
-    found = probe_launch.prepare_launch(
-        ["true", "x"],
-        Path("/tmp/p"),
-        1024,
-        {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/a.so:/b.so", "HOME": "/h"},
-    )
-    assert found.environ == {
+    environ = {"PATH": "/usr/bin:/bin", "LD_PRELOAD": "/a.so:/b.so", "HOME": "/h"}
+    assert _prepare(["true", "x"], Path("/tmp/p"), environ, 1024) == {
         "PATH": "/usr/bin:/bin",
         "LD_PRELOAD": "/opt/libdballoc_probe.so:/a.so:/b.so",
         "HOME": "/h",
         "DBALLOC_PROBE": "1024:/tmp/p",
     }
-    assert (
-        probe_launch.prepare_launch(["true"], Path("/tmp/p"), 0, {"PATH": "/usr/bin:/bin"}).environ[
-            "LD_PRELOAD"
-        ]
-        == "/opt/libdballoc_probe.so"
-    )
+    idle = _prepare(["true"], Path("/tmp/p"), {"PATH": "/usr/bin:/bin"}, 1024, is_idle=True)
+    assert idle["LD_PRELOAD"] == "/opt/libdballoc_probe.so"
+    assert idle["DBALLOC_PROBE"] == "0:/tmp/p"
+
+
+def _prepare(
+    command: list[str], out: Path, environ: dict[str, str], size: int, is_idle: bool = False
+) -> dict[str, str]:
+    return preload_launch.prepare_launch(HEAP_PROBE, command, out, environ, size, is_idle)[1]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +49,7 @@ def test_the_probe_goes_before_what_is_preloaded() -> None:
 )
 def test_refusals(command: str, out: str, interval: int, says: str) -> None:
     with pytest.raises(UsageError, match=says.replace("+", r"\+")):
-        probe_launch.prepare_launch([command], Path(out), interval, {"PATH": "/usr/bin:/bin"})
+        _prepare([command], Path(out), {"PATH": "/usr/bin:/bin"}, interval)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ def test_a_process_without_a_probe_is_told_how_to_get_one() -> None:
 def test_nobody_listens(tmp_path: Path) -> None:
     (tmp_path / "12.sock").touch()
     with pytest.raises(UsageError, match="no probe listens there"):
-        probe_client.make_probe(find_preload_in_directory(tmp_path, HEAP_PROBE))
+        probe_client.Probe(find_preload_in_directory(tmp_path, HEAP_PROBE))
 
 
 @pytest.mark.parametrize(

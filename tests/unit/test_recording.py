@@ -21,10 +21,10 @@ from dballoc.campaign.replay.read_trace_file import read_any_trace
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import RecordTrace
+from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.trace import trace_size
 from dballoc.trace.compilation.compile_recording import compile_recording
 from dballoc.trace.model import NONE, EventKind, Mark, Recording, TouchSample
-from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recording import chunk_file
 from dballoc.trace.recording import read_recording as read_recording_module
 from dballoc.trace.recording.chunk_file import ChunkKind, Torn
@@ -330,8 +330,8 @@ def test_what_the_shipped_experiments_record_can_be_compiled() -> None:
         record = experiment_file.build_experiment(table, name).record
         assert record
         assert record.limit / least < trace_size.MOST_EVENTS
-    assert RecordTrace().limit == recorder_launch.DEFAULT_LIMIT
-    assert recorder_launch.DEFAULT_LIMIT / least < trace_size.MOST_EVENTS
+    assert RecordTrace().limit == RECORDER.size
+    assert RECORDER.size / least < trace_size.MOST_EVENTS
 
 
 def test_pieces_that_together_are_no_buffer() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.errors import UsageError
-from dballoc.host.elf import elf_exports
+from dballoc.host.elf import patch_elf
 from dballoc.servers import relink
 from dballoc.servers.build import Build
 
@@ -37,7 +37,7 @@ def build(tmp_path: Path, c_library: Callable[..., Path], monkeypatch: pytest.Mo
         ],
         check=True,
     )
-    elf_exports.relink(program, None, ["$ORIGIN/../lib"])
+    patch_elf.relink(program, None, ["$ORIGIN/../lib"])
     return Build(
         family="mysql",
         version="8.0.1",
@@ -57,21 +57,21 @@ def test_nothing_to_change_is_the_build_itself(build: Build) -> None:
 
 
 def test_a_copy_without_a_library(build: Build) -> None:
-    soname = next(n for n in elf_exports.read_needed_libraries(build.executable) if "libown" in n)
+    soname = next(n for n in patch_elf.read_needed_libraries(build.executable) if "libown" in n)
     copy = relink.relinked(build, None, [soname])
-    assert soname not in elf_exports.read_needed_libraries(copy.executable)
-    assert soname in elf_exports.read_needed_libraries(build.executable)
+    assert soname not in patch_elf.read_needed_libraries(copy.executable)
+    assert soname in patch_elf.read_needed_libraries(build.executable)
     assert (status(build), status(copy)) == (7, 0)
     assert (copy.executable.name, copy.basedir) == ("mysqld", build.basedir)
 
 
 def test_a_copy_on_another_loader_finds_the_libraries_where_they_were(build: Build) -> None:
-    found = elf_exports.read_interpreter(build.executable)
+    found = patch_elf.read_interpreter(build.executable)
     assert found
     loader = Path(found).resolve()
     copy = relink.relinked(build, loader)
-    assert elf_exports.read_interpreter(copy.executable) == str(loader)
-    assert elf_exports.read_search_path(copy.executable) == [
+    assert patch_elf.read_interpreter(copy.executable) == str(loader)
+    assert patch_elf.read_search_path(copy.executable) == [
         str(loader.parent),
         f"{build.executable.parent}/../lib",
     ]
@@ -79,7 +79,7 @@ def test_a_copy_on_another_loader_finds_the_libraries_where_they_were(build: Bui
 
 
 def test_a_copy_is_made_once_for_the_same_executable(build: Build) -> None:
-    found = elf_exports.read_interpreter(build.executable)
+    found = patch_elf.read_interpreter(build.executable)
     assert found
     loader = Path(found).resolve()
     first = relink.relinked(build, loader).executable
@@ -98,8 +98,8 @@ def test_a_library_that_it_does_not_name_cannot_be_taken_away(build: Build) -> N
 def test_what_is_no_executable(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
-    assert not elf_exports.is_elf(script)
-    assert not elf_exports.is_elf(tmp_path / "none")
+    assert not patch_elf.is_elf(script)
+    assert not patch_elf.is_elf(tmp_path / "none")
     link = tmp_path / "link"
     link.symlink_to("/bin/sh")
-    assert not elf_exports.is_elf(link)
+    assert not patch_elf.is_elf(link)

@@ -21,7 +21,7 @@ from dballoc.fetch.unpack import installed_layout, safe_extraction
 from dballoc.files.output_directory import OutputDirectory, remove_own, write_own
 from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
-from dballoc.host.elf import elf_exports
+from dballoc.host.elf import patch_elf
 from dballoc.host.guardian.guardian_client import Custody, Lease
 from dballoc.host.unprivileged.run_unprivileged import Unanswered, run_unprivileged
 from dballoc.host.unprivileged.server_user import server_user
@@ -36,7 +36,7 @@ def _verify_version(job: Job, fetched: FetchedTree) -> str:
     if job.source.kind == "server":
         return _verify_server(job, fetched)
     for path in fetched.libraries:
-        if not elf_exports.is_elf(job.place / path):
+        if not patch_elf.is_elf(job.place / path):
             raise Failure(f"{job.source.reference}: {path} is not a shared library")
     if not fetched.libraries and fetched.loader is None:
         raise Failure(f"{job.source.reference}: no library to preload in the download")

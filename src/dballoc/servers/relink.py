@@ -20,7 +20,7 @@ from dballoc import readers
 from dballoc.allocators import proof_of_use
 from dballoc.errors import Failure, UsageError
 from dballoc.host import directories
-from dballoc.host.elf import elf_exports
+from dballoc.host.elf import patch_elf
 from dballoc.host.unprivileged.server_user import server_user
 from dballoc.servers.build import Build
 
@@ -93,19 +93,17 @@ def _make(build: Build, copy: Path, loader: Path | None, without: Sequence[str])
         if lacking := [
             soname
             for soname in without
-            if soname not in elf_exports.read_needed_libraries(build.executable)
+            if soname not in patch_elf.read_needed_libraries(build.executable)
         ]:
             raise UsageError(
                 f"{build.executable}: another library that it needs loads {lacking[0]}, so its "
                 "malloc cannot be replaced"
             )
         shutil.copy2(build.executable, partial)
-        before = elf_exports.resolve_search_path(
-            elf_exports.read_search_path(build.executable), build.executable.parent
+        before = patch_elf.resolve_search_path(
+            patch_elf.read_search_path(build.executable), build.executable.parent
         )
-        elf_exports.relink(
-            partial, loader, [*([loader.parent] if loader else []), *before], without
-        )
+        patch_elf.relink(partial, loader, [*([loader.parent] if loader else []), *before], without)
     except Failure as error:
         partial.unlink(missing_ok=True)
         raise UsageError(str(error)) from None

@@ -15,11 +15,11 @@ from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment, Variant
 from dballoc.host import privileged_start
+from dballoc.host.preload.preload_launch import find_library
+from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER
 from dballoc.host.privileged_start import Starter
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.profile.heap import probe_launch
 from dballoc.servers.build import Build
-from dballoc.trace.recorder import recorder_launch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +52,8 @@ def prove_malloc(
     allocator = malloc.allocator
     before = ((_find_thp_shim(),) if variant.wants_huge_pages else ()) + malloc.preloaded_before
     instruments = (
-        *([probe_launch.find_probe_library()] if experiment.profile == "heap" else []),
-        *([recorder_launch.find_recorder_library()] if experiment.record else []),
+        *([find_library(HEAP_PROBE)] if experiment.profile == "heap" else []),
+        *([find_library(RECORDER)] if experiment.record else []),
     )
     for library in (*before, *allocator.libraries, *instruments):
         if blocked := user.blocked_at(library):

@@ -12,6 +12,7 @@ from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_steps
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.files.output_directory import OutputDirectory, write_own
+from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import (
     CACHES,
@@ -56,7 +57,7 @@ def run_recording(
     steps = plan_recorded_steps(context, slot)
     marks = _Marks(steps[-1], measure_peak_heap(measured))
     trial = solo_trial.SoloTrial(
-        context, slot, template, raw, instrument="recorder", steps=steps, watch=marks.take
+        context, slot, template, raw, instrument=RECORDER, steps=steps, watch=marks.take
     )
     try:
         record = trial.run().trial

@@ -23,7 +23,6 @@ from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.fault import Fault, FaultExaminer, explain_sigkill
 from dballoc.campaign.trials.host_thp import check_host_thp
-from dballoc.campaign.trials.with_instrument import Instrument, add_instrument
 from dballoc.errors import Failure
 from dballoc.experiment import secret_names
 from dballoc.experiment.cpu_list import format_cpus
@@ -32,6 +31,8 @@ from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.files.output_directory import write_own
 from dballoc.host import directories, process_maps
 from dballoc.host.guardian.guardian_client import Child, Custody, Exit
+from dballoc.host.preload import preload_launch
+from dballoc.host.preload.preload_socket import RECORDER, PreloadKind
 from dballoc.host.resources import cgroup
 from dballoc.host.settings import thp
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -100,7 +101,7 @@ class ServerLife:
         *,
         cpus: frozenset[int] | None = None,
         thp_disable: bool = False,
-        instrument: Instrument | None = None,
+        instrument: PreloadKind | None = None,
     ) -> None:
         self.context = context
         self.prepared: PreparedVariant = context.setting.variants[variant]
@@ -132,10 +133,21 @@ class ServerLife:
         self.run_directory = directories.make_run_directory(context.custody.scratch)
         self.private_directory = directories.make_run_directory(context.custody.scratch)
         if instrument:
-            self.prepared = add_instrument(
-                self.prepared, self.run_directory, instrument, context.setting.experiment
-            )
+            self._add_instrument(instrument)
         self.examiner = self._make_examiner()
+
+    def _add_instrument(self, instrument: PreloadKind) -> None:
+        """Preload an instrument of ours ahead of the malloc, at work from the server's start; its
+        socket, and the recorder's file, are in the run directory.
+        """
+        record = self.context.setting.experiment.record if instrument is RECORDER else None
+        size = record.limit if record else instrument.size
+        env = preload_launch.add_to_environment(
+            self.prepared.env, instrument, os.fspath(self.run_directory), size
+        )
+        library = os.fspath(preload_launch.find_library(instrument).resolve())
+        wrappers = (*self.prepared.wrappers, library)
+        self.prepared = replace(self.prepared, env=env, wrappers=wrappers)
 
     @property
     def running(self) -> private_server.Running:

@@ -23,11 +23,11 @@ from dballoc.campaign.trials.replica import (
 from dballoc.campaign.trials.server_in_trial import ServerLife, TrialContext
 from dballoc.campaign.trials.settling import SettlingFailed, begin_settling, end_settling
 from dballoc.campaign.trials.trial_rows import StepMeasurements
-from dballoc.campaign.trials.with_instrument import Instrument
 from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step, plan_probe_steps, plan_steps, sum_planned_seconds
 from dballoc.files.output_directory import OutputDirectory, write_own
 from dballoc.host.guardian.guardian_client import Exit
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.load import client
 from dballoc.load.client_output import Interval, milliseconds
 from dballoc.measure import host_sampler
@@ -77,7 +77,7 @@ def run_heap_profile(
         slot,
         template,
         heap_directory,
-        instrument="heap probe",
+        instrument=HEAP_PROBE,
         steps=plan_probe_steps(experiment, slot, tables),
     )
     record = _run_and_clean_up(probed).trial
@@ -121,7 +121,7 @@ class SoloTrial:
         template: Template,
         directory: Path,
         *,
-        instrument: Instrument | None = None,
+        instrument: PreloadKind | None = None,
         steps: Sequence[Step] | None = None,
         watch: Watch | None = None,
     ) -> None:
@@ -144,7 +144,7 @@ class SoloTrial:
                 context.custody, context.setting.user, self.prepared, template, directory
             )
             self.replica = Replica(self.life, self.primary, self.experiment.replica.catch_up)
-        is_probed = instrument == "heap probe"
+        is_probed = instrument is HEAP_PROBE
         self.profile = profiling.profile_heap if is_probed else profiling.profile_contention
         tables = context.setting.contents.tables
         self.steps = list(steps or plan_steps(self.experiment, slot, tables))

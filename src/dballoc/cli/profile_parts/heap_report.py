@@ -107,7 +107,7 @@ def _rank_owners(
     """
     login = credentials.find(login_path)
     assert isinstance(probe, Probe)  # a saved snapshot has no owners
-    process = probe.process
+    process = probe.place.process
     try:
         sessions, session_notes = run_abandonable(lambda: _read_sessions(process, login), process)
     except running_server.NoWord as error:

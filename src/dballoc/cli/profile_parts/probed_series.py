@@ -10,8 +10,8 @@ from dballoc.errors import UsageError
 from dballoc.explain import find_server
 from dballoc.host.preload.preload_socket import HEAP_PROBE
 from dballoc.profile.amounts import format_amount
-from dballoc.profile.heap import heap_profile, probe_client, session_owners
-from dballoc.profile.heap.probe_client import SavedSnapshot
+from dballoc.profile.heap import heap_profile, session_owners
+from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
 from dballoc.profile.heap.probe_snapshot import Snapshot
 from dballoc.profile.heap.snapshot_series import ProbedProcess
 
@@ -34,12 +34,12 @@ def begin_sampling(
     """Find the probe that the flags name, set its sampling interval, in bytes, and reset its sums,
     where asked to. Raises UsageError if there is no such probe.
     """
-    probe = probe_client.make_probe(find_server.find_preload(HEAP_PROBE, out_dir, server))
+    probe = Probe(find_server.find_preload(HEAP_PROBE, out_dir, server))
     if interval is not None:
         probe.set_interval(interval)
     if reset:
         probe.reset()
-    return ProbedProcess(probe, probe.process.read_name() or "process")
+    return ProbedProcess(probe, probe.place.process.read_name() or "process")
 
 
 def read_saved_snapshot(path: Path, by: str, asks_live_process: bool) -> ProbedProcess:

@@ -3,10 +3,8 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,27 +14,15 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.files.caller_umask import get_caller_umask
 from dballoc.host.preload import preload_launch
-from dballoc.host.preload.preload_launch import Launch
+from dballoc.host.preload.preload_socket import HEAP_PROBE, RECORDER, PreloadKind
 from dballoc.process_memory import host_obstacles
-from dballoc.profile.heap import probe_client, probe_launch
-from dballoc.trace.recorder import recorder_launch
-
-_DEFAULT_INTERVAL = format_size(probe_launch.DEFAULT_INTERVAL)
-_DEFAULT_LIMIT = format_size(recorder_launch.DEFAULT_LIMIT)
-
-
-class ProbeKind(Enum):
-    """What can be loaded into a program."""
-
-    HEAP = "heap"
-    TRACE = "trace"
-
+from dballoc.profile.heap.probe_client import AT_EXIT_VARIABLE
 
 _Command = Annotated[
     list[str], typer.Argument(metavar="COMMAND...", help="A program and its arguments, after --.")
 ]
 _Probe = Annotated[
-    ProbeKind,
+    Literal["heap", "trace"],
     typer.Option(
         help="heap: sample allocations, for dballoc profile heap. trace: record every one of "
         "them, for dballoc trace compile."
@@ -53,7 +39,8 @@ _Interval = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help=f"heap: sample one in SIZE bytes, on average. [default: {_DEFAULT_INTERVAL}]",
+        help="heap: sample one in SIZE bytes, on average. "
+        f"[default: {format_size(HEAP_PROBE.size)}]",
         show_default=False,
     ),
 ]
@@ -61,7 +48,8 @@ _Limit = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help=f"trace: end a recording when its file has SIZE bytes. [default: {_DEFAULT_LIMIT}]",
+        help="trace: end a recording when its file has SIZE bytes. "
+        f"[default: {format_size(RECORDER.size)}]",
         show_default=False,
     ),
 ]
@@ -98,48 +86,38 @@ def exec_(
         os.environ, host_requirements.read_host()
     ) or host_obstacles.find_start_obstacle(os.environ):
         raise UsageError(obstacle)
-    if probe is ProbeKind.HEAP:
+    if probe == "heap":
+        kind, written = HEAP_PROBE, interval
         if limit is not None:
             raise UsageError("--limit only goes with --probe trace")
-        launch, note = _prepare_heap_probe(command, out, interval or _DEFAULT_INTERVAL, idle)
-        if at_exit:
-            launch.environ[probe_client.AT_EXIT_VARIABLE] = "1"
     else:
+        kind, written = RECORDER, limit
         if interval is not None:
             raise UsageError("--interval only goes with --probe heap")
         if at_exit:
             raise UsageError("--at-exit only goes with --probe heap; a recording is always left")
-        launch, note = _prepare_recorder(command, out, limit or _DEFAULT_LIMIT, idle)
+    most = kind.size if written is None else size(written, kind.flag)
+    executable, environ = preload_launch.prepare_launch(kind, command, out, os.environ, most, idle)
+    if at_exit:
+        environ[AT_EXIT_VARIABLE] = "1"
     preload_launch.make_directory(out, command)
-    print(f"dballoc: {note}", file=sys.stderr, flush=True)
+    print(f"dballoc: {_describe_launch(kind, out, most, idle)}", file=sys.stderr, flush=True)
     os.umask(get_caller_umask())
     try:
-        os.execve(launch.executable, list(command), launch.environ)  # noqa: S606  # the user's own command
+        os.execve(executable, list(command), environ)  # noqa: S606  # the user's own command
     except OSError as error:
-        raise Failure(f"{launch.executable}: {error.strerror}") from None
+        raise Failure(f"{executable}: {error.strerror}") from None
 
 
-def _prepare_heap_probe(
-    command: Sequence[str], out: Path, interval: str, idle: bool
-) -> tuple[Launch, str]:
-    """Return how to run the command, and what to tell of it."""
-    sampling_interval = 0 if idle else size(interval, "--interval")
-    launch = probe_launch.prepare_launch(command, out, sampling_interval, os.environ)
-    sampling = "idle until asked" if idle else f"one sample in {format_size(sampling_interval)}"
-    how_to_ask = f"ask it: dballoc profile heap --out-dir {shlex.quote(str(out.absolute()))}"
-    return launch, f"heap probe, {sampling}; {how_to_ask}"
-
-
-def _prepare_recorder(
-    command: Sequence[str], out: Path, limit: str, idle: bool
-) -> tuple[Launch, str]:
-    """Return how to run the command, and what to tell of it."""
-    most = size(limit, "--limit")
-    launch = recorder_launch.prepare_launch(command, out, most, idle, os.environ)
+def _describe_launch(kind: PreloadKind, out: Path, most: int, idle: bool) -> str:
+    """Return what is loaded, and how to ask it."""
     quoted = shlex.quote(str(out.absolute()))
+    if kind is HEAP_PROBE:
+        sampling = "idle until asked" if idle else f"one sample in {format_size(most)}"
+        return f"heap probe, {sampling}; ask it: dballoc profile heap --out-dir {quoted}"
     if idle:
-        return launch, f"recorder, idle; start it: dballoc record --out-dir {quoted}"
-    return launch, (
+        return f"recorder, idle; start it: dballoc record --out-dir {quoted}"
+    return (
         f"recorder, every allocation, up to {format_size(most)}, into {out.absolute()}/"
         "PID.recording; end it before the program does: "
         f"dballoc record --stop --out-dir {quoted}"

@@ -16,7 +16,6 @@ from dballoc.cli.shared.size_and_duration_flags import duration, size
 from dballoc.errors import Failure, UsageError
 from dballoc.host.preload.preload_socket import RECORDER
 from dballoc.profile.amounts import format_amount
-from dballoc.trace.recorder import recorder_launch
 from dballoc.trace.recorder.recorder_client import Recorder, RecorderStatus
 
 # How often to look how far it is, seconds.
@@ -80,7 +79,7 @@ def record(
     else:
         if limit is not None:
             most = size(limit, "--limit")
-            recorder_launch.check_limit(most)
+            RECORDER.check_size(most)
             recorder.set_limit(most)
         status = _record_for(recorder, seconds)
     _print_result(status, as_json)

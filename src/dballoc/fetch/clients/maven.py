@@ -13,7 +13,7 @@ from dballoc.fetch.clients import archive
 from dballoc.fetch.clients.debian_apt import ALONE, Apt, unpack_packages
 from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, check_hash, describe_file
 from dballoc.fetch.unpack import installed_layout
-from dballoc.host.elf import elf_exports
+from dballoc.host.elf import patch_elf
 
 # A fixed release of the plugin, so that all machines do the same.
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
@@ -99,11 +99,11 @@ def _add_libraries(job: Job) -> list[DownloadedFile]:
     shutil.rmtree(tree)
     program = installed_layout.find_server_program(job.root)
     assert program
-    elf_exports.relink(
+    patch_elf.relink(
         program,
         None,
         [
-            *elf_exports.read_search_path(program),
+            *patch_elf.read_search_path(program),
             f"$ORIGIN/{os.path.relpath(target, program.parent)}",
         ],
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from dballoc import catalogue
 from dballoc.errors import Failure
 from dballoc.fetch.fetch_job import Job
-from dballoc.host.elf import elf_exports
+from dballoc.host.elf import patch_elf
 
 # What no server needs at run time.
 _UNNEEDED = (
@@ -38,7 +38,7 @@ def find_server_program(root: Path) -> Path | None:
     )
     for name in names:
         for path in sorted(root.rglob(name), key=lambda p: len(p.parts)):
-            if elf_exports.is_elf(path) and path.parent.name in ("bin", "sbin", "libexec"):
+            if patch_elf.is_elf(path) and path.parent.name in ("bin", "sbin", "libexec"):
                 return path
     return None
 
@@ -100,9 +100,9 @@ def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
         for path in sorted((job.root / directory).glob("*")):
             if not any(fnmatchcase(path.name, pattern) for pattern in _PROGRAMS):
                 path.unlink() if path.is_symlink() or path.is_file() else None
-            elif elf_exports.is_elf(path) and elf_exports.read_interpreter(path):
+            elif patch_elf.is_elf(path) and patch_elf.read_interpreter(path):
                 job.progress(f"relinking {path.name}", None)
-                elf_exports.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
+                patch_elf.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
 
 
 def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
@@ -131,5 +131,5 @@ def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
             if path.is_file() and path.name not in names and not (target / path.name).exists():
                 shutil.copy2(path.resolve(), target / path.name)
         for name in names:
-            elf_exports.relink(target / name, None, ["$ORIGIN"])
+            patch_elf.relink(target / name, None, ["$ORIGIN"])
     return libraries

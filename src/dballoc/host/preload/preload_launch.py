@@ -7,31 +7,21 @@ import pwd
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-
-from elftools.elf.elffile import ELFFile
 
 from dballoc.errors import UsageError
 from dballoc.files.foreign_file import open_foreign_file
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.host import portable, privileged_start
 from dballoc.host.directories import SOCKET_PATH_LIMIT
-from dballoc.host.elf.elf_exports import find_exported_address
-from dballoc.host.preload.preload_socket import PreloadKind
+from dballoc.host.elf.elf_answers import ask_elf_parser
+from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.host.privileged_start import Starter
+from dballoc.host.unprivileged.sandbox import SandboxError
 
 # The longest name of a socket in the directory: Linux's largest PID.
 _LONGEST_SOCKET_NAME = "/4194304.sock"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """``executable``: the file to run; ``environ``: its complete environment."""
-
-    executable: str
-    environ: dict[str, str]
 
 
 def find_library(kind: PreloadKind) -> Path:
@@ -54,10 +44,19 @@ def find_library(kind: PreloadKind) -> Path:
     return path
 
 
-def find_executable(command: Sequence[str], out: Path, environ: Mapping[str, str]) -> str:
-    """Return the file that a command runs. UsageError if there is no such program, if no preload
-    can replace its malloc, or if ``out`` is no directory for a socket.
+def prepare_launch(
+    kind: PreloadKind,
+    command: Sequence[str],
+    out: Path,
+    environ: Mapping[str, str],
+    size: int,
+    is_idle: bool,
+) -> tuple[str, dict[str, str]]:
+    """Return the file that a command runs, and its complete environment, with the preload's socket
+    in ``out``. UsageError if there is no such program, if no preload can replace its malloc, or if
+    ``out`` is no directory for a socket.
     """
+    kind.check_size(size)
     executable = shutil.which(command[0], path=environ.get("PATH", os.defpath))
     if executable is None:
         raise UsageError(f"{command[0]}: there is no such program")
@@ -68,13 +67,20 @@ def find_executable(command: Sequence[str], out: Path, environ: Mapping[str, str
             f"--out {directory}: its path is too long for a socket in it; choose one of "
             f"{SOCKET_PATH_LIMIT - 13} bytes or less"
         )
-    return executable
+    return executable, add_to_environment(environ, kind, directory, size, is_idle)
 
 
 def add_to_environment(
-    environ: Mapping[str, str], kind: PreloadKind, library: Path, request: str
+    environ: Mapping[str, str], kind: PreloadKind, directory: str, size: int, is_idle: bool = False
 ) -> dict[str, str]:
-    """Return the environment with the preload before all others, and what it is asked for."""
+    """Return the environment with the preload before all others, and its socket in ``directory``.
+    UsageError as :func:`find_library`.
+    """
+    library = find_library(kind)
+    if kind is HEAP_PROBE:
+        request = f"{0 if is_idle else size}:{directory}"
+    else:
+        request = f"{'idle' if is_idle else 'start'}:{size}:{directory}"
     preload = ":".join(filter(None, [os.fspath(library), environ.get("LD_PRELOAD", "")]))
     return {**environ, "LD_PRELOAD": preload, kind.variable: request}
 
@@ -87,16 +93,13 @@ def check_executable(path: Path) -> None:
         with open_foreign_file(path) as f:
             if f.read(4) != b"\x7fELF":
                 return
-            elf = ELFFile(f)
-            has_interpreter = any(
-                segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()
-            )
-            exports_malloc = find_exported_address(elf, "malloc") is not None
+            has_interpreter = ask_elf_parser("read_interpreter", f.fileno())
+            exports_malloc = ask_elf_parser("find_export", f.fileno(), "malloc") is not None
     except PermissionError:
         return  # it may be executable all the same; the running process is checked again
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except Exception:  # pyelftools raises all kinds of errors for a broken file
+    except SandboxError:
         raise UsageError(f"{path}: not a whole ELF file") from None
     if not has_interpreter:
         raise UsageError(

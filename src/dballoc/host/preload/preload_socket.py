@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dballoc.errors import Failure, UsageError
+from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.abandonable_work import run_abandonable
@@ -47,7 +48,8 @@ _STATUS, _SNAPSHOT = _Limit(64 << 10, 15.0), _Limit(128 << 20, 120.0)
 class PreloadKind:
     """``noun``: what messages call it; ``option``: of ``exec --probe``. ``variable`` of the
     environment switches it on, and its value fits ``request``, whose last group is the socket's
-    directory. ``status``: a name in its status that no other kind has.
+    directory. ``status``: a name in its status that no other kind has. ``flag``: sets its size in
+    bytes, by default ``size``, from ``least`` to ``largest``.
     """
 
     noun: str
@@ -56,8 +58,21 @@ class PreloadKind:
     variable: str
     request: re.Pattern[str]
     status: str
+    flag: str
+    size: int
+    least: int
+    largest: int
+
+    def check_size(self, size: int) -> None:
+        """Check the value of its flag. UsageError if it takes no such size."""
+        if not self.least <= size <= self.largest:
+            raise UsageError(
+                f"{self.flag} {format_size(size)}: must be from {format_size(self.least)} to "
+                f"{format_size(self.largest)}"
+            )
 
 
+# Its size: one sample in so many bytes. 0 in its request: an idle probe.
 HEAP_PROBE = PreloadKind(
     noun="heap probe",
     option="heap",
@@ -65,7 +80,13 @@ HEAP_PROBE = PreloadKind(
     variable="DBALLOC_PROBE",
     request=re.compile(r"(\d+):(/.*)"),
     status="interval",
+    flag="--interval",
+    size=512 << 10,
+    least=2**10,
+    largest=2**40,
 )
+# Its size: what a recording's file may take; by default, as much as compiles to a trace (some 80
+# million events).
 RECORDER = PreloadKind(
     noun="recorder",
     option="trace",
@@ -73,6 +94,10 @@ RECORDER = PreloadKind(
     variable="DBALLOC_TRACE",
     request=re.compile(r"(start|idle):\d+:(/.*)"),
     status="recording",
+    flag="--limit",
+    size=512 << 20,
+    least=2**20,
+    largest=2**50,
 )
 
 
@@ -88,11 +113,31 @@ class PreloadSocket:
     path: str
     request: tuple[str, ...] = ()
 
+    @property
+    def subject(self) -> str:
+        """What messages call it."""
+        return f"the {self.kind.noun.split()[-1]} in {self.process}"
+
     def ask(self, line: str) -> bytes:
-        """Return the answer to a request. Failure if there is none, or it is an error."""
-        return ask_preload(
-            self.root, self.path, line, self.process, f"the {self.kind.noun} in {self.process}"
-        )
+        """Return the answer to a request. Failure if there is none, it is an error, or another
+        process listens there.
+        """
+        limit = _SNAPSHOT if line == "snapshot" else _STATUS
+        limits = look_limits()
+        limits = dataclasses.replace(limits, seconds=limit.seconds + limits.patience)
+        request, pid = line.encode() + b"\n", self.process.pid
+        try:
+            answer = run_abandonable(
+                lambda: _exchange(self.root, self.path, request, limit, lambda peer: peer == pid),
+                self.subject,
+                limits,
+            )
+        except OSError as error:
+            raise Failure(f"{self.subject} does not answer: {error.strerror or error}") from None
+        if answer.startswith(b"error "):
+            reason = answer.decode(errors="replace").strip().removeprefix("error ")
+            raise Failure(f"{self.subject}: {reason}")
+        return answer
 
     def has_gone(self) -> bool:
         """Whether nobody has listened there for a second, as after the end of the program. One that
@@ -112,30 +157,6 @@ def _has_gone(root: Path, path: str) -> bool:
         else:
             return False
     return True
-
-
-def ask_preload(root: Path, path: str, line: str, process: Process, subject: str) -> bytes:
-    """Return the answer to a request. Failure, about ``subject``, if there is none, it is an error,
-    or another process listens there.
-    """
-    limit = _SNAPSHOT if line == "snapshot" else _STATUS
-    limits = look_limits()
-    limits = dataclasses.replace(limits, seconds=limit.seconds + limits.patience)
-    try:
-        answer = run_abandonable(
-            lambda: _exchange(
-                root, path, line.encode() + b"\n", limit, lambda peer: peer == process.pid
-            ),
-            subject,
-            limits,
-        )
-    except OSError as error:
-        raise Failure(f"{subject} does not answer: {error.strerror or error}") from None
-    if answer.startswith(b"error "):
-        raise Failure(
-            f"{subject}: {answer.decode(errors='replace').strip().removeprefix('error ')}"
-        )
-    return answer
 
 
 _FIGURE = re.compile(r"[0-9]{1,20}")

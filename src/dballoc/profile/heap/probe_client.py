@@ -21,49 +21,46 @@ _MOST_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Probe:
-    """The probe in a process, and its socket: the path ``socket`` inside ``root``.
-    ``loaded_with``: the sampling interval that it started with, bytes, 0 if it was idle, None if
-    that is not known.
-    """
+    """The probe in a process."""
 
-    process: Process
-    root: Path
-    socket: str
-    loaded_with: int | None = None
+    place: PreloadSocket
 
     @property
     def pid(self) -> int:
         """The PID of its process."""
-        return self.process.pid
+        return self.place.process.pid
+
+    @property
+    def loaded_with(self) -> int | None:
+        """The sampling interval that it started with, bytes, 0 if it was idle; None if that is not
+        known.
+        """
+        return int(self.place.request[0]) if self.place.request else None
 
     def status(self) -> dict[str, int]:
         """Return its figures by name: interval, live, peak (bytes, estimated), … . Failure if it
         does not answer.
         """
-        return preload_socket.select_figures(preload_socket.parse_status(self._request("status")))
+        return preload_socket.select_figures(preload_socket.parse_status(self.place.ask("status")))
 
     def set_interval(self, size: int) -> None:
         """Have it sample one in ``size`` bytes from now on, nothing if 0. Failure if it does not
         answer, or refuses.
         """
-        self._request(f"interval {size}")
+        self.place.ask(f"interval {size}")
 
     def reset(self) -> None:
         """Have it reset its sums, of what was allocated and of the time in malloc, but not what is
         alive. Failure if it does not answer.
         """
-        self._request("reset")
+        self.place.ask("reset")
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of its tables. Failure if it does not answer."""
         try:
-            return parse_snapshot(self._request("snapshot"))
+            return parse_snapshot(self.place.ask("snapshot"))
         except Damaged as error:
-            raise Failure(f"the probe in {self.process}: {error}") from None
-
-    def _request(self, line: str) -> bytes:
-        subject = f"the probe in {self.process}"
-        return preload_socket.ask_preload(self.root, self.socket, line, self.process, subject)
+            raise Failure(f"{self.place.subject}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,4 @@ def find_probe_of_process(process: Process) -> Probe:
     """Find the probe in a process. Raises UsageError, with how to get one, if there is none or we
     may not ask it.
     """
-    return make_probe(preload_socket.find_preload_of_process(process, HEAP_PROBE))
-
-
-def make_probe(place: PreloadSocket) -> Probe:
-    """Return the probe that listens on a socket."""
-    interval = int(place.request[0]) if place.request else None
-    return Probe(place.process, place.root, place.path, interval)
+    return Probe(preload_socket.find_preload_of_process(process, HEAP_PROBE))

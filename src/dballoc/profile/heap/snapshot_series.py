@@ -67,7 +67,7 @@ class ProbedProcess:
         self.probe = probe
         self.name = name
         self.notes: list[str] = []
-        self._symbols = Symbols(probe.process.root if isinstance(probe, Probe) else Path("/"))
+        self._symbols = Symbols(probe.place.process.root if isinstance(probe, Probe) else Path("/"))
         self._functions: dict[int, tuple[Frame, ...]] = {}
         self._reader = AbandonableWork[_Unresolved, _Resolved](
             self._resolve_stacks, symbol_limits(), f"{name}: the files that it has mapped"

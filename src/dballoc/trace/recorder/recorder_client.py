@@ -69,9 +69,7 @@ class Recorder:
                 file=words["file"],
             )
         except KeyError as error:
-            raise Failure(
-                f"the recorder in {self.place.process} does not say its {error.args[0]}"
-            ) from None
+            raise Failure(f"{self.place.subject} does not say its {error.args[0]}") from None
 
     def measure_memory(self) -> RecorderMemory:
         """Return its memory in the process. Failure if it does not answer."""
@@ -82,9 +80,7 @@ class Recorder:
                 buffers=figures["buffers"], blocks=figures["blocks"], sizes=figures["sizes"]
             )
         except KeyError as error:
-            raise Failure(
-                f"the recorder in {self.place.process} does not say its {error.args[0]}"
-            ) from None
+            raise Failure(f"{self.place.subject} does not say its {error.args[0]}") from None
 
     def start(self) -> None:
         """Have it begin a recording. Failure if it cannot, or records already."""

@@ -1,5 +1,5 @@
-"""Find what an ELF file exports, and read and change what it tells the loader, with patchelf: its
-interpreter, its search path, the libraries that it needs.
+"""Read and change what an ELF file tells the loader, with patchelf: its interpreter, its search
+path, the libraries that it needs.
 """
 
 import os
@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dballoc.errors import Failure
 from dballoc.files.foreign_file import open_foreign_file
@@ -20,18 +19,6 @@ def is_elf(path: Path) -> bool:
         return False
     with open_foreign_file(path) as f:
         return f.read(4) == b"\x7fELF"
-
-
-def find_exported_address(elf: Any, name: str) -> int | None:
-    """Find the virtual address of a symbol that a file exports, by its hash table of exported
-    symbols; None if it has none. ``elf``: pyelftools' ELFFile.
-    """
-    for table in (elf.get_section_by_name(".gnu.hash"), elf.get_section_by_name(".hash")):
-        if table is not None:
-            symbol = table.get_symbol(name)
-            if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF":
-                return int(symbol["st_value"])
-    return None
 
 
 def read_interpreter(path: Path) -> str | None:
