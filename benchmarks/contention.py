@@ -27,7 +27,7 @@ from dballoc.profile.symbols import cpp_names
 LOCK_WAIT = "__lll_lock_wait"
 
 
-def watch(out: Path, clients: int, seconds: int) -> profiles.Contention:
+def watch(out: Path, clients: int, seconds: int) -> profiles.CampaignContention:
     """Run or resume the campaign; what it watched."""
     table = {
         "name": "contention",

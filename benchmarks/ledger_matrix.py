@@ -147,7 +147,7 @@ def cells(
 def load(life: ServerLife, given: argparse.Namespace) -> None:
     """Sysbench against it. Failure in its words."""
     setting, prepared = life.context.setting, life.prepared
-    job = client.Job(
+    job = client.ClientJob(
         workload="oltp_read_write",
         threads=given.clients,
         seconds=given.seconds,

@@ -40,7 +40,7 @@ from dballoc.analysis.campaign_tables import load_campaign  # noqa: E402
 from dballoc.analysis.tables.baseline_comparison import compare_with_baseline  # noqa: E402
 from dballoc.experiment.model import Experiment  # noqa: E402
 from dballoc.experiment.schedule import Slot  # noqa: E402
-from dballoc.hosts.executor import Event, HostLost, Line  # noqa: E402
+from dballoc.hosts.executor import Event, HostLine, HostLost  # noqa: E402
 from dballoc.store.results import Results, TrialRecord  # noqa: E402
 from dballoc.store.rows import HostSampleRow, IntervalRow, SampleRow, StepRow  # noqa: E402
 
@@ -149,7 +149,7 @@ class TimedHosts(SimulatedHosts):
         """Return what comes, and note when hosts are lost, or free."""
         events = super().poll(seconds)
         for event in events:
-            if isinstance(event, Line) and b'"kind":"ended"' in event.line:
+            if isinstance(event, HostLine) and b'"kind":"ended"' in event.line:
                 self.free_since = {**self.free_since, event.host: self.now}
         lost = {e.host: self.now for e in events if isinstance(e, HostLost)}
         if lost:

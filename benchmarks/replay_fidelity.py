@@ -52,7 +52,7 @@ from dballoc.campaign.replay.prepare_replay import prepare_replay
 from dballoc.campaign.run_blocks import run_campaign
 from dballoc.campaign.ways.replay import REPLAYS
 from dballoc.cli.shared.experiment_from_replay import ReplayFlags, build_replay_experiment
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.experiment.model import Experiment, Noise
 from dballoc.trace.changes.shuffle_lifetimes import shuffle_lifetimes
 from dballoc.trace.trace_file.read_trace import read_trace
@@ -203,7 +203,7 @@ def make_experiment(
 ) -> Experiment:
     """Return the experiment of ``dballoc replay``: its own defaults but for what is given here."""
     flags = ReplayFlags(trace=trace, mode=mode, idle=idle)
-    source = Source(allocators=",".join(ALLOCATORS))
+    source = ExperimentSource(allocators=",".join(ALLOCATORS))
     return build_replay_experiment(flags, source, {"blocks": blocks}, sha256, threads)
 
 

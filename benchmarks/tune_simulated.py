@@ -59,20 +59,19 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     declare_shares,
 )
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, judge_standing
-from dballoc.analysis.decisions.verdict import Standing as Judged
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Noninferiority, judge_standing
 from dballoc.analysis.statistics.ratio_interval import compute_ratio
 from dballoc.analysis.tune.estimate_effects import estimate_front
 from dballoc.analysis.tune.search_history import (
+    ConfigurationResult,
     Ratios,
-    Standing,
     Tried,
     list_front,
     summarize_standings,
 )
 from dballoc.experiment.model import Tune
 from dballoc.tune.choose_finalists import choose_finalists
-from dballoc.tune.plan_trials import Pace, SearchAim, plan_next_trial
+from dballoc.tune.plan_trials import SearchAim, StageProgress, plan_next_trial
 from dballoc.tune.propose_parameters import draw_parameters
 from dballoc.tune.search_space import Parameters, Space, build_space
 
@@ -164,7 +163,7 @@ def run_search(surface: Surface, trials: int, seed: int) -> list[Tried]:
     aim = SearchAim(objective="memory", bound=BOUND, seed=seed * 1000)
     noise = COST_NOISES[seed % len(COST_NOISES)]
     while (spent := sum(t.seconds for t in tried)) + SECONDS <= trials * SECONDS:
-        pace = Pace(progress=spent / (trials * SECONDS), trials=trials)
+        pace = StageProgress(progress=spent / (trials * SECONDS), trials=trials)
         candidate = plan_next_trial({"glibc": space}, tried, "server", aim, pace, {"glibc": ()})
         if candidate is None:
             break
@@ -223,7 +222,7 @@ def confirm(values: Sequence[tuple[float, float]], seed: int) -> tuple[list[bool
     procedure = declare_procedure(BLOCKS, shares)
     baseline = chance.normal(0, BLOCK_NOISE, (2, BLOCKS)).mean(axis=0)
 
-    def judge(logs: FloatArray, measure: str, look: int) -> Judged:
+    def judge(logs: FloatArray, measure: str, look: int) -> Noninferiority:
         confidence = procedure.after(look).levels[measure]
         return judge_standing(compute_ratio(list(logs[:look]), confidence), "lower", DEFAULT_MARGIN)
 
@@ -231,8 +230,12 @@ def confirm(values: Sequence[tuple[float, float]], seed: int) -> tuple[list[bool
     for memory, cost in values:
         memories = memory + chance.normal(0, BLOCK_NOISE, BLOCKS) - baseline
         costs = cost + chance.normal(0, BLOCK_NOISE, BLOCKS)
-        looks = [look for look in procedure.looks if judge(memories, MEMORY, look) is Judged.BETTER]
-        kept = (Judged.BETTER, Judged.NO_WORSE)
+        looks = [
+            look
+            for look in procedure.looks
+            if judge(memories, MEMORY, look) is Noninferiority.BETTER
+        ]
+        kept = (Noninferiority.BETTER, Noninferiority.NO_WORSE)
         better.append(bool(looks))
         confirmed.append(any(judge(costs, CPU, look) in kept for look in looks))
     return better, confirmed
@@ -269,15 +272,15 @@ def compare_fronts(surface: Surface, trials: int, seed: int) -> Mapping[str, flo
     np.random.default_rng(seed).shuffle(grid)
     noises = MEMORY_NOISE, COST_NOISES[seed % len(COST_NOISES)]
 
-    def read(tried: Sequence[Parameters]) -> list[Standing]:
+    def read(tried: Sequence[Parameters]) -> list[ConfigurationResult]:
         readings = [np.array(surface(p)) + chance.normal(0, noises) for p in tried]
         return [
-            Standing(base="glibc", variant=str(i), parameters=p, readings=(Ratios(*r),))
+            ConfigurationResult(base="glibc", variant=str(i), parameters=p, readings=(Ratios(*r),))
             for i, (p, r) in enumerate(zip(tried, readings, strict=True))
         ]
 
     defaults = [Ratios(*chance.normal(0, noises)) for _ in range(DEFAULTS)]
-    default = Standing(base="glibc", variant="glibc", readings=tuple(defaults))
+    default = ConfigurationResult(base="glibc", variant="glibc", readings=tuple(defaults))
     searched = summarize_standings(run_search(surface, trials, seed), "server")
     randomly, gridded = read(drawn), read(grid[:trials])
     fronts = {
@@ -294,7 +297,7 @@ def compare_fronts(surface: Surface, trials: int, seed: int) -> Mapping[str, flo
     }
 
 
-def list_estimated_front(standings: Sequence[Standing]) -> list[Standing]:
+def list_estimated_front(standings: Sequence[ConfigurationResult]) -> list[ConfigurationResult]:
     """Return the front that the report of a search shows."""
     return [e.standing for e in estimate_front(standings) if e.on_front]
 

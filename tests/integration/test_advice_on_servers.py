@@ -17,7 +17,7 @@ from dballoc.catalogue import verdicts as limits
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
 from dballoc.explain.verdicts import verdicts
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host.process_handle import Process
 from dballoc.host.settings import thp
 from dballoc.servers.running.credentials import Credentials
@@ -57,7 +57,7 @@ def cursor(server: Server) -> Iterator[pymysql.cursors.Cursor]:
         yield cursor
 
 
-def judge(server: Server, key: str, **figures: int) -> Verdict | None:
+def judge(server: Server, key: str, **figures: int) -> MemoryVerdict | None:
     """The verdict with that key, as if the server had run for a day with these figures."""
     reading = explanation.explain(Process.open(server[0]), LOGIN)
     aged = {**reading.evidence.figures, "uptime": DAY, "uptime_since_flush_status": DAY, **figures}
@@ -208,7 +208,7 @@ def work_in_turn(socket: Path, sessions: int) -> list[pymysql.connections.Connec
     return connections
 
 
-def find_held(pid: int) -> Verdict | None:
+def find_held(pid: int) -> MemoryVerdict | None:
     reading = explanation.explain(Process.open(pid), LOGIN)
     return next((v for v in reading.verdicts if v.key == "fragmentation"), None)
 

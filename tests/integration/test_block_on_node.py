@@ -24,9 +24,9 @@ from dballoc.experiment.model import Experiment as Model
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.hosts.block_messages import (
     BlockFinished,
+    BlockRefused,
     FilePiece,
     Message,
-    Refused,
     TrialFinished,
     TrialStarted,
     parse_message,
@@ -222,7 +222,7 @@ def test_a_host_that_differs_refuses(
     wait_until(node.has_ended, 120)
     assert node.process.returncode == 1
     last = node.list_messages(columns)[-1]
-    assert isinstance(last, Refused)
+    assert isinstance(last, BlockRefused)
     assert "on the driver MariaDB 5.5" in last.text
 
 
@@ -234,7 +234,7 @@ def test_a_host_that_cannot_fetch_what_the_driver_has_says_so(
     wait_until(node.has_ended, 120)
     assert node.process.returncode == 1
     last = node.list_messages(columns)[-1]
-    assert isinstance(last, Refused)
+    assert isinstance(last, BlockRefused)
     assert "mariadb@0.1, which the driver has, is in no source" in last.text
 
 

@@ -18,7 +18,7 @@ from dballoc.explain.sources import server_memory
 from dballoc.host.process_handle import Process
 from dballoc.host.read_rights import describe_readers, read_ptrace_scope
 from dballoc.process_memory import innodb_buffer_pool, process_snapshot, smaps
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 
 @pytest.fixture(autouse=True)
@@ -243,7 +243,7 @@ def lines(made: Ledger) -> dict[str, int]:
     for line in made.lines:
         owner = (
             "pool"
-            if line.owner in (server_memory.POOL, server_memory.LOGS, Kind.POOL)
+            if line.owner in (server_memory.POOL, server_memory.LOGS, MappingKind.POOL)
             else line.owner
         )
         found[owner] = found.get(owner, 0) + line.resident

@@ -199,7 +199,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             argv = server_options.command(
                 prepared.build, scratch / "data", address, prepared.options
             )
-            launch = private_server.Launch(
+            launch = private_server.ServerLaunch(
                 argv=argv,
                 env=prepared.env,
                 address=address,

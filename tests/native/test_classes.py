@@ -10,7 +10,7 @@ from dballoc.explain.attribution.ledger import Ledger, build_ledger
 from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED, UNNAMED
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 Looked = tuple[dict[str, int], ProcessSnapshot, Ledger]
@@ -36,7 +36,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
         ("live", LIVE),
         ("held", "free but held"),
         ("large", MAPPED),
-        ("stacks", Kind.STACK),
+        ("stacks", MappingKind.STACK),
         ("file", "mapped file"),
         ("own", UNNAMED),
         ("lazy", LAZY),

@@ -20,7 +20,7 @@ from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps.allocator_statistics import CACHES, HELD
 from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 HERE = Path(__file__).parent
 # What the program asks for, beside what is rounded up to size classes: at most an eighth, and what
@@ -70,7 +70,9 @@ def test_what_is_live_is_what_was_asked_for(run: Callable[..., Ran], allocator: 
     if allocator != "glibc":
         left_out = sum(line.resident for line in made.lines if line.owner == UNACCOUNTED)
         whole = sum(
-            m.rss for m, kind in zip(look.mappings, look.kinds, strict=True) if kind is Kind.MALLOC
+            m.rss
+            for m, kind in zip(look.mappings, look.kinds, strict=True)
+            if kind is MappingKind.MALLOC
         )
         assert left_out < 0.02 * whole or allocator == "scudo"
     assert [note for note in made.notes if "itself says" in note] == []
@@ -223,7 +225,7 @@ def test_figures_that_are_old_say_so() -> None:
     assert (old.age, old.took) == (2.6, 0)
     assert len(old.notes) == len(fresh.notes) + 1
     assert "the statistics of mimalloc are 3 s old" in old.notes[-1]
-    with pytest.raises(allocator_statistics.Unreadable):
+    with pytest.raises(allocator_statistics.UnreadableStatistics):
         allocator_statistics.parse_statistics(json.dumps(text | {"age_ms": "soon"}))
 
 

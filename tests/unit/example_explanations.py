@@ -6,21 +6,21 @@ from typing import Any
 from dballoc.catalogue import verdicts as limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import LIVE, MAPPED, Line
+from dballoc.explain.attribution.ledger_line import LIVE, MAPPED, LedgerLine
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import SCHEMA
 from dballoc.explain.verdicts import verdicts
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import HELD
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 MIB = 1 << 20
 KEYS = "key cache (MyISAM)"
 
 # A MariaDB at work with nothing wrong: owner -> MiB.
 HEALTHY = {
-    Kind.POOL: 800,
+    MappingKind.POOL: 800,
     SCHEMA: 60,
     "sessions": 6,
     "InnoDB dictionary": 4,
@@ -29,18 +29,18 @@ HEALTHY = {
     "threads' caches (tcache)": 1,
     HELD: 9,
     "malloc's own": 1,
-    Kind.STACK: 6,
-    Kind.CODE: 28,
-    Kind.DATA: 9,
-    Kind.FILE: 1,
+    MappingKind.STACK: 6,
+    MappingKind.CODE: 28,
+    MappingKind.DATA: 9,
+    MappingKind.FILE: 1,
 }
 _GROUPS = {
-    Kind.POOL: "server",
+    MappingKind.POOL: "server",
     KEYS: "server",
-    Kind.STACK: "threads",
-    Kind.CODE: "files",
-    Kind.DATA: "files",
-    Kind.FILE: "files",
+    MappingKind.STACK: "threads",
+    MappingKind.CODE: "files",
+    MappingKind.DATA: "files",
+    MappingKind.FILE: "files",
 }
 FIGURES = {
     "uptime": 86400,
@@ -77,12 +77,12 @@ def look(
 ) -> Explanation:
     """HEALTHY with ``sizes`` (MiB) over it, and ``evidence`` over EVIDENCE; judged by itself."""
     lines = [
-        Line(
+        LedgerLine(
             group=_GROUPS.get(owner, "heap"),
             owner=owner,
             resident=int(size * MIB),
             # However much of it is filled, the pool has its size.
-            size=int(max(size, HEALTHY[owner]) * MIB if owner == Kind.POOL else size * MIB),
+            size=int(max(size, HEALTHY[owner]) * MIB if owner == MappingKind.POOL else size * MIB),
             source="made",
             confidence="exact",
         )
@@ -114,6 +114,6 @@ def look(
     return replace(made, answer=verdicts.write_answer(ledger, limits()), verdicts=judged([made]))
 
 
-def judged(series: list[Explanation]) -> list[Verdict]:
+def judged(series: list[Explanation]) -> list[MemoryVerdict]:
     """What the last of a series comes to."""
     return verdicts.judge_moments([e.moment for e in series], series[-1].bounds, limits())

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterable, Mapping
 
-from dballoc.profile.heap.probe_snapshot import VERSION, Block
+from dballoc.profile.heap.probe_snapshot import VERSION, SampledBlock
 
 MAPS = """55d000000000-55d000001000 r--p 00000000 08:01 1 /usr/sbin/server
 55d000001000-55d000009000 r-xp 00001000 08:01 1 /usr/sbin/server
@@ -45,7 +45,7 @@ def stack(
     return block(b"STAK", words + struct.pack(f"={len(pcs)}Q", *pcs))
 
 
-def live(b: Block) -> bytes:
+def live(b: SampledBlock) -> bytes:
     words = (b.address, b.usable, b.requested, b.interval, int(b.time * 1e9))
     return block(b"LIVE", struct.pack("=5Qd2I", *words, b.usable / b.chance, b.stack, b.thread))
 

@@ -5,9 +5,9 @@ from typing import Any
 from dballoc.explain.sources.server_memory import ServerMemory
 from dballoc.host.process_handle import Process
 from dballoc.process_memory.identify_malloc import MallocInUse
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 GLIBC_IN_USE = MallocInUse(
     pid=1,
@@ -24,7 +24,9 @@ GLIBC_IN_USE = MallocInUse(
 )
 
 
-def make_snapshot(mappings: list[Mapping], kinds: list[Kind], **others: Any) -> ProcessSnapshot:
+def make_snapshot(
+    mappings: list[MemoryMapping], kinds: list[MappingKind], **others: Any
+) -> ProcessSnapshot:
     """A snapshot of a server on glibc, whose heap was not walked."""
     fields: dict[str, Any] = {
         "process": Process.at(1),

@@ -11,7 +11,7 @@ import example_results
 from dballoc.campaign.looks import NoLooks
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.campaign.run_blocks import CampaignKind, Ending, run_campaign
+from dballoc.campaign.run_blocks import CampaignKind, RunEnding, run_campaign
 from dballoc.campaign.session import Session
 from dballoc.campaign.ways.way import BlockEstimate, Blocks, DurationEstimate
 from dballoc.experiment import schedule
@@ -93,7 +93,7 @@ def make_kind(took: Callable[[], None] = lambda: None) -> CampaignKind:
     return CampaignKind(name=None, estimate=estimate, make_facts=make_facts, prepare_blocks=prepare)
 
 
-def run(out: Path) -> Ending:
+def run(out: Path) -> RunEnding:
     """Measure seven blocks of three trials."""
     chosen = Experiment.model_validate(
         {

@@ -22,8 +22,8 @@ from dballoc.analysis.decisions.recommendation import Ending, recommend
 from dballoc.analysis.decisions.sequential_test import (
     ERROR,
     MARGIN,
+    ErrorShare,
     Procedure,
-    Share,
     declare_procedure,
 )
 from dballoc.analysis.decisions.stopping_rule import all_decided
@@ -88,7 +88,7 @@ class Host:
 
 def declare_even(blocks: int, comparisons: int) -> Procedure:
     """A procedure whose comparisons share all of the error evenly, without extensions."""
-    shares = {"any": Share(error=ERROR, comparisons=comparisons)}
+    shares = {"any": ErrorShare(error=ERROR, comparisons=comparisons)}
     return declare_procedure(blocks, shares, end_share=1.0)
 
 

@@ -16,7 +16,7 @@ import measured_campaign
 from dballoc.campaign import run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.observer import Observer
-from dballoc.campaign.run_blocks import CampaignKind, Ending
+from dballoc.campaign.run_blocks import CampaignKind, RunEnding
 from dballoc.experiment import experiment_file, schedule
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
@@ -35,7 +35,7 @@ from dballoc.hosts.client.load_messages import (
     LoadRequested,
 )
 from dballoc.hosts.driver import run_on_hosts
-from dballoc.hosts.executor import Event, HostLost, Line
+from dballoc.hosts.executor import Event, HostLine, HostLost
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import Host
 from dballoc.store.campaign_facts import APART, CLIENTS
@@ -185,7 +185,7 @@ class SimulatedHosts:
         self._answer(at + 0.4 * TRIAL_SECONDS, client, encode_message(finished))
 
     def _answer(self, at: float, host: str, line: bytes) -> None:
-        self._push(at, Line(host=host, line=line))
+        self._push(at, HostLine(host=host, line=line))
 
     def _push(self, at: float, event: Event) -> None:
         self.count += 1
@@ -228,7 +228,7 @@ def run(
     hosts: SimulatedHosts,
     out: Path | None = None,
     observer: Observer | None = None,
-) -> tuple[Ending, Path]:
+) -> tuple[RunEnding, Path]:
     """Run a campaign over simulated hosts; returns how it ended, and its results directory."""
     path = out or Path(tempfile.mkdtemp(prefix="dballoc-simulated-")) / "r"
     ending = run_blocks.run_campaign(

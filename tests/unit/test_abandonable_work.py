@@ -18,7 +18,7 @@ import pytest
 
 from dballoc.errors import Failure, UsageError
 from dballoc.explain.checklist.section import Bytes
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host import open_in_process_root, process_maps
 from dballoc.host.abandonable import abandonable_work, answers, look_limits, touches
 from dballoc.host.abandonable.abandonable_work import AbandonableWork, run_abandonable
@@ -26,7 +26,7 @@ from dballoc.host.abandonable.answers import ChildError
 from dballoc.host.abandonable.child import tell_parent
 from dballoc.host.abandonable.look_limits import LookLimits
 from dballoc.host.process_handle import Process
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from hostile_files import HostileFile, HostileFiles
 
 SHORT = LookLimits(seconds=30.0, patience=0.5)
@@ -65,7 +65,12 @@ def count_children() -> int:
 
 def test_values_and_errors_come_back() -> None:
     line = process_maps.parse_line("1000-2000 rw-p 00000000 00:00 0 [heap]")
-    value = {"kinds": [Kind.REST, Kind.MALLOC], "line": line, "sets": {1, Bytes(2)}, "path": ROOT}
+    value = {
+        "kinds": [MappingKind.REST, MappingKind.MALLOC],
+        "line": line,
+        "sets": {1, Bytes(2)},
+        "path": ROOT,
+    }
     assert run(lambda: value) == value
     assert run(os.getpid) != os.getpid()
     for error in (Failure("a"), UsageError("b"), PermissionError(1, "c", "d")):
@@ -111,7 +116,7 @@ def test_an_answer_calls_nothing(hostile: Callable[..., Any], tmp_path: Path) ->
 
 
 def test_verdicts_are_part_of_an_answer() -> None:
-    assert answers._is_data(Verdict)
+    assert answers._is_data(MemoryVerdict)
 
 
 def test_what_does_not_answer_is_left_out_by_the_next_child() -> None:

@@ -55,17 +55,19 @@ def program(running_program: Callable[..., int]) -> int:
 
 
 @pytest.fixture
-def reading(program: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[smaps.Mapping]]:
+def reading(
+    program: int, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], list[smaps.MemoryMapping]]:
     """``reading(n)``: its mappings, where so many bytes in small pages are the most for smaps."""
 
-    def read(most: int) -> list[smaps.Mapping]:
+    def read(most: int) -> list[smaps.MemoryMapping]:
         monkeypatch.setattr(smaps, "MOST_SMALL", most)
         return smaps.read_mappings(Process.open(program))
 
     return read
 
 
-Reading = Callable[[int], list[smaps.Mapping]]
+Reading = Callable[[int], list[smaps.MemoryMapping]]
 
 
 def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
@@ -81,7 +83,7 @@ def test_it_is_what_smaps_says(program: int, reading: Reading) -> None:
         or "[never]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
     )
 
-    def facts(mappings: list[smaps.Mapping]) -> list[tuple[object, ...]]:
+    def facts(mappings: list[smaps.MemoryMapping]) -> list[tuple[object, ...]]:
         return [(m.start, m.end, m.permissions, m.path, m.rss, m.huge, m.swap) for m in mappings]
 
     assert facts(ours) == facts(theirs)

@@ -15,11 +15,11 @@ from dballoc.catalogue import verdicts as limits
 from dballoc.explain.attribution.ledger_line import LIVE
 from dballoc.explain.sources.server_memory import ARIA, SCHEMA
 from dballoc.explain.verdicts.thp_waste import HugePageSample
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.host.resources.process_limits import Limits
+from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.process_memory.heaps.allocator_statistics import HELD
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 QUERIES = "query cache"
 HUGE = HugePageSample(300 * MIB, 1024, 614)
@@ -41,7 +41,7 @@ USABLE = {KEYS: 0.82, ARIA: 0.955, QUERIES: 1.0}
 
 def verdict_on_cache(
     owner: str, configured: int, used: int, requests: int, uptime: int = 86400, **more: int
-) -> Verdict | None:
+) -> MemoryVerdict | None:
     """What is said of a cache with ``used`` of its ``configured`` bytes in use."""
     setting, unused, block, size, asked, _ = CACHE_FIGURES[owner]
     figures = {
@@ -54,7 +54,7 @@ def verdict_on_cache(
         **more,
     }
     resident = configured / MIB
-    found = look({owner: resident, Kind.POOL: 100}, figures=figures).verdicts
+    found = look({owner: resident, MappingKind.POOL: 100}, figures=figures).verdicts
     return next((v for v in found if v.key == "cache"), None)
 
 
@@ -259,7 +259,7 @@ def test_performance_schemas_rows_are_compared_with_those_in_use() -> None:
     assert "=500" not in fewer
 
 
-def every_verdict() -> list[Verdict]:
+def every_verdict() -> list[MemoryVerdict]:
     """At least one of each key, with advice where it has any."""
     growing = [look({LIVE: 40 + 5 * i}, taken=1e9 + 10 * i) for i in range(40)]
     slower = [look({LIVE: 200 - 160 * 0.97**i}, taken=1e9 + 10 * i) for i in range(60)]
@@ -275,13 +275,13 @@ def every_verdict() -> list[Verdict]:
         look({"sessions": 400}, sessions=[("app", 2, 400 * MIB)], figures={**FIGURES, "prepared_stmt_count": 9000}),
         look({SCHEMA: 300}),
         look({LIVE: 600}),
-        look({LIVE: 0, HELD: 0, Kind.MALLOC: 900}, malloc="jemalloc"),
+        look({LIVE: 0, HELD: 0, MappingKind.MALLOC: 900}, malloc="jemalloc"),
         look(cgroup=KILLED),
         look(cgroup=KILLED, figures=FIGURES | pool),
         look(cgroup=replace(KILLED, charged=400 * MIB), figures=FIGURES | pool | {"innodb_buffer_pool_pages_free": 51_000}),
-        look(online_cpus=64, cpus=Limits(64, 2.0, None)),
-        look(online_cpus=64, cpus=Limits(64, 2.0, None), malloc="jemalloc"),
-        look(online_cpus=64, cpus=Limits(64, 1.0, None), malloc="jemalloc"),
+        look(online_cpus=64, cpus=ProcessLimits(64, 2.0, None)),
+        look(online_cpus=64, cpus=ProcessLimits(64, 2.0, None), malloc="jemalloc"),
+        look(online_cpus=64, cpus=ProcessLimits(64, 1.0, None), malloc="jemalloc"),
     ]  # fmt: skip
     found = [v for reading in looks for v in reading.verdicts]
     for series in (growing, slower, connecting):
@@ -310,7 +310,7 @@ def test_all_advice_says_what_it_costs() -> None:
     }  # fmt: skip
 
 
-def find_verdict(key: str, verdicts: list[Verdict]) -> Verdict | None:
+def find_verdict(key: str, verdicts: list[MemoryVerdict]) -> MemoryVerdict | None:
     return next((verdict for verdict in verdicts if verdict.key == key), None)
 
 
@@ -372,8 +372,8 @@ def test_nothing_is_said_of_a_cache_that_is_small_or_advised_where_no_figures_ar
     [
         ({SCHEMA: 110}, True),
         ({SCHEMA: 100}, False),  # less than a tenth of RSS
-        ({SCHEMA: 33, Kind.POOL: 100}, True),
-        ({SCHEMA: 31, Kind.POOL: 100}, False),  # less than 32 MiB
+        ({SCHEMA: 33, MappingKind.POOL: 100}, True),
+        ({SCHEMA: 31, MappingKind.POOL: 100}, False),  # less than 32 MiB
     ],
 )
 def test_performance_schema_is_spoken_of_where_it_has_much(
@@ -449,14 +449,17 @@ def test_a_leak_is_spoken_of_where_unlabelled_heap_rises_and_goes_on(
     verdict = find_verdict(
         "leak",
         judged(
-            [look({Kind.POOL: pool, LIVE: 60 + rise * i}, taken=1e9 + 10 * i) for i in range(looks)]
+            [
+                look({MappingKind.POOL: pool, LIVE: 60 + rise * i}, taken=1e9 + 10 * i)
+                for i in range(looks)
+            ]
         ),
     )
     assert (verdict is not None) is speaks
     assert verdict is None or verdict.level == "problem"
 
 
-@pytest.mark.parametrize("owner", [HELD, SCHEMA, Kind.POOL, "sessions"])
+@pytest.mark.parametrize("owner", [HELD, SCHEMA, MappingKind.POOL, "sessions"])
 def test_memory_that_has_an_owner_or_is_free_is_no_leak(owner: str) -> None:
     series = [look({owner: 60 + 5.0 * i}, taken=1e9 + 10 * i) for i in range(40)]
     assert find_verdict("leak", judged(series)) is None

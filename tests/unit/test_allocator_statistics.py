@@ -31,8 +31,8 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     make_statistics,
 )
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
-from dballoc.process_memory.heaps.heap_walk import Block
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.heaps.heap_walk import LargeBlock
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 MIB = 1 << 20
@@ -263,7 +263,7 @@ def test_an_answer_that_was_cut_says_so() -> None:
     ],
 )
 def test_what_is_not_understood_is_one_line(text: str, says: str) -> None:
-    with pytest.raises(allocator_statistics.Unreadable, match=says) as refused:
+    with pytest.raises(allocator_statistics.UnreadableStatistics, match=says) as refused:
         allocator_statistics.parse_statistics(text)
     assert "\n" not in str(refused.value)
 
@@ -280,7 +280,7 @@ def test_whatever_a_function_answers_nothing_else_is_raised(value: Any) -> None:
         for key in said:
             try:
                 found = read(said, **{key: value})
-            except allocator_statistics.Unreadable:
+            except allocator_statistics.UnreadableStatistics:
                 continue
             assert all(h.bytes >= 0 for h in found.holdings)
 
@@ -339,7 +339,7 @@ def look(rss: int, heap: GlibcHeap | None = None, name: str = "jemalloc") -> Pro
     return make_snapshot(
         malloc=in_use,
         mappings=mappings,
-        kinds=[Kind.CODE, Kind.MALLOC if heap is None else Kind.HEAP],
+        kinds=[MappingKind.CODE, MappingKind.MALLOC if heap is None else MappingKind.HEAP],
         heap=heap,
     )
 
@@ -357,7 +357,7 @@ def test_a_ledger_has_the_mallocs_own_lines() -> None:
     assert found[LIVE_LARGE] == 12 * MIB
     assert found[HELD] == 8 * MIB
     assert found[UNACCOUNTED] == 50 * MIB - 43 * MIB
-    assert Kind.MALLOC not in found
+    assert MappingKind.MALLOC not in found
     whole = build_ledger(look(50 * MIB), None, read(JEMALLOC))
     assert whole.tiers == ["outside", "function"]
     assert whole.unowned == (16 + 12 + 7) * MIB
@@ -397,7 +397,7 @@ def test_a_cache_among_the_mallocs_pages_is_none_of_its_blocks() -> None:
     assert found == alone | {POOL: 20 * MIB}
 
 
-def walked(blocks: list[Block], small: int = 0) -> ProcessSnapshot:
+def walked(blocks: list[LargeBlock], small: int = 0) -> ProcessSnapshot:
     """A look at 60 MiB under mimalloc."""
     holdings = [
         Holding(LIVE_SMALL, small, resident=small),
@@ -414,11 +414,11 @@ def test_what_malloc_was_asked_for_is_told_by_what_is_touched() -> None:
     is not one of 2 MiB.
     """
     smaller, larger = (
-        Block(1, 3 * MIB, 26 * MIB // 10, MIB // 2),
-        Block(2, 3 * MIB, 3 * MIB, MIB // 2),
+        LargeBlock(1, 3 * MIB, 26 * MIB // 10, MIB // 2),
+        LargeBlock(2, 3 * MIB, 3 * MIB, MIB // 2),
     )
-    untouched = Block(3, 4 * MIB, 4096, MIB // 2)
-    assert [b.asked for b in (smaller, larger, untouched, Block(4, MIB, 9))] == [
+    untouched = LargeBlock(3, 4 * MIB, 4096, MIB // 2)
+    assert [b.asked for b in (smaller, larger, untouched, LargeBlock(4, MIB, 9))] == [
         26 * MIB // 10,
         3 * MIB,
         35 * MIB // 10,
@@ -487,7 +487,7 @@ def test_beyond_the_books_a_label_has_all_that_it_asks() -> None:
 
 def test_without_books_the_malloc_has_one_line() -> None:
     said = read({"format": 1, "malloc": "/x", "allocator": "tbbmalloc", "report": "nothing"})
-    assert residents(look(50 * MIB), None, said)[Kind.MALLOC] == 50 * MIB
+    assert residents(look(50 * MIB), None, said)[MappingKind.MALLOC] == 50 * MIB
 
 
 def test_glibcs_own_word_is_held_against_the_walk() -> None:
@@ -496,7 +496,7 @@ def test_glibcs_own_word_is_held_against_the_walk() -> None:
     small = live - 12500992
     agrees = GlibcHeap(
         [ArenaUsage(address=1, live=small - 1000, live_resident=0, tcache=1000)],
-        {1: [Block(1, 12500992, 0)]},
+        {1: [LargeBlock(1, 12500992, 0)]},
         [],
     )
     assert not [
@@ -504,7 +504,9 @@ def test_glibcs_own_word_is_held_against_the_walk() -> None:
         for n in build_ledger(look(60 * MIB, agrees, "glibc"), None, read(GLIBC)).notes
         if "itself says" in n
     ]
-    other = GlibcHeap([ArenaUsage(address=1, live=small // 2)], {1: [Block(1, 12500992, 0)]}, [])
+    other = GlibcHeap(
+        [ArenaUsage(address=1, live=small // 2)], {1: [LargeBlock(1, 12500992, 0)]}, []
+    )
     [note] = [
         n
         for n in build_ledger(look(60 * MIB, other, "glibc"), None, read(GLIBC)).notes
@@ -523,5 +525,7 @@ def test_a_text_in_place_of_a_number_is_not_repeated() -> None:
         {"arenas.page": 2**62},
         {"stats.active": True},
     ):
-        with pytest.raises(allocator_statistics.Unreadable, match="not all are whole numbers"):
+        with pytest.raises(
+            allocator_statistics.UnreadableStatistics, match="not all are whole numbers"
+        ):
             allocator_statistics.parse_statistics(json.dumps({**JEMALLOC, **wrong}))

@@ -13,11 +13,11 @@ from dballoc import readers
 from dballoc.experiment import schedule
 from dballoc.hosts.block_messages import (
     BlockFinished,
+    BlockRefused,
     Ended,
     FilePiece,
     Message,
     Notice,
-    Refused,
     TrialFinished,
     TrialStarted,
     make_record_rows,
@@ -39,7 +39,7 @@ TEXTS = st.text(max_size=60)
 SMALL = st.one_of(
     st.builds(Notice, text=TEXTS),
     st.builds(TrialStarted, position=st.integers(1, 10**6)),
-    st.builds(Refused, text=TEXTS),
+    st.builds(BlockRefused, text=TEXTS),
     st.builds(Ended, status=st.integers(-255, 255), log=TEXTS),
     st.builds(
         FilePiece,

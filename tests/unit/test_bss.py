@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import bss, process_snapshot, smaps
-from dballoc.process_memory.mapping_kind import Kind, classify_mappings
+from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
 from dballoc.process_memory.memory_reader import PAGE
 
 MAPS = """\
@@ -44,10 +44,10 @@ def test_what_lies_behind_is_somebody_elses() -> None:
     assert (data.end, data.rss) == (0x774C52014000, 12288)
     assert (rest.start, rest.end, rest.rss) == (data.end, mappings[2].end, 4096 * 1024 - 12288)
     assert classify_mappings(found, [], (), own_malloc=True) == [
-        Kind.CODE,
-        Kind.DATA,
-        Kind.DATA,
-        Kind.MALLOC,
+        MappingKind.CODE,
+        MappingKind.DATA,
+        MappingKind.DATA,
+        MappingKind.MALLOC,
     ]
     assert sum(m.rss for m in found) == sum(m.rss for m in mappings)
 
@@ -56,8 +56,8 @@ def test_a_library_without_bss_has_nothing_behind_it() -> None:
     mappings = smaps.parse_smaps(MAPS)
     found = bss.split_off_bss(mappings, lambda path: elf((0, 0x12000)), lambda a, b: 0)
     assert len(found) == 3
-    assert classify_mappings(found, [], (), own_malloc=True)[2] is Kind.MALLOC
-    assert classify_mappings(mappings, [], (), own_malloc=True)[2] is Kind.DATA
+    assert classify_mappings(found, [], (), own_malloc=True)[2] is MappingKind.MALLOC
+    assert classify_mappings(mappings, [], (), own_malloc=True)[2] is MappingKind.DATA
 
 
 def test_what_cannot_be_read_stays_as_it_is() -> None:
@@ -80,4 +80,4 @@ def test_our_own_executable_ends_where_its_mappings_say() -> None:
         Path(os.path.realpath(sys.executable)).read_bytes()[: bss.HEADER_BYTES]
     )
     look = process_snapshot.take_process_snapshot(Process.own())
-    assert sum(m.rss for m in look.mappings_of(Kind.DATA)) > PAGE
+    assert sum(m.rss for m in look.mappings_of(MappingKind.DATA)) > PAGE

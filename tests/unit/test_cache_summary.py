@@ -6,7 +6,7 @@ import pytest
 from example_server_memory import make_server_memory
 
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import Line
+from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.checklist.checklist import measure_innodb_beyond_pool
 from dballoc.explain.checklist.host_summary import (
     ProcessesMemory,
@@ -16,7 +16,7 @@ from dballoc.explain.checklist.host_summary import (
 )
 from dballoc.explain.checklist.server_summary import summarize_caches
 from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 MIB = 1 << 20
 VARIABLES = {
@@ -102,8 +102,8 @@ def test_the_rss_of_all_processes() -> None:
     assert found.complete
 
 
-def line(owner: str, resident: int, size: int | None = None) -> Line:
-    return Line(
+def line(owner: str, resident: int, size: int | None = None) -> LedgerLine:
+    return LedgerLine(
         group="server",
         owner=owner,
         resident=resident * MIB,
@@ -113,7 +113,7 @@ def line(owner: str, resident: int, size: int | None = None) -> Line:
     )
 
 
-def ledger(*lines: Line) -> Ledger:
+def ledger(*lines: LedgerLine) -> Ledger:
     return Ledger(
         pid=7,
         executable="mysqld",
@@ -162,7 +162,7 @@ def test_a_reserved_mapping_has_no_descriptors(mapped: int) -> None:
 
 
 def test_what_the_sum_leaves_out_is_said() -> None:
-    found = measure_innodb_beyond_pool(ledger(line(Kind.POOL, 60)), labels(counted=False))
+    found = measure_innodb_beyond_pool(ledger(line(MappingKind.POOL, 60)), labels(counted=False))
     assert "the memory instruments are off" in str(found.note)
     assert "log buffers are not told from the pool" in str(found.note)
     assert measure_innodb_beyond_pool(ledger(), labels(True, pool=0)).missing

@@ -43,6 +43,6 @@ def test_a_series_is_year_and_month() -> None:
     assert not name_and_version.is_version_of("26.1", "26.10.0")
     assert client_programs.find_series("based on MySQL server 26.10.0.1 ") == "26.10"
     groups = option_files.list_groups(
-        option_files.Build(mariadb=False, version="26.10", directories=()), ""
+        option_files.OptionFileRules(mariadb=False, version="26.10", directories=()), ""
     )
     assert "mysqld-26.10" in groups

@@ -12,7 +12,7 @@ from dballoc import catalogue
 from dballoc.explain.checklist import checklist
 from dballoc.explain.checklist.host_summary import describe_host, parse_meminfo
 from dballoc.explain.checklist.memory_events import EventFilter, explain_no_rows
-from dballoc.explain.checklist.section import Bytes, Section
+from dballoc.explain.checklist.section import Bytes, ChecklistSection
 from dballoc.explain.checklist.server_summary import (
     list_counters,
     list_memory_variables,
@@ -73,7 +73,7 @@ class Cursor:
 
 def asked(
     cursor: Any, variables: dict[str, str] = VARIABLES, events: EventFilter = EVERY_EVENT
-) -> dict[str, Section]:
+) -> dict[str, ChecklistSection]:
     said = make_server_memory(version=VARIABLES["version"], variables=variables, status=STATUS)
     parts = checklist.query_server_sections(cursor, said, events)
     return {part.title: part for part in parts}

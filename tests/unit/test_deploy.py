@@ -19,7 +19,7 @@ from example_results import facts, variant
 
 from dballoc.allocators import host_requirements
 from dballoc.allocators.find_library import Allocator
-from dballoc.allocators.host_requirements import Host
+from dballoc.allocators.host_requirements import Platform
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.cli.results_verbs import deploy as verb
 from dballoc.deploy import deployment, deployment_text
@@ -380,7 +380,7 @@ def test_a_machine_that_it_does_not_run_on_is_said(
 ) -> None:
     verb.deploy(directory, "google", "systemd")
     assert "Not on this machine: LD_PRELOAD" not in capsys.readouterr().out
-    host = Host(page_size=4096, kernel="6.19.2")
+    host = Platform(page_size=4096, kernel="6.19.2")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     verb.deploy(directory, "google", "systemd")
     assert "! Not on this machine: LD_PRELOAD=" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dballoc.campaign import results_directory
-from dballoc.campaign.results_directory import Directory
+from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.errors import Failure, UsageError
 
 # Holds the lock as another process does, under its own number or another's.
@@ -27,30 +27,30 @@ sys.stdin.read()
 
 def refused(path: Path, experiment) -> str:
     with pytest.raises(UsageError) as caught:
-        Directory.acquire(path, experiment)
+        ResultsDirectory.acquire(path, experiment)
     return str(caught.value)
 
 
 def test_a_new_one_is_made(tmp_path: Path, experiment) -> None:
     path = tmp_path / "a" / "b"
-    Directory.acquire(path, experiment()).release()
+    ResultsDirectory.acquire(path, experiment()).release()
     assert sorted(p.name for p in path.iterdir()) == ["experiment.toml", "lock", "trials"]
     assert results_directory.load_experiment(path) == experiment()
 
 
 def test_the_same_experiment_may_come_back(tmp_path: Path, experiment) -> None:
-    Directory.acquire(tmp_path, experiment()).release()
-    Directory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
 
 
 def test_another_experiment_is_refused_and_lets_go(tmp_path: Path, experiment) -> None:
-    Directory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
     said = refused(tmp_path, experiment(seed=2))
     assert (
         said
         == f"{tmp_path}: holds results of another experiment (experiment.toml there); choose a new --out"
     )
-    Directory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
 
 
 def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) -> None:
@@ -65,7 +65,7 @@ def test_a_directory_with_something_else_is_refused(tmp_path: Path, experiment) 
 def test_a_half_made_one_is_completed(tmp_path: Path, experiment) -> None:
     (tmp_path / ".dballoc-partial-0123456789ab").write_text("bas")
     (tmp_path / "lock").touch()
-    Directory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
     assert results_directory.load_experiment(tmp_path) == experiment()
 
 
@@ -76,7 +76,7 @@ def test_a_file_in_its_place(tmp_path: Path, experiment) -> None:
 
 
 def test_an_experiment_that_no_longer_reads_names_its_file(tmp_path: Path, experiment) -> None:
-    Directory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
     (tmp_path / "experiment.toml").write_text("nonsense = 1\n")
     assert refused(tmp_path, experiment()).startswith(f"{tmp_path}/experiment.toml: ")
 
@@ -100,7 +100,7 @@ def test_a_second_one_is_refused_and_told_who(tmp_path: Path, experiment) -> Non
         said
         == f"{tmp_path}: another dballoc (process {holder.pid}) uses it; wait, or choose a new --out"
     )
-    Directory.acquire(tmp_path, experiment()).release()
+    ResultsDirectory.acquire(tmp_path, experiment()).release()
 
 
 def test_the_guardian_of_a_dead_one_is_waited_for(
@@ -119,15 +119,15 @@ def test_the_guardian_of_a_dead_one_is_waited_for(
         with pytest.raises(
             Failure, match="still locked by the guardian of a dballoc that has ended"
         ):
-            Directory.acquire(tmp_path, experiment())
+            ResultsDirectory.acquire(tmp_path, experiment())
         holder.communicate(timeout=10)
-    taken = Directory.acquire(tmp_path, experiment())
+    taken = ResultsDirectory.acquire(tmp_path, experiment())
     assert (tmp_path / "lock").read_text() == str(os.getpid())
     taken.release()
 
 
 def test_trials_that_the_store_does_not_know_are_forgotten(tmp_path: Path, experiment) -> None:
-    taken = Directory.acquire(tmp_path, experiment())
+    taken = ResultsDirectory.acquire(tmp_path, experiment())
     for label in ("b001-p001-glibc-A1", "b001-p002-jemalloc"):
         (taken.make_trial_directory(label) / "server.log").touch()
     assert taken.remove_unfinished_trials({"b001-p001-glibc-A1"}) == ["b001-p002-jemalloc"]

@@ -12,12 +12,12 @@ import pytest
 
 from dballoc.doctor import cpus_memory_disk, examine, installation, kernel, leftovers, software
 from dballoc.doctor.finding import Finding
-from dballoc.doctor.installation import Installation
+from dballoc.doctor.installation import VerbPackages
 from dballoc.errors import UsageError
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.package_names import parse_policy
 from dballoc.host.process_handle import Process
-from dballoc.host.resources.process_limits import Limits
+from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged import server_user
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.measure import perf_events
@@ -97,7 +97,7 @@ def test_whether_instructions_are_counted(
 def test_an_installation_is_asked_for_what_it_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Finding("host settings", "ok", "not looked at: that would restore them")
     monkeypatch.setattr(examine, "check_host_settings", lambda: settings)
-    light = Installation(
+    light = VerbPackages(
         working=("explain", "verify"), lacking=("bench", "report"), remedy="pip install 'x[all]'"
     )
     finding = installation.check_installation(light)
@@ -124,7 +124,7 @@ def test_a_client_host_is_asked_for_no_server(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("it runs none")
 
     monkeypatch.setattr(software, "check_servers", check_servers)
-    whole = Installation(working=("bench", "doctor"), lacking=(), remedy="")
+    whole = VerbPackages(working=("bench", "doctor"), lacking=(), remedy="")
     names = {finding.name for finding in examine.examine(whole, is_client_host=True)}
     assert {"installation", "Python", "sysbench", "server user", "socket path"} <= names
     assert {"guardian", "CPUs", "CPU governor", "memory", "temporary files"} <= names
@@ -160,14 +160,14 @@ def test_a_guardian_that_may_hold_nothing_is_missing(
 @pytest.mark.parametrize(
     ("limits", "is_client_host", "state", "words"),
     [
-        (Limits(64, None, None), False, "ok", "64 (0-63)"),
-        (Limits(64, 2.5, None), False, "ok", "64 (0-63), of which a quota allows 2.5"),
-        (Limits(64, 0.5, None), False, "warn", "allows 0.5: client and server share it"),
-        (Limits(1, None, None), True, "warn", "the client is soon the limit"),
+        (ProcessLimits(64, None, None), False, "ok", "64 (0-63)"),
+        (ProcessLimits(64, 2.5, None), False, "ok", "64 (0-63), of which a quota allows 2.5"),
+        (ProcessLimits(64, 0.5, None), False, "warn", "allows 0.5: client and server share it"),
+        (ProcessLimits(1, None, None), True, "warn", "the client is soon the limit"),
     ],
 )
 def test_cpus_are_those_that_the_quota_leaves(
-    limits: Limits, is_client_host: bool, state: str, words: str
+    limits: ProcessLimits, is_client_host: bool, state: str, words: str
 ) -> None:
     finding = cpus_memory_disk.judge_cpu_count(limits, "0-63", is_client_host=is_client_host)
     assert finding.state == state
@@ -256,7 +256,7 @@ def test_where_there_is_no_user_for_servers_the_rest_is_examined(
         examine, "check_host_settings", lambda: Finding("host settings", "ok", "none")
     )
     (tmp_path / "scratch/t0123").mkdir(parents=True)
-    light = Installation(working=("explain",), lacking=("bench",), remedy="pip install 'x[all]'")
+    light = VerbPackages(working=("explain",), lacking=("bench",), remedy="pip install 'x[all]'")
     findings = {finding.name: finding for finding in examine.examine(light)}
     assert findings["leftover directories"].state == "warn"
     assert software.check_server_user().state == "missing"

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from dballoc.errors import UsageError
 from dballoc.explain.attribution.label_blocks import Demand, divide_donor
 from dballoc.explain.attribution.ledger import build_ledger
-from dballoc.explain.attribution.ledger_line import Line
+from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import saved_snapshots
 from dballoc.explain.output.load_snapshots import load_series
 from dballoc.explain.sources.server_memory import LOGS, SESSIONS, OwnerMemory, assign_to_owners
 from dballoc.process_memory import smaps
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 MIB = 1 << 20
 
 
-def make_donor(size: int, resident: int) -> Line:
-    return Line(
+def make_donor(size: int, resident: int) -> LedgerLine:
+    return LedgerLine(
         group="heap",
-        owner=Kind.MALLOC,
+        owner=MappingKind.MALLOC,
         resident=resident,
         size=size,
         source="x",
@@ -76,7 +76,7 @@ def explain_tables(counted: dict[str, tuple[int, int]], rise: int):
     mapping = replace(
         mapping, end=mapping.start + IDLE + HOLES + tables, rss=IDLE + rise, flags=frozenset()
     )
-    look_at_it = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC])
+    look_at_it = make_snapshot(mappings=[mapping], kinds=[MappingKind.MALLOC])
     sessions = {"memory/temptable/physical_ram": tables} if tables else {}
     pages = OwnerMemory(owner="pages", bytes=48 * MIB, source="x", touched=16 * MIB, grain=48 << 10)
     labels = make_server_memory(

@@ -16,9 +16,9 @@ from dballoc.experiment.model import Experiment
 from dballoc.hosts.block_messages import (
     MOST_NOTICES,
     BlockFinished,
+    BlockRefused,
     FilePiece,
     Notice,
-    Refused,
     TrialStarted,
 )
 from dballoc.hosts.client.load_messages import (
@@ -28,7 +28,7 @@ from dballoc.hosts.client.load_messages import (
     LoadStopped,
 )
 from dballoc.hosts.driver import run_on_hosts
-from dballoc.hosts.executor import HostLost, Line
+from dballoc.hosts.executor import HostLine, HostLost
 from dballoc.hosts.message_stream import encode_message
 
 MakeExperiment = Callable[..., Experiment]
@@ -45,7 +45,7 @@ def answer_instead(
         if host.name == name and next(left, False):
             hosts.events = [e for e in hosts.events if e[2].host != name]
             for message in messages():
-                hosts._push(hosts.now, Line(host=name, line=encode_message(message)))
+                hosts._push(hosts.now, HostLine(host=name, line=encode_message(message)))
 
     hosts.start_block = start_or_answer  # type: ignore[method-assign]
 
@@ -55,7 +55,9 @@ def test_a_trial_that_its_host_breaks_off_is_stored_and_its_block_drawn_again(
 ) -> None:
     chosen = experiment(design="solo", blocks=4)
     hosts = SimulatedHosts(names=["a", "b"])
-    answer_instead(hosts, "a", lambda: [TrialStarted(position=1), Refused(text="its disk is full")])
+    answer_instead(
+        hosts, "a", lambda: [TrialStarted(position=1), BlockRefused(text="its disk is full")]
+    )
     notices = Notices()
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r", notices)
     check_complete(path, chosen, 4)
@@ -71,7 +73,7 @@ def test_a_host_that_breaks_off_every_trial_runs_nothing_more(
 ) -> None:
     chosen = experiment(design="solo", blocks=6)
     hosts = SimulatedHosts(names=["a", "b"])
-    refused = [TrialStarted(position=1), Refused(text="its disk is full")]
+    refused = [TrialStarted(position=1), BlockRefused(text="its disk is full")]
     answer_instead(hosts, "a", lambda: refused, times=99)
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
     check_complete(path, chosen, 6)
@@ -151,7 +153,7 @@ def test_a_host_that_cleans_up_for_too_long_is_left_alone_for_a_while(
     assert any("a had not cleaned up 10 minutes after" in text for text in notices.texts)
 
 
-LOCKED = Refused(text="/run/dballoc: still locked by the guardian of dballoc", is_passing=True)
+LOCKED = BlockRefused(text="/run/dballoc: still locked by the guardian of dballoc", is_passing=True)
 
 
 def test_a_host_that_is_locked_by_an_earlier_run_is_asked_again_later(
@@ -204,7 +206,7 @@ def test_a_lost_host_is_awaited_where_another_was_refused(
     losses = iter([True])
     hosts = SimulatedHosts(names=["a", "b"])
     hosts.lose = lambda draw, variant: "b" in hosts.running and next(losses, False)
-    answer_instead(hosts, "a", lambda: [Refused(text="another allocator")], times=99)
+    answer_instead(hosts, "a", lambda: [BlockRefused(text="another allocator")], times=99)
     poll, lost_at = hosts.poll, []
 
     def poll_and_restart(seconds: float) -> list[Any]:
@@ -324,14 +326,14 @@ def test_hosts_hand_each_other_no_more_than_was_asked(
     def start_and_lie(server: Any, request: Any) -> None:
         start(server, request)
         if host in (server.name, request.client.host) and next(lies, False):
-            ready = Line(
+            ready = HostLine(
                 host=request.client.host, line=encode_message(ClientReady(key="k", sysbench="1.0"))
             )
             both = server.name, request.client.host
             hosts.events = [e for e in hosts.events if e[2].host not in both]
             hosts._push(hosts.now, ready)
             for message in messages:
-                hosts._push(hosts.now + 1, Line(host=host, line=encode_message(message)))
+                hosts._push(hosts.now + 1, HostLine(host=host, line=encode_message(message)))
 
     hosts.start_block = start_and_lie  # type: ignore[method-assign]
     notices = Notices()
@@ -351,8 +353,8 @@ def test_a_client_that_fails_is_to_blame_and_not_its_server(
         start(server, request)
         if request.client.host == "x":
             hosts.events = [e for e in hosts.events if e[2].host not in ("a", "x")]
-            refused = Refused(text="the client host x did not begin", blames_client=True)
-            hosts._push(hosts.now, Line(host="a", line=encode_message(refused)))
+            refused = BlockRefused(text="the client host x did not begin", blames_client=True)
+            hosts._push(hosts.now, HostLine(host="a", line=encode_message(refused)))
 
     hosts.start_block = start_or_fail  # type: ignore[method-assign]
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
@@ -372,10 +374,10 @@ def test_late_answers_of_a_lost_block_are_not_taken(
     def poll_with_late_answers(seconds: float) -> list[Any]:
         events = poll(seconds)
         for event in events:
-            if isinstance(event, Line) and b'"trial"' in event.line and next(late, False):
+            if isinstance(event, HostLine) and b'"trial"' in event.line and next(late, False):
                 lost = HostLost(host=event.host, reason="cut off", is_alive=True)
                 block = encode_message(BlockFinished(row=BLOCK_ROW))
-                return [lost, event, Line(host=event.host, line=block)]
+                return [lost, event, HostLine(host=event.host, line=block)]
         return events
 
     hosts.poll = poll_with_late_answers  # type: ignore[method-assign]
@@ -399,7 +401,11 @@ def test_a_host_that_is_lost_while_it_cleans_up_loses_no_block(
     def poll_and_lose(seconds: float) -> list[Any]:
         events = poll(seconds)
         for event in events:
-            if isinstance(event, Line) and b'"kind":"block"' in event.line and next(losses, False):
+            if (
+                isinstance(event, HostLine)
+                and b'"kind":"block"' in event.line
+                and next(losses, False)
+            ):
                 hosts.alive.discard(event.host)
                 return [event, HostLost(host=event.host, reason="killed", is_alive=False)]
         return events

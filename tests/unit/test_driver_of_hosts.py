@@ -40,7 +40,7 @@ from dballoc.hosts.block_messages import (
 )
 from dballoc.hosts.client.load_messages import ClientReady, LoadStopped
 from dballoc.hosts.driver import run_on_hosts
-from dballoc.hosts.executor import Line
+from dballoc.hosts.executor import HostLine
 from dballoc.hosts.message_stream import encode_message
 from dballoc.store.results import SETTLED_OTHERWISE, TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow
@@ -168,7 +168,7 @@ def test_blocks_that_a_look_makes_needless_are_ended(
     def start_with_a_file(host: Any, request: Any) -> None:
         start(host, request)
         begun = encode_message(FilePiece(position=1, name="server.log", data="YQ=="))
-        hosts._push(hosts.now + 1, Line(host=host.name, line=begun))
+        hosts._push(hosts.now + 1, HostLine(host=host.name, line=begun))
 
     hosts.start_block = start_with_a_file  # type: ignore[method-assign]
     notices = Notices()
@@ -344,7 +344,7 @@ def test_a_wrong_clock_of_a_host_changes_no_order_of_blocks(
     def poll_with_wrong_clocks(seconds: float) -> list[Any]:
         events = poll(seconds)
         for number, event in enumerate(events):
-            if isinstance(event, Line) and b'"kind":"block"' in event.line:
+            if isinstance(event, HostLine) and b'"kind":"block"' in event.line:
                 ended = 1e9 if event.host == "a" else 2e9 - len(finished)
                 row = BLOCK_ROW | {"started": ended - 60, "ended": ended}
                 events[number] = replace(event, line=encode_message(BlockFinished(row=row)))
@@ -515,7 +515,7 @@ def test_a_host_that_answers_nonsense_runs_nothing_more(
         if host.name == "a":
             hosts.events = [e for e in hosts.events if e[2].host != "a"]
             for line in lines:
-                hosts._push(hosts.now, Line(host="a", line=line))
+                hosts._push(hosts.now, HostLine(host="a", line=line))
 
     hosts.start_block = start_or_lie  # type: ignore[method-assign]
     notices = Notices()
@@ -537,7 +537,7 @@ def test_a_host_whose_blocks_always_end_early_runs_nothing_more(
         if host.name == "a":
             hosts.events = [e for e in hosts.events if e[2].host != "a"]
             line = encode_message(Ended(status=-9, log="Killed"))
-            hosts._push(hosts.now, Line(host="a", line=line))
+            hosts._push(hosts.now, HostLine(host="a", line=line))
 
     hosts.start_block = start_or_crash  # type: ignore[method-assign]
     _, path = simulated_hosts.run(chosen, hosts, tmp_path / "r")
@@ -663,7 +663,7 @@ def test_a_host_that_answers_for_the_other_runs_nothing_more(
     chosen = experiment(design="solo", blocks=2)
     hosts = SimulatedHosts(names=["a", "b", "x", "y"], clients=["x", "y"])
     start = hosts.start_block
-    lies = iter([Line(host=host, line=encode_message(message))])
+    lies = iter([HostLine(host=host, line=encode_message(message))])
 
     def start_and_lie(server: Any, request: Any) -> None:
         start(server, request)
@@ -685,7 +685,7 @@ def test_a_load_that_no_client_host_is_for_is_refused(
 
     def start_and_ask(server: Any, request: Any) -> None:
         start(server, request)
-        hosts._push(hosts.now, Line(host="a", line=encode_message(LoadStopped(number=1))))
+        hosts._push(hosts.now, HostLine(host="a", line=encode_message(LoadStopped(number=1))))
 
     hosts.start_block = start_and_ask  # type: ignore[method-assign]
     with pytest.raises(Failure, match="asked for a load from another host"):

@@ -13,14 +13,14 @@ from dballoc.analysis.decisions.preference import Preference
 from dballoc.analysis.decisions.recommendation import (
     Aim,
     Ending,
-    Evidence,
+    RecommendationBasis,
     VariantStanding,
     choose_ending,
     judge_comparison,
     recommend,
     select_judged,
 )
-from dballoc.analysis.decisions.verdict import Standing, compute_thresholds, judge_standing
+from dballoc.analysis.decisions.verdict import Noninferiority, compute_thresholds, judge_standing
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 
@@ -28,20 +28,20 @@ from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 @pytest.mark.parametrize(
     ("better", "low", "high", "standing"),
     [
-        ("lower", 0.95, 0.989, Standing.BETTER),
-        ("lower", 0.95, 0.991, Standing.NO_WORSE),
-        ("lower", 1.015, 1.029, Standing.NO_WORSE),
-        ("lower", 1.011, 1.031, Standing.WORSE),
-        ("lower", 1.009, 1.031, Standing.UNDECIDED),
-        ("lower", 0.0, math.inf, Standing.UNDECIDED),
-        ("higher", 1.011, 1.05, Standing.BETTER),
-        ("higher", 0.9705, 1.2, Standing.NO_WORSE),
-        ("higher", 0.9695, 1.2, Standing.UNDECIDED),
-        ("higher", 0.95, 0.989, Standing.WORSE),
-        ("higher", 0.0, math.inf, Standing.UNDECIDED),
+        ("lower", 0.95, 0.989, Noninferiority.BETTER),
+        ("lower", 0.95, 0.991, Noninferiority.NO_WORSE),
+        ("lower", 1.015, 1.029, Noninferiority.NO_WORSE),
+        ("lower", 1.011, 1.031, Noninferiority.WORSE),
+        ("lower", 1.009, 1.031, Noninferiority.UNDECIDED),
+        ("lower", 0.0, math.inf, Noninferiority.UNDECIDED),
+        ("higher", 1.011, 1.05, Noninferiority.BETTER),
+        ("higher", 0.9705, 1.2, Noninferiority.NO_WORSE),
+        ("higher", 0.9695, 1.2, Noninferiority.UNDECIDED),
+        ("higher", 0.95, 0.989, Noninferiority.WORSE),
+        ("higher", 0.0, math.inf, Noninferiority.UNDECIDED),
     ],
 )
-def test_standing(better: str, low: float, high: float, standing: Standing) -> None:
+def test_standing(better: str, low: float, high: float, standing: Noninferiority) -> None:
     assert (
         judge_standing(make_ratio(low or 1.0, high, blocks=6 if low else 1), better, 0.03)
         is standing
@@ -51,7 +51,7 @@ def test_standing(better: str, low: float, high: float, standing: Standing) -> N
 def test_a_margin_below_one_per_cent_leaves_no_gap() -> None:
     limits = compute_thresholds("lower", 0.005)
     assert limits.tolerance == limits.loss == 1.005
-    assert judge_standing(make_ratio(1.006, 1.009), "lower", 0.005) is Standing.WORSE
+    assert judge_standing(make_ratio(1.006, 1.009), "lower", 0.005) is Noninferiority.WORSE
 
 
 @given(st.floats(0.5, 2), st.floats(0.5, 2), st.floats(0.001, 0.5), st.booleans())
@@ -65,14 +65,14 @@ def test_better_is_no_worse_and_never_worse(
     standing = judge_standing(ratio, better, margin)
     sign = -1 if upward else 1
     adverse = ratio.interval.low if upward else ratio.interval.high
-    if standing in (Standing.BETTER, Standing.NO_WORSE):
+    if standing in (Noninferiority.BETTER, Noninferiority.NO_WORSE):
         assert sign * adverse < sign * limits.tolerance
-    if standing is Standing.WORSE:
+    if standing is Noninferiority.WORSE:
         favourable = ratio.interval.high if upward else ratio.interval.low
         assert sign * favourable > sign * 1
 
 
-STANDINGS = st.sampled_from(list(Standing))
+STANDINGS = st.sampled_from(list(Noninferiority))
 AIMS = st.builds(
     Aim,
     standing=STANDINGS,
@@ -114,9 +114,9 @@ def test_the_endings_are_exhaustive_and_exclude_each_other(
         return
     named = next(v for v in standings if v.name == subject)
     assert named.ending is ending
-    better = any(a.standing is Standing.BETTER for a in named.aims)
-    fine = all(s in (Standing.BETTER, Standing.NO_WORSE) for s in named.required)
-    worse = named.collapsed or Standing.WORSE in named.required
+    better = any(a.standing is Noninferiority.BETTER for a in named.aims)
+    fine = all(s in (Noninferiority.BETTER, Noninferiority.NO_WORSE) for s in named.required)
+    worse = named.collapsed or Noninferiority.WORSE in named.required
     assert not named.faulty
     # Each ending by its own words, not by the order in which they are tried.
     assert (ending is Ending.USE) == (better and fine and not named.collapsed)
@@ -127,7 +127,7 @@ def test_the_endings_are_exhaustive_and_exclude_each_other(
 
 def test_of_several_the_first_question_then_the_gain_then_the_name() -> None:
     def make(name: str, gain: float, first: bool) -> VariantStanding:
-        aim = Aim(standing=Standing.BETTER, gain=gain, first=first, promising=True)
+        aim = Aim(standing=Noninferiority.BETTER, gain=gain, first=first, promising=True)
         return VariantStanding(name=name, aims=[aim], required=[aim.standing])
 
     assert choose_ending([make("a", 0.3, False), make("b", 0.1, True)], False)[1] == "b"
@@ -137,8 +137,8 @@ def test_of_several_the_first_question_then_the_gain_then_the_name() -> None:
 
 def test_of_what_is_not_settled_one_that_seems_to_lose_comes_last() -> None:
     def make(name: str, gain: float, loses: bool) -> VariantStanding:
-        aim = Aim(standing=Standing.BETTER, gain=gain, first=True, promising=True)
-        required = [Standing.BETTER, Standing.UNDECIDED]
+        aim = Aim(standing=Noninferiority.BETTER, gain=gain, first=True, promising=True)
+        required = [Noninferiority.BETTER, Noninferiority.UNDECIDED]
         return VariantStanding(name=name, aims=[aim], required=required, loses=loses)
 
     variants = [make("a", 0.3, True), make("b", 0.1, False)]
@@ -180,7 +180,7 @@ def test_use_is_never_said_of_what_is_faulty_collapsed_or_not_shown_to_be_no_wor
         floor=[],
         faulty=dict.fromkeys(faulty, (1, 6)),
     )
-    evidence = Evidence(
+    evidence = RecommendationBasis(
         margin=margin,
         collapsed=dict.fromkeys(collapsed, "w"),
         left_out=frozenset(left_out),
@@ -196,5 +196,8 @@ def test_use_is_never_said_of_what_is_faulty_collapsed_or_not_shown_to_be_no_wor
     assert name not in faulty | collapsed
     judged = select_judged(comparisons, name, evidence.left_out)
     assert {c.metric for c in judged} >= {PEAK, TPS, READS}
-    assert all(judge_comparison(c, margin) in (Standing.BETTER, Standing.NO_WORSE) for c in judged)
-    assert any(judge_comparison(c, margin) is Standing.BETTER for c in judged)
+    assert all(
+        judge_comparison(c, margin) in (Noninferiority.BETTER, Noninferiority.NO_WORSE)
+        for c in judged
+    )
+    assert any(judge_comparison(c, margin) is Noninferiority.BETTER for c in judged)

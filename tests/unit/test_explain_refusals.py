@@ -18,7 +18,7 @@ from dballoc.explain.checklist.memory_events import EventFilter
 from dballoc.host.process_handle import Process
 from dballoc.process_memory import process_snapshot
 from dballoc.process_memory.heaps import glibc_heap
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.servers.running.credentials import Credentials
 
 WAITS = """
@@ -98,7 +98,7 @@ def test_a_glibc_of_an_unknown_layout(program: int, monkeypatch: pytest.MonkeyPa
         "glibc's heap was not read (no arena of a known layout): all of it is one line"
     ]
     assert sum(line.resident for line in found.lines) + found.rest == found.rss
-    [heap] = [line for line in found.lines if line.owner == Kind.MALLOC]
+    [heap] = [line for line in found.lines if line.owner == MappingKind.MALLOC]
     assert heap.resident >= 1000 * 1000
     assert found.rest <= known.rest
 

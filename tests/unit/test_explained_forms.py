@@ -20,7 +20,7 @@ from dballoc.explain.difference import compare_explanations
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import load_snapshots, openmetrics, page, saved_snapshots
 from dballoc.explain.verdicts.thp_waste import HugePageSample
-from dballoc.explain.watch import Pace, compute_pause, thin_series, watch
+from dballoc.explain.watch import WatchPace, compute_pause, thin_series, watch
 from dballoc.host.process_handle import Process
 
 OWNERS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
@@ -238,7 +238,7 @@ def test_what_the_function_takes_in_the_server_counts_in_the_pace(
         return False
 
     [seen] = watch(
-        Process.own(), lambda pid: explanation.explain(pid, None), Pace(5.0, None, 0.01), wait
+        Process.own(), lambda pid: explanation.explain(pid, None), WatchPace(5.0, None, 0.01), wait
     )
     assert seen.cost == pytest.approx(3.0, abs=0.5)
     # 3 s are a hundredth of 300.

@@ -27,11 +27,11 @@ from dballoc.explain.exporter.listen_address import (
 )
 from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLook, look_at_server
 from dballoc.explain.exporter.run_exporter import Listening, check_listening
-from dballoc.explain.verdicts.verdict import Verdict
-from dballoc.explain.watch import Pace
+from dballoc.explain.verdicts.verdict import MemoryVerdict
+from dballoc.explain.watch import WatchPace
 from dballoc.host.process_handle import Process
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.host.resources.process_limits import Limits
+from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
 from dballoc.process_memory.process_usage import ProcessUsage
 
@@ -173,7 +173,7 @@ def make_cache(clock: Clock, looks: Iterator[Explanation | Exception], cost: flo
 
     return LookCache(
         lambda: look_at_server(lambda: PROCESS, take),
-        Pace(every=5, span=None, share=0.01),
+        WatchPace(every=5, span=None, share=0.01),
         clock.lines.append,
     )
 
@@ -204,7 +204,7 @@ def test_what_the_parser_took_is_of_the_looks_cost(
 
     cache = LookCache(
         lambda: look_at_server(lambda: PROCESS, take),
-        Pace(every=5, span=None, share=0.01),
+        WatchPace(every=5, span=None, share=0.01),
         clock.lines.append,
     )
     served = cache.serve()
@@ -247,7 +247,7 @@ def test_verdicts_are_over_all_looks_at_one_process(clock: Clock) -> None:
     looks = (look(taken=1e9 + 10 * i) for i in range(100))
     cache = LookCache(
         lambda: ServerLook(process=processes.pop(0), explanation=next(looks)),
-        Pace(every=5, span=None, share=0.01),
+        WatchPace(every=5, span=None, share=0.01),
         clock.lines.append,
     )
 
@@ -273,7 +273,7 @@ def test_who_asks_during_a_look_gets_that_look() -> None:
         return look(taken=1e9)
 
     cache = LookCache(
-        lambda: look_at_server(Process.own, take), Pace(every=1e6, span=None, share=1), print
+        lambda: look_at_server(Process.own, take), WatchPace(every=1e6, span=None, share=1), print
     )
     served: list[ServedLook] = []
     threads = [threading.Thread(target=lambda: served.append(cache.serve())) for _ in range(4)]
@@ -298,7 +298,7 @@ def test_who_asks_while_a_server_does_not_answer_gets_the_last_look() -> None:
         return reading
 
     cache = LookCache(
-        lambda: look_at_server(Process.own, take), Pace(every=0.0, span=None, share=1e9), print
+        lambda: look_at_server(Process.own, take), WatchPace(every=0.0, span=None, share=1e9), print
     )
     assert cache.serve().looks == 1
     stalled = threading.Thread(target=cache.serve)
@@ -325,13 +325,13 @@ def full_look() -> Explanation:
     figures = {**look().evidence.figures, "innodb_buffer_pool_size": 800 * MIB}
     reading = look(
         cgroup=group,
-        cpus=Limits(64, 2.0, 2048 * MIB),
+        cpus=ProcessLimits(64, 2.0, 2048 * MIB),
         online_cpus=64,
         figures=figures,
         sessions=[("secret_user", 3, 9 * MIB)],
     )
     usage = ProcessUsage(vsz=9, reserved=1, cpu_seconds=2.0, running_seconds=3.0)
-    leak = Verdict(key="leak", level="problem", headline="SELECT secret")
+    leak = MemoryVerdict(key="leak", level="problem", headline="SELECT secret")
     return replace(reading, usage=usage, verdicts=[*reading.verdicts, leak])
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_one, private_store
-from dballoc.fetch.fetch_job import FetchedTree, Job
-from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.fetch_job import FetchedTree, FetchJob
+from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FORMAT, MANIFEST, FetchedEntry
 from dballoc.host.guardian.guardian_client import GuardianEnded, Lease
 from dballoc.hosts.fetch_like_driver import (
@@ -141,14 +141,14 @@ def test_what_a_fetch_has_started_ends_with_the_lease(
     """A host that has lost its driver must not build on for hours."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
 
-    def build(job: Job) -> FetchedTree:
+    def build(job: FetchJob) -> FetchedTree:
         os.close(writer)
         job.run(["sleep", "60"], "its build")
         raise AssertionError("it ran to its end")
 
     monkeypatch.setitem(fetch_one.CLIENTS, "debian", build)
     began = time.monotonic()
-    source = Source("jemalloc", "5.3.0", {"from": "debian", "megabytes": [1, 1]})
+    source = FetchSource("jemalloc", "5.3.0", {"from": "debian", "megabytes": [1, 1]})
     with pytest.raises(GuardianEnded):
         fetch_one.fetch(source, lambda step, share: None, Lease(reader, 30.0))
     os.close(reader)

@@ -83,7 +83,7 @@ PINNED = [s for s in fetch_sources.list_all_sources() if s.client != "debian"]
 
 
 @pytest.mark.parametrize("each", PINNED, ids=[s.reference for s in PINNED])
-def test_what_does_not_move_is_pinned(each: fetch_sources.Source) -> None:
+def test_what_does_not_move_is_pinned(each: fetch_sources.FetchSource) -> None:
     assert len(each.row["sha256"]) == 64
     assert "moves" not in each.row
 
@@ -93,14 +93,14 @@ def test_a_suite_moves() -> None:
 
 
 def test_what_is_for_another_machine_is_refused_before_the_download() -> None:
-    source = fetch_sources.Source(
+    source = fetch_sources.FetchSource(
         name="mysql", version="8.0.33", row={"from": "maven", "machine": "x86_64"}
     )
     fetch_one.check_machine(source, "x86_64")
     with pytest.raises(UsageError, match="the download is for x86_64, and this machine is aarch64"):
         fetch_one.check_machine(source, "aarch64")
     fetch_one.check_machine(
-        fetch_sources.Source(name="mysql", version="1", row={"from": "debian"}), "aarch64"
+        fetch_sources.FetchSource(name="mysql", version="1", row={"from": "debian"}), "aarch64"
     )
 
 

@@ -13,16 +13,16 @@ import pytest
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import fetch_one
 from dballoc.fetch.clients import build_from_source
-from dballoc.fetch.fetch_job import Job
-from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.fetch_job import FetchJob
+from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import server_user
 
 Build = Callable[[str], list[str]]
 
 
-def source(script: str) -> Source:
-    return Source(
+def source(script: str) -> FetchSource:
+    return FetchSource(
         "jemalloc", "9.9", {"from": "crate", "tools": [], "build": script, "megabytes": [0, 1]}
     )
 
@@ -49,7 +49,7 @@ def build(place: Path) -> Iterator[Build]:
     with Custody() as custody:
 
         def run_recipe(script: str) -> list[str]:
-            job = Job(
+            job = FetchJob(
                 source=source(script),
                 place=place / "job",
                 final=place / "final",

@@ -7,7 +7,7 @@ import typer
 
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, takes_flags
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.verb_list import application
 from dballoc.errors import UsageError
 from dballoc.experiment.flag import Flag
@@ -102,7 +102,9 @@ def read_flags(*words: str) -> Changes:
         ],
         blocks=Flag("--rounds", "N", "Blocks, by another name."),
     )
-    def verb(source: Source, given: Annotated[Changes, Experiment], seed: int = 3) -> None:
+    def verb(
+        source: ExperimentSource, given: Annotated[Changes, Experiment], seed: int = 3
+    ) -> None:
         changes.update(given, named=source.named, own=seed)
 
     app = typer.Typer()

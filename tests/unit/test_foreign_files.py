@@ -28,7 +28,7 @@ from dballoc.fetch import fetch_one
 from dballoc.fetch.clients import archive
 from dballoc.files.foreign_file import NotRegular, open_foreign_file
 from dballoc.intake import import_results
-from dballoc.intake.imported_figure import Figure
+from dballoc.intake.imported_figure import ImportedFigure
 from dballoc.profile.formats import profile_file
 from dballoc.store.open_database import FILE
 from dballoc.store.results import Results
@@ -381,7 +381,7 @@ def test_what_is_imported_is_what_was_read(
     (tmp_path / "b.csv").write_text(CSV.replace("110", "990"))
     read = import_results.csv_figures.read_figures
 
-    def swap(file: Path) -> list[Figure]:
+    def swap(file: Path) -> list[ImportedFigure]:
         figures = read(file)
         if when == "meanwhile":
             (tmp_path / "b.csv").replace(path)

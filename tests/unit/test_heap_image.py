@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dballoc.process_memory.heaps import glibc_heap
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_LARGE, LIVE_SMALL
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
-from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, Layout
+from dballoc.process_memory.heaps.glibc_heap import HEAP, LAYOUTS, ArenaLayout
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 LIBC = "/lib/libc.so.6"
 DATA, BRK, ARENA, LARGE = 0x7F0000100000, 0x555500000000, 0x7F0004000000, 0x7F0010000000
@@ -95,11 +95,11 @@ class Image(Memory):
         return found[0], found[1]
 
 
-def mappings(image: Image) -> list[Mapping]:
-    def one(start: int, path: str, permissions: str = "rw-p", inode: int = 0) -> Mapping:
+def mappings(image: Image) -> list[MemoryMapping]:
+    def one(start: int, path: str, permissions: str = "rw-p", inode: int = 0) -> MemoryMapping:
         end = start + PAGES[start] * PAGE
         rss = image.span(start, end).resident
-        return Mapping(
+        return MemoryMapping(
             start=start,
             end=end,
             permissions=permissions,
@@ -118,7 +118,7 @@ def mappings(image: Image) -> list[Mapping]:
     return [one(BRK, "[heap]"), one(DATA, LIBC, inode=7), one(ARENA, ""), one(LARGE, "")]
 
 
-def sound(layout: Layout, caches: bool = True, **how: Any) -> Image:
+def sound(layout: ArenaLayout, caches: bool = True, **how: Any) -> Image:
     """Two arenas of 100 chunks each, every fourth free, a cache with two chunks, and a block of 64
     pages mapped by itself.
     """
@@ -140,7 +140,7 @@ def sound(layout: Layout, caches: bool = True, **how: Any) -> Image:
     return image
 
 
-def _chunks(image: Image, layout: Layout, at: int, caches: bool) -> int:
+def _chunks(image: Image, layout: ArenaLayout, at: int, caches: bool) -> int:
     if caches and layout.fast is not None:
         counts, entries = [0] * 64, [0] * 64
         counts[2], entries[2] = 2, at + 0x1000
@@ -169,7 +169,9 @@ def read(image: Image) -> GlibcHeap:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
-def test_large_blocks_in_an_arena_are_counted_by_size_and_are_not_small(layout: Layout) -> None:
+def test_large_blocks_in_an_arena_are_counted_by_size_and_are_not_small(
+    layout: ArenaLayout,
+) -> None:
     """Three blocks of 136 KiB and one of 8 KiB in one arena, a free one of 136 KiB behind them."""
     BIG, MIDDLE, pages = 136 << 10, 8 << 10, 200
     image = Image()
@@ -206,7 +208,7 @@ ALL = sum(64 + 16 * (i % 8) for i in range(100)) + 1024
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
-def test_a_sound_image_is_read_to_the_byte(layout: Layout) -> None:
+def test_a_sound_image_is_read_to_the_byte(layout: ArenaLayout) -> None:
     found = read(sound(layout))
     assert found.trouble == []
     main, other = found.arenas
@@ -293,7 +295,7 @@ WHICH = st.sampled_from(LAYOUTS)
 @settings(max_examples=150)
 @given(WHICH, DAMAGE, ABSENT)
 def test_a_hostile_image_neither_crashes_nor_hangs_nor_adds_up_to_more(
-    layout: Layout, damage: list[tuple[int, int]], absent: frozenset[int]
+    layout: ArenaLayout, damage: list[tuple[int, int]], absent: frozenset[int]
 ) -> None:
     image = sound(layout, absent=absent)
     for address, word in damage:
@@ -304,7 +306,7 @@ def test_a_hostile_image_neither_crashes_nor_hangs_nor_adds_up_to_more(
 @settings(max_examples=80)
 @given(WHICH, st.lists(st.tuples(WHERE, WORDS), min_size=1, max_size=40), st.integers(1, 30))
 def test_one_that_changes_while_it_is_read(
-    layout: Layout, changes: list[tuple[int, int]], every: int
+    layout: ArenaLayout, changes: list[tuple[int, int]], every: int
 ) -> None:
     left = iter(changes)
 
@@ -318,7 +320,7 @@ def test_one_that_changes_while_it_is_read(
 
 @settings(max_examples=30)
 @given(WHICH, st.randoms(use_true_random=False), st.integers(1, 1000))
-def test_noise(layout: Layout, random: Any, words: int) -> None:
+def test_noise(layout: ArenaLayout, random: Any, words: int) -> None:
     image = sound(layout)
     for _ in range(words):
         start = random.choice(list(PAGES))
@@ -329,7 +331,7 @@ def test_noise(layout: Layout, random: Any, words: int) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
-def test_a_top_chunk_before_the_first(layout: Layout) -> None:
+def test_a_top_chunk_before_the_first(layout: ArenaLayout) -> None:
     image = sound(layout)
     image.put(ARENA + 0x30 + layout.top, ARENA)
     check(found := read(image), image)
@@ -338,7 +340,7 @@ def test_a_top_chunk_before_the_first(layout: Layout) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
 @pytest.mark.parametrize("beside", range(1, 16))
-def test_a_top_chunk_beside_a_chunk(layout: Layout, beside: int) -> None:
+def test_a_top_chunk_beside_a_chunk(layout: ArenaLayout, beside: int) -> None:
     """Where no chunk can begin: neither read for ever, nor taken for the heap's end."""
     image = sound(layout)
     [top] = image.words(ARENA + 0x30 + layout.top)
@@ -347,17 +349,17 @@ def test_a_top_chunk_beside_a_chunk(layout: Layout, beside: int) -> None:
     assert f"a top chunk at {top + beside:#x}" in found.trouble[0]
 
 
-def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
-    def fast(image: Image, layout: Layout) -> None:
+def _loops() -> Iterator[tuple[str, Callable[[Image, ArenaLayout], None]]]:
+    def fast(image: Image, layout: ArenaLayout) -> None:
         if layout.fast is not None:
             # A chunk that follows itself, unmangled, and mangled as since 2.32.
             image.put(DATA + 0x80 + layout.fast, BRK + 0x400)
             image.put(BRK + 0x410, (BRK + 0x410 >> 12) ^ (BRK + 0x400))
 
-    def ring(image: Image, layout: Layout) -> None:
+    def ring(image: Image, layout: ArenaLayout) -> None:
         image.put(ARENA + 0x30 + layout.next, ARENA + 0x30)
 
-    def cache(image: Image, layout: Layout) -> None:
+    def cache(image: Image, layout: ArenaLayout) -> None:
         image.put(BRK + 16, *[2**64 - 1] * 16)
         image.put(BRK + 16 + 128, *[BRK + 0x400] * 64)
 
@@ -371,7 +373,7 @@ def _loops() -> Iterator[tuple[str, Callable[[Image, Layout], None]]]:
 )
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.versions)
 def test_what_is_made_to_have_no_end(
-    layout: Layout, name: str, harm: Callable[[Image, Layout], None]
+    layout: ArenaLayout, name: str, harm: Callable[[Image, ArenaLayout], None]
 ) -> None:
     image = sound(layout)
     harm(image, layout)

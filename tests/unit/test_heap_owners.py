@@ -7,23 +7,23 @@ import pytest
 
 from dballoc.host.process_handle import Process
 from dballoc.profile.heap import session_owners
-from dballoc.profile.heap.probe_snapshot import Block
-from dballoc.profile.heap.session_owners import UNKNOWN, Session, Statement
+from dballoc.profile.heap.probe_snapshot import SampledBlock
+from dballoc.profile.heap.session_owners import UNKNOWN, ServerThread, StatementSpan
 
 
-def block(thread: int, time: float) -> Block:
-    return Block(16, 100, 100, 1024, time, 1, thread)
+def block(thread: int, time: float) -> SampledBlock:
+    return SampledBlock(16, 100, 100, 1024, time, 1, thread)
 
 
 SESSIONS = {
-    5: Session(
+    5: ServerThread(
         user="app",
         connection=11,
         name="thread/sql/one_connection",
         born=10.0,
-        statements=[Statement(12.0, 13.0, "SELECT ?"), Statement(14.0, 20.0, "INSERT")],
+        statements=[StatementSpan(12.0, 13.0, "SELECT ?"), StatementSpan(14.0, 20.0, "INSERT")],
     ),
-    6: Session(user=None, connection=None, name="thread/innodb/io_read", born=1.0),
+    6: ServerThread(user=None, connection=None, name="thread/innodb/io_read", born=1.0),
 }
 
 

@@ -12,16 +12,18 @@ from hypothesis import example, given
 from dballoc.catalogue import wrappers
 from dballoc.profile.heap import heap_profile, malloc_latency
 from dballoc.profile.heap.probe_snapshot import (
-    Block,
     Damaged,
+    SampledBlock,
     Snapshot,
     compute_bucket_start,
     parse_snapshot,
 )
 from dballoc.profile.model import Frame
 
-SMALL = Block(address=64, usable=104, requested=100, interval=1024, time=20.0, stack=8, thread=5)
-LARGE = Block(
+SMALL = SampledBlock(
+    address=64, usable=104, requested=100, interval=1024, time=20.0, stack=8, thread=5
+)
+LARGE = SampledBlock(
     address=4096, usable=100_000, requested=100_000, interval=1024, time=25.0, stack=9, thread=6
 )
 

@@ -15,7 +15,7 @@ from dballoc.analysis.tables import profiles as heaps
 from dballoc.experiment import experiment_file
 from dballoc.profile.formats.profile_file import save_profile
 from dballoc.profile.heap import heap_profile
-from dballoc.profile.heap.probe_snapshot import Block, parse_snapshot
+from dballoc.profile.heap.probe_snapshot import SampledBlock, parse_snapshot
 from dballoc.profile.model import Frame
 from dballoc.report import write_report_outputs
 
@@ -53,7 +53,7 @@ SIZES = [
 
 def keep(raw: Path, blocks: int) -> None:
     """A profile of so many blocks of 1 MiB that fill_cache holds, and what was seen beside it."""
-    live = [Block(4096 * i, 2**20, 2**20, 1024, 20.0, 8, 5) for i in range(1, blocks + 1)]
+    live = [SampledBlock(4096 * i, 2**20, 2**20, 1024, 20.0, 8, 5) for i in range(1, blocks + 1)]
     snapshot = parse_snapshot(
         made.snapshot(
             *map(made.live, live),

@@ -13,7 +13,7 @@ import pytest
 from dballoc import catalogue
 from dballoc.allocators import host_requirements, proof_of_use, version_ranges
 from dballoc.allocators.find_library import Allocator
-from dballoc.allocators.host_requirements import Host
+from dballoc.allocators.host_requirements import Platform
 from dballoc.campaign.preparation import malloc_on_this_host, variant_malloc
 from dballoc.cli.verbs import exec_ as exec_verb
 from dballoc.cli.verbs import verify as verify_verb
@@ -24,7 +24,7 @@ from dballoc.process_memory import host_obstacles, identify_malloc
 from dballoc.servers.build import Build
 
 KIB = 1024
-HERE = Host(page_size=4 * KIB, kernel="6.18.44-fc")
+HERE = Platform(page_size=4 * KIB, kernel="6.18.44-fc")
 JEMALLOC, HARDENED, GOOGLE = (
     catalogue.allocators()[name]
     for name in ("jemalloc", "hardened-malloc-light", "google-tcmalloc")
@@ -87,7 +87,7 @@ def test_the_least_alignment_counts(alignments: list[int], least: int) -> None:
 
 
 def test_a_variant_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(page_size=64 * KIB, kernel="6.12.0")
+    host = Platform(page_size=64 * KIB, kernel="6.12.0")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     hardened = Allocator(name="hardened-malloc-light", libraries=(LIBRARY,), version="16")
     with pytest.raises(
@@ -109,7 +109,7 @@ SERVER = ["/bin/sh", "-c", "echo '<jemalloc>: Unsupported system page size' >&2;
 def test_jemallocs_last_words_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(proof_of_use.NotProved) as caught:
         proof_of_use.read_bindings(SERVER, {"PATH": "/usr/bin:/bin"})
-    host = Host(page_size=64 * KIB, kernel="6.12.0")
+    host = Platform(page_size=64 * KIB, kernel="6.12.0")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     build = Build(
         family="mariadb",
@@ -166,7 +166,7 @@ def test_what_a_file_needs_of_the_cpu_is_read_from_it(c_library: Callable[..., P
         text=True,
         check=True,
     )
-    old = Host(page_size=os.sysconf("SC_PAGE_SIZE"), kernel="6.1.0", cpu_flags=V2)
+    old = Platform(page_size=os.sysconf("SC_PAGE_SIZE"), kernel="6.1.0", cpu_flags=V2)
     assert host_obstacles.find_library_obstacle({}, [plain], old) is None
     assert "x86-64-v3" in (host_obstacles.find_library_obstacle({}, [newer], old) or "")
 
@@ -183,21 +183,21 @@ def test_flags_of_cpuinfo() -> None:
 @pytest.mark.parametrize(
     ("environment", "host", "words"),
     [
-        ({"LD_PRELOAD": "/a/libjemalloc.so.2:libgoogle_tcmalloc.so"}, Host(page_size=4096, kernel="6.19.0"), None),
+        ({"LD_PRELOAD": "/a/libjemalloc.so.2:libgoogle_tcmalloc.so"}, Platform(page_size=4096, kernel="6.19.0"), None),
         ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
-         Host(page_size=4096, kernel="6.19.0"),
+         Platform(page_size=4096, kernel="6.19.0"),
          "LD_PRELOAD=libgoogle_tcmalloc.so: with rseq of its own, .* set GLIBC_TUNABLES=glibc.pthread.rseq=1"),
-        ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, Host(page_size=4096, kernel="6.18.0"), None),
-        ({"LD_PRELOAD": "libgoogle_tcmalloc.so"}, Host(page_size=4096, kernel="6.19.0", glibc="2.35"), None),
-        ({"LD_PRELOAD": "libgoogle_tcmalloc.so"}, Host(page_size=4096, kernel="6.18.0", glibc="2.34"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=0"}, Platform(page_size=4096, kernel="6.18.0"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so"}, Platform(page_size=4096, kernel="6.19.0", glibc="2.35"), None),
+        ({"LD_PRELOAD": "libgoogle_tcmalloc.so"}, Platform(page_size=4096, kernel="6.18.0", glibc="2.34"), None),
         ({"LD_PRELOAD": "libgoogle_tcmalloc.so", "GLIBC_TUNABLES": "glibc.pthread.rseq=1"},
-         Host(page_size=4096, kernel="6.19.0", glibc="2.34"), "and crashes; .*; a glibc of 2.35 or newer can keep it from that"),
-        ({"LD_PRELOAD": "/none/libhardened_malloc-light.so"}, Host(page_size=65536, kernel="6.1"), "runs with pages of 4 KiB alone"),
-        ({}, Host(page_size=65536, kernel="6.19.0"), None),
+         Platform(page_size=4096, kernel="6.19.0", glibc="2.34"), "and crashes; .*; a glibc of 2.35 or newer can keep it from that"),
+        ({"LD_PRELOAD": "/none/libhardened_malloc-light.so"}, Platform(page_size=65536, kernel="6.1"), "runs with pages of 4 KiB alone"),
+        ({}, Platform(page_size=65536, kernel="6.19.0"), None),
     ],
 )  # fmt: skip
 def test_a_preload_that_does_not_run_here(
-    environment: dict[str, str], host: Host, words: str | None
+    environment: dict[str, str], host: Platform, words: str | None
 ) -> None:
     obstacle = host_obstacles.find_preload_obstacle(environment, host)
     assert (obstacle is None) == (words is None)
@@ -209,7 +209,7 @@ def test_exec_refuses_before_the_program_starts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", "libhardened_malloc-light.so")
-    host = Host(page_size=64 * KIB, kernel="6.12.0")
+    host = Platform(page_size=64 * KIB, kernel="6.12.0")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     with pytest.raises(UsageError, match="runs with pages of 4 KiB alone"):
         exec_verb.exec_([shutil.which("true")], "heap", tmp_path / "out")
@@ -228,7 +228,7 @@ def test_verify_warns_of_a_malloc_that_will_crash(
     environment = {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
     monkeypatch.setattr(Process, "read_environment", lambda *_: environment)
     for kernel in ("6.18.1", "6.19.1"):
-        host = Host(page_size=4 * KIB, kernel=kernel)
+        host = Platform(page_size=4 * KIB, kernel=kernel)
         monkeypatch.setattr(host_requirements, "read_host", lambda host=host: host)
         verify_verb.verify(os.getpid())
         warned = "warning:  with rseq of its own" in capsys.readouterr().out
@@ -334,7 +334,7 @@ def test_the_setting_stands_beside_the_users_own() -> None:
 def test_a_servers_environment_gets_it(
     monkeypatch: pytest.MonkeyPatch, kernel: str, names: set[str] | None, tunables: str | None
 ) -> None:
-    host = Host(page_size=4 * KIB, kernel=kernel)
+    host = Platform(page_size=4 * KIB, kernel=kernel)
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     monkeypatch.setattr(
         "dballoc.allocators.reported_tunables.list_reported_names", lambda *_: names
@@ -349,7 +349,7 @@ def test_a_servers_environment_gets_it(
 def test_a_server_on_an_old_glibc_is_refused_on_a_kernel_that_breaks_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    host = Host(page_size=4 * KIB, kernel="7.0.3")
+    host = Platform(page_size=4 * KIB, kernel="7.0.3")
     monkeypatch.setattr(host_requirements, "read_host", lambda: host)
     monkeypatch.setattr("dballoc.allocators.reported_tunables.list_reported_names", lambda *_: None)
     google = Allocator(name="google-tcmalloc", libraries=(LIBRARY,), version="2025-06-16")
@@ -369,12 +369,14 @@ def test_a_server_on_an_old_glibc_is_refused_on_a_kernel_that_breaks_it(
         ("mimalloc", "", HERE, "its authors recommend 3.x"),
     ],
 )
-def test_what_is_listed_beside_an_allocator(name: str, version: str, host: Host, note: str) -> None:
+def test_what_is_listed_beside_an_allocator(
+    name: str, version: str, host: Platform, note: str
+) -> None:
     assert host_requirements.describe_fit(catalogue.allocators()[name], name, version, host) == note
 
 
 def test_what_does_not_run_here_is_listed_so() -> None:
-    host = Host(page_size=64 * KIB, kernel="6.19.2")
+    host = Platform(page_size=64 * KIB, kernel="6.19.2")
     said = host_requirements.describe_fit(HARDENED, "hardened-malloc-light", "16", host)
     assert "this kernel's are of 64 KiB" in said
     said = host_requirements.describe_fit(GOOGLE, "google-tcmalloc", "2025-06-16", host)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.process_memory import innodb_buffer_pool, smaps
-from dballoc.process_memory.mapping_kind import Kind, classify_mappings
+from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
 from dballoc.process_memory.pagemap_scan import PageCounts
 
 MIB = 1 << 20
@@ -23,7 +23,7 @@ def header(number: int, kind: int = 17855) -> bytes:
     return struct.pack(">IIIIQHQI", 0x12345678, number, 0xFFFFFFFF, number + 1, 1 << 30, kind, 0, 5)
 
 
-def mapping(size: int) -> smaps.Mapping:
+def mapping(size: int) -> smaps.MemoryMapping:
     [found] = smaps.parse_smaps(
         f"{START:x}-{START + size:x} rw-p 00000000 00:00 0\nRss: {size >> 10} kB\n"
     )
@@ -83,7 +83,7 @@ def test_it_is_found_between_others(before: int, pool: int, after: int, filled: 
     near = max(32 * MIB, pool * MIB // 25)
     assert abs(mine.start - begin) <= near
     assert used - near <= mine.end <= end + near
-    assert classify_mappings(found, [], (), own_malloc=True)[found.index(mine)] is Kind.POOL
+    assert classify_mappings(found, [], (), own_malloc=True)[found.index(mine)] is MappingKind.POOL
 
 
 def test_a_pool_that_is_alone_is_the_whole_mapping() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dballoc.host.guardian import guardian
-from dballoc.host.guardian.guardian import STAMP, Lease
+from dballoc.host.guardian.guardian import STAMP, RunningLease
 
 Pipe = tuple[int, int]
 
@@ -23,7 +23,7 @@ def pipe() -> Iterator[Pipe]:
 def test_the_newest_of_many_stamps_counts(pipe: Pipe) -> None:
     """As where a block prepared for long before its guardian began to read."""
     reader, writer = pipe
-    lease = Lease(reader, 30.0)
+    lease = RunningLease(reader, 30.0)
     os.write(writer, STAMP.pack(time.monotonic() - 3600) * 5000)
     os.write(writer, STAMP.pack(time.monotonic()))
     assert lease.renew()
@@ -36,14 +36,14 @@ def test_a_closed_end_is_noticed_behind_what_has_come() -> None:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     os.write(writer, STAMP.pack(time.monotonic()))
     os.close(writer)
-    assert not Lease(reader, 30.0).renew()
+    assert not RunningLease(reader, 30.0).renew()
     os.close(reader)
 
 
 def test_who_never_stops_writing_keeps_the_guardian_from_nothing(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = Lease(pipe[0], 30.0)
+    lease = RunningLease(pipe[0], 30.0)
     reads = []
 
     def read(descriptor: int, most: int) -> bytes:

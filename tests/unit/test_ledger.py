@@ -18,8 +18,8 @@ from dballoc.explain.attribution.ledger_line import LAZY, LIVE, MAPPED
 from dballoc.explain.sources.server_memory import KEYS, LOGS, POOL, OwnerMemory, ServerMemory
 from dballoc.process_memory import smaps
 from dballoc.process_memory.heaps.glibc_arenas import ArenaUsage, GlibcHeap
-from dballoc.process_memory.heaps.heap_walk import Block
-from dballoc.process_memory.mapping_kind import Kind, classify_mappings
+from dballoc.process_memory.heaps.heap_walk import LargeBlock
+from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
 from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
 
 MIB = 1 << 20
@@ -97,19 +97,19 @@ def test_every_mapping_has_a_kind() -> None:
     kinds = classify_mappings(found, [0x774C33FFF000], heaps, own_malloc=False)
     said = [kind for mapping, kind in zip(found, kinds, strict=True) if mapping.rss]
     assert said == [
-        Kind.CODE,
-        Kind.DATA,
-        Kind.CODE,
-        Kind.DATA,
-        Kind.HEAP,
-        Kind.HEAP,
-        Kind.STACK,
-        Kind.OLD_STACK,
-        Kind.POOL,
-        Kind.HEAP,
-        Kind.KERNEL,
-        Kind.FILE,
-        Kind.STACK,
+        MappingKind.CODE,
+        MappingKind.DATA,
+        MappingKind.CODE,
+        MappingKind.DATA,
+        MappingKind.HEAP,
+        MappingKind.HEAP,
+        MappingKind.STACK,
+        MappingKind.OLD_STACK,
+        MappingKind.POOL,
+        MappingKind.HEAP,
+        MappingKind.KERNEL,
+        MappingKind.FILE,
+        MappingKind.STACK,
     ]
 
 
@@ -120,8 +120,8 @@ def test_under_another_malloc_what_nobody_else_claims_is_its_own() -> None:
             (m.start for m in found), classify_mappings(found, [], (), own_malloc=True), strict=True
         )
     )
-    assert kinds[0x7F4C640C6000] is kinds[0x55E518C87000] is Kind.MALLOC
-    assert kinds[0x774C52000000] is Kind.POOL
+    assert kinds[0x7F4C640C6000] is kinds[0x55E518C87000] is MappingKind.MALLOC
+    assert kinds[0x774C52000000] is MappingKind.POOL
     kinds = dict(
         zip(
             (m.start for m in found),
@@ -129,7 +129,7 @@ def test_under_another_malloc_what_nobody_else_claims_is_its_own() -> None:
             strict=True,
         )
     )
-    assert kinds[0x7F4C640C6000] is Kind.REST
+    assert kinds[0x7F4C640C6000] is MappingKind.REST
 
 
 SIZES = st.integers(0, 1 << 36)
@@ -156,7 +156,7 @@ def looks(draw: st.DrawFn) -> ProcessSnapshot:
                 metadata_resident=own[1],
             )
         )
-    blocks = [Block(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 4)))]
+    blocks = [LargeBlock(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 4)))]
     own_maps = [ServerMapping(i, *whole_and_part(draw)) for i in range(draw(st.integers(0, 3)))]
     mappings = [replace(m, rss=draw(st.integers(0, m.size))) for m in smaps.parse_smaps(SMAPS)]
     kinds = classify_mappings(mappings, [], (), own_malloc=False)
@@ -204,7 +204,7 @@ def test_a_ledger_adds_up_whatever_the_server_says(
 
 
 def test_a_table_of_performance_schema_is_found_by_its_size() -> None:
-    blocks = [Block(1 << 30, 2820 * 1024, 2000 * 1024), Block(2 << 30, 5 * MIB, 5 * MIB)]
+    blocks = [LargeBlock(1 << 30, 2820 * 1024, 2000 * 1024), LargeBlock(2 << 30, 5 * MIB, 5 * MIB)]
     heap = GlibcHeap([ArenaUsage(address=1, live=MIB, live_resident=MIB)], {1: blocks}, [])
     mappings = smaps.parse_smaps(SMAPS)
     look = make_snapshot(
@@ -279,16 +279,16 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
     """MySQL counts descriptors with it, which are no pages."""
     pool = replace(smaps.parse_smaps(SMAPS)[11], flags=None, innodb=True, rss=40 * MIB)
     rest = replace(pool, start=1 << 40, end=(1 << 40) + 200 * MIB, rss=30 * MIB, innodb=False)
-    look = make_snapshot(mappings=[pool, rest], kinds=[Kind.POOL, Kind.MALLOC])
+    look = make_snapshot(mappings=[pool, rest], kinds=[MappingKind.POOL, MappingKind.MALLOC])
     labels = make_server_memory(
         version="8.0", mapped_caches={POOL: 128 * MIB}, filled={POOL: 45 * MIB}
     )
     found = {line.owner: line.resident for line in build_ledger(look, labels).lines}
-    assert found == {Kind.POOL: 40 * MIB, POOL: 5 * MIB, Kind.MALLOC: 25 * MIB}
+    assert found == {MappingKind.POOL: 40 * MIB, POOL: 5 * MIB, MappingKind.MALLOC: 25 * MIB}
     # Some more than there is: it goes on filling.
     more = replace(labels, filled={POOL: 71 * MIB})
     assert {line.owner: line.resident for line in build_ledger(look, more).lines} == {
-        Kind.POOL: 40 * MIB,
+        MappingKind.POOL: 40 * MIB,
         POOL: 30 * MIB,
     }
 
@@ -296,7 +296,7 @@ def test_a_pool_that_its_pages_tell_in_part() -> None:
 def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> None:
     pool, logs = smaps.parse_smaps(SMAPS)[11], smaps.parse_smaps(SMAPS)[11]
     logs = replace(logs, start=1 << 40, end=(1 << 40) + 16 * MIB, rss=5 * MIB)
-    look = make_snapshot(mappings=[pool, logs], kinds=[Kind.POOL, Kind.POOL])
+    look = make_snapshot(mappings=[pool, logs], kinds=[MappingKind.POOL, MappingKind.POOL])
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
     labels = make_server_memory(version="MariaDB", variables=variables)
     assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == {
@@ -307,9 +307,9 @@ def test_log_buffers_are_apart_from_the_pool_where_their_size_tells_them() -> No
     small = make_server_memory(
         version="MariaDB", variables=variables | {"innodb_log_buffer_size": str(pool.size)}
     )
-    assert [line.owner for line in build_ledger(look, None).lines] == [Kind.POOL]
+    assert [line.owner for line in build_ledger(look, None).lines] == [MappingKind.POOL]
     owners = [line.owner for line in build_ledger(look, small).lines]
-    assert owners == [Kind.POOL, Kind.MALLOC]
+    assert owners == [MappingKind.POOL, MappingKind.MALLOC]
 
 
 def test_log_buffers_that_no_flags_tell() -> None:
@@ -321,13 +321,13 @@ def test_log_buffers_that_no_flags_tell() -> None:
     variables = {"innodb_log_buffer_size": str(16 * MIB), "innodb_buffer_pool_size": str(128 * MIB)}
     labels = make_server_memory(version="MariaDB", variables=variables)
     both = {POOL: pool.rss, LOGS: 5 * MIB}
-    look = make_snapshot(mappings=[pool, logs], kinds=[Kind.POOL, Kind.MALLOC])
+    look = make_snapshot(mappings=[pool, logs], kinds=[MappingKind.POOL, MappingKind.MALLOC])
     assert {line.owner: line.resident for line in build_ledger(look, labels).lines} == both
     # Beside glibc's books it is the server's own.
     own = [ServerMapping(logs.start, logs.size, logs.rss)]
     walked = replace(
         look,
-        kinds=[Kind.POOL, Kind.REST],
+        kinds=[MappingKind.POOL, MappingKind.REST],
         server_mappings=own,
         heap=GlibcHeap([ArenaUsage(address=1, live=1)], {}, []),
     )
@@ -340,19 +340,21 @@ def test_log_buffers_that_no_flags_tell() -> None:
             pool,
             *(replace(logs, start=n << 40, end=(n << 40) + logs.size) for n in (1, 2, 3)),
         ],
-        kinds=[Kind.POOL, *[Kind.MALLOC] * 3],
+        kinds=[MappingKind.POOL, *[MappingKind.MALLOC] * 3],
     )
     told = replace(look, mappings=[pool, replace(logs, flags=frozenset({"rd"}))])
     # Nor are two that each have the size of two: one is an extent of the allocator's.
     twice = [replace(logs, start=n << 40, end=(n << 40) + 2 * logs.size) for n in (1, 2)]
-    look_alikes = replace(look, mappings=[pool, *twice], kinds=[Kind.POOL, *[Kind.MALLOC] * 2])
+    look_alikes = replace(
+        look, mappings=[pool, *twice], kinds=[MappingKind.POOL, *[MappingKind.MALLOC] * 2]
+    )
     for other in (three, told, look_alikes):
         assert LOGS not in {line.owner for line in build_ledger(other, labels).lines}
 
 
 def test_what_is_not_known_without_smaps_is_said() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], flags=None)
-    look = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC], given_back=3 * MIB)
+    look = make_snapshot(mappings=[mapping], kinds=[MappingKind.MALLOC], given_back=3 * MIB)
     [note] = build_ledger(look).notes
     assert note.startswith("3.0 MiB were lazily freed")
     assert build_ledger(replace(look, given_back=0)).notes == []
@@ -367,20 +369,22 @@ def test_a_stack_without_a_thread_has_the_size_of_the_others() -> None:
     ]
     assert (
         classify_mappings(mappings, [0x774C33800000 + 4096], (), own_malloc=True).count(
-            Kind.OLD_STACK
+            MappingKind.OLD_STACK
         )
         == 1
     )
-    assert classify_mappings(mappings, [], (), own_malloc=True).count(Kind.OLD_STACK) == 0
+    assert classify_mappings(mappings, [], (), own_malloc=True).count(MappingKind.OLD_STACK) == 0
 
 
 def test_a_block_known_by_its_size_alone_is_nothing_without_one() -> None:
     heap = GlibcHeap(
         [ArenaUsage(address=1, live=MIB, live_resident=MIB)],
-        {1: [Block(1 << 30, 16 * MIB + 4096, 2 * MIB)]},
+        {1: [LargeBlock(1 << 30, 16 * MIB + 4096, 2 * MIB)]},
         [],
     )
-    look = make_snapshot(mappings=smaps.parse_smaps(SMAPS), kinds=[Kind.REST] * 16, heap=heap)
+    look = make_snapshot(
+        mappings=smaps.parse_smaps(SMAPS), kinds=[MappingKind.REST] * 16, heap=heap
+    )
     for size, there in ((16 * MIB, 2 * MIB), (64 * MIB, 0)):
         found = build_ledger(
             look,
@@ -399,10 +403,12 @@ def test_links_and_hash_of_a_cache() -> None:
     """
     heap = GlibcHeap(
         [ArenaUsage(address=1, live=MIB, live_resident=MIB)],
-        {1: [Block(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]},
+        {1: [LargeBlock(1 << 30, s, s) for s in (24485888, 6033408, 4198400)]},
         [],
     )
-    look = make_snapshot(mappings=smaps.parse_smaps(SMAPS), kinds=[Kind.REST] * 16, heap=heap)
+    look = make_snapshot(
+        mappings=smaps.parse_smaps(SMAPS), kinds=[MappingKind.REST] * 16, heap=heap
+    )
     own = {"key cache (MyISAM)": 128 * MIB, "Aria page cache": 128 * MIB}
     lines = {
         line.owner: line.resident
@@ -421,7 +427,7 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
     malloc's.
     """
     mapping = replace(smaps.parse_smaps(SMAPS)[11], rss=90 * MIB)
-    look = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC])
+    look = make_snapshot(mappings=[mapping], kinds=[MappingKind.MALLOC])
     labels = make_server_memory(
         version="8.0",
         mapped_caches={POOL: 128 * MIB},
@@ -430,24 +436,24 @@ def test_a_cache_that_no_size_tells_has_what_it_has_filled() -> None:
     found = build_ledger(look, labels)
     assert {line.owner: line.resident for line in found.lines} == {
         POOL: 40 * MIB,
-        Kind.MALLOC: 50 * MIB,
+        MappingKind.MALLOC: 50 * MIB,
     }
     assert found.unowned == 50 * MIB
     # A pool that its flags have told has its line already.
     marked = replace(
         look,
         mappings=[mapping, replace(mapping, start=1 << 40, end=1 << 41)],
-        kinds=[Kind.MALLOC, Kind.POOL],
+        kinds=[MappingKind.MALLOC, MappingKind.POOL],
     )
     assert POOL not in {line.owner for line in build_ledger(marked, labels).lines}
 
 
 def test_lazily_freed_pages_are_a_line_of_their_own() -> None:
     mapping = replace(smaps.parse_smaps(SMAPS)[11], lazy=4 * MIB, rss=20 * MIB)
-    look = make_snapshot(mappings=[mapping], kinds=[Kind.MALLOC])
+    look = make_snapshot(mappings=[mapping], kinds=[MappingKind.MALLOC])
     assert {line.owner: line.resident for line in build_ledger(look).lines} == {
         LAZY: 4 * MIB,
-        Kind.MALLOC: 16 * MIB,
+        MappingKind.MALLOC: 16 * MIB,
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dballoc.host.process_handle import Process
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.profile.contention.mapped_copies import Copies, copy_mapped_files
+from dballoc.profile.contention.mapped_copies import MappedCopies, copy_mapped_files
 from hostile_files import HostileFile, can_mount, serve_files
 
 MIB = 1 << 20
@@ -23,7 +23,7 @@ def open_as(files: Mapping[str, Path]) -> Callable[[str], int]:
 
 def make_copies(place: Path, files: Mapping[str, Path], most: int = 100 * MIB) -> Path:
     tree = place / "files"
-    copies = Copies(tree, ServerUser(None), most)
+    copies = MappedCopies(tree, ServerUser(None), most)
     for path in files:
         copies.add(path, open_as(files))
     return tree

@@ -9,7 +9,7 @@ from dballoc.catalogue import mapped_files
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.attribution.mapping_lines import describe_file, describe_reclaim
 from dballoc.process_memory import smaps
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 MIB = 1 << 20
 # Galera's cache of 192 MiB as it is after writes: all of it is changed and shared.
@@ -30,13 +30,13 @@ VmFlags: rd mr mw me
 
 def test_a_large_file_has_a_line_of_its_own() -> None:
     mappings = smaps.parse_smaps(GCACHE)
-    look = make_snapshot(mappings=mappings, kinds=[Kind.FILE, Kind.FILE])
+    look = make_snapshot(mappings=mappings, kinds=[MappingKind.FILE, MappingKind.FILE])
     large, others = build_ledger(look).lines
     assert (large.owner, large.resident) == ("mapped file galera.cache", 196612 << 10)
     assert large.source == "mapped file /var/lib/mysql/galera.cache"
     assert "gcache.size" in large.note
     assert "1.00 MiB taken back at once, 191 MiB written to the file first" in large.note
-    assert (others.owner, others.resident) == (Kind.FILE, MIB)
+    assert (others.owner, others.resident) == (MappingKind.FILE, MIB)
 
 
 def test_one_file_in_pieces_is_one_line_and_the_smallest_of_many_are_together() -> None:
@@ -44,11 +44,11 @@ def test_one_file_in_pieces_is_one_line_and_the_smallest_of_many_are_together() 
     pieces = [replace(mapping, rss=3 * MIB), replace(mapping, start=1, end=5 * MIB, rss=2 * MIB)]
     many = [replace(mapping, path=f"/d/{n}.MYD", rss=(5 + n) * MIB) for n in range(20)]
     mappings = [*pieces, *many]
-    look = make_snapshot(mappings=mappings, kinds=[Kind.FILE] * len(mappings))
+    look = make_snapshot(mappings=mappings, kinds=[MappingKind.FILE] * len(mappings))
     ledger = build_ledger(look)
     assert len(ledger.lines) == 11
     assert ledger.rest == 0
-    few = make_snapshot(mappings=pieces, kinds=[Kind.FILE] * 2)
+    few = make_snapshot(mappings=pieces, kinds=[MappingKind.FILE] * 2)
     assert [(x.owner, x.resident) for x in build_ledger(few).lines] == [
         ("mapped file galera.cache", 5 * MIB)
     ]

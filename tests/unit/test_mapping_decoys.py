@@ -8,13 +8,13 @@ from example_server_memory import make_server_memory, make_snapshot
 from dballoc.explain.attribution.ledger import build_ledger
 from dballoc.explain.sources.server_memory import LOGS, POOL
 from dballoc.process_memory import smaps
-from dballoc.process_memory.mapping_kind import Kind, classify_mappings
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
+from dballoc.process_memory.smaps import MemoryMapping
 
 MIB = 1 << 20
 
 
-def parse(*lines: str) -> list[Mapping]:
+def parse(*lines: str) -> list[MemoryMapping]:
     """Mappings of smaps, each written as ``start-end permissions offset device inode path|flags``,
     all of them resident.
     """
@@ -35,42 +35,59 @@ VDSO = "7f1000000000-7f1000001000 rw-p 00000000 00:00 0|rd wr mr mw me nr wf dd 
     ("line", "kind"),
     [
         # Left out of core dumps: the pool, and no secret of a library.
-        ("7f1000000000-7f1010000000 rw-p 00000000 00:00 0|rd wr mr mw me ac dd", Kind.POOL),
-        (VDSO, Kind.MALLOC),
-        ("7f1000000000-7f1000008000 rw-p 00000000 00:00 0|rd wr mr mw me lo ac dd", Kind.MALLOC),
-        ("7f1000000000-7f1000100000 rw-s 00000000 00:10 8 anon_inode:[io_uring]|dd", Kind.KERNEL),
+        ("7f1000000000-7f1010000000 rw-p 00000000 00:00 0|rd wr mr mw me ac dd", MappingKind.POOL),
+        (VDSO, MappingKind.MALLOC),
+        (
+            "7f1000000000-7f1000008000 rw-p 00000000 00:00 0|rd wr mr mw me lo ac dd",
+            MappingKind.MALLOC,
+        ),
+        (
+            "7f1000000000-7f1000100000 rw-s 00000000 00:10 8 anon_inode:[io_uring]|dd",
+            MappingKind.KERNEL,
+        ),
         # A file that is executed, and one that is read.
-        ("7f1000000000-7f1000100000 r--s 00000000 fe:00 8 /var/lib/x.so|rd", Kind.FILE),
-        ("7f1000000000-7f1000100000 rw-p 00000000 fe:00 7 /usr/lib/libx.so|rd wr", Kind.DATA),
-        ("7f1000000000-7f1000100000 rw-p 00000000 fe:00 8 /usr/lib/liby.so|rd wr", Kind.FILE),
+        ("7f1000000000-7f1000100000 r--s 00000000 fe:00 8 /var/lib/x.so|rd", MappingKind.FILE),
+        (
+            "7f1000000000-7f1000100000 rw-p 00000000 fe:00 7 /usr/lib/libx.so|rd wr",
+            MappingKind.DATA,
+        ),
+        (
+            "7f1000000000-7f1000100000 rw-p 00000000 fe:00 8 /usr/lib/liby.so|rd wr",
+            MappingKind.FILE,
+        ),
         # Behind a library: its .bss, and what is too large for one.
-        ("7f0000200000-7f0000300000 rw-p 00000000 00:00 0|rd wr", Kind.DATA),
-        ("7f0000200000-7f0040200000 rw-p 00000000 00:00 0|rd wr", Kind.MALLOC),
+        ("7f0000200000-7f0000300000 rw-p 00000000 00:00 0|rd wr", MappingKind.DATA),
+        ("7f0000200000-7f0040200000 rw-p 00000000 00:00 0|rd wr", MappingKind.MALLOC),
         # Named by its user.
-        ("7f1000000000-7f1000100000 rw-p 00000000 00:00 0 [anon:stack]|rd wr", Kind.STACK),
-        ("7f1000000000-7f1000100000 rw-p 00000000 00:00 0 [anon:tcmalloc]|rd wr", Kind.MALLOC),
-        ("7f1000000000-7f1000100000 rw-s 00000000 00:01 8 /memfd:x|rd wr", Kind.KERNEL),
+        ("7f1000000000-7f1000100000 rw-p 00000000 00:00 0 [anon:stack]|rd wr", MappingKind.STACK),
+        (
+            "7f1000000000-7f1000100000 rw-p 00000000 00:00 0 [anon:tcmalloc]|rd wr",
+            MappingKind.MALLOC,
+        ),
+        ("7f1000000000-7f1000100000 rw-s 00000000 00:01 8 /memfd:x|rd wr", MappingKind.KERNEL),
         # Stacks with their guards inside, merged into one mapping (glibc 2.42).
-        ("7f1000000000-7f1001000000 rw-p 00000000 00:00 0|rd wr gu ac nh", Kind.OLD_STACK),
-        ("7f1000000000-7f1001000000 rw-p 00000000 00:00 0|rd wr ac nh", Kind.MALLOC),
-        ("7f1000000000-7f1000800000 rw-p 00000000 00:00 0|rd wr ac", Kind.MALLOC),
+        ("7f1000000000-7f1001000000 rw-p 00000000 00:00 0|rd wr gu ac nh", MappingKind.OLD_STACK),
+        ("7f1000000000-7f1001000000 rw-p 00000000 00:00 0|rd wr ac nh", MappingKind.MALLOC),
+        ("7f1000000000-7f1000800000 rw-p 00000000 00:00 0|rd wr ac", MappingKind.MALLOC),
     ],
 )
-def test_a_kind_follows_from_several_signs(line: str, kind: Kind) -> None:
+def test_a_kind_follows_from_several_signs(line: str, kind: MappingKind) -> None:
     assert classify_mappings(parse(LIBRARY, line), [], (), own_malloc=True)[-1] is kind
 
 
 @pytest.mark.parametrize(
     ("before", "flags", "kind"),
     [
-        (" ---p", "rd wr ac", Kind.STACK),  # a guard of its own, before Linux 6.7
-        (None, "rd wr ac nh gu", Kind.STACK),
+        (" ---p", "rd wr ac", MappingKind.STACK),  # a guard of its own, before Linux 6.7
+        (None, "rd wr ac nh gu", MappingKind.STACK),
         # A coroutine, or a handler of signals, whose stack is a block of malloc's.
-        (None, "rd wr ac", Kind.MALLOC),
-        (None, "rd wr ac dd", Kind.POOL),
+        (None, "rd wr ac", MappingKind.MALLOC),
+        (None, "rd wr ac dd", MappingKind.POOL),
     ],
 )
-def test_a_stack_pointer_alone_makes_no_stack(before: str | None, flags: str, kind: Kind) -> None:
+def test_a_stack_pointer_alone_makes_no_stack(
+    before: str | None, flags: str, kind: MappingKind
+) -> None:
     guard = [f"7f0ffffff000-7f1000000000{before} 00000000 00:00 0|mr mw me"] if before else []
     mappings = parse(*guard, f"7f1000000000-7f1040000000 rw-p 00000000 00:00 0|{flags}")
     assert classify_mappings(mappings, [0x7F1000001000], (), own_malloc=True)[-1] is kind
@@ -85,11 +102,11 @@ def test_no_size_makes_a_stack_where_the_kernel_marks_them() -> None:
         ]
     mappings = parse(*lines)
     kinds = classify_mappings(mappings, [0x7F1000001000], (), own_malloc=True)
-    assert (kinds[1], kinds[3]) == (Kind.STACK, Kind.MALLOC)
+    assert (kinds[1], kinds[3]) == (MappingKind.STACK, MappingKind.MALLOC)
     # An old kernel marks none: the size tells.
     bare = [replace(m, flags=frozenset({"rd"})) for m in mappings]
     kinds = classify_mappings(bare, [0x7F1000001000], (), own_malloc=True)
-    assert (kinds[1], kinds[3]) == (Kind.STACK, Kind.OLD_STACK)
+    assert (kinds[1], kinds[3]) == (MappingKind.STACK, MappingKind.OLD_STACK)
 
 
 POOL_MAPPING = "7f2000000000-7f2010000000 rw-p 00000000 00:00 0|rd wr mr mw me ac dd"
@@ -106,11 +123,11 @@ VARIABLES = {
 @pytest.mark.parametrize(
     ("lines", "right"),
     [
-        ((POOL_MAPPING, LOG_BUFFER, SORT), {POOL: 256, LOGS: 16, Kind.MALLOC: 3}),
-        ((POOL_MAPPING,), {Kind.POOL: 256}),
+        ((POOL_MAPPING, LOG_BUFFER, SORT), {POOL: 256, LOGS: 16, MappingKind.MALLOC: 3}),
+        ((POOL_MAPPING,), {MappingKind.POOL: 256}),
         # A pool that no flag tells (MySQL's) beside what looks like one: by what it has filled.
-        ((LOG_BUFFER, SORT), {POOL: 2, LOGS: 16, Kind.MALLOC: 1}),
-        ((VDSO, SORT), {POOL: 2, Kind.MALLOC: 1}),
+        ((LOG_BUFFER, SORT), {POOL: 2, LOGS: 16, MappingKind.MALLOC: 1}),
+        ((VDSO, SORT), {POOL: 2, MappingKind.MALLOC: 1}),
     ],
 )
 def test_a_pool_has_the_configured_size(lines: tuple[str, ...], right: dict[str, int]) -> None:

@@ -12,8 +12,8 @@ from dballoc.process_memory.heaps import mimalloc_heap
 from dballoc.process_memory.heaps.mimalloc_heap import (
     LAYOUTS,
     SLICE,
-    Layout,
     Page,
+    PageLayout,
     Segment,
     parse_segment,
 )
@@ -28,7 +28,7 @@ WHOLE = Segment(512, 1, PAGES)
 LARGE = Segment(641, 1, [Page(first=1, slices=640, block=40 << 20, capacity=1, used=1)])
 
 
-def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray:
+def image(segment: Segment, layout: PageLayout, words_before: int = 28) -> bytearray:
     """The first 64 KiB of a segment."""
     found = bytearray(SLICE)
     kind = int(segment.slices != 512)
@@ -49,7 +49,7 @@ def image(segment: Segment, layout: Layout, words_before: int = 28) -> bytearray
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("segment", [WHOLE, LARGE], ids=["pages", "one block"])
-def test_a_segment_is_read_in_its_own_layout(segment: Segment, layout: Layout) -> None:
+def test_a_segment_is_read_in_its_own_layout(segment: Segment, layout: PageLayout) -> None:
     for words in (22, 28, 31):
         made = bytes(image(segment, layout, words))
         assert [parse_segment(made, other) for other in LAYOUTS] == [
@@ -85,7 +85,7 @@ def test_what_contradicts_itself_is_no_segment(at: int, text: bytes) -> None:
     st.sampled_from([WHOLE, LARGE]),
 )
 def test_a_hostile_one_never_has_more_than_its_slices(
-    noise: bytes, at: int, layout: Layout, segment: Segment
+    noise: bytes, at: int, layout: PageLayout, segment: Segment
 ) -> None:
     made = image(segment, layout)
     made[at : at + len(noise)] = noise

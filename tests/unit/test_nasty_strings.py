@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.catalogue import verdicts as limits
-from dballoc.cli.explain_parts.explain_request import View
+from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.cli.explain_parts.ledger_table import print_explanation
 from dballoc.cli.shared.safe_output import Console, clean, safe
 from dballoc.cli.verbs.record import format_next_command
@@ -322,7 +322,9 @@ def test_a_look_has_the_same_form_on_a_terminal_whatever_names_are(text: str) ->
         ledger = replace(seen.ledger, executable=name, malloc=name, lines=lines, notes=[name])
         return draw(
             lambda console: print_explanation(
-                console, clean(replace(seen, ledger=ledger, answer=name)), View(all_lines=True)
+                console,
+                clean(replace(seen, ledger=ledger, answer=name)),
+                LedgerView(all_lines=True),
             )
         )
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dballoc.cli.explain_parts.ledger_table import SMALL, fold_small_lines
 from dballoc.cli.verb_list import application
-from dballoc.explain.attribution.ledger_line import Line
+from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.output import load_snapshots, saved_snapshots
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "saved.json.gz"
@@ -76,8 +76,8 @@ def test_the_flags_bring_back_what_is_folded(saved: Path) -> None:
     assert snapshot.ledger.lines[0].source in with_sources
 
 
-def make_line(number: int, resident: int) -> Line:
-    return Line(
+def make_line(number: int, resident: int) -> LedgerLine:
+    return LedgerLine(
         group="heap",
         owner=str(number),
         resident=resident,

@@ -9,15 +9,15 @@ import pytest
 
 from dballoc.errors import UsageError
 from dballoc.host.unprivileged.server_user import ServerUser
-from dballoc.servers.print_defaults import Copies
+from dballoc.servers.print_defaults import OptionFileCopies
 
 OTHER = 12345
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Copies:
+def copies(tmp_path: Path) -> OptionFileCopies:
     (tmp_path / "copies").mkdir()
-    return Copies(tmp_path / "copies", ServerUser(None))
+    return OptionFileCopies(tmp_path / "copies", ServerUser(None))
 
 
 def flat(path: Path) -> str:
@@ -29,7 +29,9 @@ def flat(path: Path) -> str:
     return "\n".join(filter(None, lines))
 
 
-def test_what_is_included_comes_along_in_its_place(copies: Copies, tmp_path: Path) -> None:
+def test_what_is_included_comes_along_in_its_place(
+    copies: OptionFileCopies, tmp_path: Path
+) -> None:
     (tmp_path / "d").mkdir()
     files = {
         "d/b.cnf": "[mysqld]\nb=1\n",
@@ -74,7 +76,7 @@ def test_what_is_included_comes_along_in_its_place(copies: Copies, tmp_path: Pat
         ("!include /dev/zero\n", "/dev/zero: is a device, not a plain file"),
     ],
 )
-def test_what_is_refused(copies: Copies, tmp_path: Path, text: str, says: str) -> None:
+def test_what_is_refused(copies: OptionFileCopies, tmp_path: Path, text: str, says: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(b"#" * (1 << 20) + b"\n")
     (tmp_path / "open").write_text("[mysqld]\n")
@@ -85,7 +87,7 @@ def test_what_is_refused(copies: Copies, tmp_path: Path, text: str, says: str) -
 
 
 def test_a_file_of_others_is_not_taken_in_by_a_file_of_theirs(
-    copies: Copies, tmp_path: Path
+    copies: OptionFileCopies, tmp_path: Path
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: it gives files away")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from dballoc.host.process_handle import Process
 from dballoc.servers.running import option_files
-from dballoc.servers.running.option_files import Build
+from dballoc.servers.running.option_files import OptionFileRules
 
 pytestmark = pytest.mark.unprivileged
 
-MARIADB = Build(mariadb=True, version="10.11", directories=("/usr/local/mysql/etc",))
-MYSQL = Build(mariadb=False, version="8.0", directories=())
+MARIADB = OptionFileRules(mariadb=True, version="10.11", directories=("/usr/local/mysql/etc",))
+MYSQL = OptionFileRules(mariadb=False, version="8.0", directories=())
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_version_that_is_not_known_is_said(root: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         option_files,
         "_look_at_build",
-        lambda pid, executable: Build(mariadb=False, version="", directories=()),
+        lambda pid, executable: OptionFileRules(mariadb=False, version="", directories=()),
     )
     assert "version" in read().notes[0]
 
@@ -149,6 +149,6 @@ def test_no_text_at_all_breaks_the_reader(
     place = tmp_path_factory.mktemp("r")
     (place / "etc").mkdir()
     (place / "etc/my.cnf").write_bytes(b"[mysqld]\n" + text + b"\n!include " + included)
-    reader = option_files._Reader(place)
+    reader = option_files._OptionFileReader(place)
     reader.read(MARIADB, (), {})
     assert len(reader.options) <= option_files._MOST_OPTIONS

@@ -16,14 +16,14 @@ from dballoc.explain.sources import (
     server_memory,
 )
 from dballoc.explain.sources.server_memory import MEMORY_TABLES, SESSIONS, assign_to_owners
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import write_answer
 from dballoc.process_memory.heaps import allocator_statistics
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 # Every name that a line of the ledger can have.
 OWNERS = {
-    *(kind for kind in Kind if kind not in (Kind.HEAP, Kind.REST)),
+    *(kind for kind in MappingKind if kind not in (MappingKind.HEAP, MappingKind.REST)),
     *(owner for owner in instruments() if owner != "apart"),
     *("memory/sql", "memory/innodb", "memory/group_rpl"),
     *(owner for owner, *_ in server_memory._ROCKSDB),
@@ -43,7 +43,7 @@ OWNERS = {
 @pytest.mark.parametrize("owner", sorted(OWNERS))
 def test_an_owner_with_most_of_rss_has_a_verdict(owner: str) -> None:
     sessions = [("app", 300, 4000 * MIB)] if owner == SESSIONS else []
-    size = 800 if owner in (Kind.POOL, server_memory.POOL) else 4000
+    size = 800 if owner in (MappingKind.POOL, server_memory.POOL) else 4000
     found = look({owner: size}, figures=FIGURES, sessions=sessions)
     keys = {verdict.key: verdict for verdict in found.verdicts if verdict.key != "growth"}
     about = [
@@ -66,7 +66,7 @@ def test_the_catalogue_of_causes_is_whole() -> None:
     ]
 
 
-def explain_line(owner: str, parts: dict[str, int], **evidence) -> tuple[list[Verdict], str]:
+def explain_line(owner: str, parts: dict[str, int], **evidence) -> tuple[list[MemoryVerdict], str]:
     """What is said of a line with these parts, MiB each, and the answer."""
     total = sum(parts.values())
     found = look({owner: total}, **evidence)

@@ -9,7 +9,7 @@ import pytest
 
 from dballoc.host.process_handle import Process
 from dballoc.servers.running.password_trust import (
-    Standing,
+    ProcessCredentials,
     Trust,
     decide_trust,
     is_unit,
@@ -17,12 +17,14 @@ from dballoc.servers.running.password_trust import (
 )
 
 NAMESPACES = {"pid": "pid:[1]", "user": "user:[1]", "mnt": "mnt:[1]", "net": "net:[1]"}
-US = Standing(user=0, namespaces=NAMESPACES, root=(1, 2), capabilities=0b1111, cgroups="0::/x\n")
+US = ProcessCredentials(
+    user=0, namespaces=NAMESPACES, root=(1, 2), capabilities=0b1111, cgroups="0::/x\n"
+)
 MYSQL = replace(US, user=999, capabilities=0)
 UNIT = replace(MYSQL, cgroups="0::/system.slice/mariadb.service\n")
 
 
-def decide(server: Standing, named: bool = True) -> Trust:
+def decide(server: ProcessCredentials, named: bool = True) -> Trust:
     return decide_trust(server, US, named).trust
 
 

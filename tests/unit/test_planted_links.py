@@ -13,7 +13,7 @@ from example_explanations import look
 from example_profiles import heap
 from example_recordings import simulate
 
-from dballoc.campaign.results_directory import Directory
+from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.document import chart_files
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment.model import Experiment
@@ -121,11 +121,11 @@ def test_a_resume_removes_nothing_behind_linked_trials(
     tmp_path: Path, experiment: MakeExperiment, keep: Path
 ) -> None:
     path = tmp_path / "results"
-    Directory.acquire(path, experiment()).release()
+    ResultsDirectory.acquire(path, experiment()).release()
     (path / "trials").rmdir()
     (path / "trials").symlink_to(keep)
     with pytest.raises(UsageError, match=f"{path}/trials: is a link"):
-        Directory.acquire(path, experiment()).remove_unfinished_trials(set())
+        ResultsDirectory.acquire(path, experiment()).remove_unfinished_trials(set())
     assert (keep / "b001" / "file").exists()
 
 
@@ -134,7 +134,7 @@ def test_a_resume_removes_nothing_behind_a_linked_trial(
     tmp_path: Path, experiment: MakeExperiment, keep: Path
 ) -> None:
     path = tmp_path / "results"
-    directory = Directory.acquire(path, experiment())
+    directory = ResultsDirectory.acquire(path, experiment())
     for label in ("a", "b"):
         (path / "trials" / label).symlink_to(keep)
     assert directory.make_trial_directory("a").is_dir()
@@ -150,11 +150,11 @@ def test_a_resume_truncates_nothing_behind_a_link(
     tmp_path: Path, experiment: MakeExperiment, secret: Path, name: str
 ) -> None:
     path = tmp_path / "results"
-    Directory.acquire(path, experiment()).release()
+    ResultsDirectory.acquire(path, experiment()).release()
     (path / name).unlink(missing_ok=True)
     (path / name).symlink_to(secret)
     with pytest.raises(UsageError, match=f"{path}/{name}: is a link"):
-        Directory.acquire(path, experiment())
+        ResultsDirectory.acquire(path, experiment())
     assert secret.read_text() == "root's own"
 
 
@@ -166,7 +166,7 @@ def test_a_resume_does_not_wait_for_a_pipe(tmp_path: Path, experiment: MakeExper
         path.mkdir()
         os.mkfifo(path / name)
         with pytest.raises(UsageError, match=f"{path}/{name}: not a regular file"):
-            Directory.acquire(path, experiment())
+            ResultsDirectory.acquire(path, experiment())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
@@ -177,7 +177,7 @@ def test_no_results_go_into_another_users_directory(
     path.mkdir()
     os.chown(path, STRANGER, STRANGER)
     with pytest.raises(UsageError, match=f"chown root: {path}$"):
-        Directory.acquire(path, experiment())
+        ResultsDirectory.acquire(path, experiment())
     assert os.listdir(path) == []
 
 

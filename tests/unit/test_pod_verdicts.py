@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dballoc.catalogue import verdicts as limits
 from dballoc.explain.output import openmetrics
 from dballoc.explain.verdicts.cgroup_limit import SafePool, estimate_safe_pool
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.host.resources.process_limits import Limits
+from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.process_memory.heaps.allocator_statistics import HELD
 
 GIB = 1 << 30
@@ -39,7 +39,7 @@ def cgroup(working_set: int, limit: int | None = GIB, **more: Any) -> CgroupMemo
     )
 
 
-def judge(key: str, sizes: dict[str, float] | None = None, **evidence: Any) -> Verdict | None:
+def judge(key: str, sizes: dict[str, float] | None = None, **evidence: Any) -> MemoryVerdict | None:
     figures = FIGURES | POOL | evidence.pop("figures", {})
     verdicts = look(sizes, figures=figures, **evidence).verdicts
     return next((v for v in verdicts if v.key == key), None)
@@ -262,19 +262,19 @@ def test_a_pool_with_room_to_spare_may_shrink_to_the_safe_size() -> None:
 @pytest.mark.parametrize(
     ("malloc", "online", "cpus", "words"),
     [
-        ("glibc", 64, Limits(64, 4.0, None), ["for 64 CPUs, the server may use 4: up to 512 arenas", "MALLOC_ARENA_MAX=32 ", "16 arenas now, with 9.00 MiB free"]),
-        ("glibc", 64, Limits(4, None, None), ["up to 512 arenas"]),
-        ("jemalloc", 64, Limits(64, 3.5, None), ["up to 256 arenas", "narenas:16 in MALLOC_CONF, beside"]),
-        ("google-tcmalloc", 64, Limits(64, 4.0, None), ["up to 64 caches of CPUs", "a CPU set of 4 CPUs"]),
+        ("glibc", 64, ProcessLimits(64, 4.0, None), ["for 64 CPUs, the server may use 4: up to 512 arenas", "MALLOC_ARENA_MAX=32 ", "16 arenas now, with 9.00 MiB free"]),
+        ("glibc", 64, ProcessLimits(4, None, None), ["up to 512 arenas"]),
+        ("jemalloc", 64, ProcessLimits(64, 3.5, None), ["up to 256 arenas", "narenas:16 in MALLOC_CONF, beside"]),
+        ("google-tcmalloc", 64, ProcessLimits(64, 4.0, None), ["up to 64 caches of CPUs", "a CPU set of 4 CPUs"]),
         # It counts the CPUs of its affinity, which a CPU set narrows.
-        ("jemalloc", 64, Limits(4, None, None), []),
-        ("glibc", 8, Limits(8, 6.0, None), []),
+        ("jemalloc", 64, ProcessLimits(4, None, None), []),
+        ("glibc", 8, ProcessLimits(8, 6.0, None), []),
         ("glibc", 64, None, []),
-        ("mimalloc", 64, Limits(64, 4.0, None), []),
+        ("mimalloc", 64, ProcessLimits(64, 4.0, None), []),
     ],
 )  # fmt: skip
 def test_a_malloc_that_counts_cpus_of_others(
-    malloc: str, online: int, cpus: Limits | None, words: list[str]
+    malloc: str, online: int, cpus: ProcessLimits | None, words: list[str]
 ) -> None:
     verdict = judge("arenas", malloc=malloc, online_cpus=online, cpus=cpus)
     assert (verdict is not None) == bool(words)
@@ -289,13 +289,13 @@ def test_a_malloc_that_counts_cpus_of_others(
     [("MALLOC_ARENA_MAX", "4"), ("GLIBC_TUNABLES", "glibc.malloc.arena_max=2:glibc.rtld.nns=1")],
 )
 def test_arenas_that_somebody_has_set_are_left_alone(setting: tuple[str, str]) -> None:
-    few = Limits(64, 2.0, None)
+    few = ProcessLimits(64, 2.0, None)
     assert judge("arenas", online_cpus=64, cpus=few)
     assert judge("arenas", online_cpus=64, cpus=few, settings=[setting]) is None
 
 
 def test_arenas_that_hold_much_are_a_problem() -> None:
-    few = Limits(64, 1.0, None)
+    few = ProcessLimits(64, 1.0, None)
     verdict = judge("arenas", {HELD: 400}, online_cpus=64, cpus=few, worst=50 * MIB)
     assert verdict
     assert verdict.level == "problem"
@@ -303,8 +303,8 @@ def test_arenas_that_hold_much_are_a_problem() -> None:
 
 
 def test_one_number_of_arenas_is_advised() -> None:
-    few = Limits(64, 1.0, None)
-    for cpus, kept in ((few, False), (Limits(64, None, None), True)):
+    few = ProcessLimits(64, 1.0, None)
+    for cpus, kept in ((few, False), (ProcessLimits(64, None, None), True)):
         verdict = judge("fragmentation", {HELD: 800}, online_cpus=64, cpus=cpus, malloc="glibc")
         assert verdict
         assert any("MALLOC_ARENA_MAX=2" in text for text in verdict.remedies) is kept

@@ -60,7 +60,7 @@ def test_v1(proc: Path, tmp_path: Path) -> None:
     )
     assert process_limits.read_limits(
         Process(7, 0, proc / "7"), ControlGroups(Process(7, 0, proc / "7"), root)
-    ) == process_limits.Limits(CPUS, 0.5, 2**29)
+    ) == process_limits.ProcessLimits(CPUS, 0.5, 2**29)
 
 
 def test_no_limits(proc: Path, tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_no_limits(proc: Path, tmp_path: Path) -> None:
     assert process_limits.read_limits(
         Process(7, 0, proc / "7"),
         ControlGroups(Process(7, 0, proc / "7"), tree(tmp_path / "cg", {"cgroup.controllers": ""})),
-    ) == process_limits.Limits(CPUS, None, None)
-    assert process_limits.Limits(4, None, None).cpu_count == 4
-    assert process_limits.Limits(4, 0.2, None).cpu_count == 1
+    ) == process_limits.ProcessLimits(CPUS, None, None)
+    assert process_limits.ProcessLimits(4, None, None).cpu_count == 4
+    assert process_limits.ProcessLimits(4, 0.2, None).cpu_count == 1
 
 
 def test_what_its_own_group_is_charged_with(proc: Path, tmp_path: Path) -> None:

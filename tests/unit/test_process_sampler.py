@@ -9,7 +9,7 @@ import pytest
 
 from dballoc.host.process_handle import Process
 from dballoc.measure import process_sampler
-from dballoc.measure.process_sampler import ProcessGone, ProcessSampler, Sample
+from dballoc.measure.process_sampler import ProcessGone, ProcessSample, ProcessSampler
 
 # Does what a line on its standard input says, then answers "done".
 WORKER = """
@@ -47,7 +47,7 @@ for line in sys.stdin:
 """
 
 MIB = 1 << 20
-Do = Callable[[str, int], Sample]
+Do = Callable[[str, int], ProcessSample]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def worker() -> Iterator[tuple[ProcessSampler, Do]]:
         assert child.stdin is not None
         assert child.stdout is not None
 
-        def do(what: str, amount: int) -> Sample:
+        def do(what: str, amount: int) -> ProcessSample:
             child.stdin.write(f"{what} {amount}\n")
             child.stdin.flush()
             assert child.stdout.readline() == "done\n"

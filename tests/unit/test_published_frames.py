@@ -17,14 +17,14 @@ from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import published_figures
 from dballoc.analysis.published.collapse_seen import (
     CollapseHere,
+    CollapseOutcome,
     LevelShare,
-    Outcome,
     VariantShares,
     find_collapses_here,
 )
 from dballoc.analysis.published.inclusive_frames import measure_frames, sum_frame_shares
 from dballoc.analysis.published.published_figures import FrameTable, Published, parse_frames
-from dballoc.analysis.tables.profiles import Contention, ContentionProfiles, load_contention
+from dballoc.analysis.tables.profiles import CampaignContention, ContentionProfiles, load_contention
 from dballoc.document.terminal import print_document
 from dballoc.profile.contention.waits import PREEMPTED, QUEUED, WAITED, WAITS, WAKEUPS
 from dballoc.profile.formats.profile_file import save_profile
@@ -186,7 +186,7 @@ def test_the_table_has_the_posts_figures_and_says_what_stands_for_what() -> None
         "_malloc_base > RtlEnterCriticalSection > Filesort_buffer::alloc_sort_buffer > "
         "NtAllocateVirtualMemory > RtlpAllocateHeap > RtlpHpAllocVirtBlockCommitFirst."
     )
-    csv = collect_frame_table(frames(), Contention([watched(BASELINE, switches)], {}))
+    csv = collect_frame_table(frames(), CampaignContention([watched(BASELINE, switches)], {}))
     assert csv.height == 15 * 3
     assert csv.filter(pl.col("ours").is_not_null()).height == 7
 
@@ -377,15 +377,15 @@ def test_the_second_machines_figures_collapse_too() -> None:
 @pytest.mark.parametrize(
     ("baseline", "other", "outcome"),
     [
-        (0.11, 0.82, Outcome.SEEN),
-        (0.50, 0.80, Outcome.SEEN),
-        (0.55, 0.70, Outcome.SHARED),  # hardly further than the other one
-        (0.30, 0.55, Outcome.SHARED),  # the other one collapses
-        (0.70, 0.90, Outcome.ABSENT),
+        (0.11, 0.82, CollapseOutcome.SEEN),
+        (0.50, 0.80, CollapseOutcome.SEEN),
+        (0.55, 0.70, CollapseOutcome.SHARED),  # hardly further than the other one
+        (0.30, 0.55, CollapseOutcome.SHARED),  # the other one collapses
+        (0.70, 0.90, CollapseOutcome.ABSENT),
     ],
 )
 def test_a_collapse_is_the_posts_if_the_baseline_falls_much_further(
-    baseline: float, other: float, outcome: Outcome
+    baseline: float, other: float, outcome: CollapseOutcome
 ) -> None:
     def shares(variant: str, share: float, published: float) -> VariantShares:
         return VariantShares(

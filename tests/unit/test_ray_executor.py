@@ -20,7 +20,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.host.guardian.guardian import STAMP
 from dballoc.host.machine_description import describe_machine
 from dballoc.hosts import ray_node
-from dballoc.hosts.executor import HostLost, Line
+from dballoc.hosts.executor import HostLine, HostLost
 
 ray_executor = pytest.importorskip("dballoc.hosts.ray_executor", exc_type=ImportError)
 
@@ -103,7 +103,7 @@ def make_executor(notices: list[str], answer: Any = None) -> Any:
     executor = ray_executor.RayExecutor(notices.append)
     lines = FakeLines(answer)
     now = time.monotonic()
-    executor._tasks["db2"] = ray_executor._Task(
+    executor._tasks["db2"] = ray_executor._RayTask(
         node="n2", actor=None, lines=lines, renewed=now, answered=now
     )
     return executor
@@ -476,7 +476,7 @@ def test_a_long_name_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"), [(b"{}\n", Line), (GONE, HostLost), ("text", HostLost)]
+    ("answer", "kind"), [(b"{}\n", HostLine), (GONE, HostLost), ("text", HostLost)]
 )
 def test_a_line_that_is_here_is_read_at_once(fake: FakeRay, answer: Any, kind: type) -> None:
     executor = make_executor([], answer)

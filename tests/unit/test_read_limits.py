@@ -15,7 +15,7 @@ from dballoc.host.process_handle import Process
 from dballoc.process_memory import pagemap_scan, process_snapshot, read_limits, smaps
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
 from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.mapping_kind import Kind, classify_mappings
+from dballoc.process_memory.mapping_kind import MappingKind, classify_mappings
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import MOST, ReadBudget, Work
 
@@ -287,5 +287,5 @@ def test_threads_and_mappings_are_not_multiplied() -> None:
         __hash__ = int.__hash__
 
     kinds = classify_mappings(mappings, [Counted(p) for p in pointers], (), own_malloc=False)
-    assert kinds.count(Kind.STACK) == 32_000
+    assert kinds.count(MappingKind.STACK) == 32_000
     assert steps < 40 * len(pointers)

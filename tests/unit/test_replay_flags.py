@@ -21,7 +21,7 @@ from dballoc.cli.shared.experiment_from_replay import (
     build_replay_experiment,
     name_after,
 )
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.verbs import replay as replay_verb
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
@@ -44,7 +44,9 @@ def build(
     sha256: str = "ab" * 32, window: tuple[float, float] | None = None, **flags: Any
 ) -> Experiment:
     flags = {"trace": Path("/data/oltp.trace"), "allocators": "glibc,jemalloc", **flags}
-    source = Source(**{name: flags.pop(name) for name in ("allocators", "sweep") if name in flags})
+    source = ExperimentSource(
+        **{name: flags.pop(name) for name in ("allocators", "sweep") if name in flags}
+    )
     keys = {"memory": "limits.memory", "blocks": "blocks"}
     changes = {key: flags.pop(name) for name, key in keys.items() if name in flags}
     return build_replay_experiment(ReplayFlags(**flags), source, changes, sha256, 7, window)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from dballoc.campaign.preparation import prepare_duet
 from dballoc.campaign.trials import replica
-from dballoc.campaign.trials.replica import Progress, ReplicaStep
+from dballoc.campaign.trials.replica import ReplicaStep, ReplicationProgress
 from dballoc.errors import UsageError
 from dballoc.fetch.name_and_version import parse_version_numbers
 from dballoc.load import sysbench_command, workload
-from dballoc.load.client_output import Interval, Total
+from dballoc.load.client_output import IntervalReport, Total
 from dballoc.servers import families
 from dballoc.servers.build import Build
 from dballoc.servers.private import command_line, replication
@@ -137,13 +137,17 @@ def test_every_family_says_how_it_replicates() -> None:
 
 
 def test_the_lag_is_the_time_since_the_primary_was_there() -> None:
-    readings = [Progress(0.0, 0, 0), Progress(1.0, 100, 40), Progress(2.0, 300, 90)]
+    readings = [
+        ReplicationProgress(0.0, 0, 0),
+        ReplicationProgress(1.0, 100, 40),
+        ReplicationProgress(2.0, 300, 90),
+    ]
     # At 0.5 s the primary had 50, at 1.5 s 200.
-    assert replica.compute_lag(readings, Progress(3.0, 300, 50)) == pytest.approx(2.5)
-    assert replica.compute_lag(readings, Progress(3.0, 300, 200)) == pytest.approx(1.5)
-    assert replica.compute_lag(readings, Progress(3.0, 300, 300)) == 0.0
+    assert replica.compute_lag(readings, ReplicationProgress(3.0, 300, 50)) == pytest.approx(2.5)
+    assert replica.compute_lag(readings, ReplicationProgress(3.0, 300, 200)) == pytest.approx(1.5)
+    assert replica.compute_lag(readings, ReplicationProgress(3.0, 300, 300)) == 0.0
     # What was committed since the last reading counts as spread evenly over the time since.
-    assert replica.compute_lag(readings, Progress(4.0, 500, 400)) == pytest.approx(1.0)
+    assert replica.compute_lag(readings, ReplicationProgress(4.0, 500, 400)) == pytest.approx(1.0)
 
 
 @given(
@@ -151,31 +155,31 @@ def test_the_lag_is_the_time_since_the_primary_was_there() -> None:
     st.floats(0, 1),
 )
 def test_the_lag_lies_within_the_step(steps: list[tuple[float, int]], share: float) -> None:
-    clock, committed, readings = 0.0, 0, [Progress(0.0, 0, 0)]
+    clock, committed, readings = 0.0, 0, [ReplicationProgress(0.0, 0, 0)]
     for seconds, more in steps:
         clock, committed = clock + seconds, committed + more
-        readings.append(Progress(clock, committed, 0))
-    now = Progress(clock, committed, int(share * committed))
+        readings.append(ReplicationProgress(clock, committed, 0))
+    now = ReplicationProgress(clock, committed, int(share * committed))
     lag = replica.compute_lag(readings[:-1], now)
     assert 0.0 <= lag <= clock + 1e-9
     assert (lag == 0.0) == (now.behind == 0)
 
 
 def test_a_step_counts_what_was_applied_and_says_what_was_not() -> None:
-    report = Interval(
+    report = IntervalReport(
         clock=1.0, elapsed=1.0, seconds=1.0, threads=4, events=500, queries=2500, latency=0.01,
         errors=0, reconnects=0,
     )  # fmt: skip
-    progress = ReplicaStep([Progress(0.0, 1000, 1000)])
-    applied = progress.add(Progress(1.25, 1500, 1300), report)
+    progress = ReplicaStep([ReplicationProgress(0.0, 1000, 1000)])
+    applied = progress.add(ReplicationProgress(1.25, 1500, 1300), report)
     assert (applied.events, applied.seconds, applied.clock) == (300, 1.25, 1.25)
     assert applied.latency is None
     of_client = Total(
         clock=10.0, seconds=10.0, events=5000, queries=25_000, latency_min=0.001, latency_avg=0.01,
         latency_max=0.1, errors=2, reconnects=0,
     )  # fmt: skip
-    progress.loaded = Progress(10.0, 6000, 4000)
-    progress.caught_up = Progress(14.5, 6000, 6000)
+    progress.loaded = ReplicationProgress(10.0, 6000, 4000)
+    progress.caught_up = ReplicationProgress(14.5, 6000, 6000)
     total = replica.make_total(progress, of_client)
     assert (total.events, total.seconds, total.errors) == (3000, 10.0, 2)
     row = replica.make_replica_row(3, progress, of_client)

@@ -7,9 +7,9 @@ import pytest
 from example_ratios import make_metric, make_ratio
 
 from dballoc.analysis.decisions.preference import parse_preference
-from dballoc.analysis.decisions.recommendation import Evidence, recommend
+from dballoc.analysis.decisions.recommendation import RecommendationBasis, recommend
 from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
-from dballoc.analysis.decisions.settling_time import Settling, Way
+from dballoc.analysis.decisions.settling_time import SettlingTime, Way
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
@@ -65,7 +65,7 @@ def say(
     found: Comparisons,
     done: Progress | None = None,
     prefer: str | None = None,
-    evidence: Evidence | None = None,
+    evidence: RecommendationBasis | None = None,
     around: Surroundings | None = None,
 ) -> Answer:
     six = dict.fromkeys(found.procedures, 6)
@@ -140,7 +140,9 @@ def test_a_gain_against_a_loss_is_a_choice() -> None:
 
 
 def test_a_collapse_is_a_loss() -> None:
-    evidence = Evidence(collapsed={"jemalloc": "oltp between 8 and 64 (40 % of the best before)"})
+    evidence = RecommendationBasis(
+        collapsed={"jemalloc": "oltp between 8 and 64 (40 % of the best before)"}
+    )
     said = say(comparisons({"jemalloc": (EQUAL, LOWER)}), evidence=evidence)
     assert said.headline == (
         "A choice: jemalloc saves 5.0 % of peak RSS, but its throughput collapses"
@@ -152,20 +154,20 @@ def test_a_collapse_is_a_loss() -> None:
     ("settling", "words", "command"),
     [
         (
-            Settling(Way.EXTEND, 24),
+            SettlingTime(Way.EXTEND, 24),
             "24 more minutes would settle it, with 80 % chance, if the true ratio is as estimated:",
             "dballoc bench --out 'my results' --extend 24m",
         ),
         (
-            Settling(Way.NEW_CAMPAIGN, 40, 55),
+            SettlingTime(Way.NEW_CAMPAIGN, 40, 55),
             "A new campaign of 40 minutes would settle it, with 80 % chance,",
             "dballoc bench 'my results/experiment.toml' --blocks 55 --budget 40m "
             "--out 'my results-2'",
         ),
-        (Settling(Way.NOT_HERE), "More time would not settle it on this host", ""),
+        (SettlingTime(Way.NOT_HERE), "More time would not settle it on this host", ""),
     ],
 )
-def test_what_would_settle_it(settling: Settling, words: str, command: str) -> None:
+def test_what_would_settle_it(settling: SettlingTime, words: str, command: str) -> None:
     around = Surroundings(settling=settling, directory=Path("my results"))
     said = say(comparisons({"jemalloc": (OPEN, LOWER)}), around=around)
     assert said.headline == "jemalloc looks better, not settled"
@@ -306,7 +308,7 @@ def test_what_is_not_finished_is_resumed() -> None:
 def test_a_margin_that_was_chosen_later_is_labelled() -> None:
     found = comparisons({"jemalloc": ((0.96, 0.995), LOWER)})
     assert say(found).headline == "jemalloc looks better, not settled"
-    said = say(found, evidence=Evidence(margin=0.05, exploratory=True))
+    said = say(found, evidence=RecommendationBasis(margin=0.05, exploratory=True))
     assert said.headline == "Use jemalloc"
     assert any(n.startswith("Exploratory: the margin of 5 % was not stored") for n in said.notes)
     assert not any(n.startswith("Exploratory") for n in say(found).notes)
@@ -389,7 +391,7 @@ def test_a_condition_beside_memory_that_was_not_compared() -> None:
 
 def test_what_was_not_measured_of_the_one_to_use_is_said() -> None:
     found = comparisons({"jemalloc": (EQUAL, LOWER)}, metrics=(CPU, TPS, PEAK))
-    said = say(found, evidence=Evidence(left_out=frozenset({"jemalloc"})))
+    said = say(found, evidence=RecommendationBasis(left_out=frozenset({"jemalloc"})))
     assert said.headline == "Use jemalloc"
     assert "Its CPU per transaction was not compared, as it plays no duets." in said.reason
     assert "not compared" not in say(found).reason

@@ -10,7 +10,7 @@ from example_results import SIZES
 from dballoc import catalogue
 from dballoc.analysis.campaign_tables import load_campaign
 from dballoc.analysis.published import measured_figures, published_comparison, published_figures
-from dballoc.analysis.published.published_comparison import Shape, compare_published
+from dballoc.analysis.published.published_comparison import ShapeAgreement, compare_published
 from dballoc.analysis.published.published_figures import Published
 from dballoc.cli.shared import published_posts
 from dballoc.errors import UsageError
@@ -80,11 +80,11 @@ def test_ours_stand_beside_the_posts_own_figures(small: Path) -> None:
 def test_the_shape_is_that_of_the_pairs_of_a_row(small: Path) -> None:
     qps, memory, *_ = compare_published(load_campaign(small), post("smalldatum-2025-myrocks"))
     # 1.00 in the post, 1.00 here; tcmalloc was not run.
-    assert qps.shapes["hot-points_range=100"] is Shape.AGREES
+    assert qps.shapes["hot-points_range=100"] is ShapeAgreement.AGREES
     # 1.04 in the post, 1.00 here.
-    assert qps.shapes["point-query_range=100"] is Shape.DIFFERS
+    assert qps.shapes["point-query_range=100"] is ShapeAgreement.DIFFERS
     assert "insert_range=100" not in qps.shapes
-    assert memory.shapes["peak RSS, GB"] is Shape.AGREES
+    assert memory.shapes["peak RSS, GB"] is ShapeAgreement.AGREES
     pair = next(
         p
         for p in memory.pairs
@@ -127,7 +127,7 @@ def test_one_block_decides_nothing(make: Make) -> None:
         "one", blocks=1, workloads=POINTS, threads=[256], published="smalldatum-2025-myrocks"
     )
     for table in compare_published(load_campaign(path), post("smalldatum-2025-myrocks")):
-        assert set(table.shapes.values()) == {Shape.UNDECIDED}
+        assert set(table.shapes.values()) == {ShapeAgreement.UNDECIDED}
 
 
 def test_the_section_says_where_it_differs_and_why(small: Path) -> None:
@@ -252,7 +252,10 @@ def test_levels_have_changes_and_collapses(make: Make, monkeypatch: pytest.Monke
         (512, 1024),
     )
     assert falls["segment-heap"].published is falls["segment-heap"].measured_levels is None
-    assert [falls[c].shape for c in ("nt-heap", "segment-heap")] == [Shape.AGREES, Shape.AGREES]
+    assert [falls[c].shape for c in ("nt-heap", "segment-heap")] == [
+        ShapeAgreement.AGREES,
+        ShapeAgreement.AGREES,
+    ]
     assert not falls["nt-heap, small blocks"].measured
     top = found.figures["1024", "segment-heap"]
     assert top.published_change == pytest.approx(4621.49 / 523.21)
@@ -341,7 +344,7 @@ def test_glibc_after_its_drop_is_compared_at_that_level(
     row = "oltp_read_only, 8 CPUs, 128 clients"
     assert tps.figures[row, "glibc"].value == 3600
     assert tps.figures[row, "jemalloc"].value == 5000
-    assert tps.shapes == {row: Shape.AGREES}
+    assert tps.shapes == {row: ShapeAgreement.AGREES}
 
 
 def test_the_tables_are_there_as_csv(small: Path) -> None:

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dballoc.cli.explain_parts import confirmed_server_changes, ledger_table
-from dballoc.cli.explain_parts.explain_request import View
+from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.cli.shared import safe_output
 from dballoc.cli.shared.campaign_display import PlainDisplay
 from dballoc.document import csv as csv_cells
@@ -107,7 +107,7 @@ def test_an_explanation_of_a_foe() -> None:
     ledger_table.print_explanation(
         safe_output.Console(file=out, width=400),
         safe_output.clean(replace(found, ledger=ledger, answer=EVIL)),
-        View(all_lines=True),
+        LedgerView(all_lines=True),
     )
     assert not obeyed(out.getvalue())
     assert out.getvalue().count(SHOWN) == 3 + len(ledger.lines)

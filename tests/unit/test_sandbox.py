@@ -16,7 +16,7 @@ from dballoc.host.unprivileged import sandbox
 from dballoc.host.unprivileged.give_up_rights import choose_parser
 from dballoc.host.unprivileged.sandbox import Sandbox, SandboxError
 from dballoc.profile.contention import perf_record
-from dballoc.profile.contention.mapped_copies import Copies
+from dballoc.profile.contention.mapped_copies import MappedCopies
 from hostile_files import HostileFile, HostileFiles
 
 pytestmark = pytest.mark.unprivileged
@@ -223,7 +223,7 @@ def test_perf_reads_a_recording_without_rights(monkeypatch: pytest.MonkeyPatch) 
         scratch.mkdir(mode=0o700)
         file = scratch / "switches.data"
         file.write_text("recorded ")
-        copies = Copies(scratch / "files", choose_parser())
+        copies = MappedCopies(scratch / "files", choose_parser())
         copies.add("/lib/x", lambda _: os.open("/proc/self/comm", os.O_RDONLY))
         with perf_record.run_perf_script(file, scratch / "files") as lines:
             words, who, content = (line.split() for line in lines)

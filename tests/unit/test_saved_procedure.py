@@ -12,7 +12,7 @@ from example_explanations import look
 from dballoc.cli.explain_parts import ledger_table
 from dballoc.cli.shared.safe_output import Console, clean
 from dballoc.errors import UsageError
-from dballoc.explain.checklist.section import Bytes, Section, format_cell
+from dballoc.explain.checklist.section import Bytes, ChecklistSection, format_cell
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import load_snapshots, page, saved_snapshots
 from dballoc.process_memory.process_usage import ProcessUsage
@@ -21,16 +21,20 @@ MIB = 1 << 20
 WIDE = ("user", "host", "event", *(f"COUNT_{i}" for i in range(9)))
 USAGE = ProcessUsage(vsz=4 << 30, reserved=0, cpu_seconds=0.0, running_seconds=1.0)
 SECTIONS = [
-    Section(title="process", source="/proc", rows=[("VmRSS", Bytes(900 * MIB)), ("Threads", 7)]),
-    Section(
+    ChecklistSection(
+        title="process", source="/proc", rows=[("VmRSS", Bytes(900 * MIB)), ("Threads", 7)]
+    ),
+    ChecklistSection(
         title="sessions",
         source="SELECT <x>",
         columns=("user", "bytes", "share"),
         rows=[("<b>app", Bytes(MIB), 0.5), ("\x1b[31mred", Bytes(0), None)],
         note="others are not shown",
     ),
-    Section(title="plugins", source="SELECT 1", missing="denied"),
-    Section(title="freed", source="SELECT 2", columns=WIDE, rows=[("a", "b", "c", *range(9))]),
+    ChecklistSection(title="plugins", source="SELECT 1", missing="denied"),
+    ChecklistSection(
+        title="freed", source="SELECT 2", columns=WIDE, rows=[("a", "b", "c", *range(9))]
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dballoc.campaign.trials.trial_rows import StepMeasurements, make_step_counter_rows
 from dballoc.experiment.trial_steps import Step
 from dballoc.host.process_handle import Process
-from dballoc.load.client_output import Interval
+from dballoc.load.client_output import IntervalReport
 from dballoc.measure import perf_events, server_counters
 from dballoc.measure.perf_events import CannotCount, GroupReading
 from dballoc.measure.process_sampler import ProcessGone
@@ -95,7 +95,7 @@ def test_between_readings_counts_are_on_a_line(clock: float) -> None:
 def test_a_step_is_counted_over_its_window() -> None:
     step = Step(number=3, kind="level", seconds=4.0, workload="oltp_read_only", threads=2)
     reports = [
-        Interval(
+        IntervalReport(
             clock=clock, elapsed=clock - 10, seconds=1.0, threads=2, events=100, queries=1600,
             latency=0.003, errors=0, reconnects=0,
         )

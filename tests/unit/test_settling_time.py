@@ -15,9 +15,9 @@ from dballoc.analysis.decisions.recommendation import Recommendation, recommend
 from dballoc.analysis.decisions.sequential_test import declare_procedure, declare_shares
 from dballoc.analysis.decisions.settling_time import (
     LONGEST,
+    DesignPace,
     OpenFigure,
-    Pace,
-    Settling,
+    SettlingTime,
     Way,
     compute_settling,
     list_open_figures,
@@ -66,7 +66,7 @@ def figure(distance: float, scatter: float = 0.03, design: str = "solo") -> Open
     )
 
 
-PACES = {"solo": Pace(blocks=10, seconds=60.0), "duet": Pace(blocks=10, seconds=30.0)}
+PACES = {"solo": DesignPace(blocks=10, seconds=60.0), "duet": DesignPace(blocks=10, seconds=30.0)}
 # The looks of extensions of ten planned blocks.
 GOALS = [{"solo": n, "duet": n} for n in (15, 20, 30, 40)]
 
@@ -75,7 +75,7 @@ def test_a_finished_campaign_goes_on_to_the_first_look_that_is_enough() -> None:
     # 13 solo blocks are needed: 1.5 times the ten planned, for both designs.
     assert count_blocks_to_exclude(0.03, 0.033, 0.99) in range(11, 16)
     found = compute_settling([figure(0.033)], PACES, GOALS)
-    assert found == Settling(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
+    assert found == SettlingTime(Way.EXTEND, math.ceil((5 * 60 + 5 * 30) / 60))
 
 
 def test_more_than_the_last_look_takes_a_new_campaign_of_so_many_blocks() -> None:
@@ -84,9 +84,9 @@ def test_more_than_the_last_look_takes_a_new_campaign_of_so_many_blocks() -> Non
     assert blocks > 40
     minutes = math.ceil(1.1 * blocks * (60 + 30) / 60)
     found = compute_settling([figure(0.012)], PACES, GOALS)
-    assert found == Settling(Way.NEW_CAMPAIGN, minutes, blocks)
+    assert found == SettlingTime(Way.NEW_CAMPAIGN, minutes, blocks)
     few = count_blocks_to_exclude(0.03, 0.033, 0.99) or 0
-    assert compute_settling([figure(0.033)], PACES, []) == Settling(
+    assert compute_settling([figure(0.033)], PACES, []) == SettlingTime(
         Way.NEW_CAMPAIGN, math.ceil(1.1 * few * 1.5), few
     )
 
@@ -96,7 +96,7 @@ def test_a_decided_design_is_not_extended() -> None:
     found = compute_settling([figure(0.033)], PACES, goals)
     assert found
     assert found.way is Way.NEW_CAMPAIGN
-    assert compute_settling([figure(0.033, design="duet")], PACES, goals) == Settling(
+    assert compute_settling([figure(0.033, design="duet")], PACES, goals) == SettlingTime(
         Way.EXTEND, math.ceil(5 * 30 / 60)
     )
 
@@ -118,10 +118,10 @@ def test_a_new_campaign_has_the_level_of_its_own_looks() -> None:
 
 
 def test_more_than_eight_hours_is_not_on_this_host() -> None:
-    assert compute_settling([figure(0.003)], PACES, GOALS) == Settling(Way.NOT_HERE)
-    assert compute_settling([figure(1e-9)], PACES, GOALS) == Settling(Way.NOT_HERE)
-    slow = {"solo": Pace(blocks=6, seconds=LONGEST)}
-    assert compute_settling([figure(0.5)], slow, []) == Settling(Way.NOT_HERE)
+    assert compute_settling([figure(0.003)], PACES, GOALS) == SettlingTime(Way.NOT_HERE)
+    assert compute_settling([figure(1e-9)], PACES, GOALS) == SettlingTime(Way.NOT_HERE)
+    slow = {"solo": DesignPace(blocks=6, seconds=LONGEST)}
+    assert compute_settling([figure(0.5)], slow, []) == SettlingTime(Way.NOT_HERE)
 
 
 def test_nothing_open_needs_no_time() -> None:

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from dballoc import catalogue
 from dballoc.analysis.measures import OF_LEVEL
 from dballoc.analysis.published import measured_figures, published_figures
-from dballoc.analysis.published.published_comparison import BAND, Shape, combine_shapes, judge_shape
+from dballoc.analysis.published.published_comparison import (
+    BAND,
+    ShapeAgreement,
+    combine_shapes,
+    judge_shape,
+)
 from dballoc.analysis.statistics.ratio_interval import Interval
 from dballoc.experiment import experiment_file
 from dballoc.load.post_like import fill_post
@@ -21,7 +26,7 @@ MEASURES = {
     *measured_figures.BY_QUERY,
     *measured_figures.BY_QUERY.values(),
 }
-A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
+A, D, U = ShapeAgreement.AGREES, ShapeAgreement.DIFFERS, ShapeAgreement.UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,7 @@ A, D, U = Shape.AGREES, Shape.DIFFERS, Shape.UNDECIDED
     ],
 )  # fmt: skip
 def test_what_an_interval_says_to_a_published_ratio(
-    theirs: float, low: float, high: float, shape: Shape
+    theirs: float, low: float, high: float, shape: ShapeAgreement
 ) -> None:
     assert judge_shape(theirs, Interval(low, high)) is shape
     assert judge_shape(theirs, None) is U
@@ -65,7 +70,9 @@ def test_the_order_of_the_two_does_not_matter_but_at_the_bands_edge(
 @pytest.mark.parametrize(
     ("shapes", "whole"), [([A, U], A), ([A, D], D), ([U, U], U), ([], U), ([D, U], D), ([A, A], A)]
 )  # fmt: skip
-def test_a_row_differs_if_any_two_of_its_figures_do(shapes: list[Shape], whole: Shape) -> None:
+def test_a_row_differs_if_any_two_of_its_figures_do(
+    shapes: list[ShapeAgreement], whole: ShapeAgreement
+) -> None:
     assert combine_shapes(shapes) is whole
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dballoc import catalogue
 from dballoc.analysis.published import published_figures
-from dballoc.analysis.published.published_figures import Published, Table
+from dballoc.analysis.published.published_figures import Published, PublishedTable
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.experiment.model import Experiment
@@ -101,7 +101,7 @@ def post(name: str) -> Published:
     return published_figures.parse_published(name, *catalogue.published()[name])
 
 
-def find_table(name: str, table: str) -> Table:
+def find_table(name: str, table: str) -> PublishedTable:
     return next(t for t in post(name).tables if t.name == table)
 
 

@@ -14,7 +14,7 @@ import pytest
 from simulated_hosts import SimulatedHosts, run
 
 from dballoc.analysis.campaign_tables import Campaign, load_campaign
-from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
+from dballoc.analysis.decisions.comparability import Comparability, pair_campaigns
 from dballoc.analysis.decisions.settling_time import measure_paces
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts import host_pool
@@ -171,7 +171,7 @@ def test_campaigns_are_compared_once_however_many_hosts_they_have(
     )[1]
     pairs = []
 
-    def note(*campaigns: Campaign) -> Pairing:
+    def note(*campaigns: Campaign) -> Comparability:
         pairs.append(campaigns)
         return pair_campaigns(*campaigns)
 

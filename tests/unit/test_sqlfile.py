@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dballoc.load import sql_workload
-from dballoc.load.sql_workload import Choice, Int, Parameter, SqlError, Statement, String
+from dballoc.load.sql_workload import Choice, Int, Parameter, SqlError, SqlStatement, String
 
 
 def texts(source: str, round_: int = 0) -> list[str]:
@@ -149,7 +149,7 @@ def test_every_choice_is_shown() -> None:
 
 @given(LITERAL)
 def test_compiled_texts_are_plain_and_lose_nothing(text: str) -> None:
-    made = sql_workload.compile_lua((Statement(1, (text or "x",)),))
+    made = sql_workload.compile_lua((SqlStatement(1, (text or "x",)),))
     assert made.isascii()
     inner = re.fullmatch(r'return \{\n  \{"(.*)"\},\n\}\n', made)
     assert inner

@@ -13,15 +13,15 @@ from dballoc.campaign.trials.trial_rows import (
     make_step_row,
 )
 from dballoc.experiment.trial_steps import Step
-from dballoc.load.client_output import Interval, Total
-from dballoc.measure.process_sampler import Sample
+from dballoc.load.client_output import IntervalReport, Total
+from dballoc.measure.process_sampler import ProcessSample
 
 LEVEL = Step(number=3, kind="level", seconds=4.0, workload="oltp_read_only", threads=8)
 IDLE = Step(number=4, kind="idle", seconds=4.0)
 
 
-def sample(clock: float, cpu: float = 0.0, rss: int = 100, voluntary: int = 0) -> Sample:
-    return Sample(
+def sample(clock: float, cpu: float = 0.0, rss: int = 100, voluntary: int = 0) -> ProcessSample:
+    return ProcessSample(
         clock=clock,
         rss=rss,
         peak=rss,
@@ -39,8 +39,8 @@ def sample(clock: float, cpu: float = 0.0, rss: int = 100, voluntary: int = 0) -
     )
 
 
-def interval(clock: float, events: int) -> Interval:
-    return Interval(
+def interval(clock: float, events: int) -> IntervalReport:
+    return IntervalReport(
         clock=clock,
         elapsed=clock,
         seconds=1.0,
@@ -54,7 +54,10 @@ def interval(clock: float, events: int) -> Interval:
 
 
 def gathered(
-    step: Step = LEVEL, intervals: tuple[Interval, ...] = (), total: Total | None = None, **more
+    step: Step = LEVEL,
+    intervals: tuple[IntervalReport, ...] = (),
+    total: Total | None = None,
+    **more,
 ) -> StepMeasurements:
     samples = more.pop(
         "samples", (sample(10.0), sample(12.0, 4.0, 300, 50), sample(15.0, 7.0, 200, 80))

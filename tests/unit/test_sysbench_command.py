@@ -127,7 +127,7 @@ def test_fewer_clients_may_fill_the_tables(experiment: Callable[..., Experiment]
 def test_a_dump_is_told_to_sysbench_as_words_of_a_shell(tmp_path: Path) -> None:
     address = Address(tmp_path / "s.sock")
     connection = client.connection_file(tmp_path, address, "secret", ServerUser(None))
-    job = client.Job(
+    job = client.ClientJob(
         workload="dump-churn",
         threads=1,
         seconds=5,
@@ -154,7 +154,7 @@ def test_a_backup_is_streamed_and_knows_the_account_from_a_file(tmp_path: Path) 
     connection = client.connection_file(
         tmp_path, Address(tmp_path / "s.sock"), "secret", ServerUser(None)
     )
-    job = client.Job(
+    job = client.ClientJob(
         workload="backup-beside-writes",
         threads=1,
         seconds=5,

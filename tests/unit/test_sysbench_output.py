@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dballoc.load.client_output import Follower, Interval, parse_histogram, percentile, reason
+from dballoc.load.client_output import Follower, IntervalReport, parse_histogram, percentile, reason
 
 # sysbench 1.0.20, oltp_read_only, 2 threads (shortened).
 PRINTED = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
@@ -89,7 +89,7 @@ def test_intervals_and_the_total(tmp_path: Path) -> None:
     path.write_text(record() + record(kind="total", events=1500))
     follower = Follower(path)
     assert list(follower.new()) == [
-        Interval(
+        IntervalReport(
             clock=100.5,
             elapsed=3.0,
             seconds=1.0,
@@ -110,7 +110,7 @@ def test_intervals_and_the_total(tmp_path: Path) -> None:
 
 
 def test_rates_are_per_second_of_the_interval() -> None:
-    interval = Interval(
+    interval = IntervalReport(
         clock=1.0,
         elapsed=1.0,
         seconds=0.5,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dballoc.analysis.tune.estimate_effects import compare_settings, estimate_effects
-from dballoc.analysis.tune.search_history import Ratios, Standing
+from dballoc.analysis.tune.search_history import ConfigurationResult, Ratios
 from dballoc.tune.choose_finalists import (
     HALF_WIDTH,
     choose_finalists,
@@ -33,10 +33,10 @@ def standing(
     faults: int = 0,
     duets: tuple[float, ...] = (),
     scatter: tuple[float, float] = (MEMORY, COST),
-) -> Standing:
+) -> ConfigurationResult:
     """Trials with these means, which scatter by one standard deviation in turns."""
     signs = [0.0] * (trials % 2) + [-1.0, 1.0] * (trials // 2)
-    return Standing(
+    return ConfigurationResult(
         base=base,
         variant=variant,
         parameters={variant: "on"} if parameters is None else parameters,
@@ -46,11 +46,13 @@ def standing(
     )
 
 
-def default(base: str = "glibc", scatter: tuple[float, float] = (MEMORY, COST)) -> Standing:
+def default(
+    base: str = "glibc", scatter: tuple[float, float] = (MEMORY, COST)
+) -> ConfigurationResult:
     return standing(base, 0.0, trials=6, parameters={}, base=base, scatter=scatter)
 
 
-def choose(standings: list[Standing], most: int = 3, bound: float = BOUND) -> list[str]:
+def choose(standings: list[ConfigurationResult], most: int = 3, bound: float = BOUND) -> list[str]:
     defaults = [default(base) for base in dict.fromkeys(s.base for s in standings)]
     return [s.variant for s in choose_finalists([*defaults, *standings], "memory", bound, most)]
 
@@ -263,9 +265,9 @@ def test_whatever_was_read_finalists_are_chosen(
     tried: list[tuple[dict[str, str], list[Ratios], list[float]]],
     bound: float,
 ) -> None:
-    standings = [Standing(base="glibc", variant="glibc", readings=tuple(readings))]
+    standings = [ConfigurationResult(base="glibc", variant="glibc", readings=tuple(readings))]
     standings += [
-        Standing(
+        ConfigurationResult(
             base="glibc", variant=f"glibc-{i}", parameters=p, readings=tuple(r), duets=tuple(d)
         )
         for i, (p, r, d) in enumerate(tried)

@@ -17,7 +17,7 @@ from dballoc.analysis.tune.estimate_effects import (
     estimate_front,
     estimate_settings,
 )
-from dballoc.analysis.tune.search_history import Ratios, Standing, find_front, list_front
+from dballoc.analysis.tune.search_history import ConfigurationResult, Ratios, find_front, list_front
 from dballoc.analysis.tune.tuned import load_tuned
 from dballoc.document.charts import Variants
 from dballoc.report.tune.tune_report import draw_front, tabulate_standings
@@ -25,15 +25,15 @@ from dballoc.store.campaign_facts import PREFERENCE
 from dballoc.store.results import KIND, TUNE
 
 
-def standing(variant: str, *readings: tuple[float, float], **changes: Any) -> Standing:
+def standing(variant: str, *readings: tuple[float, float], **changes: Any) -> ConfigurationResult:
     parameters = changes.pop("parameters", {variant: "on"})
     ratios = tuple(Ratios(*r) for r in readings)
-    return Standing(
+    return ConfigurationResult(
         base="glibc", variant=variant, parameters=parameters, readings=ratios, **changes
     )
 
 
-def default(scatter: float = 0.02) -> Standing:
+def default(scatter: float = 0.02) -> ConfigurationResult:
     readings = [(scatter * sign, 3 * scatter * sign) for sign in (-1, 1) * 3]
     return standing("glibc", *readings, parameters={})
 

@@ -9,9 +9,9 @@ import pytest
 from example_results import build
 
 from dballoc.analysis.tune.search_history import (
+    ConfigurationResult,
     Origin,
     Ratios,
-    Standing,
     Surveyed,
     Tried,
     compare_with_default,
@@ -24,8 +24,8 @@ from dballoc.experiment.model import Experiment, TraceReplay, Tune, Variant
 from dballoc.store.results import KIND, TUNE
 from dballoc.tune.plan_trials import (
     Candidate,
-    Pace,
     SearchAim,
+    StageProgress,
     list_outcomes,
     name_variant,
     plan_next_trial,
@@ -46,7 +46,7 @@ SPACE = Space(
     knobs=(Knob(name="arenas", least=1, most=8, log=True), Knob(name="fast", words=("0", "1"))),
     presets=({"arenas": "1"},),
 )
-LONG = Pace(progress=0.5, trials=100)
+LONG = StageProgress(progress=0.5, trials=100)
 
 
 def tried(
@@ -79,7 +79,7 @@ def tried(
     )
 
 
-def origins(number: int, pace: Pace) -> list[str]:
+def origins(number: int, pace: StageProgress) -> list[str]:
     trials: list[Tried] = []
     for i in range(1, number + 1):
         candidate = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, pace)
@@ -98,7 +98,7 @@ def test_the_default_comes_again() -> None:
 
 
 def test_a_short_search_tries_no_single_knobs() -> None:
-    assert "single" not in origins(9, Pace(progress=0.5, trials=7))
+    assert "single" not in origins(9, StageProgress(progress=0.5, trials=7))
 
 
 def test_bases_take_turns() -> None:
@@ -111,7 +111,7 @@ def test_bases_take_turns() -> None:
 
 
 def test_at_the_end_the_leaders_are_tried_again_and_without_single_settings() -> None:
-    late = Pace(progress=0.9, trials=20)
+    late = StageProgress(progress=0.9, trials=20)
     leader = {"arenas": "2", "fast": "0"}
     trials = [tried(1), tried(2), tried(3, {"arenas": "1"}), tried(4, leader, -0.4)]
     again = plan_next_trial({"glibc": SPACE}, trials, "server", AIM, late)
@@ -134,7 +134,7 @@ def plan_duet(
     space: Space = SPACE,
 ) -> Candidate | None:
     """Return the duet that comes next; None if another trial does."""
-    pace = Pace(progress=progress, trials=100)
+    pace = StageProgress(progress=progress, trials=100)
     pairable = {} if modes is None else {"glibc": modes}
     candidate = plan_next_trial({"glibc": space}, trials, "server", AIM, pace, pairable)
     return candidate if candidate and candidate.design is Design.DUET else None
@@ -177,7 +177,7 @@ def test_duets_that_tell_nothing_are_not_repeated() -> None:
 def test_where_nothing_else_is_left_to_try_the_leaders_have_their_duets() -> None:
     space = Space(knobs=(Knob(name="fast", words=("0",)),), presets=())
     trials: list[Tried] = []
-    early = Pace(progress=0.1, trials=100)
+    early = StageProgress(progress=0.1, trials=100)
     while candidate := plan_next_trial(
         {"glibc": space}, trials, "server", AIM, early, {"glibc": ()}
     ):
@@ -320,7 +320,7 @@ def test_trials_are_relative_to_the_mean_of_their_own_default() -> None:
 
 def test_the_front() -> None:
     standings = [
-        Standing(base="glibc", variant=name, readings=(Ratios(*ratios),))
+        ConfigurationResult(base="glibc", variant=name, readings=(Ratios(*ratios),))
         for name, ratios in (("a", (-0.5, 0.1)), ("b", (-0.3, 0.0)), ("c", (-0.2, 0.05)))
     ]
     assert [s.variant for s in list_front(standings)] == ["a", "b"]

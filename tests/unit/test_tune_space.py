@@ -13,7 +13,7 @@ from dballoc.errors import UsageError
 from dballoc.experiment.model import Tune, Variant
 from dballoc.tune import propose_parameters as proposals
 from dballoc.tune.propose_parameters import (
-    Outcome,
+    Evaluation,
     make_study,
     propose_changes,
     propose_parameters,
@@ -168,12 +168,12 @@ SMALL = Space(
 def test_what_is_proposed_is_in_the_space_and_follows_from_the_trials_alone(
     seed: int, number: int
 ) -> None:
-    outcomes: list[Outcome] = []
+    outcomes: list[Evaluation] = []
     for i in range(number):
         [parameters] = propose_parameters(SMALL, outcomes, 2, seed)
         failed = i % 5 == 4
         outcomes.append(
-            Outcome(parameters=parameters, objectives=None if failed else (i * 0.01, 0.0))
+            Evaluation(parameters=parameters, objectives=None if failed else (i * 0.01, 0.0))
         )
     [proposed] = propose_parameters(SMALL, outcomes, 2, seed)
     assert [proposed] == propose_parameters(SMALL, list(outcomes), 2, seed)
@@ -185,9 +185,9 @@ def test_what_is_proposed_is_in_the_space_and_follows_from_the_trials_alone(
 
 def test_a_refilled_study_has_the_values_that_were_measured_and_a_bad_one_for_a_fault() -> None:
     outcomes = [
-        Outcome(parameters={"arenas": "1", "pad": "65536"}, objectives=(-0.5, 0.02)),
-        Outcome(parameters={}, objectives=(0.0, 0.0)),
-        Outcome(parameters={"threads": "true", "most_threads": "3"}, objectives=None),
+        Evaluation(parameters={"arenas": "1", "pad": "65536"}, objectives=(-0.5, 0.02)),
+        Evaluation(parameters={}, objectives=(0.0, 0.0)),
+        Evaluation(parameters={"threads": "true", "most_threads": "3"}, objectives=None),
     ]
     trials = make_study(SMALL, outcomes, 2, 1).trials
     assert trials[0].params == {
@@ -201,16 +201,16 @@ def test_a_refilled_study_has_the_values_that_were_measured_and_a_bad_one_for_a_
 
 def test_a_trial_outside_the_space_is_left_out_of_the_study() -> None:
     outcomes = [
-        Outcome(parameters={"arenas": "100"}, objectives=(0.1, 0.0)),
-        Outcome(parameters={"gone": "1"}, objectives=(0.1, 0.0)),
-        Outcome(parameters={"pad": "5000"}, objectives=(0.1, 0.0)),
+        Evaluation(parameters={"arenas": "100"}, objectives=(0.1, 0.0)),
+        Evaluation(parameters={"gone": "1"}, objectives=(0.1, 0.0)),
+        Evaluation(parameters={"pad": "5000"}, objectives=(0.1, 0.0)),
     ]
     assert make_study(SMALL, outcomes, 2, 1).trials == []
 
 
 def test_changes_of_a_configuration_are_of_one_knob_each_and_those_that_need_it() -> None:
     leader = {"arenas": "2", "threads": "true", "most_threads": "3"}
-    outcomes = [Outcome(parameters=p, objectives=(0.0, 0.0)) for p in ({}, leader)]
+    outcomes = [Evaluation(parameters=p, objectives=(0.0, 0.0)) for p in ({}, leader)]
     changes = propose_changes(SMALL, outcomes, 2, 3, leader)
     assert changes == propose_changes(SMALL, list(outcomes), 2, 3, leader)
     different = [
@@ -226,10 +226,10 @@ def test_the_search_goes_where_it_is_better() -> None:
     def measure(parameters: dict[str, str]) -> tuple[float, float]:
         return math.log(int(parameters.get("arenas", 64)) / 64), 0.0
 
-    outcomes: list[Outcome] = []
+    outcomes: list[Evaluation] = []
     for _ in range(35):
         [parameters] = propose_parameters(SMALL, outcomes, 2, 7)
-        outcomes.append(Outcome(parameters=parameters, objectives=measure(parameters)))
+        outcomes.append(Evaluation(parameters=parameters, objectives=measure(parameters)))
 
     few = [o for o in outcomes[-20:] if int(o.parameters.get("arenas", 64)) <= 8]
     # At random, every fourth.

@@ -14,16 +14,16 @@ from dballoc.explain.explanation import Explanation
 from dballoc.explain.sources.server_memory import LOGS, SCHEMA
 from dballoc.explain.verdicts.growth import estimate_growth
 from dballoc.explain.verdicts.thp_waste import HugePageSample
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.verdicts.verdicts import HELD
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 
-def levels(found: list[Verdict]) -> dict[str, str]:
+def levels(found: list[MemoryVerdict]) -> dict[str, str]:
     return {v.key: v.level for v in found}
 
 
-def text(found: list[Verdict], key: str) -> str:
+def text(found: list[MemoryVerdict], key: str) -> str:
     [verdict] = [v for v in found if v.key == key]
     return " ".join([verdict.headline, *verdict.evidence, *verdict.remedies])
 
@@ -52,7 +52,7 @@ def test_a_healthy_server_has_no_problem_and_one_look_tells_no_leak() -> None:
     [
         ({HELD: 400}, {"worst": 90 * MIB}, "fragmentation", "problem", ["400 MiB", "16 arenas; the worst holds 90.0 MiB", "MALLOC_ARENA_MAX=2"]),
         ({HELD: 400}, {"malloc": "jemalloc"}, "fragmentation", "problem", ["dirty_decay_ms"]),
-        ({Kind.POOL: 250}, {"figures": {"innodb_page_size": 16384, "innodb_buffer_pool_pages_total": 51200, "innodb_buffer_pool_pages_free": 35840}},
+        ({MappingKind.POOL: 250}, {"figures": {"innodb_page_size": 16384, "innodb_buffer_pool_pages_total": 51200, "innodb_buffer_pool_pages_free": 35840}},
          "pool", "notice", ["30 % full", "RSS can rise by 550 MiB more", "innodb_buffer_pool_size"]),
         ({"sessions": 260}, {"sessions": [("app", 20, 255 * MIB), ("root", 1, 5 * MIB)]}, "sessions", "problem",
          ["21 connections have 260 MiB", "app 255 MiB in 20", "renew its connections", "20.5 MiB"]),
@@ -66,7 +66,7 @@ def test_a_healthy_server_has_no_problem_and_one_look_tells_no_leak() -> None:
         ({KEYS: 122}, {}, "cache", "notice", ["key_buffer_size=128 MiB"]),
         ({SCHEMA: 300}, {}, "performance_schema", "notice", ["300 MiB", "performance_schema=OFF"]),
         ({LIVE: 600}, {}, "unowned", "notice", ["instruments from the start"]),
-        ({LIVE: 0, HELD: 0, Kind.MALLOC: 900}, {"malloc": "jemalloc"}, "own_books", "open", ["from outside they cannot be told apart"]),
+        ({LIVE: 0, HELD: 0, MappingKind.MALLOC: 900}, {"malloc": "jemalloc"}, "own_books", "open", ["from outside they cannot be told apart"]),
     ],
 )  # fmt: skip
 def test_a_planted_fault_is_named(
@@ -131,7 +131,7 @@ def test_a_pool_that_fills_is_why_rss_grows() -> None:
         }
         for i in range(40)
     ]
-    found = judged(series([{Kind.POOL: 100 + 10 * i} for i in range(40)], figures=figures))
+    found = judged(series([{MappingKind.POOL: 100 + 10 * i} for i in range(40)], figures=figures))
     assert "that is why RSS grows" in text(found, "pool")
     assert "leak" not in levels(found)
     assert "buffer pool and log buffers" in text(found, "growth")
@@ -144,10 +144,10 @@ def test_pages_that_the_pool_has_freed_stay_resident() -> None:
         "innodb_buffer_pool_pages_total": 51200,
         "innodb_buffer_pool_pages_free": 10000,
     }
-    said = text(look({Kind.POOL: 720}, figures=figures).verdicts, "pool")
+    said = text(look({MappingKind.POOL: 720}, figures=figures).verdicts, "pool")
     assert "80 % full, RSS can rise by 80.0 MiB more" in said
     assert "in use 644 MiB of 800 MiB; resident 720 MiB of 800 MiB" in said
-    assert "pool" not in levels(look({Kind.POOL: 799}, figures=figures).verdicts)
+    assert "pool" not in levels(look({MappingKind.POOL: 799}, figures=figures).verdicts)
 
 
 def test_what_does_not_grow_is_steady_or_bounded() -> None:
@@ -197,12 +197,12 @@ def test_the_answer_is_one_sentence() -> None:
     assert look().answer.startswith(
         "Most of the 987 MiB is buffer pool and log buffers (81 %); then performance_schema itself (6 %)"
     )
-    assert look({Kind.POOL: 60}).answer.startswith(
+    assert look({MappingKind.POOL: 60}).answer.startswith(
         "No owner has most of the 247 MiB: the largest are"
     )
 
 
-def order(found: list[Verdict]) -> list[str]:
+def order(found: list[MemoryVerdict]) -> list[str]:
     return [
         v.headline.partition(":")[0].partition(",")[0]
         for v in found
@@ -212,30 +212,32 @@ def order(found: list[Verdict]) -> list[str]:
 
 def test_of_one_level_who_has_more_is_said_first() -> None:
     """As MariaDB 10.11 with 12 large network buffers, and MySQL 9.7 with a large key cache."""
-    held = look({Kind.POOL: 30, HELD: 82, LIVE: 166, SCHEMA: 100}).verdicts
+    held = look({MappingKind.POOL: 30, HELD: 82, LIVE: 166, SCHEMA: 100}).verdicts
     assert order(held) == [
         "Nobody claims 188 MiB",
         "performance_schema itself has 100 MiB",
         "Free but held",
     ]
-    keys = look({Kind.POOL: 30, KEYS: 119, "temporary tables": 70, LIVE: 0, SCHEMA: 30}).verdicts
+    keys = look(
+        {MappingKind.POOL: 30, KEYS: 119, "temporary tables": 70, LIVE: 0, SCHEMA: 30}
+    ).verdicts
     assert order(keys) == ["The key cache (MyISAM) has 119 MiB", "Temporary tables"]
     assert all(v.bytes > 0 for v in (*held, *keys) if v.level == "notice" and v.key != "pool")
 
 
 def test_a_smaller_problem_is_said_before_a_larger_notice() -> None:
     sessions = [("app", 20, 110 * MIB)]
-    found = look({Kind.POOL: 30, "sessions": 110, LIVE: 145}, sessions=sessions).verdicts
+    found = look({MappingKind.POOL: 30, "sessions": 110, LIVE: 145}, sessions=sessions).verdicts
     assert [v.key for v in found][:2] == ["sessions", "unowned"]
 
 
 def test_log_buffers_as_configured_are_said_last() -> None:
-    found = look({Kind.POOL: 30, LOGS: 120, "table cache": 60}).verdicts
+    found = look({MappingKind.POOL: 30, LOGS: 120, "table cache": 60}).verdicts
     assert [v.headline.partition(":")[0] for v in found if v.key == "owner"] == [
         "Table cache",
         "InnoDB log buffers",
     ]
-    assert "owner" not in levels(look({Kind.POOL: 30, LOGS: 64, LIVE: 200}).verdicts)
+    assert "owner" not in levels(look({MappingKind.POOL: 30, LOGS: 64, LIVE: 200}).verdicts)
 
 
 def test_key_caches_beyond_the_default_one_are_not_its_fault() -> None:

@@ -30,7 +30,7 @@ _X86_LEVELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host:
+class Platform:
     """The machine. ``page_size``: of the kernel, in bytes; ``kernel``: its release as uname(2)
     tells it, ``6.19.3-arch1-1``; ``machine``: ``x86_64``, from there too; ``cpu_flags``: what its
     CPUs can do, by the names of /proc/cpuinfo; ``glibc``: the version of its C library. The last
@@ -44,9 +44,9 @@ class Host:
     glibc: str = ""
 
 
-def read_host() -> Host:
+def read_host() -> Platform:
     """Read what allocators require of this machine."""
-    return Host(
+    return Platform(
         page_size=os.sysconf("SC_PAGE_SIZE"),
         kernel=os.uname().release,
         machine=os.uname().machine,
@@ -156,7 +156,7 @@ def find_rseq_row(
     entry: Mapping[str, Any], version: str, kernel: str, machine: str = ""
 ) -> dict[str, Any] | None:
     """Return the row of ``rseq`` that holds for an allocator's version on a kernel; None for an
-    allocator that leaves rseq alone. ``kernel``, ``machine``: as in Host.
+    allocator that leaves rseq alone. ``kernel``, ``machine``: as in Platform.
     """
     kernel = _UBUNTU_KERNEL.sub(r"\1.\2", kernel)
     for row in entry.get("rseq", []):
@@ -226,7 +226,7 @@ def describe_rseq(entry: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def describe_fit(entry: Mapping[str, Any], name: str, version: str, host: Host) -> str:
+def describe_fit(entry: Mapping[str, Any], name: str, version: str, host: Platform) -> str:
     """Return in words what to know of an allocator's version on this machine; empty if nothing.
 
     ``name``: the catalogue's.

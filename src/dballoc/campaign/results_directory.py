@@ -26,7 +26,7 @@ _PATIENCE = 60.0
 ROOM = 16 * 2**20
 
 
-class Directory:
+class ResultsDirectory:
     """A results directory that this process alone may write.
 
     path: as the user named it
@@ -43,7 +43,7 @@ class Directory:
         self._trials = trials
 
     @classmethod
-    def acquire(cls, path: Path, experiment: Experiment) -> "Directory":
+    def acquire(cls, path: Path, experiment: Experiment) -> "ResultsDirectory":
         """Make or reopen ``path`` and lock it.
 
         UsageError if it is not ours alone, holds other files, links or another experiment, or if

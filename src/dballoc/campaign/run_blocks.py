@@ -31,7 +31,7 @@ _MARGIN = 1.1
 
 
 @dataclass(frozen=True)
-class Ending:
+class RunEnding:
     """How a campaign ended. ``why``: ``planned`` (all blocks ran), ``decided``, ``budget`` or
     ``interrupted``; ``blocks``: how many it has, by design; ``decided``: the designs that ended
     before their last block because every comparison of them is decided.
@@ -84,12 +84,12 @@ def run_campaign(
     kind: CampaignKind,
     looks: Looks,
     extension: Extension | None = None,
-) -> Ending:
+) -> RunEnding:
     """Run or resume the campaign in ``out``, judged by ``looks``; with an ``extension``, to its
     look instead of the planned end. Raises UsageError or Failure; what was finished is kept.
     """
 
-    def run_in(session: Session) -> Ending:
+    def run_in(session: Session) -> RunEnding:
         for notice in setting.list_notices():
             observer.notice(notice)
         return CampaignRun(session, looks, extension, kind).run()
@@ -144,7 +144,7 @@ class CampaignRun:
         )
         self.blocks: dict[str, Blocks] = {}
 
-    def run(self) -> Ending:
+    def run(self) -> RunEnding:
         """Run or resume it, and return how it ended. UsageError or Failure."""
         try:
             try:
@@ -165,7 +165,7 @@ class CampaignRun:
                 for d in self.designs
                 if self.endings.get(d) == "decided" and blocks[d] < planned[d]
             ]
-            return Ending(why, blocks, self.results.good_trials(), tuple(decided))
+            return RunEnding(why, blocks, self.results.good_trials(), tuple(decided))
         finally:
             self.results.close()
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from dballoc.campaign.observer import Observer
 from dballoc.campaign.preparation.prepare import PreparedCampaign
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.campaign.results_directory import ROOM, Directory
+from dballoc.campaign.results_directory import ROOM, ResultsDirectory
 from dballoc.campaign.trials.client_host import ClientHost
 from dballoc.campaign.trials.data_copies import DataCopies
 from dballoc.campaign.trials.server_in_trial import Interrupted, TrialContext
@@ -66,7 +66,7 @@ class Session(Generic[SettingT]):
     """
 
     setting: SettingT
-    directory: Directory
+    directory: ResultsDirectory
     custody: Custody
     copies: DataCopies
     observer: Observer
@@ -128,7 +128,7 @@ def run_in_session(
     out = out.absolute()  # servers and clients run in directories of their own
     if directories.free_bytes(out) < ROOM:
         raise Failure(f"{out}: less than {ROOM >> 20} MiB free; make room, or choose another --out")
-    directory = Directory.acquire(out, setting.experiment)
+    directory = ResultsDirectory.acquire(out, setting.experiment)
     try:
         with (
             _hold_host_settings(setting, out, _PATIENCE_WITH_BLOCKS if lease else 0.0)

@@ -13,7 +13,7 @@ from dballoc.files.remove_tree import remove_tree
 from dballoc.host import directories
 from dballoc.host.process_handle import Process
 from dballoc.host.resources import cpus, process_limits
-from dballoc.host.resources.process_limits import Limits
+from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.host.unprivileged.server_user import find_server_user
 
 # What the demo needs, rounded up: a server with a pool of 128 MiB and its client; a template and a
@@ -35,7 +35,7 @@ def check_cpus(*, is_client_host: bool = False) -> list[Finding]:
     return [count, _check_governor(allowed)]
 
 
-def judge_cpu_count(limits: Limits, numbers: str, *, is_client_host: bool) -> Finding:
+def judge_cpu_count(limits: ProcessLimits, numbers: str, *, is_client_host: bool) -> Finding:
     """Judge how many CPUs this host may use, by their numbers and its cgroups' quota. Pure."""
     text = f"{limits.cpus} ({numbers})"
     if limits.quota is not None:

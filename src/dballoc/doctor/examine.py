@@ -12,7 +12,7 @@ from dballoc import catalogue, readers
 from dballoc.campaign.preparation import prepare
 from dballoc.doctor import cpus_memory_disk, kernel, leftovers, software
 from dballoc.doctor.finding import Finding, finding_from_error
-from dballoc.doctor.installation import Installation, check_installation
+from dballoc.doctor.installation import VerbPackages, check_installation
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.model import Noise
@@ -166,7 +166,7 @@ def check_guardian() -> Finding:
     return Finding(_NAME, "ok", text)
 
 
-def examine(installation: Installation, *, is_client_host: bool = False) -> list[Finding]:
+def examine(installation: VerbPackages, *, is_client_host: bool = False) -> list[Finding]:
     """Run all checks that concern what this installation can do. Those for comparisons take some
     seconds, one of which measures the load of the machine. ``is_client_host``: only those of what a
     host needs that loads servers elsewhere.

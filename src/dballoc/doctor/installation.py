@@ -8,7 +8,7 @@ from dballoc.doctor.finding import Finding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Installation:
+class VerbPackages:
     """The ``working`` verbs, those that ``lack`` packages, and the ``remedy``, empty if none do."""
 
     working: tuple[str, ...]
@@ -21,7 +21,7 @@ class Installation:
         return "bench" in self.working
 
 
-def check_installation(installation: Installation) -> Finding:
+def check_installation(installation: VerbPackages) -> Finding:
     """Say which verbs this installation has. What it lacks is optional."""
     working = ", ".join(installation.working)
     if not installation.lacking:

@@ -10,7 +10,7 @@ from dballoc.allocators import host_requirements, tunables
 from dballoc.allocators.find_library import Allocator
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_sources, name_and_version, private_store
-from dballoc.fetch.fetch_sources import Kind, Source
+from dballoc.fetch.fetch_sources import FetchSource, Kind
 from dballoc.fetch.private_store import FetchedEntry
 from dballoc.host.package_names import Packages
 from dballoc.load import hammerdb_command, sysbench_command
@@ -45,7 +45,7 @@ class InventoryItem:
 
 
 @dataclass(frozen=True)
-class Workload:
+class ShippedWorkload:
     """``script`` is None if sysbench, or its script of that name, is not on this machine."""
 
     name: str
@@ -96,7 +96,7 @@ def list_fetchable(kind: Kind) -> list[InventoryItem]:
     ]
 
 
-def list_workloads() -> list[Workload]:
+def list_workloads() -> list[ShippedWorkload]:
     """List every workload of the catalogue."""
     directories = [lua()]
     try:
@@ -110,7 +110,7 @@ def list_workloads() -> list[Workload]:
     ]
     scripts = {workload.name: workload for workload in listed}
     return listed + [
-        Workload(
+        ShippedWorkload(
             name,
             row["title"],
             any(scripts[w].writes for w in row["workloads"]),
@@ -122,10 +122,10 @@ def list_workloads() -> list[Workload]:
 
 def _make_workload(
     name: str, row: dict[str, Any], directories: list[Path], has_sysbench: bool
-) -> Workload:
+) -> ShippedWorkload:
     if row.get("hammerdb") and (hammerdb := hammerdb_command.find()):
-        return Workload(name, hammerdb.does, row.get("writes", False), hammerdb.executable)
-    return Workload(
+        return ShippedWorkload(name, hammerdb.does, row.get("writes", False), hammerdb.executable)
+    return ShippedWorkload(
         name,
         row["title"],
         row.get("writes", False),
@@ -254,7 +254,7 @@ def _make_server_item(name: str, row: dict[str, Any], packages: Packages) -> Inv
 
 
 def _make_fetched_item(
-    word: str, entry: FetchedEntry | None, source: Source | None
+    word: str, entry: FetchedEntry | None, source: FetchSource | None
 ) -> InventoryItem:
     """Make the item of what was fetched; else of the machine's own build or library, if it has that
     very version.

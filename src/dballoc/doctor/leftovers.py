@@ -32,7 +32,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Process:
+class ListedProcess:
     """What the check needs of a process. ``started``: seconds since the epoch."""
 
     pid: int
@@ -45,8 +45,8 @@ class Process:
 class DballocProcesses:
     """The processes of dballoc: guardians, and servers that have none."""
 
-    guardians: tuple[Process, ...]
-    orphans: tuple[Process, ...]
+    guardians: tuple[ListedProcess, ...]
+    orphans: tuple[ListedProcess, ...]
 
 
 def check_leftovers() -> list[Finding]:
@@ -61,7 +61,7 @@ def check_leftovers() -> list[Finding]:
     ]
 
 
-def sort_processes(processes: Iterable[Process]) -> DballocProcesses:
+def sort_processes(processes: Iterable[ListedProcess]) -> DballocProcesses:
     """Pick the processes of dballoc. A server whose parent is not a guardian is an orphan."""
     processes = list(processes)
     guardians = tuple(
@@ -80,17 +80,17 @@ def _guardian_name() -> str:
     return os.path.join("dballoc", "host", "guardian", os.path.basename(guardian.__file__))
 
 
-def _list_processes() -> Iterable[Process]:
+def _list_processes() -> Iterable[ListedProcess]:
     """List the processes of this host. A command line is in a process's memory, which may not
     answer.
     """
     return run_abandonable(lambda: list(_read_processes()), "a process of this host")
 
 
-def _read_processes() -> Iterator[Process]:
+def _read_processes() -> Iterator[ListedProcess]:
     for process in psutil.process_iter(["pid", "ppid", "cmdline", "create_time"]):
         info = process.info
-        yield Process(
+        yield ListedProcess(
             info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), info["create_time"] or 0.0
         )
 

@@ -215,7 +215,7 @@ class Data(_Table):
         return self
 
 
-class Workload(_Table):
+class UserWorkload(_Table):
     """A workload of the user's own: a sysbench script, a file of SQL statements, or another
     workload with other options. ``replica``: it loads the primary of the server that is measured.
     """
@@ -319,7 +319,7 @@ class Replica(_Table):
     catch_up: Duration = 60.0
 
 
-class Limits(_Table):
+class CgroupLimits(_Table):
     """The memory cgroup that each server runs in."""
 
     memory: Annotated[
@@ -574,10 +574,10 @@ class FullScale(_Table):
 
     server: Server | None = None
     cpu: Cpu | None = None
-    limits: Limits | None = None
+    limits: CgroupLimits | None = None
     time: Time | None = None
     load: Load | None = None
-    workload: dict[Name, Workload] | None = None
+    workload: dict[Name, UserWorkload] | None = None
     profile_at: ProfileAt | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)] | None = None
 
@@ -703,13 +703,13 @@ class Experiment(_Table):
     time: Time = Time()
     duet: Duet = Duet()
     replica: Replica = Replica()
-    limits: Limits = Limits()
+    limits: CgroupLimits = CgroupLimits()
     fit: Fit = Fit()
     noise: Noise = Noise()
     record: RecordTrace | None = None
     replay: TraceReplay | None = None
     tune: Tune | None = None
-    workload: dict[Name, Workload] = {}
+    workload: dict[Name, UserWorkload] = {}
     post: Post | None = None
     variant: Annotated[list[Variant], Field(min_length=1, max_length=1000)]
 

@@ -53,7 +53,7 @@ REST = "rest: pages that no class claims"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class LineChange:
     """A line of either snapshot; resident bytes. ``least`` and ``most``: bounds of their change,
     None where both snapshots count the pages.
     """
@@ -89,7 +89,7 @@ class Difference:
 
     before: Explanation
     after: Explanation
-    changes: list[Change]
+    changes: list[LineChange]
     beside: dict[str, tuple[int, int]]
     notes: list[str]
 
@@ -172,7 +172,7 @@ def compare_explanations(before: Explanation, after: Explanation) -> Difference:
     """Compare two snapshots, of one server or of two."""
     old, new = _sum_by_line(before.ledger), _sum_by_line(after.ledger)
     changes = [
-        Change(
+        LineChange(
             group=key[0],
             owner=key[1],
             before=old.get(key, 0),

@@ -18,7 +18,7 @@ from dballoc.errors import Failure, UsageError
 from dballoc.explain.attribution import configuration_limits
 from dballoc.explain.attribution.configuration_limits import AvailableMemory, Bounds
 from dballoc.explain.attribution.ledger import Ledger, build_ledger
-from dballoc.explain.checklist.section import Section
+from dballoc.explain.checklist.section import ChecklistSection
 from dballoc.explain.sources import (
     allocator_statistics,
     doublewrite,
@@ -35,7 +35,7 @@ from dballoc.explain.verdicts.evidence import (
     count_sessions,
     gather_evidence,
 )
-from dballoc.explain.verdicts.verdict import Moment, Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict, Moment
 from dballoc.host import process_root
 from dballoc.host.abandonable import touches
 from dballoc.host.process_handle import Process
@@ -73,8 +73,8 @@ class Explanation:
     timestamp: float = 0.0
     evidence: Evidence = field(default_factory=Evidence)
     answer: str = ""
-    verdicts: list[Verdict] = field(default_factory=list)
-    sections: list[Section] = field(default_factory=list)
+    verdicts: list[MemoryVerdict] = field(default_factory=list)
+    sections: list[ChecklistSection] = field(default_factory=list)
     reach: int | None = None
     within: float = 0.0
     usage: ProcessUsage | None = None
@@ -122,7 +122,7 @@ class _Answers:
 
     labels: ServerMemory | None = None
     statistics: AllocatorStatistics | None = None
-    sections: list[Section] = field(default_factory=list)
+    sections: list[ChecklistSection] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -248,7 +248,7 @@ def _gather_sections(
     answers: _Answers,
     attributed: Ledger,
     labels: ServerMemory | None,
-) -> list[Section]:
+) -> list[ChecklistSection]:
     """Return the checklist: of the process, of the server, and InnoDB against its pool."""
     from dballoc.explain.checklist import checklist  # here: only --procedure needs it
 
@@ -259,9 +259,9 @@ def _gather_sections(
     return sections
 
 
-def _explain_missing(why: str) -> list[Section]:
+def _explain_missing(why: str) -> list[ChecklistSection]:
     """Return the section that says why the server was not queried."""
-    return [Section(title="server", source="SQL", missing=why)]
+    return [ChecklistSection(title="server", source="SQL", missing=why)]
 
 
 def _talk(
@@ -314,7 +314,7 @@ def _ask_server(
             notes.extend(filter(None, [loadable_function.describe_leftover_trim(cursor)]))
             statistics, malloc_notes = _ask_malloc(cursor)
             notes.extend(malloc_notes)
-            sections: list[Section] = []
+            sections: list[ChecklistSection] = []
             if procedure:
                 from dballoc.explain.checklist import checklist  # here: only --procedure needs it
 
@@ -329,7 +329,7 @@ def _ask_malloc(cursor: Cursor) -> tuple[AllocatorStatistics | None, list[str]]:
     """Return its statistics from the loadable function, and a note where that failed."""
     try:
         return loadable_function.query_malloc_statistics(cursor), []
-    except allocator_statistics.Unreadable as error:
+    except allocator_statistics.UnreadableStatistics as error:
         return None, [str(error)]
     except pymysql.Error as error:
         return None, [f"the loadable function cannot be called: {describe_refusal(error)}"]

@@ -19,7 +19,7 @@ _MOST = 1024
 Look = Callable[[Process], Explanation]
 
 
-class Pace(NamedTuple):
+class WatchPace(NamedTuple):
     """How often to read: ``every`` so many seconds, for ``span`` seconds (None: no end), with at
     most a ``share`` of one CPU.
     """
@@ -51,7 +51,7 @@ def compute_pause(every: float, cost: float, share: float) -> float:
 
 
 def watch(
-    process: Process, look: Look, pace: Pace, wait: Callable[[float], bool]
+    process: Process, look: Look, pace: WatchPace, wait: Callable[[float], bool]
 ) -> Iterator[WatchReading]:
     """Yield a reading, and another one after each pause. ``look``: takes one; ``wait``: sleeps for
     so many seconds; False if the user ends the watch.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.errors import Failure
-from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.files.output_directory import write_own
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.unprivileged.server_user import ServerUser
@@ -44,7 +44,7 @@ class DownloadedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchedTree:
-    """What a client has put into :attr:`Job.place`. Paths are relative to it; ``version``: the
+    """What a client has put into :attr:`FetchJob.place`. Paths are relative to it; ``version``: the
     exact one.
     """
 
@@ -57,13 +57,13 @@ class FetchedTree:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class FetchJob:
     """One fetch. ``place``: the empty directory to fill; ``final``: where it is moved when it is
     complete; ``downloads``: kept until the fetch has succeeded, so that the next try resumes;
     ``shared``: a client's own files, kept for other fetches.
     """
 
-    source: Source
+    source: FetchSource
     place: Path
     final: Path
     downloads: Path

@@ -14,8 +14,8 @@ from dballoc import user_directories
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import name_and_version, private_store
 from dballoc.fetch.clients import archive, cargo_crate, debian_apt, maven, pypi_wheel
-from dballoc.fetch.fetch_job import FetchedTree, Job, Progress
-from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.fetch_job import FetchedTree, FetchJob, Progress
+from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import MANIFEST, FetchedEntry
 from dballoc.fetch.unpack import installed_layout, safe_extraction
 from dballoc.files.output_directory import OutputDirectory, remove_own, write_own
@@ -29,7 +29,7 @@ from dballoc.host.unprivileged.server_user import server_user
 _VERSION = re.compile(r"Ver ([\d.]+)")
 
 
-def _verify_version(job: Job, fetched: FetchedTree) -> str:
+def _verify_version(job: FetchJob, fetched: FetchedTree) -> str:
     """Return the exact version. Failure if a server does not run or is another version, or if a
     library is none.
     """
@@ -43,7 +43,7 @@ def _verify_version(job: Job, fetched: FetchedTree) -> str:
     return fetched.version
 
 
-def _verify_server(job: Job, fetched: FetchedTree) -> str:
+def _verify_server(job: FetchJob, fetched: FetchedTree) -> str:
     if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no server in the download")
     argv = [os.fspath(program), "--no-defaults", "--version"]
@@ -84,7 +84,7 @@ _SLACK = 1.3
 
 
 def fetch(
-    source: Source, progress: Progress, lease: Lease | None = None
+    source: FetchSource, progress: Progress, lease: Lease | None = None
 ) -> tuple[FetchedEntry, bool]:
     """Return the store's entry, and whether it had to be fetched. UsageError if the fetch cannot
     start, Failure if it fails; then only downloads are left, from which the next try resumes.
@@ -107,7 +107,7 @@ def fetch(
             with Custody(adopt=True, lease=lease) as custody:
                 custody.scratch(place)
                 _make_places(store, place, downloads)
-                job = Job(
+                job = FetchJob(
                     source=source,
                     place=place,
                     final=final,
@@ -150,7 +150,7 @@ def _make_places(store: Path, place: Path, downloads: Path) -> None:
             above.open_subdirectory(downloads.name).close()
 
 
-def check_machine(source: Source, machine: str) -> None:
+def check_machine(source: FetchSource, machine: str) -> None:
     """UsageError if a source is for another machine than this one, as uname(2) names both."""
     only = source.row.get("machine", machine)
     if only != machine:
@@ -161,18 +161,18 @@ def check_machine(source: Source, machine: str) -> None:
         )
 
 
-def _secure_tree(job: Job) -> int:
+def _secure_tree(job: FetchJob) -> int:
     """Check all that was unpacked, make it readable for servers, which run as an unprivileged user,
     and return its bytes on disk. Failure if there is something in it that must not be in the store.
     """
     remove_own(job.place / "client.log")
     try:
         return safe_extraction.secure_tree(job.place)
-    except safe_extraction.Refused as error:
+    except safe_extraction.UnsafeArchive as error:
         raise Failure(f"{job.source.reference}: the download cannot be kept: {error}") from None
 
 
-def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> None:
+def _move_to_store(job: FetchJob, fetched: FetchedTree, version: str, size: int) -> None:
     manifest = {
         "format": private_store.FORMAT,
         "name": job.source.name,
@@ -197,7 +197,7 @@ def _move_to_store(job: Job, fetched: FetchedTree, version: str, size: int) -> N
         os.rename(job.place.name, job.final.name, src_dir_fd=above.fd, dst_dir_fd=top.fd)
 
 
-def _check_reachable(source: Source, store: Path) -> None:
+def _check_reachable(source: FetchSource, store: Path) -> None:
     """UsageError if this fetch runs something as the server user, which cannot enter the store."""
     user = server_user()
     if (source.kind == "server" or "build" in source.row) and (blocked := user.may_not_pass(store)):
@@ -207,7 +207,7 @@ def _check_reachable(source: Source, store: Path) -> None:
         )
 
 
-def _check_free_space(source: Source, store: Path) -> None:
+def _check_free_space(source: FetchSource, store: Path) -> None:
     need, free = int((source.download + source.room) * _SLACK), directories.free_bytes(store)
     if need > free:
         raise UsageError(

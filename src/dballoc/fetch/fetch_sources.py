@@ -12,7 +12,7 @@ Kind = Literal["server", "allocator"]
 
 
 @dataclass(frozen=True)
-class Source:
+class FetchSource:
     """One server or allocator that can be fetched: its catalogue name, the version as users name
     it, and its row in sources.toml.
     """
@@ -69,19 +69,20 @@ def look_up_kind(name: str) -> Kind:
     )
 
 
-def list_sources(name: str) -> list[Source]:
+def list_sources(name: str) -> list[FetchSource]:
     """List the sources of a catalogue name, the preferred first; none if it cannot be fetched."""
     return [
-        Source(name, version, row) for version, row in catalogue.sources().get(name, {}).items()
+        FetchSource(name, version, row)
+        for version, row in catalogue.sources().get(name, {}).items()
     ]
 
 
-def list_all_sources() -> list[Source]:
+def list_all_sources() -> list[FetchSource]:
     """List everything that can be fetched."""
     return [source for name in catalogue.sources() for source in list_sources(name)]
 
 
-def find_source(words: str) -> Source:
+def find_source(words: str) -> FetchSource:
     """Find the source of ``NAME`` (the preferred version) or ``NAME@VERSION``. UsageError that
     lists the versions there are.
     """

@@ -106,7 +106,7 @@ class BlockFinished(_Message):
         return row
 
 
-class Refused(_Message):
+class BlockRefused(_Message):
     """The host cannot run the block, or not finish it; the last message. ``blames_client``: because
     of its client host; ``is_passing``: because of something that may be otherwise in some minutes.
     """
@@ -131,7 +131,7 @@ Message = (
     | FilePiece
     | TrialFinished
     | BlockFinished
-    | Refused
+    | BlockRefused
     | Ended
     | ToClient
     | FromClient

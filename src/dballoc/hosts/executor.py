@@ -9,7 +9,7 @@ from dballoc.hosts.place_blocks import Host
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class HostLine:
     """A line that a host answered (:mod:`dballoc.hosts.block_messages`)."""
 
     host: str
@@ -27,7 +27,7 @@ class HostLost:
     is_alive: bool
 
 
-Event = Line | HostLost
+Event = HostLine | HostLost
 
 
 class Executor(Protocol):

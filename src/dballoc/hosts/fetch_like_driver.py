@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dballoc.campaign.preparation.prepare_variant import PreparedVariant
 from dballoc.errors import UsageError
 from dballoc.fetch import fetch_one, fetch_sources, name_and_version, private_store
-from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FetchedEntry
 from dballoc.host.guardian.guardian_client import Lease
 
@@ -63,7 +63,7 @@ def fetch_like_driver(
             )
 
 
-def _find_source(name: str, reference: str) -> Source:
+def _find_source(name: str, reference: str) -> FetchSource:
     for source in fetch_sources.list_sources(name):
         if source.reference == reference:
             return source

@@ -42,9 +42,9 @@ from dballoc.hosts.block_messages import (
     MOST_FILE_BYTES,
     MOST_FILES,
     BlockFinished,
+    BlockRefused,
     FilePiece,
     Notice,
-    Refused,
     TrialFinished,
     TrialStarted,
     is_file_name,
@@ -230,9 +230,9 @@ def _wait_for_client_host(loads: RemoteLoads, sysbench: str) -> None:
         raise ClientHostFailed(f"the client host {loads.place.host}: {other}")
 
 
-def make_refusal(error: Exception) -> Refused:
+def make_refusal(error: Exception) -> BlockRefused:
     """Return the last word of a host that cannot run the block, or not finish it. Pure."""
-    return Refused(
+    return BlockRefused(
         text=str(error),
         blames_client=isinstance(error, ClientHostFailed),
         is_passing=isinstance(error, NotNow | Failure),

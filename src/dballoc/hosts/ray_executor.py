@@ -29,7 +29,7 @@ from dballoc.hosts.block_request import BlockRequest
 from dballoc.hosts.client.load_messages import ClientRequest
 from dballoc.hosts.client.server_clock import ClockReading, choose_reading
 from dballoc.hosts.driver.run_on_hosts import LEASE
-from dballoc.hosts.executor import Event, HostLost, Line
+from dballoc.hosts.executor import Event, HostLine, HostLost
 from dballoc.hosts.place_blocks import Host, Role
 from dballoc.store import campaign_facts
 
@@ -99,7 +99,7 @@ class HostTime(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Node:
+class _RayNode:
     """A node by Ray's ID of it, and how much it has of each resource of ours."""
 
     node_id: str
@@ -112,7 +112,7 @@ class _Node:
 
 
 @dataclass(kw_only=True)
-class _Task:
+class _RayTask:
     """A process of a block on a node: its actor, its stream of lines, and the renewals and lines to
     it that are not answered. ``has_answered``: whether any was; ``handed``: how many lines were
     handed to it.
@@ -195,8 +195,8 @@ class RayExecutor:
 
     def __init__(self, notice: Any) -> None:
         self._notice = notice
-        self._tasks: dict[str, _Task] = {}
-        self._nodes: dict[str, _Node] = {}
+        self._tasks: dict[str, _RayTask] = {}
+        self._nodes: dict[str, _RayNode] = {}
         self._described: dict[str, HostDescription | None] = {}
         # By node: why it cannot be used; and when one that was silent is asked again.
         self._unusable: dict[str, str] = {}
@@ -225,7 +225,7 @@ class RayExecutor:
                 continue
             # A node that was just lost and came back may be there twice for some seconds. A block
             # that gets the dead one is lost at once, and drawn again.
-            self._nodes[host.name] = _Node(node_id, count_resources(node))
+            self._nodes[host.name] = _RayNode(node_id, count_resources(node))
             hosts[host.name] = host
         return list(hosts.values())
 
@@ -338,7 +338,7 @@ class RayExecutor:
         ).remote(_MODULES[role])
         lines = actor.run_block.options(num_returns="streaming").remote(request)
         now = time.monotonic()
-        self._tasks[host.name] = _Task(
+        self._tasks[host.name] = _RayTask(
             node=node.node_id, actor=actor, lines=lines, renewed=now, answered=now
         )
 
@@ -391,7 +391,7 @@ class RayExecutor:
             return HostLost(host=host, reason=reason, is_alive=self._is_node_alive(host))
         if not isinstance(line, bytes):
             return HostLost(host=host, reason="its answer is no text", is_alive=True)
-        return Line(host=host, line=line)
+        return HostLine(host=host, line=line)
 
     def _is_node_alive(self, host: str) -> bool:
         node = self._tasks[host].node

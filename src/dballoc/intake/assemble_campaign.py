@@ -16,7 +16,7 @@ from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Slot
-from dballoc.intake.imported_figure import Figure
+from dballoc.intake.imported_figure import ImportedFigure
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import MeasuredTrial, StepRow, VariantRow
 
@@ -41,7 +41,7 @@ class Assembled:
 
 
 def assemble_campaign(
-    figures: Sequence[Figure], name: str, baseline: str | None, published: str | None = None
+    figures: Sequence[ImportedFigure], name: str, baseline: str | None, published: str | None = None
 ) -> Assembled:
     """Make each figure a trial of one level. ``baseline``: the first variant if None;
     ``published``: the published figures that they repeat. UsageError if names of variants or
@@ -172,7 +172,7 @@ def _assign_names(words: Sequence[str], kind: str) -> dict[str, str]:
     return names
 
 
-def _build_record(figure: Figure, workload: str) -> TrialRecord:
+def _build_record(figure: ImportedFigure, workload: str) -> TrialRecord:
     seconds = figure.seconds or 0.0
     return TrialRecord(
         trial=MeasuredTrial(

@@ -11,7 +11,7 @@ from dballoc.errors import UsageError
 from dballoc.intake import delimited_text, foreign_kinds
 from dballoc.intake.csv_figures import SIZES
 from dballoc.intake.delimited_text import Delimited
-from dballoc.intake.imported_figure import Figure, choose_machine
+from dballoc.intake.imported_figure import ImportedFigure, choose_machine
 from dballoc.intake.output_mapping import MemoryFile
 
 _LARGEST_SIZE = 2**53
@@ -256,7 +256,9 @@ def _parse_printed(text: str) -> float | None:
 _LARGEST_FILE = 64 * readers.MIB
 
 
-def attach_memory(figures: Sequence[Figure], files: Sequence[MemoryFile]) -> list[Figure]:
+def attach_memory(
+    figures: Sequence[ImportedFigure], files: Sequence[MemoryFile]
+) -> list[ImportedFigure]:
     """Return the figures, with the memory that the files hold. UsageError in one line for a file
     that cannot be read, that no figure belongs to, or whose figure has its memory already.
     """
@@ -280,7 +282,7 @@ def _read_series(file: MemoryFile) -> _MemorySeries:
     return parse_memory(text, str(file.path), file.process)
 
 
-def _add_series(figure: Figure, series: _MemorySeries, file: MemoryFile) -> Figure:
+def _add_series(figure: ImportedFigure, series: _MemorySeries, file: MemoryFile) -> ImportedFigure:
     for has, values, title in (
         (figure.rss, series.rss, "RSS"),
         (figure.private, series.private, "private bytes"),

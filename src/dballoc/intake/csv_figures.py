@@ -8,7 +8,7 @@ from typing import Any
 from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.intake import delimited_text, foreign_kinds
-from dballoc.intake.imported_figure import HERE, Figure
+from dballoc.intake.imported_figure import HERE, ImportedFigure
 
 # The largest file, and the largest size of memory, bytes.
 _LARGEST_FILE, _LARGEST_SIZE = 64 * readers.MIB, 2**53
@@ -29,7 +29,7 @@ _REALS = {"tps": "tps", "qps": "qps", "p95_ms": "p95", "p99_ms": "p99", "seconds
 COLUMNS = ("machine", *REQUIRED, "block", "qps", "p95_ms", "p99_ms", *SIZES, "seconds")
 
 
-def read_figures(path: Path) -> list[Figure]:
+def read_figures(path: Path) -> list[ImportedFigure]:
     """Return the figure of each line. UsageError, ``FILE:LINE: …``, for anything that
     docs/import.md does not allow.
     """
@@ -38,7 +38,7 @@ def read_figures(path: Path) -> list[Figure]:
     return parse_figures(text, str(path))
 
 
-def parse_figures(text: str, origin: str) -> list[Figure]:
+def parse_figures(text: str, origin: str) -> list[ImportedFigure]:
     """Return the figures in a file's text; UsageError as for :func:`read_figures`."""
     table = delimited_text.parse_delimited(text, origin, _check_heading)
     heading = [name.lower() for name in table.heading]
@@ -87,7 +87,7 @@ def _check_heading(names: list[str], place: str) -> None:
             raise UsageError(f"{place}: {title} given twice, as {' and '.join(sizes)}")
 
 
-def _parse_figure(line: dict[str, str], place: str, mark: str) -> Figure:
+def _parse_figure(line: dict[str, str], place: str, mark: str) -> ImportedFigure:
     for name in ("workload", "variant"):
         if not line[name]:
             raise UsageError(f"{place}: {name} is empty")
@@ -107,7 +107,7 @@ def _parse_figure(line: dict[str, str], place: str, mark: str) -> Figure:
     if line.get("block"):
         values["block"] = _parse_count(line["block"], "block", place)
     threads = _parse_count(line["threads"], "threads", place)
-    return Figure(
+    return ImportedFigure(
         place=place,
         workload=line["workload"],
         threads=threads,

@@ -25,7 +25,7 @@ from dballoc.intake.assemble_campaign import (
     list_variant_rows,
 )
 from dballoc.intake.attach_memory import attach_memory
-from dballoc.intake.imported_figure import Figure, check_figures, choose_machine
+from dballoc.intake.imported_figure import ImportedFigure, check_figures, choose_machine
 from dballoc.intake.output_mapping import MemoryFile, StackFile
 from dballoc.profile.formats import profile_file
 from dballoc.profile.model import Profile
@@ -56,7 +56,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _CopiedFile:
     """A file, and the name of its copy. ``stamp``: as it was before it was read."""
 
     path: Path
@@ -68,12 +68,12 @@ class _Source:
 class _Gathered:
     """What the paths hold. ``sources``: each file, as it was before it was read."""
 
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[ImportedFigure] = field(default_factory=list)
     stacks: list[StackFile] = field(default_factory=list)
     memory: list[MemoryFile] = field(default_factory=list)
     unmatched: list[Path] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    sources: list[_Source] = field(default_factory=list)
+    sources: list[_CopiedFile] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,16 @@ def _gather(paths: Sequence[Path], mapping_file: Path | None) -> _Gathered:
             gathered.unmatched += outputs.unmatched
             gathered.unread += outputs.unread
             gathered.sources += [
-                _Source(file, os.path.join(path.name, os.path.relpath(file, path)), before)
+                _CopiedFile(file, os.path.join(path.name, os.path.relpath(file, path)), before)
                 for file, before in outputs.files.items()
             ]
-            gathered.sources.append(_Source(mapping, os.path.join(path.name, mapping.name), stamp))
+            gathered.sources.append(
+                _CopiedFile(mapping, os.path.join(path.name, mapping.name), stamp)
+            )
         else:
             stamp = _read_stamp(path)
             gathered.figures += csv_figures.read_figures(path)
-            gathered.sources.append(_Source(path, path.name, stamp))
+            gathered.sources.append(_CopiedFile(path, path.name, stamp))
     return gathered
 
 
@@ -169,7 +171,7 @@ def _read_stamp(path: Path) -> Stamp:
 
 
 def _read_profiles(
-    stacks: Sequence[StackFile], figures: Sequence[Figure], assembled: Assembled
+    stacks: Sequence[StackFile], figures: Sequence[ImportedFigure], assembled: Assembled
 ) -> list[_StoredProfile]:
     """Read the files of call stacks, each of another variant, level or count. UsageError in one
     line.
@@ -205,7 +207,7 @@ def _read_profiles(
     return profiles
 
 
-def _check_sources(sources: list[_Source]) -> None:
+def _check_sources(sources: list[_CopiedFile]) -> None:
     places: dict[str, Path] = {}
     for source in sources:
         if source.name in places:
@@ -216,7 +218,7 @@ def _check_sources(sources: list[_Source]) -> None:
 def _write_directory(
     out: Path,
     assembled: Assembled,
-    sources: list[_Source],
+    sources: list[_CopiedFile],
     profiles: Sequence[_StoredProfile],
 ) -> None:
     """Write to a temporary directory beside ``out``, then rename it to ``out``."""
@@ -241,7 +243,7 @@ def _write_profiles(directory: OutputDirectory, profiles: Sequence[_StoredProfil
             below.write(pattern.format(number), profile_file.pack_profile(stored.profile))
 
 
-def _copy_source(source: _Source, kept: OutputDirectory, name: str) -> str:
+def _copy_source(source: _CopiedFile, kept: OutputDirectory, name: str) -> str:
     """Copy a file; its name may have directories before it. Returns its SHA-256. Failure if it is
     not as it was when it was read.
     """

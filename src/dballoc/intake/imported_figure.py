@@ -10,7 +10,7 @@ HERE = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class ImportedFigure:
     """The figures of a workload at a number of client threads under a variant. ``place``:
     FILE:LINE, for messages; latencies in ms; ``rss``: peak, bytes, and from a series of readings
     also the first, the mean and the last; ``private``: the most private bytes; ``seconds``: how
@@ -41,7 +41,7 @@ class Figure:
 
 
 def choose_machine(
-    figures: Iterable[Figure], variant: str, workload: str, machine: str | None, place: str
+    figures: Iterable[ImportedFigure], variant: str, workload: str, machine: str | None, place: str
 ) -> str:
     """Return the machine that another file of a variant and workload is of: ``machine``, or, where
     the file does not say it, the only one with figures of them. UsageError, which begins with
@@ -66,11 +66,11 @@ def choose_machine(
     return next(iter(machines))
 
 
-def check_figures(figures: Iterable[Figure]) -> None:
+def check_figures(figures: Iterable[ImportedFigure]) -> None:
     """Check that figures are unique and above 0. UsageError, ``FILE:LINE: …``, for the first that
     is not.
     """
-    unique: dict[tuple[str, str, int, str, int], Figure] = {}
+    unique: dict[tuple[str, str, int, str, int], ImportedFigure] = {}
     for figure in figures:
         if not figure.tps > 0:
             raise UsageError(

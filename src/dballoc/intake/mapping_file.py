@@ -3,7 +3,7 @@ level.
 """
 
 import re
-from collections.abc import Mapping as Dictionary
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -74,7 +74,7 @@ class MemoryFiles(_Table):
     process: str | None = None
 
 
-class Mapping(_Table):
+class MappingFile(_Table):
     """The mapping file. ``files``: a pattern of the names of sysbench's outputs below the
     directory, like ``{variant}/{workload}-{threads}.txt``; ``*`` is any text without a slash. What
     the names do not hold is given by the key of that name. ``variants``, ``workloads``,
@@ -97,7 +97,7 @@ class Mapping(_Table):
             )
         return self
 
-    def resolve(self, table: _Table, fields: Dictionary[str, str]) -> dict[str, Any]:
+    def resolve(self, table: _Table, fields: Mapping[str, str]) -> dict[str, Any]:
         """Return what a file is of, by :data:`FIELDS`: what its name holds (``fields``), else the
         key of its ``table``, else that of the whole mapping file; None for what none of them gives.
         """
@@ -115,7 +115,7 @@ class Mapping(_Table):
         return words
 
 
-def read_mapping(path: Path) -> Mapping:
+def read_mapping(path: Path) -> MappingFile:
     """Read the mapping file. UsageError in one line if it is missing or wrong."""
     try:
         if not path.exists():
@@ -123,7 +123,7 @@ def read_mapping(path: Path) -> Mapping:
                 f"{path}: missing; a directory of files to import needs it, see docs/import.md"
             )
         with readers.naming(path):
-            return Mapping.model_validate(readers.table(readers.text(path)))
+            return MappingFile.model_validate(readers.table(readers.text(path)))
     except ValidationError as error:
         raise UsageError(f"{path}: {_describe(error)}") from None
 
@@ -133,7 +133,9 @@ def _describe(error: ValidationError) -> str:
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         models: dict[str, type[_Table]] = {"stacks": StackFiles, "memory": MemoryFiles}
-        model = models.get(str(first["loc"][0]), Mapping) if len(first["loc"]) > 1 else Mapping
+        model = (
+            models.get(str(first["loc"][0]), MappingFile) if len(first["loc"]) > 1 else MappingFile
+        )
         return f"unknown key {key}; known here: {', '.join(model.model_fields)}"
     text = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"].lower()
     return f"{key}: {text}" if key else text

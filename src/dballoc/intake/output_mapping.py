@@ -4,7 +4,7 @@ memory; a mapping file tells which is which.
 
 import stat
 from collections import Counter
-from collections.abc import Mapping as Dictionary
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from dballoc import readers
 from dballoc.errors import UsageError
 from dballoc.files.foreign_file import Stamp, make_stamp
 from dballoc.intake import foreign_kinds, mapping_file, sysbench_totals
-from dballoc.intake.imported_figure import HERE, Figure
-from dballoc.intake.mapping_file import Counts, Mapping, MemoryFiles, StackFiles
+from dballoc.intake.imported_figure import HERE, ImportedFigure
+from dballoc.intake.mapping_file import Counts, MappingFile, MemoryFiles, StackFiles
 from dballoc.intake.sysbench_totals import Totals
 
 _LARGEST_OUTPUT = 64 * readers.MIB
@@ -49,12 +49,12 @@ class MemoryFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outputs:
+class MappedOutputs:
     """What a directory holds. ``files``: all that were read, as they were before; ``unmatched``:
     those that fit no pattern; ``unread``: a line for what is left out of an output of sysbench.
     """
 
-    figures: list[Figure]
+    figures: list[ImportedFigure]
     stacks: list[StackFile]
     memory: list[MemoryFile]
     files: dict[Path, Stamp]
@@ -63,19 +63,19 @@ class Outputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run:
+class _SysbenchRun:
     """A run of sysbench in a file."""
 
     file: Path
     totals: Totals
-    figure: Figure
+    figure: ImportedFigure
 
 
 # A file, what its name holds, and the table by whose pattern.
 _Match = tuple[Path, dict[str, str], Any]
 
 
-def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
+def read_outputs(directory: Path, mapping_path: Path | None = None) -> MappedOutputs:
     """Read all sysbench outputs that fit the mapping's pattern, and list the other files that fit
     theirs. ``mapping_path``: default is import.toml in the directory. UsageError, with FILE:LINE
     where it is about a line.
@@ -85,7 +85,7 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
     stamps = _list_files(directory, path)
     paths = list(stamps)
     matches = _match_files(mapping, directory, paths, path)
-    runs: list[_Run] = []
+    runs: list[_SysbenchRun] = []
     stacks: list[StackFile] = []
     memory: list[MemoryFile] = []
     for file, fields, table in matches:
@@ -112,7 +112,7 @@ def read_outputs(directory: Path, mapping_path: Path | None = None) -> Outputs:
             runs += _read_runs(words, file, path)
     _check_workloads(runs)
     matched = [file for file, *_ in matches]
-    return Outputs(
+    return MappedOutputs(
         figures=[run.figure for run in runs],
         stacks=stacks,
         memory=memory,
@@ -143,7 +143,7 @@ def _list_files(directory: Path, mapping_path: Path) -> dict[Path, Stamp]:
 
 
 def _match_files(
-    mapping: Mapping, directory: Path, paths: list[Path], mapping_path: Path
+    mapping: MappingFile, directory: Path, paths: list[Path], mapping_path: Path
 ) -> list[_Match]:
     """Return the files that fit a pattern. UsageError if a pattern fits none, or two fit one."""
     matches: dict[Path, _Match] = {}
@@ -176,7 +176,7 @@ def _match_files(
 
 
 def _require(
-    words: Dictionary[str, Any], mapping_path: Path, needed: tuple[str, ...]
+    words: Mapping[str, Any], mapping_path: Path, needed: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return what is needed, and the machine. UsageError if something is not given."""
     if missing := [name for name in needed if not words[name]]:
@@ -187,7 +187,7 @@ def _require(
     return {name: words[name] for name in (*needed, "machine")}
 
 
-def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_Run]:
+def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_SysbenchRun]:
     """Return each run in one file. Runs of the same level are repeats, numbered in their order,
     unless the file's block is given.
     """
@@ -209,15 +209,15 @@ def _read_runs(words: dict[str, Any], path: Path, mapping_path: Path) -> list[_R
         repeats[level] += 1
         block = words["block"] or repeats[level]
         figure = _make_figure({**names, "block": block}, totals, path)
-        runs.append(_Run(file=path, totals=totals, figure=figure))
+        runs.append(_SysbenchRun(file=path, totals=totals, figure=figure))
     return runs
 
 
-def _check_workloads(runs: list[_Run]) -> None:
+def _check_workloads(runs: list[_SysbenchRun]) -> None:
     """Check that all runs of a workload have as many statements in a transaction as its first.
     UsageError, ``FILE:LINE: …``, if not.
     """
-    first: dict[str, _Run] = {}
+    first: dict[str, _SysbenchRun] = {}
     for run in runs:
         other = first.setdefault(run.figure.workload, run)
         if sysbench_totals.is_another_workload(run.totals, other.totals):
@@ -232,8 +232,8 @@ def _check_workloads(runs: list[_Run]) -> None:
             )
 
 
-def _make_figure(words: dict[str, Any], totals: Totals, path: Path) -> Figure:
-    return Figure(
+def _make_figure(words: dict[str, Any], totals: Totals, path: Path) -> ImportedFigure:
+    return ImportedFigure(
         place=f"{path}:{totals.line}",
         workload=words["workload"],
         threads=words["threads"],

@@ -103,7 +103,7 @@ def is_table(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Process:
+class _TracedProcess:
     """A process of the trace, as an event names it."""
 
     name: str
@@ -130,8 +130,8 @@ def parse_dump(text: str, origin: str, counts: Counts, process: str | None) -> d
             'or let counts be "waits"'
         )
     wanted = _EVENTS[counts]
-    events: dict[tuple[str, str], _Process] = {}
-    sums: dict[_Process, StackSums] = {}
+    events: dict[tuple[str, str], _TracedProcess] = {}
+    sums: dict[_TracedProcess, StackSums] = {}
     stack: list[str] = []
     place: tuple[str, str] = ("", "")
     number, began = 1, 1
@@ -169,13 +169,15 @@ def parse_dump(text: str, origin: str, counts: Counts, process: str | None) -> d
 
 
 def _choose_stacks(
-    sums: dict[_Process, StackSums], process: str | None, origin: str
+    sums: dict[_TracedProcess, StackSums], process: str | None, origin: str
 ) -> dict[Functions, int]:
     chosen = _choose_process(sums, process, origin)
     return {stack: round(number) for stack, number in sums[chosen].finish().items()}
 
 
-def _choose_process(processes: Iterable[_Process], wanted: str | None, origin: str) -> _Process:
+def _choose_process(
+    processes: Iterable[_TracedProcess], wanted: str | None, origin: str
+) -> _TracedProcess:
     """Return the process that is meant. UsageError if it is none or several."""
     present = list(processes)
     matching = [p for p in present if wanted is None or p.matches(wanted)]
@@ -238,11 +240,11 @@ def _find_number(heading: list[str], counts: Counts, origin: str) -> tuple[int |
     )
 
 
-def _parse_process(cell: str) -> _Process | None:
+def _parse_process(cell: str) -> _TracedProcess | None:
     """Parse ``NAME (NUMBER)``; None for anything else. The time is linear in the length."""
     name, bracket, number = cell.strip().rpartition("(")
     match = _PROCESS_NUMBER.fullmatch(bracket + number)
-    return _Process(name.strip(), match[1]) if match else None
+    return _TracedProcess(name.strip(), match[1]) if match else None
 
 
 def _choose_rows(
@@ -252,11 +254,11 @@ def _choose_rows(
         if process is not None:
             raise UsageError(f"{origin}:1: process: the table has no column of processes")
         return rows
-    processes: dict[str, _Process] = {}
+    processes: dict[str, _TracedProcess] = {}
     for row in rows:
         cell = row.cells[column]
         if cell not in processes:
-            processes[cell] = _parse_process(cell) or _Process(cell, "")
+            processes[cell] = _parse_process(cell) or _TracedProcess(cell, "")
     if not processes:
         return []
     chosen = _choose_process(dict.fromkeys(processes.values()), process, origin)

@@ -156,7 +156,7 @@ def _is_run(part: list[_Numbered]) -> bool:
 
 
 @dataclass(kw_only=True)
-class _Reading:
+class _RunTotals:
     """What has been read of a run so far."""
 
     values: dict[str, float] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class _Reading:
 
 
 def _parse_run(part: list[_Numbered], origin: str) -> Totals:
-    reading = _Reading()
+    reading = _RunTotals()
     for number, line in part:
         if match := _FATAL.match(line):
             raise UsageError(f"{origin}:{number}: sysbench failed: {match[1]}")

@@ -12,7 +12,7 @@ from dballoc.host.guardian.guardian_client import Child, Custody, Exit
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser
 from dballoc.load import client_output, hammerdb_command, sql_workload, sysbench_command
-from dballoc.load.client_output import Follower, Interval
+from dballoc.load.client_output import Follower, IntervalReport
 from dballoc.load.sysbench_command import Beside
 from dballoc.load.workload import Workload
 from dballoc.servers.private.admin_connection import USER
@@ -25,7 +25,7 @@ INTERVALS = "DBALLOC_INTERVALS"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ClientJob:
     """One client's job. ``seconds`` 0: until its workload ends by itself; ``program``: the program
     that its workload runs.
     """
@@ -71,7 +71,7 @@ class RunningClient(Protocol):
     reports_live: bool
     own_connections: int
 
-    def reports(self) -> Iterator[Interval]:
+    def reports(self) -> Iterator[IntervalReport]:
         """Return the reports since the last call."""
 
     def wait(self, timeout: float) -> Exit | None:
@@ -99,7 +99,7 @@ class Client:
         self._printed = printed
         self._follower = follower
 
-    def reports(self) -> Iterator[Interval]:
+    def reports(self) -> Iterator[IntervalReport]:
         """Return the reports since the last call."""
         return self._follower.new()
 
@@ -141,7 +141,7 @@ def start(
     custody: Custody,
     user: ServerUser,
     bench: sysbench_command.Sysbench,
-    job: Job,
+    job: ClientJob,
     places: Places,
     raw: Path,
     name: str,
@@ -197,7 +197,7 @@ def program_file(directory: Path, work: Workload, user: ServerUser) -> Path | No
     )
 
 
-def beside_command(job: Job, work: Workload, places: Places) -> Beside | None:
+def beside_command(job: ClientJob, work: Workload, places: Places) -> Beside | None:
     """Return what a job's workload runs beside its clients: a dump of the load's database, or a
     backup of the whole server; None for a job without a program.
     """

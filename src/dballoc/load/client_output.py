@@ -16,7 +16,7 @@ _MOST = 256 * readers.MIB
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class IntervalReport:
     """A report of the hook. ``clock``: CLOCK_MONOTONIC at its end; latency in seconds, None where
     the client reports none; counts are those within the interval.
     """
@@ -76,7 +76,7 @@ class Follower:
         self._offset = 0
         self._last = -math.inf
 
-    def new(self) -> Iterator[Interval]:
+    def new(self) -> Iterator[IntervalReport]:
         """Return the intervals written since the last call."""
         try:
             with self.path.open("rb") as f:
@@ -90,12 +90,12 @@ class Follower:
             match _read(line):
                 case Total() as total:
                     self.total = total
-                case Interval() as interval if interval.clock > self._last:
+                case IntervalReport() as interval if interval.clock > self._last:
                     self._last = interval.clock
                     yield interval
 
 
-def _read(line: bytes) -> Interval | Total | None:
+def _read(line: bytes) -> IntervalReport | Total | None:
     try:
         record = readers.document(line)
         queries = sum(_count(record[key]) for key in ("reads", "writes", "other"))
@@ -118,7 +118,7 @@ def _read(line: bytes) -> Interval | Total | None:
                 errors=errors,
                 reconnects=reconnects,
             )
-        return Interval(
+        return IntervalReport(
             clock=clock,
             elapsed=elapsed,
             seconds=_above(_seconds(record["time_interval"])),

@@ -142,7 +142,7 @@ def settle(work: Workload) -> Workload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class HammerDBTask:
     """The task of :mod:`.hammerdb_driver`. ``account``: an option file with the server's address
     and our account; ``seconds`` and ``prepared`` are for a run; ``work``: where HammerDB may make
     files.
@@ -159,10 +159,10 @@ class Task:
     work: str = ""
 
 
-def prepare(work: Workload, threads: int, engine: str, account: Path, place: Path) -> Task:
+def prepare(work: Workload, threads: int, engine: str, account: Path, place: Path) -> HammerDBTask:
     """Return the task that makes its data."""
     warehouses = int(work.options["warehouses"])
-    return Task(
+    return HammerDBTask(
         verb="prepare",
         executable=work.script,
         account=str(account),
@@ -182,7 +182,7 @@ def run(
     prepared: bool,
     account: Path,
     place: Path,
-) -> Task:
+) -> HammerDBTask:
     """Return the task of a run. ``prepared``: whether it calls its procedures as prepared
     statements.
     """
@@ -190,7 +190,7 @@ def run(
     return replace(task, verb="run", seconds=max(1, seconds), prepared=prepared)
 
 
-def command(task: Task) -> list[str]:
+def command(task: HammerDBTask) -> list[str]:
     """Return the command that drives HammerDB. It contains no password."""
     return [sys.executable, "-I", "-m", "dballoc.load.hammerdb_driver", json.dumps(asdict(task))]
 
@@ -218,7 +218,7 @@ def needed_files(work: Workload) -> list[Path]:
     )
 
 
-def script(task: Task, mariadb: bool, account: Mapping[str, str]) -> str:
+def script(task: HammerDBTask, mariadb: bool, account: Mapping[str, str]) -> str:
     """Return the Tcl script for hammerdbcli. ``account``: from the option file. The script contains
     the password, so only we may read it.
     """

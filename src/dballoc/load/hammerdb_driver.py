@@ -27,7 +27,7 @@ from pymysql.cursors import DictCursor
 
 from dballoc.host.exit_status import end_process
 from dballoc.load import hammerdb_command
-from dballoc.load.hammerdb_command import DATABASE, Task
+from dballoc.load.hammerdb_command import DATABASE, HammerDBTask
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # Seconds until all its clients must be at work, and until it must have ended after a signal.
@@ -53,7 +53,7 @@ class _Failed(Exception):
     """There is no result; the text says why, in one line."""
 
 
-class _Server:
+class _ServerConnection:
     """Our own connection to the server, without a database, so that it is not taken for a
     client.
     """
@@ -102,10 +102,10 @@ class _Server:
         return sum(row["db"] == DATABASE for row in self.rows("SHOW PROCESSLIST"))
 
 
-class _HammerDB:
+class _RunningHammerDB:
     """hammerdbcli running a script, in its own directory, with all its files in ``work``."""
 
-    def __init__(self, task: Task, text: str, work: Path) -> None:
+    def __init__(self, task: HammerDBTask, text: str, work: Path) -> None:
         path = work / "dballoc.tcl"
         path.touch(mode=0o600)
         path.write_text(text, encoding="utf-8")
@@ -152,7 +152,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _prepare(task: Task, server: _Server, program: _HammerDB) -> None:
+def _prepare(task: HammerDBTask, server: _ServerConnection, program: _RunningHammerDB) -> None:
     status = program.wait_for_end()
     try:
         made = server.number(f"SELECT COUNT(*) AS n FROM {DATABASE}.warehouse")
@@ -165,7 +165,7 @@ def _prepare(task: Task, server: _Server, program: _HammerDB) -> None:
         )
 
 
-def _begin(task: Task, server: _Server, program: _HammerDB) -> None:
+def _begin(task: HammerDBTask, server: _ServerConnection, program: _RunningHammerDB) -> None:
     """Wait until all clients are connected and the first work is done."""
     deadline = time.monotonic() + _TO_BEGIN
     before = _transactions(server.counters())
@@ -186,7 +186,7 @@ def _begin(task: Task, server: _Server, program: _HammerDB) -> None:
         time.sleep(_POLL)
 
 
-def _run(task: Task, server: _Server, program: _HammerDB) -> None:
+def _run(task: HammerDBTask, server: _ServerConnection, program: _RunningHammerDB) -> None:
     _begin(task, server, program)
     orders = server.number(_ORDERS)
     first = last = server.counters()
@@ -269,7 +269,7 @@ def _write(
     print(json.dumps(line), file=out, flush=True)
 
 
-def main(task: Task) -> int:
+def main(task: HammerDBTask) -> int:
     """Run the task. Return 0, or 1 after a line ``FATAL: …``."""
     option_file = configparser.ConfigParser(interpolation=None)
     option_file.read(task.account, encoding="utf-8")
@@ -277,8 +277,10 @@ def main(task: Task) -> int:
     work = Path(tempfile.mkdtemp(prefix="hammerdb-", dir=task.work))
     server = program = None
     try:
-        server = _Server(account)
-        program = _HammerDB(task, hammerdb_command.script(task, server.mariadb, account), work)
+        server = _ServerConnection(account)
+        program = _RunningHammerDB(
+            task, hammerdb_command.script(task, server.mariadb, account), work
+        )
         (_run if task.verb == "run" else _prepare)(task, server, program)
     except (_Failed, pymysql.Error, OSError) as error:
         print(f"FATAL: {error}")
@@ -294,4 +296,4 @@ def main(task: Task) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Task(**json.loads(sys.argv[1]))))
+    sys.exit(main(HammerDBTask(**json.loads(sys.argv[1]))))

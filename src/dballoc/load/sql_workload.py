@@ -91,7 +91,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Statement:
+class SqlStatement:
     """A statement. ``line``: where it begins in its file. Its pieces keep the line breaks, so that
     the server's line numbers are right.
     """
@@ -114,15 +114,15 @@ class Statement:
         return isinstance(first, str) and first.lstrip("( \t\n").lower().startswith(words)
 
 
-def parse(text: str) -> tuple[Statement, ...]:
+def parse(text: str) -> tuple[SqlStatement, ...]:
     """Parse the statements of a file. SqlError for the first mistake."""
-    statements = _Reader(text.removeprefix("\ufeff").replace("\r\n", "\n")).statements()
+    statements = _StatementReader(text.removeprefix("\ufeff").replace("\r\n", "\n")).statements()
     if not statements:
         raise SqlError(1, "there is no statement in it")
     return tuple(statements)
 
 
-class _Reader:
+class _StatementReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
@@ -135,8 +135,8 @@ class _Reader:
         self.pieces: list[str | Parameter] = []
         self.plain: list[str] = []
 
-    def statements(self) -> list[Statement]:
-        statements: list[Statement] = []
+    def statements(self) -> list[SqlStatement]:
+        statements: list[SqlStatement] = []
         while self.at < len(self.text):
             rest = self.text[self.at : self.at + 4]
             if rest[0] == ";":
@@ -278,16 +278,16 @@ class _Reader:
             self.pieces.append("".join(self.plain))
             self.plain = []
 
-    def end(self, statements: list[Statement]) -> None:
+    def end(self, statements: list[SqlStatement]) -> None:
         self.flush()
         if self.first is not None:
             if isinstance(last := self.pieces[-1], str):
                 self.pieces[-1] = last.rstrip()
-            statements.append(Statement(self.first, tuple(p for p in self.pieces if p != "")))
+            statements.append(SqlStatement(self.first, tuple(p for p in self.pieces if p != "")))
         self.begin()
 
 
-def rounds(statements: tuple[Statement, ...]) -> int:
+def rounds(statements: tuple[SqlStatement, ...]) -> int:
     """Return how often :func:`example` must fill the parameters in until every choice's text was
     used: twice at least.
     """
@@ -300,7 +300,7 @@ def rounds(statements: tuple[Statement, ...]) -> int:
     return max(2, *(len(c.texts) for c in choices)) if choices else 2
 
 
-def example(statements: tuple[Statement, ...], round_: int) -> list[str]:
+def example(statements: tuple[SqlStatement, ...], round_: int) -> list[str]:
     """Return the statements of one event with parameters filled in, not at random: both ends of
     ranges, each text in its turn.
     """
@@ -326,7 +326,7 @@ def _fill(parameter: Parameter, round_: int, named: dict[str, str]) -> str:
     return value
 
 
-def compile_lua(statements: tuple[Statement, ...]) -> str:
+def compile_lua(statements: tuple[SqlStatement, ...]) -> str:
     """Return the statements as a Lua table, for load/lua/dballoc_sql.lua."""
     lines = [f"  {{{', '.join(_lua(p) for p in s.pieces)}}}," for s in statements]
     return "return {\n" + "\n".join(lines) + "\n}\n"

@@ -13,7 +13,7 @@ from dballoc.catalogue import cycles, look_up, workloads
 from dballoc.errors import UsageError
 from dballoc.experiment import model
 from dballoc.load import sql_workload
-from dballoc.load.sql_workload import SqlError, Statement
+from dballoc.load.sql_workload import SqlError, SqlStatement
 
 # Bytes of a script or of SQL of the user's own.
 LARGEST_FILE = 64 * readers.MIB
@@ -39,7 +39,7 @@ class Workload:
     writes: bool = False
     file: Path | None = None
     content: str = ""
-    statements: tuple[Statement, ...] = ()
+    statements: tuple[SqlStatement, ...] = ()
     title: str = ""
     group: str = ""
     text: bool = False
@@ -148,7 +148,7 @@ def _bare(options: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("-", "_"): value for name, value in options.items()}
 
 
-def own(name: str, table: model.Workload) -> Workload:
+def own(name: str, table: model.UserWorkload) -> Workload:
     """Load a workload of the user's. UsageError for a file that cannot be read or has a mistake,
     and for an unknown ``use``.
     """

@@ -13,7 +13,7 @@ from dballoc.measure.process_sampler import ProcessGone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class MemoryMark:
     """A process's memory, in bytes. ``clock``: CLOCK_MONOTONIC; ``reserved``: address space
     without any permission; ``read_only``: readable, neither private writable nor executable, which
     /proc/PID/status leaves out of its sums.
@@ -28,7 +28,7 @@ class Mark:
     mappings: int
 
 
-def take_mark(process: Process) -> Mark:
+def take_mark(process: Process) -> MemoryMark:
     """Take a mark of a running process. Gone if it has ended."""
     try:
         rollup = process.read_text("smaps_rollup")
@@ -41,7 +41,7 @@ def take_mark(process: Process) -> Mark:
         if line.endswith(" kB")
     }
     reserved, read_only = sum_mappings(maps)
-    return Mark(
+    return MemoryMark(
         clock=time.monotonic(),
         rss=sizes.get("Rss", 0),
         pss=sizes.get("Pss", 0),
@@ -63,7 +63,7 @@ def sum_mappings(maps: Sequence[MapsLine]) -> tuple[int, int]:
     return reserved, read_only
 
 
-def compute_reserved_bytes(vsz: int, accessible: int, mark: Mark) -> int:
+def compute_reserved_bytes(vsz: int, accessible: int, mark: MemoryMark) -> int:
     """Return the reserved bytes at a sample between two marks: what is neither accessible nor
     read-only in the mark before it.
     """

@@ -23,7 +23,7 @@ _FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class ProcessSample:
     """Counters since the process's start and its present sizes, in seconds and bytes; ``clock`` is
     CLOCK_MONOTONIC.
     """
@@ -88,7 +88,7 @@ class ProcessSampler:
         except OSError:
             raise ProcessGone from None
 
-    def sample(self, every_thread: bool = False) -> Sample:
+    def sample(self, every_thread: bool = False) -> ProcessSample:
         """Take one sample. ``every_thread`` reads all threads' context switches now; without it
         they lag a few samples behind where there are many threads. Gone if the process has ended.
         """
@@ -100,7 +100,7 @@ class ProcessSampler:
             status = _parse_sizes(os.pread(self._status, 4096, 0))
             threads = int(stat[17])
             self._read_switches(every_thread)
-            return Sample(
+            return ProcessSample(
                 clock=clock,
                 rss=status[b"VmRSS"],
                 peak=status[b"VmHWM"],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dballoc.process_memory.memory_reader import PAGE
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 _PT_LOAD = 1
 # Bytes to read of a file: linkers put the program headers right behind the file's header.
@@ -21,16 +21,16 @@ CountResident = Callable[[int, int], int]
 
 
 def split_off_bss(
-    mappings: Sequence[Mapping], read_header: ReadHeader, count_resident: CountResident
-) -> list[Mapping]:
+    mappings: Sequence[MemoryMapping], read_header: ReadHeader, count_resident: CountResident
+) -> list[MemoryMapping]:
     """Return the mappings, with what follows a .bss as a mapping of its own.
 
     ``read_header`` returns the first :data:`HEADER_BYTES` of a file or raises OSError;
     ``count_resident`` returns the bytes in memory from one address to another.
     """
-    parts: list[Mapping] = []
+    parts: list[MemoryMapping] = []
     bases: dict[str, int] = {}
-    before: Mapping | None = None
+    before: MemoryMapping | None = None
     for mapping in mappings:
         if mapping.file and mapping.offset == 0:
             bases[mapping.path] = mapping.start

@@ -11,7 +11,7 @@ from typing import Any
 
 from dballoc import catalogue
 from dballoc.allocators import host_requirements
-from dballoc.allocators.host_requirements import Host
+from dballoc.allocators.host_requirements import Platform
 from dballoc.host import open_in_process_root
 from dballoc.host.exit_status import describe_exit_status
 from dballoc.host.unprivileged.sandbox import ELF_PARSER, SandboxError
@@ -21,7 +21,7 @@ _START_SECONDS = 30.0
 
 
 def find_library_obstacle(
-    entry: Mapping[str, Any], libraries: Iterable[Path], host: Host
+    entry: Mapping[str, Any], libraries: Iterable[Path], host: Platform
 ) -> str | None:
     """Return why an allocator, or one of the libraries that are preloaded, does not run on this
     host, and what to do; None if nothing speaks against it.
@@ -34,7 +34,7 @@ def find_library_obstacle(
     ) or host_requirements.find_cpu_obstacle(levels, host.cpu_flags)
 
 
-def find_preload_obstacle(environment: Mapping[str, str], host: Host) -> str | None:
+def find_preload_obstacle(environment: Mapping[str, str], host: Platform) -> str | None:
     """Return why a program with this environment would not run, or crash, under the mallocs that
     its LD_PRELOAD names; None if nothing speaks against it.
     """
@@ -73,7 +73,7 @@ def find_start_obstacle(environment: Mapping[str, str]) -> str | None:
 
 
 def find_rseq_obstacle(
-    entry: Mapping[str, Any], version: str, environment: Mapping[str, str], host: Host
+    entry: Mapping[str, Any], version: str, environment: Mapping[str, str], host: Platform
 ) -> str | None:
     """Return why a malloc would crash on this kernel with the environment's value of
     glibc.pthread.rseq, and which one to set; None if it would not.

@@ -167,7 +167,7 @@ class _Use:
 
 def _find_use(process: Process, bindings: dict[str, str], mapped: Collection[str]) -> _Use:
     """Find it by the bindings of the executable; by what is loaded and built in where it has none.
-    Unreadable if that cannot be told.
+    Raises UnreadableElf if that cannot be told.
     """
     if bound := bindings.get("malloc") or bindings.get("free"):
         return _Use(library=bound, name=find_catalogue_name(bound))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from dballoc.process_memory.pagemap_scan import PageCounts
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 # Multiples of all page sizes (innodb_page_size).
 _PAGE = 64 << 10
@@ -43,8 +43,8 @@ CountPages = Callable[[int, int], PageCounts]
 
 
 def split_off_buffer_pool(
-    mappings: Sequence[Mapping], read_header: ReadHeader, count_pages: CountPages, alone: bool
-) -> list[Mapping]:
+    mappings: Sequence[MemoryMapping], read_header: ReadHeader, count_pages: CountPages, alone: bool
+) -> list[MemoryMapping]:
     """Return the mappings, with each part that holds InnoDB's pages as a mapping of its own.
 
     ``read_header`` returns the first :data:`HEADER_BYTES` at an address, fewer if they are not in
@@ -52,7 +52,7 @@ def split_off_buffer_pool(
     server's pool never shares a mapping (MariaDB's, as its flags differ), so that a mapping with
     pages in it is the pool from end to end.
     """
-    parts: list[Mapping] = []
+    parts: list[MemoryMapping] = []
     for mapping in mappings:
         is_candidate = mapping.flags is None and mapping.private and mapping.rss >= _LEAST
         pools = _find_pools(mapping, read_header) if is_candidate else []
@@ -69,7 +69,7 @@ def split_off_buffer_pool(
     return parts
 
 
-def _find_pools(mapping: Mapping, read_header: ReadHeader) -> list[tuple[int, int]]:
+def _find_pools(mapping: MemoryMapping, read_header: ReadHeader) -> list[tuple[int, int]]:
     """Return start and end of each part of a mapping that holds InnoDB's pages."""
     step = -(-mapping.size // _PLACES // _PAGE) * _PAGE or _PAGE
     begin = -(-mapping.start // _PAGE) * _PAGE
@@ -121,8 +121,8 @@ def _count_descriptor_places(pages: int, step: int) -> float:
 
 
 def _cut_part(
-    mapping: Mapping, start: int, end: int, innodb: bool, count_pages: CountPages
-) -> Mapping:
+    mapping: MemoryMapping, start: int, end: int, innodb: bool, count_pages: CountPages
+) -> MemoryMapping:
     counts = count_pages(start, end)
     return replace(
         mapping,

@@ -31,7 +31,7 @@ _MOST_LIBRARIES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Image:
+class _MainProgram:
     """The main program as it is in memory: what :func:`dballoc.host.elf.elf_parser.list_slots`
     lists of its file, what the loader added to virtual addresses (``bias``), and the file systems
     that its mappings may be of; ``static``: it names no loader.
@@ -102,7 +102,7 @@ def find_unbound_malloc(process: Process) -> UnboundMalloc:
         )
 
 
-def _find_first_export(process: Process, image: _Image, symbol: str) -> str | None:
+def _find_first_export(process: Process, image: _MainProgram, symbol: str) -> str | None:
     """Find the first library of the link map that exports a symbol; None if none does, or if one
     before it cannot be read.
     """
@@ -145,12 +145,12 @@ def _explain_errors(process: Process) -> Iterator[None]:
         raise Failure(f"{process}: its executable is damaged") from None
 
 
-def _read_image(process: Process) -> _Image:
+def _read_image(process: Process) -> _MainProgram:
     executable = loader.find_main_program(process)
     started = executable == process.read_link("exe")
     parts = _list_slots(process, executable, started)
     mappings = process_maps.read_maps(process)
-    return _Image(
+    return _MainProgram(
         path=executable,
         slots=[(symbol, slot, defined) for symbol, slot, defined in parts["slots"]],
         dynamic=(parts["dynamic"][0], parts["dynamic"][1]),
@@ -190,12 +190,12 @@ def _find_load_bias(
     raise Failure(f"{process}: the executable is not among its own mappings")
 
 
-def _read_slot(memory: Memory, image: _Image, address: int) -> int:
+def _read_slot(memory: Memory, image: _MainProgram, address: int) -> int:
     value: int = struct.unpack("<Q", _read_loaded(memory, image, address, 8))[0]
     return value
 
 
-def _read_loaded(memory: Memory, image: _Image, address: int, count: int) -> bytes:
+def _read_loaded(memory: Memory, image: _MainProgram, address: int, count: int) -> bytes:
     """Read memory of the process. OSError also where that would ask a file system that may not
     answer: what a program has written into is in memory, or in swap.
     """

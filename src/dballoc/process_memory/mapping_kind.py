@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 # How the path of a mapping begins that an allocator has named (prctl(2), PR_SET_VMA_ANON_NAME).
 _NAMED = "[anon:"
@@ -25,7 +25,7 @@ _UNDUMPED, _SECRET = "dd", frozenset(("wf", "dp"))
 _LEAST_BUFFER = 256 << 10
 
 
-class Kind(StrEnum):
+class MappingKind(StrEnum):
     """What pages are for."""
 
     CODE = "binary and libraries"
@@ -41,8 +41,11 @@ class Kind(StrEnum):
 
 
 def classify_mappings(
-    mappings: Sequence[Mapping], pointers: Sequence[int], heaps: Collection[int], own_malloc: bool
-) -> list[Kind]:
+    mappings: Sequence[MemoryMapping],
+    pointers: Sequence[int],
+    heaps: Collection[int],
+    own_malloc: bool,
+) -> list[MappingKind]:
     """Return the kind of each mapping, in the same order.
 
     ``pointers``: stack pointers; ``heaps``: starts of the mappings that the walk of glibc's heap
@@ -58,9 +61,9 @@ def classify_mappings(
         if any(_NO_HUGE in (m.flags or ()) for m in stacks)
         else {_STACK, *(m.size for m in stacks)}
     )
-    kinds: list[Kind] = []
-    before: Mapping | None = None
-    kind: Kind | None = None
+    kinds: list[MappingKind] = []
+    before: MemoryMapping | None = None
+    kind: MappingKind | None = None
     for mapping in mappings:
         adjacent = before if before and before.end == mapping.start else None
         kind = _classify_alone(mapping, in_use, heaps, code) or _classify_by_neighbour(
@@ -72,13 +75,15 @@ def classify_mappings(
 
 
 def pair_with_kinds(
-    mappings: Sequence[Mapping], kinds: Sequence[Kind]
-) -> Iterator[tuple[Mapping, Kind]]:
+    mappings: Sequence[MemoryMapping], kinds: Sequence[MappingKind]
+) -> Iterator[tuple[MemoryMapping, MappingKind]]:
     """Yield each mapping with its kind, as :func:`classify` returns them."""
     return zip(mappings, kinds, strict=True)
 
 
-def _find_containing(mappings: Sequence[Mapping], addresses: Sequence[int]) -> Iterator[Mapping]:
+def _find_containing(
+    mappings: Sequence[MemoryMapping], addresses: Sequence[int]
+) -> Iterator[MemoryMapping]:
     """Yield the mapping that contains each of these addresses, where there is one. ``mappings``: by
     address.
     """
@@ -89,7 +94,7 @@ def _find_containing(mappings: Sequence[Mapping], addresses: Sequence[int]) -> I
             yield mappings[at]
 
 
-def _find_stacks(mappings: Sequence[Mapping], pointers: Sequence[int]) -> list[Mapping]:
+def _find_stacks(mappings: Sequence[MemoryMapping], pointers: Sequence[int]) -> list[MemoryMapping]:
     """Return the mappings that contain a stack pointer and look like a stack: a handler of signals
     or a coroutine may run on a stack in the heap.
     """
@@ -97,7 +102,7 @@ def _find_stacks(mappings: Sequence[Mapping], pointers: Sequence[int]) -> list[M
     return [m for m in _find_containing(mappings, pointers) if m.private and _is_stack(m, ends)]
 
 
-def _is_stack(mapping: Mapping, guard_ends: Collection[int]) -> bool:
+def _is_stack(mapping: MemoryMapping, guard_ends: Collection[int]) -> bool:
     if mapping.start in guard_ends:
         return True
     if mapping.flags is None:
@@ -106,39 +111,39 @@ def _is_stack(mapping: Mapping, guard_ends: Collection[int]) -> bool:
 
 
 def _classify_alone(
-    mapping: Mapping, in_use: Collection[int], heaps: Collection[int], code: Collection[str]
-) -> Kind | None:
+    mapping: MemoryMapping, in_use: Collection[int], heaps: Collection[int], code: Collection[str]
+) -> MappingKind | None:
     """Return the kind of a mapping if it alone shows it. ``in_use``: starts of the mappings that
     contain a stack pointer; ``heaps``: those of the malloc's; ``code``: paths of executable files.
     """
     if mapping.start in heaps:
-        return Kind.HEAP
+        return MappingKind.HEAP
     if mapping.file and mapping.path in code:
-        return Kind.DATA if "w" in mapping.permissions else Kind.CODE
+        return MappingKind.DATA if "w" in mapping.permissions else MappingKind.CODE
     if mapping.file:
-        return Kind.FILE
+        return MappingKind.FILE
     if mapping.path.startswith("[stack") or mapping.start in in_use:
-        return Kind.STACK
+        return MappingKind.STACK
     if mapping.path.startswith(_NAMED):
-        return Kind.STACK if "stack" in mapping.path else Kind.MALLOC
+        return MappingKind.STACK if "stack" in mapping.path else MappingKind.MALLOC
     if mapping.special or mapping.inode or mapping.permissions.endswith("s"):
-        return Kind.KERNEL
-    return Kind.POOL if mapping.innodb or _is_left_out_of_dumps(mapping) else None
+        return MappingKind.KERNEL
+    return MappingKind.POOL if mapping.innodb or _is_left_out_of_dumps(mapping) else None
 
 
-def _is_left_out_of_dumps(mapping: Mapping) -> bool:
+def _is_left_out_of_dumps(mapping: MemoryMapping) -> bool:
     """Whether the server has kept it from core dumps, and it is no library's secret."""
     flags = mapping.flags or frozenset()
     return _UNDUMPED in flags and not flags & _SECRET and mapping.size >= _LEAST_BUFFER
 
 
 def _classify_by_neighbour(
-    mapping: Mapping,
-    before: Mapping | None,
-    kind_before: Kind | None,
+    mapping: MemoryMapping,
+    before: MemoryMapping | None,
+    kind_before: MappingKind | None,
     own_malloc: bool,
     stack_sizes: Collection[int],
-) -> Kind:
+) -> MappingKind:
     """Return the kind of a mapping by the one ``before``, which ends where this one begins.
     ``stack_sizes``: those that this process's stacks have.
     """
@@ -148,15 +153,15 @@ def _classify_by_neighbour(
         _NO_HUGE,
         _GUARD_INSIDE,
     }:
-        return Kind.OLD_STACK
+        return MappingKind.OLD_STACK
     if (
         before
         and before.file
-        and kind_before in (Kind.CODE, Kind.DATA)
+        and kind_before in (MappingKind.CODE, MappingKind.DATA)
         and not mapping.behind
         and mapping.size <= _MOST_BSS
     ):
-        return Kind.DATA  # .bss, and what the loader has made read-only after relocation
+        return MappingKind.DATA  # .bss, and what the loader has made read-only after relocation
     if own_malloc and mapping.private:
-        return Kind.MALLOC
-    return Kind.REST
+        return MappingKind.MALLOC
+    return MappingKind.REST

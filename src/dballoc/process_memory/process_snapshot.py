@@ -21,13 +21,13 @@ from dballoc.process_memory import (
 )
 from dballoc.process_memory.heaps import glibc_heap, mimalloc_heap
 from dballoc.process_memory.heaps.glibc_arenas import GlibcHeap
-from dballoc.process_memory.heaps.heap_walk import Block, HeapWalk
+from dballoc.process_memory.heaps.heap_walk import HeapWalk, LargeBlock
 from dballoc.process_memory.identify_malloc import MallocInUse
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.memory_reader import PAGE, Memory
 from dballoc.process_memory.process_usage import ProcessUsage
 from dballoc.process_memory.read_limits import ReadBudget, Work
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 # Libraries map small pieces of memory themselves, too; large ones are the server's caches.
 _LARGE = 1 << 20
@@ -65,8 +65,8 @@ class ProcessSnapshot:
     process: Process
     taken_at: float
     malloc: MallocInUse
-    mappings: list[Mapping]
-    kinds: list[Kind]
+    mappings: list[MemoryMapping]
+    kinds: list[MappingKind]
     heap: HeapWalk | None
     server_mappings: list[ServerMapping]
     threads: int
@@ -85,11 +85,11 @@ class ProcessSnapshot:
         return sum(m.rss for m in self.mappings)
 
     @property
-    def mappings_with_kinds(self) -> Iterator[tuple[Mapping, Kind]]:
+    def mappings_with_kinds(self) -> Iterator[tuple[MemoryMapping, MappingKind]]:
         """Each mapping with its kind."""
         return mapping_kind.pair_with_kinds(self.mappings, self.kinds)
 
-    def mappings_of(self, *kinds: Kind) -> list[Mapping]:
+    def mappings_of(self, *kinds: MappingKind) -> list[MemoryMapping]:
         """Return the mappings of one kind, or of several."""
         return [mapping for mapping, kind in self.mappings_with_kinds if kind in kinds]
 
@@ -166,8 +166,8 @@ def _check_page_size(process: Process) -> None:
 
 
 def _read_heap(
-    process: Process, malloc: MallocInUse, mappings: list[Mapping], budget: ReadBudget
-) -> tuple[list[Mapping], list[Kind], HeapWalk | None, list[ServerMapping]]:
+    process: Process, malloc: MallocInUse, mappings: list[MemoryMapping], budget: ReadBudget
+) -> tuple[list[MemoryMapping], list[MappingKind], HeapWalk | None, list[ServerMapping]]:
     """Read the heap of a process and what its mappings are for: the fields of
     :class:`ProcessSnapshot`.
     """
@@ -190,14 +190,14 @@ def _read_heap(
         if malloc.name == "mimalloc":
             pairs = mapping_kind.pair_with_kinds(mappings, kinds)
             heap = mimalloc_heap.walk_heap(
-                memory, [mapping for mapping, kind in pairs if kind is Kind.MALLOC]
+                memory, [mapping for mapping, kind in pairs if kind is MappingKind.MALLOC]
             )
     return mappings, kinds, heap, server_mappings
 
 
 def _split_merged_mappings(
-    memory: Memory, process: Process, malloc: MallocInUse, mappings: list[Mapping]
-) -> list[Mapping]:
+    memory: Memory, process: Process, malloc: MallocInUse, mappings: list[MemoryMapping]
+) -> list[MemoryMapping]:
     """Return the mappings, with the buffer pool and .bss apart from what they were merged with."""
     mappings = innodb_buffer_pool.split_off_buffer_pool(
         mappings,
@@ -219,14 +219,14 @@ def _read_elf_header(process: Process, path: str) -> bytes:
 
 
 def _walk_glibc_heap(
-    memory: Memory, mappings: list[Mapping], library: str, pointers: list[int]
+    memory: Memory, mappings: list[MemoryMapping], library: str, pointers: list[int]
 ) -> tuple[GlibcHeap, list[ServerMapping]]:
     """Walk glibc's heap; and what the server has mapped itself, as far as it is large."""
     kinds = mapping_kind.classify_mappings(mappings, pointers, (), own_malloc=False)
     others = {
         mapping.start
         for mapping, kind in mapping_kind.pair_with_kinds(mappings, kinds)
-        if kind is not Kind.REST
+        if kind is not MappingKind.REST
     }
     heap = glibc_heap.walk_heap(memory, mappings, library, others)
     arena_starts = {m.start for arena in heap.arenas for m in arena.heaps}
@@ -243,7 +243,7 @@ def _walk_glibc_heap(
 
 
 def _find_server_parts(
-    memory: Memory, mapping: Mapping, blocks: list[Block]
+    memory: Memory, mapping: MemoryMapping, blocks: list[LargeBlock]
 ) -> list[ServerMapping]:
     """Return the large parts of a mapping that are not malloc's blocks."""
     edges = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dballoc.host.process_handle import STARTED, SYSTEM_TICKS, USER_TICKS, VIRTUAL_SIZE, Process
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -28,7 +28,7 @@ class ProcessUsage:
         return self.cpu_seconds / self.running_seconds if self.running_seconds > 0 else 0.0
 
 
-def read_usage(process: Process, mappings: Iterable[Mapping]) -> ProcessUsage:
+def read_usage(process: Process, mappings: Iterable[MemoryMapping]) -> ProcessUsage:
     """Read it of a process with these ``mappings``. OSError if the process is gone."""
     return parse_usage(
         process.read_stat(),

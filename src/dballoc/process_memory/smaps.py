@@ -33,7 +33,7 @@ _TOGETHER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mapping(MapsLine):
+class MemoryMapping(MapsLine):
     """One mapping. Sizes in bytes; ``lazy``: lazily freed (MADV_FREE); ``huge``: in transparent
     huge pages; ``flags``: two letters each, as in VmFlags, None where they are not known;
     ``dirty``: changed since the file was written, its private copies (``anonymous``) included;
@@ -82,20 +82,20 @@ class Mapping(MapsLine):
         return self.permissions.startswith("---")
 
 
-def read_smaps(process: Process, budget: ReadBudget | None = None) -> list[Mapping]:
+def read_smaps(process: Process, budget: ReadBudget | None = None) -> list[MemoryMapping]:
     """Read a process's mappings by address, as many as one snapshot may read. OSError if the
     process is gone or not ours.
     """
     return read_mapping_file(f"{process.home}/smaps", budget or ReadBudget())
 
 
-def read_mapping_file(path: str, budget: ReadBudget) -> list[Mapping]:
+def read_mapping_file(path: str, budget: ReadBudget) -> list[MemoryMapping]:
     """Read the mappings in a process's smaps or maps; those of maps have no sizes. OSError."""
     with open(path, "rb") as file:
         return _parse_lines(_read_lines(file, budget), budget)
 
 
-def parse_smaps(text: str) -> list[Mapping]:
+def parse_smaps(text: str) -> list[MemoryMapping]:
     """Parse the mappings of a smaps text."""
     return _parse_lines(text.encode().split(b"\n"), ReadBudget())
 
@@ -108,8 +108,8 @@ def _read_lines(file: BinaryIO, budget: ReadBudget) -> Iterator[bytes]:
             return
 
 
-def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
-    mappings: list[Mapping] = []
+def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[MemoryMapping]:
+    mappings: list[MemoryMapping] = []
     head: MapsLine | None = None
     sizes: dict[bytes, int] = {}
     flags: frozenset[str] = frozenset()
@@ -143,8 +143,8 @@ def _parse_lines(lines: Iterable[bytes], budget: ReadBudget) -> list[Mapping]:
 
 def _make_mapping(
     head: MapsLine, sizes: dict[bytes, int], flags: frozenset[str], paths: dict[str, str]
-) -> Mapping:
-    return Mapping(
+) -> MemoryMapping:
+    return MemoryMapping(
         start=head.start,
         end=head.end,
         permissions=head.permissions,
@@ -170,7 +170,7 @@ _BEYOND = "[vsyscall]"
 _SIZE = re.compile(r"[0-9]{1,15} kB")
 
 
-def read_mappings(process: Process, budget: ReadBudget | None = None) -> list[Mapping]:
+def read_mappings(process: Process, budget: ReadBudget | None = None) -> list[MemoryMapping]:
     """Return the mappings of a process by address, as many as one snapshot may read.
 
     They come from smaps, unless a mapping has more than :data:`MOST_SMALL` bytes in small pages
@@ -189,7 +189,7 @@ def read_mappings(process: Process, budget: ReadBudget | None = None) -> list[Ma
     return _scan_mappings(process, budget) or read_smaps(process, budget)
 
 
-def _scan_mappings(process: Process, budget: ReadBudget) -> list[Mapping]:
+def _scan_mappings(process: Process, budget: ReadBudget) -> list[MemoryMapping]:
     """Return the mappings as PAGEMAP_SCAN sees them; none where smaps is fast enough, or the only
     way.
     """
@@ -218,13 +218,13 @@ def _scan_mappings(process: Process, budget: ReadBudget) -> list[Mapping]:
         os.close(pagemap)
 
 
-def _count_pages(pagemap: int, mapping: Mapping, budget: ReadBudget) -> PageCounts:
+def _count_pages(pagemap: int, mapping: MemoryMapping, budget: ReadBudget) -> PageCounts:
     if budget.out_of_time:
         return PageCounts()
     return pagemap_scan.count_pages(pagemap, mapping.start, mapping.end)
 
 
-def _with_counts(mapping: Mapping, counts: PageCounts) -> Mapping:
+def _with_counts(mapping: MemoryMapping, counts: PageCounts) -> MemoryMapping:
     return replace(mapping, rss=counts.resident, huge=counts.huge, swap=counts.swap, flags=None)
 
 

@@ -38,7 +38,7 @@ _Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class _View:
+class _ButtonView:
     """What a button shows. ``nodes``: level, number of the name, width, and for a difference the
     values before and after and its error; ``left_out``: how many frames were too narrow.
     """
@@ -155,10 +155,10 @@ def _find_value(profile: Profile, key: str) -> Value:
     return profile.values[profile.column(key)]
 
 
-def _make_view(name: str, profile: Profile, value: str, numbered: _Names) -> _View:
+def _make_view(name: str, profile: Profile, value: str, numbered: _Names) -> _ButtonView:
     root = call_tree.build_call_tree([(profile, value)])
     nodes, left_out = _flatten_tree(root, lambda node: node.total[0], lambda _: [], numbered)
-    return _View(
+    return _ButtonView(
         name,
         f"whole width: {format_amount(root.total[0], _find_value(profile, value).unit)}",
         nodes,
@@ -168,7 +168,7 @@ def _make_view(name: str, profile: Profile, value: str, numbered: _Names) -> _Vi
 
 def _make_difference_views(
     before: Profile, after: Profile, value: str, numbered: _Names
-) -> list[_View]:
+) -> list[_ButtonView]:
     columns = [(before, value), (after, value)]
     has_errors = all(_has_value(p, value + profile_tables.VARIANCE) for p in (before, after))
     if has_errors:
@@ -198,7 +198,7 @@ def _make_difference_views(
     for name, width in widths:
         nodes, left_out = _flatten_tree(root, width, difference_columns, numbered)
         views.append(
-            _View(name, f"whole width: {format_amount(width(root), unit)}", nodes, left_out)
+            _ButtonView(name, f"whole width: {format_amount(width(root), unit)}", nodes, left_out)
         )
     return views
 
@@ -270,7 +270,7 @@ def _select_widest(root: Node, width: Callable[[Node], float]) -> set[int]:
 
 
 def _render_fragment(
-    measure: Value, title: str, numbered: _Names, views: list[_View], difference: bool
+    measure: Value, title: str, numbered: _Names, views: list[_ButtonView], difference: bool
 ) -> str:
     shown = {row[4] for row in numbered.rows}
     data = {
@@ -323,7 +323,7 @@ def _make_stack_table(name: str, profile: Profile, measure: Value) -> _Table:
 
 
 def _make_growth_table(
-    name: str, growths: Sequence[profile_tables.Growth], measure: Value
+    name: str, growths: Sequence[profile_tables.ProfileDifference], measure: Value
 ) -> _Table:
     rows = [
         (

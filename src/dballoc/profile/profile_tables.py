@@ -32,7 +32,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Stack:
+class StackTotal:
     """A call stack, the thread's start first, and its sum of a value. ``error``: one standard
     error, None if unknown.
     """
@@ -43,7 +43,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Growth:
+class ProfileDifference:
     """A stack or function in two profiles: its sums ``before`` and ``after``. ``error``: one
     standard error of their difference, None if unknown.
     """
@@ -101,23 +101,23 @@ def rank_functions(profile: Profile, value: str) -> list[Function]:
     return sorted(rows, key=lambda row: (-row.inclusive, -row.exclusive, row.name))
 
 
-def rank_stacks(profile: Profile, value: str) -> list[Stack]:
+def rank_stacks(profile: Profile, value: str) -> list[StackTotal]:
     """Return every call stack, the largest sum first."""
     rows = [
-        Stack(names, total, _compute_standard_error(variance))
+        StackTotal(names, total, _compute_standard_error(variance))
         for names, (total, variance) in _sum_by_stack(profile, value).items()
     ]
     return sorted(rows, key=lambda row: (-row.value, row.frames))
 
 
-def rank_growth(before: Profile, after: Profile, value: str) -> list[Growth]:
+def rank_growth(before: Profile, after: Profile, value: str) -> list[ProfileDifference]:
     """Return every call stack of either profile, the largest growth first and the largest decrease
     last. KeyError if one of them does not have the value.
     """
     return _compare_sums(_sum_by_stack(before, value), _sum_by_stack(after, value))
 
 
-def rank_growth_by_function(before: Profile, after: Profile, value: str) -> list[Growth]:
+def rank_growth_by_function(before: Profile, after: Profile, value: str) -> list[ProfileDifference]:
     """Return every function of either profile with its inclusive sums, in the order of
     :func:`growth`: a leak spread over many stacks shows in the function that they share.
     """
@@ -161,7 +161,7 @@ def _sum_by_key(
 
 def _compare_sums(
     sums_before: dict[tuple[str, ...], _Sum], sums_after: dict[tuple[str, ...], _Sum]
-) -> list[Growth]:
+) -> list[ProfileDifference]:
     # If one profile has no variances, no difference has a known error.
     has_errors = all(
         variance is not None for sums in (sums_before, sums_after) for _, variance in sums.values()
@@ -171,7 +171,7 @@ def _compare_sums(
         before, variance_before = sums_before.get(stack, _ZERO)
         after, variance_after = sums_after.get(stack, _ZERO)
         error = math.sqrt((variance_before or 0.0) + (variance_after or 0.0))
-        rows.append(Growth(stack, before, after, error if has_errors else None))
+        rows.append(ProfileDifference(stack, before, after, error if has_errors else None))
     return sorted(rows, key=lambda row: (-row.grown, row.frames))
 
 

@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.comparability import Pairing
+from dballoc.analysis.decisions.comparability import Comparability
 from dballoc.analysis.decisions.sequential_test import ERROR
 from dballoc.analysis.decisions.verdict import Verdict
 from dballoc.analysis.hosts.split_by_host import list_environments
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.replay.replay_facts import read_replay_facts
 from dballoc.analysis.statistics.ratio_interval import UnpairedRatio
-from dballoc.analysis.tables.campaign_diff import CampaignDiff, Figure, Finding, Outcome
+from dballoc.analysis.tables.campaign_diff import (
+    CampaignDiff,
+    ConditionCheck,
+    DiffFigure,
+    FigureCheck,
+)
 from dballoc.analysis.tables.level_curves import CONFIDENCE
 from dballoc.document.model import Section, Table
 from dballoc.experiment.designs import Design
@@ -100,7 +105,7 @@ def describe_pairing(between: CampaignDiff, sides: tuple[Side, Side]) -> list[tu
     return statements
 
 
-def _list_unpaired(pairing: Pairing, sides: tuple[Side, Side]) -> list[str]:
+def _list_unpaired(pairing: Comparability, sides: tuple[Side, Side]) -> list[str]:
     """Return what one side has alone, and which metrics cannot be compared and why."""
     unpaired = list(pairing.unpaired)
     if pairing.no_speed:
@@ -118,7 +123,7 @@ def _list_unpaired(pairing: Pairing, sides: tuple[Side, Side]) -> list[str]:
     return unpaired
 
 
-def _list_changes(pairing: Pairing) -> list[str]:
+def _list_changes(pairing: Comparability) -> list[str]:
     """Return what differs in the variants between the campaigns, or that nothing does."""
     changes = []
     for change in pairing.changes:
@@ -128,7 +133,7 @@ def _list_changes(pairing: Pairing) -> list[str]:
     return changes or ["nothing in the variants' allocators, settings and servers"]
 
 
-def _describe_machines(pairing: Pairing) -> list[tuple[str, str]]:
+def _describe_machines(pairing: Comparability) -> list[tuple[str, str]]:
     """Return how the machines differ, in kind and in state, as (heading, sentence)."""
     statements = []
     if pairing.machine:
@@ -141,7 +146,7 @@ def _describe_machines(pairing: Pairing) -> list[tuple[str, str]]:
     ]
 
 
-def describe_verdict(figure: Figure, between: CampaignDiff) -> str:
+def describe_verdict(figure: DiffFigure, between: CampaignDiff) -> str:
     """Return one of the four verdicts, or why there is none."""
     if why := between.no_verdict(figure):
         return f"no verdict: {why}"
@@ -161,7 +166,7 @@ def is_same_campaign(sides: tuple[Side, Side]) -> bool:
     )
 
 
-def describe_finding(outcome: Outcome, finding: Finding) -> str:
+def describe_finding(outcome: ConditionCheck, finding: FigureCheck) -> str:
     """Return ``jemalloc 1.082 [1.061, 1.104]: shown``."""
     figure = finding.figure
     where = f" in {figure.metric.workload}" if figure.metric.workload else ""
@@ -172,7 +177,7 @@ def describe_finding(outcome: Outcome, finding: Finding) -> str:
     return f"{figure.variant}{where} {show_ratio(figure.ratio)}: {judgement}"
 
 
-def describe_failed_conditions(outcomes: Sequence[Outcome], strict: bool) -> str:
+def describe_failed_conditions(outcomes: Sequence[ConditionCheck], strict: bool) -> str:
     """Return one line that says which conditions failed, and on what; empty if none did."""
     parts = []
     for outcome in outcomes:
@@ -184,7 +189,10 @@ def describe_failed_conditions(outcomes: Sequence[Outcome], strict: bool) -> str
 
 
 def make_diff_sections(
-    between: CampaignDiff, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
+    between: CampaignDiff,
+    sides: tuple[Side, Side],
+    outcomes: Sequence[ConditionCheck],
+    strict: bool,
 ) -> list[Section]:
     """Return the whole comparison: what is paired, a table for each primary measure, one for the
     others, and the gate.
@@ -221,7 +229,7 @@ def make_diff_sections(
     return sections + [_make_gate_section(outcome, strict) for outcome in outcomes]
 
 
-def _make_gate_section(outcome: Outcome, strict: bool) -> Section:
+def _make_gate_section(outcome: ConditionCheck, strict: bool) -> Section:
     problem = [f"cannot be judged: {outcome.problem}"] if outcome.problem else []
     state = "failed" if outcome.failed(strict) else "passed"
     return Section(
@@ -232,7 +240,10 @@ def _make_gate_section(outcome: Outcome, strict: bool) -> Section:
 
 
 def describe_comparison(
-    between: CampaignDiff, sides: tuple[Side, Side], outcomes: Sequence[Outcome], strict: bool
+    between: CampaignDiff,
+    sides: tuple[Side, Side],
+    outcomes: Sequence[ConditionCheck],
+    strict: bool,
 ) -> dict[str, Any]:
     """Return the comparison as plain data. Ends of an interval are null where there is none."""
     p = between.pairing
@@ -339,7 +350,7 @@ def _describe_side(side: Side) -> dict[str, Any]:
     }
 
 
-def _describe_figure(figure: Figure, between: CampaignDiff) -> dict[str, Any]:
+def _describe_figure(figure: DiffFigure, between: CampaignDiff) -> dict[str, Any]:
     m = figure.metric
     return {
         "variant": figure.variant,

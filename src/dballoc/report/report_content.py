@@ -11,8 +11,8 @@ from dballoc.analysis.decisions import settling_time
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
 from dballoc.analysis.decisions.recommendation import (
     Ending,
-    Evidence,
     Recommendation,
+    RecommendationBasis,
     gather_evidence,
     recommend,
 )
@@ -22,7 +22,7 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import baseline_comparison, level_curves, trial_tables
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.level_curves import compare_all_pairs
-from dballoc.analysis.tables.profiles import Contention, Heaps, Profiles
+from dballoc.analysis.tables.profiles import CampaignContention, Heaps, Profiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.analysis.two_speeds import find_two_speeds
 from dballoc.document.charts import Variants
@@ -87,7 +87,7 @@ def judge_campaign(
         comparisons = imported_results.compare_first_machine(campaign)
         nothing = Recommendation(
             ending=Ending.STAY, subject=None, variant=None, tie=False, excluded={}, faulty=[],
-            preference=preference, standings={}, evidence=Evidence(),
+            preference=preference, standings={}, evidence=RecommendationBasis(),
         )  # fmt: skip
         return comparisons, nothing, imported_results.compose_imported_answer(campaign)
     check_preference(
@@ -223,7 +223,7 @@ def _make_profiles_section(
     campaign: Campaign, profiles: Profiles, variants: Variants
 ) -> Section | None:
     match profiles:
-        case Contention():
+        case CampaignContention():
             return contention.make_contention_section(campaign, profiles)
         case Heaps():
             return heap.make_heap_section(campaign, profiles, variants)

@@ -25,7 +25,7 @@ _INCLUDE, _INCLUDE_DIRECTORY = "!include", "!includedir"
 
 
 @dataclass(frozen=True)
-class Copies:
+class OptionFileCopies:
     """``directory``: our directory, which the server user may read; ``originals``: by the path of
     the copy; ``texts``: of all files, those that others include first.
     """
@@ -129,7 +129,7 @@ def read_option_file(build: Build, path: Path) -> OptionFile:
     user = server_user()
     directory = directories.make_run_directory(lambda _: None)
     user.show(directory)
-    copies = Copies(directory, user)
+    copies = OptionFileCopies(directory, user)
     try:
         copy = copies.add(path.expanduser().absolute())
         answer = run_unprivileged([build.executable, f"--defaults-file={copy}", "--print-defaults"])

@@ -22,7 +22,7 @@ from dballoc.analysis.tune.estimate_effects import (
     draw_effects,
     estimate_effects,
 )
-from dballoc.analysis.tune.search_history import Standing
+from dballoc.analysis.tune.search_history import ConfigurationResult
 
 # The gain that a finalist must be expected to have, as ln.
 LEAST_GAIN = 0.02
@@ -46,7 +46,7 @@ class Prospect:
     among the effects of its base.
     """
 
-    standing: Standing
+    standing: ConfigurationResult
     promise: float
     place: int
 
@@ -58,14 +58,14 @@ class Prospects:
     """
 
     ranked: list[Prospect]
-    judged: list[Standing]
+    judged: list[ConfigurationResult]
     objective: Effects
     other: Effects
 
 
 def choose_finalists(
-    standings: Sequence[Standing], objective: Objective, bound: float, most: int
-) -> list[Standing]:
+    standings: Sequence[ConfigurationResult], objective: Objective, bound: float, most: int
+) -> list[ConfigurationResult]:
     """Return the finalists: the best of each base, the most promising first; then those that add
     most in case these do not hold what they promise. ``bound``: ln of what the other objective may
     cost.
@@ -79,14 +79,16 @@ def choose_finalists(
     return [*chosen, *(standing for _, standing in additions)][:most]
 
 
-def _add_prospects(prospects: Prospects, bound: float, most: int) -> list[tuple[float, Standing]]:
+def _add_prospects(
+    prospects: Prospects, bound: float, most: int
+) -> list[tuple[float, ConfigurationResult]]:
     """Return the finalists of a base after its first one, each with what it adds to the best gain
     that one of them is expected to have, in draws of what may be true of all of them together.
     """
     ranked = prospects.ranked[:MOST_DRAWN]
     gains = draw_gains(prospects, [p.place for p in ranked], bound)
     best, others = gains[:, 0], list(range(1, len(ranked)))
-    additions: list[tuple[float, Standing]] = []
+    additions: list[tuple[float, ConfigurationResult]] = []
     while others and len(additions) < most - 1:
         added = np.maximum(gains[:, others] - best[:, None], 0.0).mean(axis=0)
         i = others.pop(int(np.argmax(added)))
@@ -109,8 +111,8 @@ def draw_gains(prospects: Prospects, places: Sequence[int], bound: float) -> Flo
 
 
 def rank_promising(
-    standings: Sequence[Standing], objective: Objective, bound: float
-) -> list[Standing]:
+    standings: Sequence[ConfigurationResult], objective: Objective, bound: float
+) -> list[ConfigurationResult]:
     """Return the configurations that promise a gain and may keep to the bound, the most promising
     first. One with a fault in any trial does not.
     """
@@ -119,7 +121,7 @@ def rank_promising(
 
 
 def _list_prospects(
-    standings: Sequence[Standing], objective: Objective, bound: float
+    standings: Sequence[ConfigurationResult], objective: Objective, bound: float
 ) -> list[Prospects]:
     """Return the prospects of each base whose default has figures."""
     defaults = [s for s in standings if not s.parameters and s.trials]
@@ -135,7 +137,10 @@ def _list_prospects(
 
 
 def rank_base(
-    default: Standing, standings: Sequence[Standing], objective: Objective, bound: float
+    default: ConfigurationResult,
+    standings: Sequence[ConfigurationResult],
+    objective: Objective,
+    bound: float,
 ) -> Prospects:
     """Estimate the configurations of a base, also of those without a trial, and rank those that
     promise a gain. Of very many only those with the best readings are estimated.
@@ -160,7 +165,10 @@ def _order_measures(objective: Objective) -> tuple[Measure, Measure]:
 
 
 def simplify(
-    standing: Standing, standings: Sequence[Standing], objective: Objective, bound: float
+    standing: ConfigurationResult,
+    standings: Sequence[ConfigurationResult],
+    objective: Objective,
+    bound: float,
 ) -> Mapping[str, str]:
     """Return the settings of a configuration without those that it promises as much or more
     without, as far as the trials of all ``standings`` of its base tell; its own if each earns its
@@ -175,7 +183,7 @@ def simplify(
         shorter = [{n: v for n, v in longer.items() if n != name} for name in longer]
         tried = [dict(s.parameters) for s in others]
         untried = [
-            Standing(base=standing.base, variant=str(i), parameters=parameters)
+            ConfigurationResult(base=standing.base, variant=str(i), parameters=parameters)
             for i, parameters in enumerate(shorter)
             if parameters not in tried
         ]

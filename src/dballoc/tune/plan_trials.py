@@ -17,9 +17,9 @@ import numpy as np
 
 from dballoc.analysis.decisions.preference import Objective
 from dballoc.analysis.tune.search_history import (
+    ConfigurationResult,
     Origin,
     Stage,
-    Standing,
     Tried,
     compare_with_default,
     list_front,
@@ -34,7 +34,7 @@ from dballoc.tune.choose_finalists import (
     rank_promising,
     simplify,
 )
-from dballoc.tune.propose_parameters import Outcome, propose_changes, propose_parameters
+from dballoc.tune.propose_parameters import Evaluation, propose_changes, propose_parameters
 from dballoc.tune.search_space import THP, Parameters, Space
 
 # Trials of the default before anything else, and after how many others it comes again. Where none
@@ -83,7 +83,7 @@ class SearchAim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class StageProgress:
     """How far a stage of the search is: the share of its time that is over, and how many ``trials``
     of each base it is expected to have in all.
     """
@@ -97,7 +97,7 @@ def plan_next_trial(
     tried: Sequence[Tried],
     stage: Stage,
     aim: SearchAim,
-    pace: Pace,
+    pace: StageProgress,
     pairable: Mapping[str, Collection[str]] | None = None,
 ) -> Candidate | None:
     """Return what to try next at a stage; None once every base has nothing left that would tell
@@ -140,7 +140,7 @@ def is_in_space(trial: Tried, spaces: Mapping[str, Space]) -> bool:
     return trial.base in spaces and spaces[trial.base].takes(trial.parameters)
 
 
-def _make_duet(leader: Standing) -> Candidate:
+def _make_duet(leader: ConfigurationResult) -> Candidate:
     return Candidate(
         base=leader.base,
         origin="again",
@@ -154,14 +154,14 @@ def _list_alone(trials: Sequence[Tried]) -> list[dict[str, str]]:
     return [dict(t.parameters) for t in trials if t.design is Design.SOLO]
 
 
-def _is_time_for_duet(trials: Sequence[Tried], pace: Pace) -> bool:
+def _is_time_for_duet(trials: Sequence[Tried], pace: StageProgress) -> bool:
     """Whether a duet may come next: late enough, and not after another."""
     return pace.progress >= DUETS_FROM and bool(trials) and trials[-1].design is Design.SOLO
 
 
 def _choose_duet(
     trials: Sequence[Tried], aim: SearchAim, most: int, thp_modes: Collection[str]
-) -> Standing | None:
+) -> ConfigurationResult | None:
     """Return the leader that has a duet next, of ``most`` each; None if all had them, or if duets
     tell nothing here: one could not compare its servers, or the last two failed. ``thp_modes``:
     those that the host can have in a duet beside the default's.
@@ -184,7 +184,7 @@ def _choose_parameters(
     first: Sequence[tuple[Origin, Parameters]],
     trials: Sequence[Tried],
     aim: SearchAim,
-    pace: Pace,
+    pace: StageProgress,
 ) -> tuple[Origin, Parameters] | None:
     defaults = [t for t in trials if not t.parameters]
     if len(defaults) < _DEFAULTS_FIRST:
@@ -236,7 +236,7 @@ def list_replayed_front(tried: Sequence[Tried], base: str, aim: SearchAim) -> li
     return [s.parameters for s in ranked if s.variant in front or s is ranked[0]][:_REPLAYED]
 
 
-def list_outcomes(trials: Sequence[Tried], aim: SearchAim) -> list[Outcome]:
+def list_outcomes(trials: Sequence[Tried], aim: SearchAim) -> list[Evaluation]:
     """Return the trials of a base as the sampler takes them: the objective that is searched for
     first. Where a configuration had duets, they say what it costs.
     """
@@ -248,13 +248,13 @@ def list_outcomes(trials: Sequence[Tried], aim: SearchAim) -> list[Outcome]:
         if ratios is not None:
             objectives = (ratios.memory, in_duets.get(trial.variant, ratios.cost))
             outcomes.append(
-                Outcome(
+                Evaluation(
                     parameters=trial.parameters,
                     objectives=objectives if aim.objective == "memory" else objectives[::-1],
                 )
             )
         elif trial.design is Design.SOLO:
-            outcomes.append(Outcome(parameters=trial.parameters, objectives=None))
+            outcomes.append(Evaluation(parameters=trial.parameters, objectives=None))
     return outcomes
 
 
@@ -299,7 +299,7 @@ def name_variant(base: str, parameters: Parameters, tried: Sequence[Tried]) -> s
 
 def choose_proposal(
     proposed: Sequence[Mapping[str, str]],
-    standings: Sequence[Standing],
+    standings: Sequence[ConfigurationResult],
     objective: Objective,
     bound: float,
 ) -> Mapping[str, str]:
@@ -317,7 +317,7 @@ def choose_proposal(
     )
     hopeful = [p for p in proposed if not failing & p.items()] or proposed
     untried = [
-        Standing(base=default.base, variant=str(i), parameters=parameters)
+        ConfigurationResult(base=default.base, variant=str(i), parameters=parameters)
         for i, parameters in enumerate(hopeful)
     ]
     prospects = rank_base(default, [*others, *untried], objective, bound)
@@ -329,5 +329,5 @@ def choose_proposal(
     return hopeful[int(np.argmax(added))]
 
 
-def _list_settings(standings: Iterable[Standing]) -> set[tuple[str, str]]:
+def _list_settings(standings: Iterable[ConfigurationResult]) -> set[tuple[str, str]]:
     return {setting for s in standings for setting in s.parameters.items()}

@@ -34,7 +34,7 @@ _CHANGES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Evaluation:
     """What a configuration gave: ``objectives``, each a natural logarithm of a ratio to the default
     that should be low; None where the trial ended in a fault.
     """
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def propose_parameters(
-    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int, most: int = 1
+    space: Space, outcomes: Sequence[Evaluation], objectives: int, seed: int, most: int = 1
 ) -> list[dict[str, str]]:
     """Return parameters to try next, ``most`` at most, after ``outcomes`` with so many
     ``objectives`` each; none if nothing was drawn that was not tried before.
@@ -68,7 +68,7 @@ def propose_parameters(
 
 
 def propose_changes(
-    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int, of: Parameters
+    space: Space, outcomes: Sequence[Evaluation], objectives: int, seed: int, of: Parameters
 ) -> list[dict[str, str]]:
     """Return parameters that were not tried before: those of one configuration, each time with
     another of its knobs as the sampler has it (and those that need that one). None of one that is
@@ -92,7 +92,7 @@ def propose_changes(
 
 
 def make_study(
-    space: Space, outcomes: Sequence[Outcome], objectives: int, seed: int
+    space: Space, outcomes: Sequence[Evaluation], objectives: int, seed: int
 ) -> optuna.Study:
     """Return a study in memory with these outcomes."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -113,7 +113,7 @@ def make_study(
     return study
 
 
-def _make_trial(space: Space, outcome: Outcome, objectives: int) -> optuna.trial.FrozenTrial:
+def _make_trial(space: Space, outcome: Evaluation, objectives: int) -> optuna.trial.FrozenTrial:
     """Return a finished trial as it would be had the sampler proposed the outcome's parameters."""
     chosen, distributions = _encode(space, outcome.parameters)
     return optuna.trial.create_trial(

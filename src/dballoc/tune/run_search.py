@@ -36,7 +36,7 @@ from dballoc.store.campaign_facts import CONFIRMATIONS, PREFERENCE, SEARCH_SECON
 from dballoc.store.results import KIND, TUNE, Results, TrialRecord
 from dballoc.store.rows import StepRow
 from dballoc.tune.choose_finalists import rank_promising
-from dballoc.tune.plan_trials import Candidate, Pace, plan_next_trial
+from dballoc.tune.plan_trials import Candidate, StageProgress, plan_next_trial
 from dballoc.tune.prepare_tune import PreparedTune
 from dballoc.tune.replay_trials import prepare_recorded_replays
 from dballoc.tune.search_aim import make_search_aim
@@ -172,7 +172,7 @@ class _Search:
             spent = time.monotonic() - self.began
             if spent + each > seconds and any(t.stage == stage for t in tried):
                 return
-            pace = Pace(progress=spent / seconds, trials=seconds / each / len(spaces))
+            pace = StageProgress(progress=spent / seconds, trials=seconds / each / len(spaces))
             pairable = self.setting.pairable if stage == SERVER else None
             candidate = plan_next_trial(spaces, tried, stage, self.aim, pace, pairable)
             if candidate is None:

@@ -23,8 +23,8 @@ from dballoc.analysis.tune.estimate_effects import (
     estimate_settings,
 )
 from dballoc.analysis.tune.search_history import (
+    ConfigurationResult,
     Stage,
-    Standing,
     Tried,
     compare_with_default,
     summarize_standings,
@@ -82,7 +82,9 @@ def _weigh(space: Space, trials: Sequence[Tried]) -> list[dict[str, Any]]:
 _OfValues = Mapping[str, Mapping[Measure, Likely]]
 
 
-def _estimate_values(space: Space, standings: Sequence[Standing]) -> Mapping[str, _OfValues]:
+def _estimate_values(
+    space: Space, standings: Sequence[ConfigurationResult]
+) -> Mapping[str, _OfValues]:
     """Return, by knob, what is likely of the values that were tried; none without a default."""
     default = next((s for s in standings if not s.parameters and s.trials), None)
     ran = [s for s in standings if s.parameters and s.trials][:_MOST]

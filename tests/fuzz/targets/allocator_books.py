@@ -43,7 +43,7 @@ def fuzz(data: bytes) -> None:
     for read in (allocator_statistics.parse_statistics, allocator_statistics.parse_trim_answer):
         try:
             found = read(text)
-        except allocator_statistics.Unreadable as error:
+        except allocator_statistics.UnreadableStatistics as error:
             assert "\n" not in str(error), error
             continue
         if isinstance(found, AllocatorStatistics):

@@ -54,14 +54,14 @@ def fuzz(data: bytes) -> None:
             assert 0 <= needs["alignment"] < 1 << 64
             assert needs["alignment"] != 1
             assert 0 <= needs["isa"] < 1 << 32
-        with contextlib.suppress(elf_notes.Unreadable, ELFError):
+        with contextlib.suppress(elf_notes.UnreadableElf, ELFError):
             elf_notes.read_image(fd)
-        with contextlib.suppress(elf_notes.Unreadable):
+        with contextlib.suppress(elf_notes.UnreadableElf):
             plain_symbol_tables.make_table(fd, False, (0, 0))
             for address in (0, 0x1000, 0x2345, 2**64 - 1):
                 names = [name for name, *_ in plain_symbol_tables.look_up(address, "libc.so.6")]
                 assert all(names)
-        with contextlib.suppress(elf_notes.Unreadable):
+        with contextlib.suppress(elf_notes.UnreadableElf):
             plain_symbol_tables.read_table(fd)
             plain_symbol_tables.look_up(0x1000, "libc.so.6")
     finally:

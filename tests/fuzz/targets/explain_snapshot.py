@@ -13,10 +13,10 @@ from example_explanations import look
 from rich.console import Console
 
 from dballoc.cli.explain_parts import ledger_table
-from dballoc.cli.explain_parts.explain_request import View
+from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.errors import UsageError
 from dballoc.explain import explanation
-from dballoc.explain.checklist.section import Bytes, Section
+from dballoc.explain.checklist.section import Bytes, ChecklistSection
 from dballoc.explain.difference import compare_explanations
 from dballoc.explain.output import load_snapshots, openmetrics, saved_snapshots
 from dballoc.process_memory.process_usage import ProcessUsage
@@ -30,8 +30,12 @@ PRIVILEGED = False
 
 
 SECTIONS = [
-    Section(title="process", source="/proc", rows=[("VmRSS", Bytes(1 << 30)), ("Threads", 7)]),
-    Section(title="sessions", source="SQL", columns=tuple("abcdefghi"), rows=[tuple(range(9))]),
+    ChecklistSection(
+        title="process", source="/proc", rows=[("VmRSS", Bytes(1 << 30)), ("Threads", 7)]
+    ),
+    ChecklistSection(
+        title="sessions", source="SQL", columns=tuple("abcdefghi"), rows=[tuple(range(9))]
+    ),
 ]
 USAGE = ProcessUsage(vsz=1 << 33, reserved=0, cpu_seconds=7.5, running_seconds=60.0)
 
@@ -63,7 +67,7 @@ def fuzz(data: bytes) -> None:
             return
     last = explanation.judge_series(series) if len(series) > 1 else series[-1]
     said = io.StringIO()
-    for view in (View(), View(all_lines=True, sources=True)):
+    for view in (LedgerView(), LedgerView(all_lines=True, sources=True)):
         ledger_table.print_explanation(Console(file=said), last, view)
     ledger_table.print_difference(Console(file=said), compare_explanations(series[0], last))
     said.write(

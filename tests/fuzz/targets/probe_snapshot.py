@@ -3,7 +3,7 @@
 from example_probe_snapshots import MAPS, block, head, live, stack, timed, waited
 
 from dballoc.profile.heap import heap_profile, probe_snapshot
-from dballoc.profile.heap.probe_snapshot import Block
+from dballoc.profile.heap.probe_snapshot import SampledBlock
 
 OF = ("dballoc.profile.heap.probe_snapshot", "dballoc.profile.heap.heap_profile")
 PRIVILEGED = True
@@ -15,8 +15,8 @@ def seeds() -> list[bytes]:
             head(),
             stack(1, [0x55D000001100, 0x7F0000010500], 1e6, 9),
             stack(2, [0x55D000002000], truncated=True),
-            live(Block(4096, 112, 100, 1024, 12.0, 1, 78)),
-            live(Block(8192, 5000, 4999, 1024, 22.0, 2, 78)),
+            live(SampledBlock(4096, 112, 100, 1024, 12.0, 1, 78)),
+            live(SampledBlock(8192, 5000, 4999, 1024, 22.0, 2, 78)),
             timed(0, 7, 20, 5, 900),
             timed(1, 0, 3, 2, 9),
             waited(1, 0, 4, 700, 1, 650),

@@ -13,7 +13,7 @@ OF = (
 )
 PRIVILEGED = True
 
-_BUILD = option_files.Build(mariadb=True, version="10.11", directories=())
+_BUILD = option_files.OptionFileRules(mariadb=True, version="10.11", directories=())
 
 
 def seeds() -> list[bytes]:
@@ -29,7 +29,7 @@ def fuzz(data: bytes) -> None:
         (place / "etc").mkdir()
         (place / "etc/my.cnf").write_bytes(data)
         (place / "etc/x.cnf").write_bytes(data[: len(data) // 2])
-        files = option_files._Reader(place).read(_BUILD, (), {"HOME": "/etc"})
+        files = option_files._OptionFileReader(place).read(_BUILD, (), {"HOME": "/etc"})
     finally:
         shutil.rmtree(place)
     assert len(files.options) <= option_files._MOST_OPTIONS

@@ -37,7 +37,7 @@ _Setting = tuple[str, Any, Any]
 
 
 @dataclass(frozen=True)
-class Change:
+class VariantChange:
     """A difference between the two campaigns' variants of the same names, which may be what the
     comparison is about.
     """
@@ -47,7 +47,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairing:
+class Comparability:
     """What two campaigns have in common. ``first`` and ``second``: all variant names of each;
     ``variants``: those in both, the first campaign's baseline in front.
 
@@ -63,7 +63,7 @@ class Pairing:
     variants: tuple[str, ...]
     levels: dict[str, int]
     unpaired: list[str] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[VariantChange] = field(default_factory=list)
     no_speed: list[str] = field(default_factory=list)
     no_memory: list[str] = field(default_factory=list)
     no_idle: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Pairing:
     workloads: tuple[str, ...] = ()
 
 
-def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
+def pair_campaigns(first: Campaign, second: Campaign) -> Comparability:
     """Compare both experiments, what the variants were, and both machines."""
     a, b = first.experiment, second.experiment
     both = tuple(name for name in first.names if name in second.names)
@@ -109,7 +109,7 @@ def pair_campaigns(first: Campaign, second: Campaign) -> Pairing:
         [] if a.time.idle == b.time.idle else [f"idle {a.time.idle:g} s against {b.time.idle:g} s"]
     )
     baseline, why = _find_common_baseline(a, b, differences)
-    return Pairing(
+    return Comparability(
         first=tuple(first.names),
         second=tuple(second.names),
         variants=both,
@@ -270,13 +270,13 @@ def _find_common_baseline(
     return a.baseline, ""
 
 
-def _group_by_text(differences: Mapping[str, list[str]]) -> list[Change]:
+def _group_by_text(differences: Mapping[str, list[str]]) -> list[VariantChange]:
     """The same change of several variants once."""
     by_text: dict[str, list[str]] = {}
     for name, texts in differences.items():
         for text in texts:
             by_text.setdefault(text, []).append(name)
-    return [Change(tuple(names), text) for text, names in by_text.items()]
+    return [VariantChange(tuple(names), text) for text, names in by_text.items()]
 
 
 def _compare_environments(first: Campaign, second: Campaign, keys: tuple[str, ...]) -> list[str]:

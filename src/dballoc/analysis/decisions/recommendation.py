@@ -11,7 +11,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Condition, Objective, Preference
 from dballoc.analysis.decisions.verdict import (
     DEFAULT_MARGIN,
-    Standing,
+    Noninferiority,
     compute_thresholds,
     judge_standing,
 )
@@ -45,7 +45,7 @@ class Aim:
     ``promising``: whether the estimate alone would be better, and has an interval.
     """
 
-    standing: Standing
+    standing: Noninferiority
     gain: float
     first: bool
     promising: bool
@@ -62,7 +62,7 @@ class VariantStanding:
 
     name: str
     aims: Sequence[Aim]
-    required: Sequence[Standing]
+    required: Sequence[Noninferiority]
     faulty: bool = False
     collapsed: bool = False
     loses: bool = False
@@ -71,8 +71,8 @@ class VariantStanding:
     @property
     def ending(self) -> Ending:
         """The ending that this variant alone would give."""
-        better = any(aim.standing is Standing.BETTER for aim in self.aims)
-        worse = self.collapsed or Standing.WORSE in self.required
+        better = any(aim.standing is Noninferiority.BETTER for aim in self.aims)
+        worse = self.collapsed or Noninferiority.WORSE in self.required
         if self.faulty or not (better or any(aim.promising for aim in self.aims)):
             return Ending.STAY
         if worse:
@@ -81,7 +81,7 @@ class VariantStanding:
 
     @property
     def _is_shown_no_worse(self) -> bool:
-        return all(s in (Standing.BETTER, Standing.NO_WORSE) for s in self.required)
+        return all(s in (Noninferiority.BETTER, Noninferiority.NO_WORSE) for s in self.required)
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float, str]:
@@ -91,7 +91,7 @@ class VariantStanding:
         name.
         """
         loses = self.loses and self.ending is Ending.NOT_SETTLED
-        shown = [aim for aim in self.aims if aim.standing is Standing.BETTER]
+        shown = [aim for aim in self.aims if aim.standing is Noninferiority.BETTER]
         counted = shown or [aim for aim in self.aims if aim.promising]
         in_first = [aim for aim in counted if aim.first]
         gain = max((aim.gain for aim in in_first or counted), default=0.0)
@@ -132,13 +132,15 @@ class Bound:
         return self.constraint.holds(*self.ratio.interval) if self.ratio.interval else None
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Noninferiority:
         """No worse if the whole interval keeps to the constraint, worse if the whole interval lies
         beyond it.
         """
-        return {True: Standing.NO_WORSE, False: Standing.WORSE, None: Standing.UNDECIDED}[
-            self.holds
-        ]
+        return {
+            True: Noninferiority.NO_WORSE,
+            False: Noninferiority.WORSE,
+            None: Noninferiority.UNDECIDED,
+        }[self.holds]
 
 
 # The figures under the constraints, by variant.
@@ -184,7 +186,7 @@ def _make_bound(constraint: Condition, metric: Metric, ratio: Ratio, *, primary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class RecommendationBasis:
     """What the recommendation rests on beside the comparisons. ``margin``: what may be lost, as a
     share; ``exploratory``: whether it was not stored before the first block; ``bounds``: the
     figures under the constraints; ``collapsed``: the variants whose throughput collapses where the
@@ -216,17 +218,17 @@ class Recommendation:
     faulty: list[str]
     preference: Preference
     standings: Mapping[str, VariantStanding]
-    evidence: Evidence
+    evidence: RecommendationBasis
 
 
 def recommend(
     comparisons: Comparisons,
     baseline: str,
     preference: Preference = LEAST_MEMORY,
-    evidence: Evidence | None = None,
+    evidence: RecommendationBasis | None = None,
 ) -> Recommendation:
     """Recommend by the rule. A variant with faults or a collapse is never recommended."""
-    evidence = evidence or Evidence()
+    evidence = evidence or RecommendationBasis()
     names = list(dict.fromkeys(c.variant for c in comparisons.family))
     standings = {name: _judge_variant(comparisons, name, preference, evidence) for name in names}
     ending, subject = choose_ending(
@@ -289,7 +291,7 @@ def is_promising(comparison: Comparison) -> bool:
 
 
 def _judge_variant(
-    comparisons: Comparisons, name: str, preference: Preference, evidence: Evidence
+    comparisons: Comparisons, name: str, preference: Preference, evidence: RecommendationBasis
 ) -> VariantStanding:
     judged = select_judged(comparisons, name, evidence.left_out)
     aims = [
@@ -306,7 +308,7 @@ def _judge_variant(
         required = _judge_constraints(name, comparisons, preference, evidence.bounds)
     else:
         required = [judge_comparison(c, evidence.margin) for c in judged]
-        required += [Standing.UNDECIDED] * (2 - len(list_questions(comparisons)))
+        required += [Noninferiority.UNDECIDED] * (2 - len(list_questions(comparisons)))
     return VariantStanding(
         name=name,
         aims=aims,
@@ -327,14 +329,14 @@ def _loses(comparison: Comparison, margin: float) -> bool:
     return ratio.estimate < tolerance if better == "higher" else ratio.estimate > tolerance
 
 
-def judge_comparison(comparison: Comparison, margin: float) -> Standing:
+def judge_comparison(comparison: Comparison, margin: float) -> Noninferiority:
     """Judge a comparison by its interval."""
     return judge_standing(comparison.ratio, comparison.metric.better, margin)
 
 
 def _judge_constraints(
     name: str, comparisons: Comparisons, preference: Preference, bounds: Bounds
-) -> list[Standing]:
+) -> list[Noninferiority]:
     """Return how a variant stands under each constraint that concerns it; undecided where there is
     no figure.
     """
@@ -344,37 +346,39 @@ def _judge_constraints(
     for constraint in preference.constraints:
         concerned = all(word in (name, *workloads) for word in constraint.within)
         if concerned and not any(b.constraint == constraint for b in figures):
-            standings.append(Standing.UNDECIDED)
+            standings.append(Noninferiority.UNDECIDED)
     return standings
 
 
 def _find_exclusion(
-    comparisons: Comparisons, name: str, preference: Preference, evidence: Evidence
+    comparisons: Comparisons, name: str, preference: Preference, evidence: RecommendationBasis
 ) -> str:
     if name in evidence.collapsed:
         return f"throughput collapses: {evidence.collapsed[name]}"
     if preference.constraints:
         broken = dict.fromkeys(
-            b.constraint.text for b in evidence.bounds.get(name, []) if b.standing is Standing.WORSE
+            b.constraint.text
+            for b in evidence.bounds.get(name, [])
+            if b.standing is Noninferiority.WORSE
         )
         return f"shown to break {' and '.join(broken)}" if broken else ""
     worse = [
         c.metric.title
         for c in select_judged(comparisons, name, evidence.left_out)
-        if judge_comparison(c, evidence.margin) is Standing.WORSE
+        if judge_comparison(c, evidence.margin) is Noninferiority.WORSE
     ]
     return f"shown to be worse: {'; '.join(worse)}" if worse else ""
 
 
 def gather_evidence(
     campaign: Campaign, comparisons: Comparisons, preference: Preference
-) -> Evidence:
+) -> RecommendationBasis:
     """Return what the recommendation rests on, in the blocks that are judged. The margin that was
     stored before the first block is the one that counts; any other is exploratory.
     """
     judged = select_judged_blocks(campaign, comparisons.procedures)
     margin = preference.margin or campaign.margin or DEFAULT_MARGIN
-    return Evidence(
+    return RecommendationBasis(
         margin=margin,
         exploratory=margin != campaign.margin,
         bounds=compute_constraint_bounds(judged, comparisons, preference),

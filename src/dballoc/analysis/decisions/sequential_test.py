@@ -51,7 +51,7 @@ MEMORY_ERROR, SPEED_ERROR = measures.PEAK.error, CPU_ERROR + THROUGHPUT_ERROR
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class ErrorShare:
     """The ``error`` that all ``comparisons`` of a measure have together, over all looks."""
 
     error: float
@@ -74,7 +74,7 @@ class Procedure:
 
     looks: tuple[int, ...]
     blocks: int
-    shares: Mapping[str, Share]
+    shares: Mapping[str, ErrorShare]
     budget_looks: tuple[int, ...] = ()
     end_share: float = END_SHARE
 
@@ -162,7 +162,7 @@ def list_extension_goals(procedures: Mapping[str, Procedure]) -> list[dict[str, 
 
 def declare_shares(
     designs: Collection[str], variants: int, workloads: int, left_out: int = 0
-) -> dict[str, Share]:
+) -> dict[str, ErrorShare]:
     """Return what each measure of a campaign may err. ``variants`` counts the
     baseline; ``left_out`` of them are not in the duet, and spend none of its error.
 
@@ -182,7 +182,7 @@ def declare_shares(
     )
     errors = {MEMORY: MEMORY_ERROR, **speed}
     return {
-        measure: Share(error=errors[measure], comparisons=count)
+        measure: ErrorShare(error=errors[measure], comparisons=count)
         for measure, count in counts.items()
         if count
     }
@@ -190,31 +190,31 @@ def declare_shares(
 
 def declare_replay_shares(
     variants: int, workloads: int, *, judges_memory: bool
-) -> dict[str, Share]:
+) -> dict[str, ErrorShare]:
     """Return what each measure of a campaign of replays may err: peak heap 2.5 %, unless it is not
     judged, and CPU per event 2.5 %. ``variants`` counts the baseline.
     """
     others = max(1, variants - 1)
-    shares = {CPU: Share(error=SPEED_ERROR, comparisons=others * workloads)}
+    shares = {CPU: ErrorShare(error=SPEED_ERROR, comparisons=others * workloads)}
     if judges_memory:
-        shares[MEMORY] = Share(error=MEMORY_ERROR, comparisons=others)
+        shares[MEMORY] = ErrorShare(error=MEMORY_ERROR, comparisons=others)
     return shares
 
 
-def declare_imported_shares(variants: int, measures: Sequence[str]) -> dict[str, Share]:
+def declare_imported_shares(variants: int, measures: Sequence[str]) -> dict[str, ErrorShare]:
     """Return what each measure of imported results may err: all comparisons share the error evenly.
     ``measures``: one a workload; ``variants`` counts the baseline.
     """
     others = max(1, variants - 1)
     return {
-        m: Share(error=ERROR * number / len(measures), comparisons=others * number)
+        m: ErrorShare(error=ERROR * number / len(measures), comparisons=others * number)
         for m, number in Counter(measures).items()
     }
 
 
 def declare_procedure(
     planned_blocks: int,
-    shares: Mapping[str, Share],
+    shares: Mapping[str, ErrorShare],
     budget_looks: Collection[int] = (),
     end_share: float = END_SHARE,
 ) -> Procedure:

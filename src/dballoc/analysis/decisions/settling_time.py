@@ -26,7 +26,7 @@ from dballoc.analysis.decisions.sequential_test import (
     declare_procedure,
     list_extension_goals,
 )
-from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Standing, compute_thresholds
+from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Noninferiority, compute_thresholds
 from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.statistics.detectable_difference import (
     MOST_BLOCKS,
@@ -62,7 +62,7 @@ class OpenFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class DesignPace:
     """How far a design is: blocks finished, the seconds that one block takes, and on how many
     ``hosts`` blocks run at the same time.
     """
@@ -85,7 +85,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True)
-class Settling:
+class SettlingTime:
     """``way``, and the minutes of load that it takes; None where it takes too long. ``blocks``: of
     each design of a new campaign; ``only_measures``: whether it gives figures their first interval,
     which says nothing of how they will be decided.
@@ -100,9 +100,9 @@ class Settling:
 def find_settling(
     comparisons: Comparisons,
     recommendation: Recommendation,
-    paces: Mapping[str, Pace],
+    paces: Mapping[str, DesignPace],
     goals: Sequence[Mapping[str, int]],
-) -> Settling | None:
+) -> SettlingTime | None:
     """Return what would settle the answer, or give its figures their first intervals; None where
     it is settled, or nothing that the campaign measures is open.
     """
@@ -113,9 +113,9 @@ def find_settling(
 
 def compute_settling(
     figures: Sequence[OpenFigure],
-    paces: Mapping[str, Pace],
+    paces: Mapping[str, DesignPace],
     goals: Sequence[Mapping[str, int]],
-) -> Settling | None:
+) -> SettlingTime | None:
     """Return the least time that would settle all figures: by an extension to one of the ``goals``
     (numbers of blocks by design, the nearest first), else by a new campaign. None where there is no
     open figure.
@@ -130,7 +130,7 @@ def compute_settling(
 
 
 def _is_settled_at(
-    figure: OpenFigure, goal: Mapping[str, int], paces: Mapping[str, Pace], power: float
+    figure: OpenFigure, goal: Mapping[str, int], paces: Mapping[str, DesignPace], power: float
 ) -> bool:
     """Whether an extension to a goal adds blocks to the figure's design, and enough of them."""
     blocks = goal.get(figure.design, 0)
@@ -140,8 +140,8 @@ def _is_settled_at(
 
 
 def plan_first_interval(
-    paces: Mapping[str, Pace], goals: Sequence[Mapping[str, int]]
-) -> Settling | None:
+    paces: Mapping[str, DesignPace], goals: Sequence[Mapping[str, int]]
+) -> SettlingTime | None:
     """Return the time to the next look, for figures that have no interval: by an extension to the
     first of the ``goals``, else by a new campaign up to its first look. None where the pace of a
     design is not known.
@@ -155,18 +155,18 @@ def plan_first_interval(
     return replace(_allow(Way.NEW_CAMPAIGN, seconds, FIRST_LOOK), only_measures=True)
 
 
-def _estimate_extension_seconds(goal: Mapping[str, int], paces: Mapping[str, Pace]) -> float:
+def _estimate_extension_seconds(goal: Mapping[str, int], paces: Mapping[str, DesignPace]) -> float:
     """Return the seconds that the blocks up to a goal take."""
     return sum(paces[d].estimate_seconds(max(0, n - paces[d].blocks)) for d, n in goal.items())
 
 
 def _compute_new_campaign(
-    figures: Sequence[OpenFigure], paces: Mapping[str, Pace], power: float
-) -> Settling:
+    figures: Sequence[OpenFigure], paces: Mapping[str, DesignPace], power: float
+) -> SettlingTime:
     """Return the blocks that each design of a campaign from the start plans, and its budget."""
     needed = [_count_planned_blocks(figure, power) for figure in figures]
     if None in needed:
-        return Settling(Way.NOT_HERE)
+        return SettlingTime(Way.NOT_HERE)
     blocks = max(n for n in needed if n is not None)
     seconds = _ROOM * sum(pace.estimate_seconds(blocks) for pace in paces.values())
     return _allow(Way.NEW_CAMPAIGN, seconds, blocks)
@@ -191,21 +191,21 @@ def _count_planned_blocks(figure: OpenFigure, power: float) -> int | None:
     return None
 
 
-def _allow(way: Way, seconds: float, blocks: int | None = None) -> Settling:
+def _allow(way: Way, seconds: float, blocks: int | None = None) -> SettlingTime:
     if seconds > LONGEST:
-        return Settling(Way.NOT_HERE)
-    return Settling(way, max(1, math.ceil(seconds / 60)), blocks)
+        return SettlingTime(Way.NOT_HERE)
+    return SettlingTime(way, max(1, math.ceil(seconds / 60)), blocks)
 
 
-def measure_paces(campaign: Campaign) -> dict[str, Pace]:
+def measure_paces(campaign: Campaign) -> dict[str, DesignPace]:
     """Return the pace of each design; repeated attempts at a block are counted with it."""
-    paces: dict[str, Pace] = {}
+    paces: dict[str, DesignPace] = {}
     hosts = max(1, len(split_by_host(campaign)))
     for design in campaign.designs:
         rows = campaign.list_attempts(design)
         blocks = campaign.blocks(design)
         seconds = float((rows["ended"] - rows["started"]).sum()) / blocks if blocks else 0.0
-        paces[design] = Pace(blocks=blocks, seconds=max(0.0, seconds), hosts=hosts)
+        paces[design] = DesignPace(blocks=blocks, seconds=max(0.0, seconds), hosts=hosts)
     return paces
 
 
@@ -245,12 +245,12 @@ def list_open_figures(comparisons: Comparisons, recommendation: Recommendation) 
         return figures + [
             _open_bound(bound)
             for bound in evidence.bounds.get(name, [])
-            if bound.standing is Standing.UNDECIDED and bound.ratio.interval
+            if bound.standing is Noninferiority.UNDECIDED and bound.ratio.interval
         ]
     return figures + [
         _open_comparison(comparisons, c, _measure_loss_distance(c, evidence.margin))
         for c in judged
-        if c is not lead and judge_comparison(c, evidence.margin) is Standing.UNDECIDED
+        if c is not lead and judge_comparison(c, evidence.margin) is Noninferiority.UNDECIDED
     ]
 
 
@@ -317,7 +317,7 @@ def find_unshown_gain(
     aims = [
         c for c in judged if not preference.constraints or c.metric.question == preference.objective
     ]
-    if any(judge_comparison(c, margin) is Standing.BETTER for c in aims):
+    if any(judge_comparison(c, margin) is Noninferiority.BETTER for c in aims):
         return None
     promising = [c for c in aims if is_promising(c)]
     return max(

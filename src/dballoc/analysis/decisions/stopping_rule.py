@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 from dballoc.analysis.decisions.recommendation import is_promising, judge_comparison
 from dballoc.analysis.decisions.sequential_test import MARGIN
-from dballoc.analysis.decisions.verdict import Standing, Verdict, judge_ratio
+from dballoc.analysis.decisions.verdict import Noninferiority, Verdict, judge_ratio
 from dballoc.analysis.statistics.ratio_interval import Ratio
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment.designs import Design
@@ -47,8 +47,8 @@ def is_settled(comparison: Comparison, margin: float) -> bool:
     that it is.
     """
     standing = judge_comparison(comparison, margin)
-    is_gain_open = is_promising(comparison) and standing is not Standing.BETTER
-    return standing is not Standing.UNDECIDED and not is_gain_open
+    is_gain_open = is_promising(comparison) and standing is not Noninferiority.BETTER
+    return standing is not Noninferiority.UNDECIDED and not is_gain_open
 
 
 def all_decided(ratios: Iterable[Ratio | None]) -> bool:

@@ -45,7 +45,7 @@ def judge_ratio(ratio: Ratio | None) -> Verdict:
 DEFAULT_MARGIN = 0.03
 
 
-class Standing(StrEnum):
+class Noninferiority(StrEnum):
     """What an interval says of a variant with regard to action."""
 
     BETTER = "better"
@@ -78,17 +78,19 @@ def compute_thresholds(better: str, margin: float) -> Thresholds:
     )
 
 
-def judge_standing(ratio: Ratio | None, better: str, margin: float) -> Standing:
+def judge_standing(ratio: Ratio | None, better: str, margin: float) -> Noninferiority:
     """Judge an interval. One that is within the margin is no worse, even if it is shown to be a
     little worse; without an interval nothing is decided.
     """
     if ratio is None or ratio.interval is None:
-        return Standing.UNDECIDED
+        return Noninferiority.UNDECIDED
     low, high = ratio.interval
     limits = compute_thresholds(better, margin)
     if better == "lower":
         tests = (high < limits.gain, high < limits.tolerance, low > limits.loss)
     else:
         tests = (low > limits.gain, low > limits.tolerance, high < limits.loss)
-    shown = (Standing.BETTER, Standing.NO_WORSE, Standing.WORSE)
-    return next((s for s, holds in zip(shown, tests, strict=True) if holds), Standing.UNDECIDED)
+    shown = (Noninferiority.BETTER, Noninferiority.NO_WORSE, Noninferiority.WORSE)
+    return next(
+        (s for s, holds in zip(shown, tests, strict=True) if holds), Noninferiority.UNDECIDED
+    )

@@ -21,7 +21,7 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.comparability import (
     MACHINE,
     STATE,
-    Pairing,
+    Comparability,
     format_difference,
     format_options,
     pair_campaigns,
@@ -54,7 +54,7 @@ class HostResults:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Host:
+class PooledHost:
     """A host and its results, of one campaign or more. ``name`` is unique in a pool; ``kind``: its
     CPU, how many of them, and its memory.
     """
@@ -79,7 +79,9 @@ class Host:
         return sum(c.blocks(design) for c in self.campaigns for design in c.designs)
 
 
-def group_by_host(results: Sequence[HostResults], *, each_is_a_host: bool) -> tuple[Host, ...]:
+def group_by_host(
+    results: Sequence[HostResults], *, each_is_a_host: bool
+) -> tuple[PooledHost, ...]:
     """Group results by the machine that they are of, in the order of its first ones;
     ``each_is_a_host``: as if each were of a machine of its own.
     """
@@ -87,13 +89,13 @@ def group_by_host(results: Sequence[HostResults], *, each_is_a_host: bool) -> tu
         groups = [[number] for number in range(len(results))]
     else:
         groups = group_by_shared_key(_list_machine_keys(results))
-    hosts: dict[str, Host] = {}
+    hosts: dict[str, PooledHost] = {}
     for numbers in groups:
         of_host = tuple(results[number] for number in numbers)
         environment = of_host[0].campaign.environment
         name = str(environment.get("host") or of_host[0].directory.name)
         unique_name = choose_free_name(name, hosts)
-        hosts[unique_name] = Host(
+        hosts[unique_name] = PooledHost(
             name=unique_name, kind=describe_kind(environment), results=of_host
         )
     return tuple(hosts.values())
@@ -163,7 +165,7 @@ ALLOCATOR_OF = "allocator of "
 
 
 def list_host_differences(
-    hosts: Sequence[Host], variants: Sequence[str]
+    hosts: Sequence[PooledHost], variants: Sequence[str]
 ) -> tuple[tuple[str, dict[str, str]], ...]:
     """Return (what, a host's value by its name) for all that is not the same on all hosts."""
     by_host = {host.name: _describe_host(host, variants) for host in hosts}
@@ -174,11 +176,11 @@ def list_host_differences(
     return tuple((key, values) for key, values in rows if len(set(values.values())) > 1)
 
 
-def list_alike_hosts(hosts: Sequence[Host]) -> tuple[tuple[str, ...], ...]:
+def list_alike_hosts(hosts: Sequence[PooledHost]) -> tuple[tuple[str, ...], ...]:
     """Return the names of hosts that may be one machine: those that differ in nothing but their
     name, where not all of them have recorded the boot ID, which would tell.
     """
-    alike: dict[str, list[Host]] = {}
+    alike: dict[str, list[PooledHost]] = {}
     for host in hosts:
         environment = host.campaigns[0].environment
         facts = {k: v for k, v in environment.items() if k not in ("host", "boot_id")}
@@ -191,7 +193,7 @@ def list_alike_hosts(hosts: Sequence[Host]) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _describe_host(host: Host, variants: Sequence[str]) -> dict[str, str]:
+def _describe_host(host: PooledHost, variants: Sequence[str]) -> dict[str, str]:
     """Return what may differ from host to host; of its campaigns, all their values."""
     values: dict[str, list[str]] = {}
     for campaign in host.campaigns:
@@ -256,7 +258,7 @@ class HostPool:
     all that differs; ``alike``: the names of hosts that may be one machine.
     """
 
-    hosts: tuple[Host, ...]
+    hosts: tuple[PooledHost, ...]
     variants: tuple[str, ...]
     left_out: tuple[Exclusion, ...]
     differences: tuple[tuple[str, dict[str, str]], ...]
@@ -423,7 +425,7 @@ def find_obstacles(first: Campaign, other: Campaign) -> dict[Metric, tuple[str, 
 
 
 def _select_reasons(
-    metric: Metric, first: Campaign, other: Campaign, pairing: Pairing
+    metric: Metric, first: Campaign, other: Campaign, pairing: Comparability
 ) -> list[str]:
     if metric.design == Design.DUET:
         return pairing.no_duet or _compare_duets(first, other)

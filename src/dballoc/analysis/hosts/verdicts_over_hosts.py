@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dballoc.analysis.decisions.sequential_test import declare_replay_shares, declare_shares
 from dballoc.analysis.decisions.verdict import Verdict, judge_ratio
-from dballoc.analysis.hosts.host_pool import Host, HostPool
+from dballoc.analysis.hosts.host_pool import HostPool, PooledHost
 from dballoc.analysis.measures import Metric
 from dballoc.analysis.statistics.mean_over_hosts import (
     FEWEST_HOSTS,
@@ -40,7 +40,7 @@ class HostFigure:
     own campaigns.
     """
 
-    host: Host
+    host: PooledHost
     ratio: Ratio
     among_all: Ratio
     verdicts: tuple[Verdict, ...]
@@ -135,11 +135,11 @@ def judge_over_hosts(pool: HostPool) -> list[FigureOverHosts]:
     return judged
 
 
-def _average(logs: Mapping[Host, Sequence[float]], confidence: float) -> MeanOverHosts | None:
+def _average(logs: Mapping[PooledHost, Sequence[float]], confidence: float) -> MeanOverHosts | None:
     return compute_mean_over_hosts(list(logs.values()), confidence) if len(logs) > 1 else None
 
 
-def _average_kinds(logs: Mapping[Host, Sequence[float]]) -> dict[str, MeanOverHosts]:
+def _average_kinds(logs: Mapping[PooledHost, Sequence[float]]) -> dict[str, MeanOverHosts]:
     """Return the mean over each kind, in the order of their first hosts; none if all are of one."""
     by_kind: dict[str, list[Sequence[float]]] = {}
     for host, of_host in logs.items():
@@ -162,8 +162,8 @@ def _average_kinds(logs: Mapping[Host, Sequence[float]]) -> dict[str, MeanOverHo
 def _describe_hosts(
     variant: str,
     metric: Metric,
-    logs: Mapping[Host, Sequence[float]],
-    comparisons: Mapping[Host, Sequence[Comparisons]],
+    logs: Mapping[PooledHost, Sequence[float]],
+    comparisons: Mapping[PooledHost, Sequence[Comparisons]],
 ) -> tuple[HostFigure, ...]:
     shared = 1 - (1 - DESCRIPTIVE_CONFIDENCE) / max(1, len(logs))
     return tuple(
@@ -197,7 +197,7 @@ def _declare_errors(pool: HostPool) -> dict[str, float]:
     return {measure: share.of_each for measure, share in shares.items()}
 
 
-def _collect_host_logs(host: Host, metric: Metric) -> dict[str, list[float]]:
+def _collect_host_logs(host: PooledHost, metric: Metric) -> dict[str, list[float]]:
     """Return the blocks' ln ratios of all campaigns of a host that can be pooled in a metric."""
     logs: dict[str, list[float]] = {}
     for results in host.results:
@@ -207,7 +207,7 @@ def _collect_host_logs(host: Host, metric: Metric) -> dict[str, list[float]]:
     return logs
 
 
-def _count_faults(variant: str, comparisons: Mapping[Host, Sequence[Comparisons]]) -> Faults:
+def _count_faults(variant: str, comparisons: Mapping[PooledHost, Sequence[Comparisons]]) -> Faults:
     """Return a variant's faults on the hosts where it has any."""
     faults = {}
     for host, of_host in comparisons.items():
@@ -217,7 +217,7 @@ def _count_faults(variant: str, comparisons: Mapping[Host, Sequence[Comparisons]
     return faults
 
 
-def _explain_absence(host: Host, metric: Metric, faults: Mapping[str, Faults]) -> str:
+def _explain_absence(host: PooledHost, metric: Metric, faults: Mapping[str, Faults]) -> str:
     """Return why a host has no figure. ``faults``: of the baseline and the variant, by name."""
     obstacles = [results.obstacles.get(metric, ()) for results in host.results]
     if all(obstacles):

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.measured_figures import MeasuredFigures
-from dballoc.analysis.published.published_figures import Published, Table
+from dballoc.analysis.published.published_figures import Published, PublishedTable
 from dballoc.analysis.tables import level_curves
 
 # If the collapse is its own, the baseline's share of its best is at most this much of every
@@ -19,7 +19,7 @@ from dballoc.analysis.tables import level_curves
 _OF_OTHERS = 2 / 3
 
 
-class Outcome(StrEnum):
+class CollapseOutcome(StrEnum):
     """What became of a collapse: ours collapses alone, with others that go on in the post, or not;
     or it was not measured under as many clients as it takes.
     """
@@ -64,17 +64,17 @@ class CollapseHere:
     blocks: int
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CollapseOutcome:
         """What became of it here."""
         if self.baseline.measured is None:
-            return Outcome.NOT_MEASURED
+            return CollapseOutcome.NOT_MEASURED
         if not self.baseline.collapses:
-            return Outcome.ABSENT
+            return CollapseOutcome.ABSENT
         most = self.baseline.measured.share / _OF_OTHERS
         is_shared = any(
             v.collapses or (v.measured is not None and v.measured.share < most) for v in self.others
         )
-        return Outcome.SHARED if is_shared else Outcome.SEEN
+        return CollapseOutcome.SHARED if is_shared else CollapseOutcome.SEEN
 
 
 def find_collapses_here(campaign: Campaign, published: Published) -> list[CollapseHere]:
@@ -100,7 +100,7 @@ class _Curve:
     measure: str
 
 
-def _find_in_table(measured: MeasuredFigures, table: Table) -> CollapseHere | None:
+def _find_in_table(measured: MeasuredFigures, table: PublishedTable) -> CollapseHere | None:
     curves = {column: _read_curve(table, column) for column in table.columns}
     baseline = curves.get(table.baseline or "")
     if baseline is None or baseline.begins is None:
@@ -117,7 +117,7 @@ def _find_in_table(measured: MeasuredFigures, table: Table) -> CollapseHere | No
     )
 
 
-def _read_curve(table: Table, column: str) -> _Curve | None:
+def _read_curve(table: PublishedTable, column: str) -> _Curve | None:
     """Return a column's curve; None for one without levels, or that no variant stands for."""
     cells = [c for c in table.cells if c.column == column]
     published = {c.threads: c.value for c in cells if isinstance(c.threads, int)}

@@ -10,14 +10,14 @@ from dballoc.experiment.model import Experiment
 
 
 @dataclass(frozen=True)
-class Machine:
+class ImportedMachine:
     """A machine's ``name``, empty where the figures named none, and its part of the campaign."""
 
     name: str
     campaign: Campaign
 
 
-def split_by_machine(campaign: Campaign) -> list[Machine]:
+def split_by_machine(campaign: Campaign) -> list[ImportedMachine]:
     """Return the machines in the order of the files, each with an experiment of what ran on it
     alone. Where the baseline did not run, the machine's first variant takes its place.
     """
@@ -36,7 +36,7 @@ def split_by_machine(campaign: Campaign) -> list[Machine]:
                 .otherwise(pl.lit("V"))
             )
         machines.append(
-            Machine(
+            ImportedMachine(
                 entry["name"], replace(campaign, trial=trials, step=step, experiment=experiment)
             )
         )

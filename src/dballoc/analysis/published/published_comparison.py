@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.published.measured_figures import Blocks, MeasuredFigures, compute_log_ratios
-from dballoc.analysis.published.published_figures import Cell, Published, Table
+from dballoc.analysis.published.published_figures import Published, PublishedFigure, PublishedTable
 from dballoc.analysis.statistics.ratio_interval import Interval, Ratio, compute_ratio
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.level_curves import CONFIDENCE
@@ -30,7 +30,7 @@ from dballoc.analysis.tables.level_curves import CONFIDENCE
 BAND = 0.02
 
 
-class Shape(StrEnum):
+class ShapeAgreement(StrEnum):
     """Whether our figures agree with the published ones."""
 
     AGREES = "agrees"
@@ -38,30 +38,36 @@ class Shape(StrEnum):
     UNDECIDED = "undecided"
 
 
-def judge_shape(published: float, interval: Interval | None) -> Shape:
+def judge_shape(published: float, interval: Interval | None) -> ShapeAgreement:
     """Judge our interval by the published ratio; undecided without an interval."""
     if interval is None:
-        return Shape.UNDECIDED
+        return ShapeAgreement.UNDECIDED
     low, high = interval
     within = low >= 1 - BAND and high <= 1 + BAND
     if _is_equal(published):
         beyond = low > 1 + BAND or high < 1 - BAND
-        return Shape.AGREES if within else Shape.DIFFERS if beyond else Shape.UNDECIDED
+        return (
+            ShapeAgreement.AGREES
+            if within
+            else ShapeAgreement.DIFFERS
+            if beyond
+            else ShapeAgreement.UNDECIDED
+        )
     same, other = (low > 1, high < 1) if published > 1 else (high < 1, low > 1)
     if within or other:
-        return Shape.DIFFERS
-    return Shape.AGREES if same else Shape.UNDECIDED
+        return ShapeAgreement.DIFFERS
+    return ShapeAgreement.AGREES if same else ShapeAgreement.UNDECIDED
 
 
-def combine_shapes(shapes: Iterable[Shape]) -> Shape:
+def combine_shapes(shapes: Iterable[ShapeAgreement]) -> ShapeAgreement:
     """Return the shape of a row: it differs if any two of its figures do, and agrees if all that is
     decided agrees.
     """
     distinct = set(shapes)
-    for shape in (Shape.DIFFERS, Shape.AGREES):
+    for shape in (ShapeAgreement.DIFFERS, ShapeAgreement.AGREES):
         if shape in distinct:
             return shape
-    return Shape.UNDECIDED
+    return ShapeAgreement.UNDECIDED
 
 
 def _is_equal(ratio: float) -> bool:
@@ -69,13 +75,13 @@ def _is_equal(ratio: float) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class ReproducedFigure:
     """Our figure for a published one, in its unit: a mean over ``blocks``, or a ratio with its 95 %
     interval where the table has ratios; ``value`` is None where nothing was measured. ``change``:
     our ratio to the table's baseline, where the table shows it.
     """
 
-    cell: Cell
+    cell: PublishedFigure
     value: float | None
     low: float | None = None
     high: float | None = None
@@ -95,7 +101,7 @@ class Pair:
     second: str
     published: float
     measured_ratio: Ratio | None
-    shape: Shape
+    shape: ShapeAgreement
 
 
 class _Measured(NamedTuple):
@@ -128,24 +134,24 @@ class CollapseComparison:
     expected: tuple[int, int] | None
     measured_levels: tuple[int, int] | None
     measured: bool
-    shape: Shape
+    shape: ShapeAgreement
 
 
 @dataclass(frozen=True)
 class TableComparison:
     """A published table, and what of it was measured here."""
 
-    table: Table
-    figures: dict[tuple[str, str], Figure]
+    table: PublishedTable
+    figures: dict[tuple[str, str], ReproducedFigure]
     pairs: list[Pair]
     falls: list[CollapseComparison]
 
     @property
-    def shapes(self) -> dict[str, Shape]:
+    def shapes(self) -> dict[str, ShapeAgreement]:
         """The shape of each group of compared figures (a row or a column) with a pair that was
         measured here.
         """
-        groups: dict[str, list[Shape]] = {}
+        groups: dict[str, list[ShapeAgreement]] = {}
         for pair in self.pairs:
             if pair.measured_ratio is not None:
                 groups.setdefault(pair.group, []).append(pair.shape)
@@ -158,7 +164,7 @@ def compare_published(campaign: Campaign, published: Published) -> list[TableCom
     return [_compare_table(figures, table) for table in published.tables]
 
 
-def _compare_table(measured: MeasuredFigures, table: Table) -> TableComparison:
+def _compare_table(measured: MeasuredFigures, table: PublishedTable) -> TableComparison:
     by_cell = {id(cell): _find_blocks(measured, table, cell) for cell in table.cells}
     figures = {(c.row, c.column): _build_figure(table, c, by_cell) for c in table.cells}
     groups: dict[str, list[_Member]] = {}
@@ -174,7 +180,7 @@ def _compare_table(measured: MeasuredFigures, table: Table) -> TableComparison:
     return TableComparison(table, figures, pairs, falls)
 
 
-def _add_baseline(table: Table, members: list[_Member]) -> list[_Member]:
+def _add_baseline(table: PublishedTable, members: list[_Member]) -> list[_Member]:
     """Return the figures of a group that are compared. In a table of ratios the baseline, whose
     ratio is 1, is one more.
     """
@@ -185,7 +191,9 @@ def _add_baseline(table: Table, members: list[_Member]) -> list[_Member]:
     return [_Member(table.baseline, 1.0, measured), *members]
 
 
-def _find_blocks(measured: MeasuredFigures, table: Table, cell: Cell) -> _Measured | None:
+def _find_blocks(
+    measured: MeasuredFigures, table: PublishedTable, cell: PublishedFigure
+) -> _Measured | None:
     """Return the variant's values and, where the table has ratios, those of its baseline; None
     where there are none.
     """
@@ -217,7 +225,9 @@ def _find_furthest(variant: dict[int, Blocks], base: dict[int, Blocks]) -> _Meas
     return None if furthest is None else _Measured(variant[furthest], base[furthest])
 
 
-def _build_figure(table: Table, cell: Cell, by_cell: dict[int, _Measured | None]) -> Figure:
+def _build_figure(
+    table: PublishedTable, cell: PublishedFigure, by_cell: dict[int, _Measured | None]
+) -> ReproducedFigure:
     measured = by_cell[id(cell)]
     published_change = change = None
     if table.change and cell.column != table.baseline:
@@ -226,10 +236,10 @@ def _build_figure(table: Table, cell: Cell, by_cell: dict[int, _Measured | None]
         if measured and base_measured:
             change = _compute_ratio(measured.variant, base_measured.variant)
     if measured is None:
-        return Figure(cell=cell, value=None, published_change=published_change)
+        return ReproducedFigure(cell=cell, value=None, published_change=published_change)
     if table.ratios:
         to_base = _compute_ratio(measured.variant, measured.base)
-        return Figure(
+        return ReproducedFigure(
             cell=cell,
             value=to_base.estimate if to_base else None,
             low=to_base.low if to_base else None,
@@ -237,7 +247,7 @@ def _build_figure(table: Table, cell: Cell, by_cell: dict[int, _Measured | None]
             blocks=to_base.blocks if to_base else 0,
         )
     unit = table.units.get(cell.measure, 1.0)
-    return Figure(
+    return ReproducedFigure(
         cell=cell,
         value=statistics.fmean(measured.variant.values()) / unit,
         blocks=len(measured.variant),
@@ -276,7 +286,9 @@ def _is_same_collapse(first: tuple[int, int] | None, second: tuple[int, int] | N
     return max(first[0], second[0]) <= min(first[1], second[1])
 
 
-def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[CollapseComparison]:
+def _compare_collapses(
+    measured: MeasuredFigures, table: PublishedTable
+) -> list[CollapseComparison]:
     falls = []
     for column in table.columns:
         cells = [c for c in table.cells if c.column == column]
@@ -294,7 +306,11 @@ def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Collapse
         expected = None
         if published is not None:
             expected = measured.scale_level(published[0]), measured.scale_level(published[1])
-        shape = Shape.AGREES if _is_same_collapse(expected, collapse) else Shape.DIFFERS
+        shape = (
+            ShapeAgreement.AGREES
+            if _is_same_collapse(expected, collapse)
+            else ShapeAgreement.DIFFERS
+        )
         repeated = any(len(v) > 1 for v in levels.values())
         falls.append(
             CollapseComparison(
@@ -303,7 +319,7 @@ def _compare_collapses(measured: MeasuredFigures, table: Table) -> list[Collapse
                 expected=expected,
                 measured_levels=collapse,
                 measured=bool(curve),
-                shape=shape if repeated else Shape.UNDECIDED,
+                shape=shape if repeated else ShapeAgreement.UNDECIDED,
             )
         )
     return falls

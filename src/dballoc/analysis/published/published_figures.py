@@ -96,7 +96,7 @@ Level = int | Literal["best", "largest"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class PublishedFigure:
     """One figure. ``measure``: a name of :mod:`dballoc.analysis.published.measured_figures`;
     ``variant`` is None where none of our variants stands for it.
     """
@@ -111,13 +111,13 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PublishedTable:
     """A table of the post, its cells in its own order."""
 
     name: str
     title: str
     caption: str
-    cells: tuple[Cell, ...]
+    cells: tuple[PublishedFigure, ...]
     across: Literal["columns", "rows"] = "columns"
     baseline: str | None = None
     ratios: bool = False
@@ -147,7 +147,7 @@ class Published:
     server: str
     method: str
     remarks: tuple[str, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[PublishedTable, ...]
     frames: FrameTable | None = None
 
 
@@ -155,20 +155,22 @@ def parse_published(name: str, text: str, figures: str) -> Published:
     """Parse the texts of both files. KeyError and ValueError if they do not match the module."""
     top = tomllib.loads(text)
     lines = list(csv.DictReader(io.StringIO(figures)))
-    cells: dict[str, list[Cell]] = {}
+    cells: dict[str, list[PublishedFigure]] = {}
     for line in lines:
         if line["table"] != FRAMES:
             cells.setdefault(line["table"], []).append(_parse_cell(line))
     profiled = [line for line in lines if line["table"] == FRAMES]
     frames = parse_frames(top.pop(FRAMES), profiled) if profiled else None
-    tables = [Table(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")]
+    tables = [
+        PublishedTable(**table, cells=tuple(cells.pop(table["name"]))) for table in top.pop("table")
+    ]
     if cells:
         raise ValueError(f"{name}: figures of tables that are not described: {', '.join(cells)}")
     more: dict[str, Any] = top | {"remarks": tuple(top.get("remarks", ()))}
     return Published(name=name, tables=tuple(tables), frames=frames, **more)
 
 
-def _parse_cell(line: dict[str, str]) -> Cell:
+def _parse_cell(line: dict[str, str]) -> PublishedFigure:
     threads = line["threads"]
     level: Level = (
         int(threads)
@@ -179,7 +181,7 @@ def _parse_cell(line: dict[str, str]) -> Cell:
         if threads
         else None
     )
-    return Cell(
+    return PublishedFigure(
         row=line["row"],
         column=line["column"],
         workload=line["workload"] or None,

@@ -231,7 +231,7 @@ class Cycles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class HeapGrowth:
     """A variant's heap from cycle to cycle: ``slope`` in bytes a cycle, with its interval, infinite
     where fewer than two of its ``replays`` went to their end; ``heap``: at the last end, bytes.
     """
@@ -257,7 +257,7 @@ class CycleGrowth:
 
     cycles: Cycles
     ends: pl.DataFrame
-    growths: list[Growth]
+    growths: list[HeapGrowth]
 
 
 def find_growth(campaign: Campaign, facts: ReplayFacts) -> CycleGrowth | None:
@@ -306,7 +306,7 @@ def list_cycle_ends(campaign: Campaign, cycles: Cycles) -> pl.DataFrame:
     )
 
 
-def measure_growth(ends: pl.DataFrame, cycles: Cycles, variants: Sequence[str]) -> list[Growth]:
+def measure_growth(ends: pl.DataFrame, cycles: Cycles, variants: Sequence[str]) -> list[HeapGrowth]:
     """Return the growth of each of the variants that has a replay, in their order. ``ends``: of
     :func:`list_cycle_ends`.
     """
@@ -324,14 +324,14 @@ def measure_growth(ends: pl.DataFrame, cycles: Cycles, variants: Sequence[str]) 
     return growths
 
 
-def _make_growth(variant: str, slopes: list[float], heap: float) -> Growth:
+def _make_growth(variant: str, slopes: list[float], heap: float) -> HeapGrowth:
     count = len(slopes)
     mean = math.fsum(slopes) / count
     half = math.inf
     if count > 1:
         variance = math.fsum((slope - mean) ** 2 for slope in slopes) / (count - 1)
         half = compute_t_quantile(count - 1, (1 + CONFIDENCE) / 2) * math.sqrt(variance / count)
-    return Growth(
+    return HeapGrowth(
         variant=variant, slope=mean, low=mean - half, high=mean + half, heap=heap, replays=count
     )
 

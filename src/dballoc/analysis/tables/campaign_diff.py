@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.decisions.comparability import Pairing, pair_campaigns
+from dballoc.analysis.decisions.comparability import Comparability, pair_campaigns
 from dballoc.analysis.decisions.preference import Condition
 from dballoc.analysis.decisions.sequential_test import (
     CPU,
@@ -102,7 +102,7 @@ RatioKind = Literal["relative", "absolute"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class DiffFigure:
     """A variant in one measure, second ÷ first. A ratio is None where no block has both figures it
     takes. ``faults``: (trials with a fault, trials) of each campaign that had any; then there is no
     verdict.
@@ -135,17 +135,17 @@ class CampaignDiff:
     than its planned end.
     """
 
-    pairing: Pairing
+    pairing: Comparability
     judged: RatioKind
     why: str
     confidence: float
     metrics: list[Metric]
-    figures: list[Figure]
-    moved: list[Figure]
+    figures: list[DiffFigure]
+    moved: list[DiffFigure]
     withheld: str = ""
     looks: list[LookTaken] = field(default_factory=list)
 
-    def no_verdict(self, figure: Figure) -> str:
+    def no_verdict(self, figure: DiffFigure) -> str:
         """Return why a figure has no verdict; empty if it has one."""
         if self.withheld:
             return self.withheld
@@ -160,7 +160,7 @@ class CampaignDiff:
             return "no figures"
         return "" if figure.ratio.interval else "one block has no interval"
 
-    def of(self, metric: Metric) -> list[Figure]:
+    def of(self, metric: Metric) -> list[DiffFigure]:
         """Return the figures of all variants in one metric."""
         return [f for f in self.figures if f.metric == metric]
 
@@ -190,13 +190,13 @@ def compare_campaigns(
 
     first = baseline_comparison.select_judged_blocks(first, procedures[0])
     second = baseline_comparison.select_judged_blocks(second, procedures[1])
-    figures: list[Figure] = []
-    moved: list[Figure] = []
+    figures: list[DiffFigure] = []
+    moved: list[DiffFigure] = []
     for metric, confidence in levels.items():
         values = read_values(first, metric), read_values(second, metric)
         for name in pairing.variants:
             is_moved = relative and name == pairing.baseline
-            figure = Figure(
+            figure = DiffFigure(
                 variant=name,
                 metric=metric,
                 relative=_compare_relative(values, name, pairing.baseline, confidence),
@@ -218,7 +218,7 @@ def compare_campaigns(
     )
 
 
-def _explain_withheld(pairing: Pairing, relative: bool) -> str:
+def _explain_withheld(pairing: Comparability, relative: bool) -> str:
     """Return why there are no verdicts at all; empty if there are."""
     if pairing.machine and not relative:
         return f"different machines ({'; '.join(pairing.machine)}) and no common baseline"
@@ -250,7 +250,7 @@ def _list_levels(
     }
 
 
-def _choose_ratio(pairing: Pairing, kind: RatioKind | None) -> tuple[RatioKind, str]:
+def _choose_ratio(pairing: Comparability, kind: RatioKind | None) -> tuple[RatioKind, str]:
     if kind == "relative" and pairing.baseline is None:
         raise ValueError(pairing.no_baseline)
     if kind == "absolute":
@@ -262,7 +262,7 @@ def _choose_ratio(pairing: Pairing, kind: RatioKind | None) -> tuple[RatioKind, 
     return "relative", f"both campaigns have the same baseline, {pairing.baseline}"
 
 
-def _list_metrics(first: Campaign, pairing: Pairing) -> list[Metric]:
+def _list_metrics(first: Campaign, pairing: Comparability) -> list[Metric]:
     """Return the comparable metrics, those with a verdict first."""
     metrics = [
         metric
@@ -273,7 +273,7 @@ def _list_metrics(first: Campaign, pairing: Pairing) -> list[Metric]:
     return sorted(metrics, key=lambda m: (not m.question, m.question == "memory", -m.measure.error))
 
 
-def _list_metrics_of(measure: Measure, first: Campaign, pairing: Pairing) -> list[Metric]:
+def _list_metrics_of(measure: Measure, first: Campaign, pairing: Comparability) -> list[Metric]:
     """Return the metric of the whole trial, or of each workload; none if it is not comparable."""
     if measure.trial:
         is_idle = measure.name == IDLE.name
@@ -316,27 +316,27 @@ def _compare_absolute(
 
 
 @dataclass(frozen=True)
-class Finding:
+class FigureCheck:
     """One figure under a condition. ``holds``: True if the condition is shown to hold, False if
     shown not to, None if neither; ``problem`` says why the figure could not be judged.
     """
 
-    figure: Figure
+    figure: DiffFigure
     holds: bool | None
     problem: str = ""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ConditionCheck:
     """A condition with the findings of all figures that it concerns; ``problem``: why there are
     none.
     """
 
     condition: Condition
-    findings: list[Finding]
+    findings: list[FigureCheck]
     problem: str = ""
 
-    def failures(self, strict: bool) -> list[Finding]:
+    def failures(self, strict: bool) -> list[FigureCheck]:
         """The findings that fail the gate."""
         return [f for f in self.findings if f.holds or f.problem or (strict and f.holds is None)]
 
@@ -345,7 +345,7 @@ class Outcome:
         return bool(self.problem or self.failures(strict))
 
 
-def judge_condition(between: CampaignDiff, condition: Condition) -> Outcome:
+def judge_condition(between: CampaignDiff, condition: Condition) -> ConditionCheck:
     """Judge every figure that the condition concerns. The baseline, whose relative ratio is 1 by
     definition, is judged by its absolute ratio, and only where the condition names it.
     """
@@ -356,15 +356,15 @@ def judge_condition(between: CampaignDiff, condition: Condition) -> Outcome:
         and condition.concerns(f.variant, f.metric.workload)
     ]  # fmt: skip
     if not figures:
-        return Outcome(condition, [], _explain_no_figures(between, condition))
-    return Outcome(condition, [_judge_figure(between, condition, f) for f in figures])
+        return ConditionCheck(condition, [], _explain_no_figures(between, condition))
+    return ConditionCheck(condition, [_judge_figure(between, condition, f) for f in figures])
 
 
-def _judge_figure(between: CampaignDiff, condition: Condition, figure: Figure) -> Finding:
+def _judge_figure(between: CampaignDiff, condition: Condition, figure: DiffFigure) -> FigureCheck:
     if problem := between.no_verdict(figure):
-        return Finding(figure, None, problem)
+        return FigureCheck(figure, None, problem)
     assert figure.ratio and figure.ratio.interval
-    return Finding(figure, condition.holds(*figure.ratio.interval))
+    return FigureCheck(figure, condition.holds(*figure.ratio.interval))
 
 
 def _explain_no_figures(between: CampaignDiff, condition: Condition) -> str:

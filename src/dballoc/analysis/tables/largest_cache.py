@@ -20,7 +20,7 @@ VERB = "fit"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe:
+class CacheTrial:
     """One trial; sizes in bytes. ``pool``: the cache's size as the server reported it; None where
     it did not.
     """
@@ -86,7 +86,7 @@ class Fits:
 
     campaign: "Campaign"
     of: SizeRange
-    probes: list[Probe]
+    probes: list[CacheTrial]
     fitted: list[VariantFit]
     ended: str | None
 
@@ -133,11 +133,11 @@ def is_fit(directory: Path) -> bool:
         results.close()
 
 
-def list_probes(results: Results) -> list[Probe]:
+def list_probes(results: Results) -> list[CacheTrial]:
     """Return all trials, in the order in which they were run."""
     results.table("probe")  # for what it says of damage
     return [
-        Probe(
+        CacheTrial(
             variant=name,
             round=number,
             requested=requested,
@@ -163,7 +163,7 @@ def read_cache_options(results: Results) -> dict[str, str]:
 
 
 def fit_variants(
-    sizes: SizeRange, names: dict[str, str], trials: Sequence[Probe]
+    sizes: SizeRange, names: dict[str, str], trials: Sequence[CacheTrial]
 ) -> list[VariantFit]:
     """Return each variant's answer so far. ``names``: the variants in their order, with the cache's
     option of each.
@@ -175,7 +175,7 @@ def fit_variants(
 
 
 def _fit_variant(
-    sizes: SizeRange, name: str, option: str, probes_of_variant: Sequence[Probe]
+    sizes: SizeRange, name: str, option: str, probes_of_variant: Sequence[CacheTrial]
 ) -> VariantFit:
     progress = cache_size_search.compute_state(sizes, [p.trial for p in probes_of_variant])
     low = [p for p in probes_of_variant if p.requested == progress.low and p.outcome == "survived"]

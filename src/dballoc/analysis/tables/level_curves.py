@@ -26,7 +26,7 @@ COLLAPSE_SHARE = 0.6
 
 
 @dataclass(frozen=True)
-class Shape:
+class ThroughputCurve:
     """A variant's curve over levels. ``collapse_threads``: the first collapsed level,
     ``collapse_share``: its share of the best level before it; None where nothing collapses.
     """
@@ -37,7 +37,7 @@ class Shape:
     collapse_share: float | None
 
 
-def find_peak_and_collapse(throughput: Mapping[int, float]) -> Shape:
+def find_peak_and_collapse(throughput: Mapping[int, float]) -> ThroughputCurve:
     """Find peak and collapse in throughput by threads. ValueError when it is empty."""
     if not throughput:
         raise ValueError("no level")
@@ -46,9 +46,9 @@ def find_peak_and_collapse(throughput: Mapping[int, float]) -> Shape:
     so_far = 0.0
     for threads in levels:
         if so_far and throughput[threads] < COLLAPSE_SHARE * so_far:
-            return Shape(best, throughput[best], threads, throughput[threads] / so_far)
+            return ThroughputCurve(best, throughput[best], threads, throughput[threads] / so_far)
         so_far = max(so_far, throughput[threads])
-    return Shape(best, throughput[best], None, None)
+    return ThroughputCurve(best, throughput[best], None, None)
 
 
 def find_collapse(throughput: Mapping[int, float]) -> tuple[int, int] | None:

@@ -71,7 +71,7 @@ class ContentionProfiles:
 
 
 @dataclass(frozen=True)
-class Contention:
+class CampaignContention:
     """``watched``: the profiles by variant and workload; ``mutexes``: by variant, its malloc's own
     statistics of its mutexes at the trial's end.
     """
@@ -84,7 +84,7 @@ class Contention:
         return {w.variant: w for w in self.watched if w.workload == workload and w.switches}
 
 
-def load_contention(directory: Path, campaign: Campaign) -> Contention | None:
+def load_contention(directory: Path, campaign: Campaign) -> CampaignContention | None:
     """Load the profiles from a results directory; None where the experiment asks for no such
     profile.
     """
@@ -97,7 +97,7 @@ def load_contention(directory: Path, campaign: Campaign) -> Contention | None:
         watched += [_load_profiles(raw, row, name, directory) for name in workloads]
         if contended := _read_mutexes(raw / "server.log", directory):
             mutexes[row["variant"]] = contended
-    return Contention(watched, mutexes)
+    return CampaignContention(watched, mutexes)
 
 
 def _load_profiles(
@@ -321,7 +321,7 @@ class ImportedProfiles:
             if (p.machine, p.workload, p.threads) == place and p.counts == counts and p.profile
         }
 
-    def of_machine(self, machine: str, threads: int | None) -> Contention:
+    def of_machine(self, machine: str, threads: int | None) -> CampaignContention:
         """Return a machine's waits as those of a campaign: of each workload at this level, or at
         the highest that has profiles.
         """
@@ -333,7 +333,7 @@ class ImportedProfiles:
         for workload, workload_levels in levels.items():
             level = threads if threads in workload_levels else max(workload_levels)
             watched += self.list_waits((machine, workload, level))
-        return Contention(watched, {})
+        return CampaignContention(watched, {})
 
     def list_waits(self, place: tuple[str, str, int]) -> list[ContentionProfiles]:
         """Return the waits of each variant, counted or, where they were not, timed; with the
@@ -380,4 +380,4 @@ def _load(path: Path, directory: Path) -> Profile | None:
 
 
 # What was recorded beside the trials of a campaign, or imported with its figures.
-Profiles = Contention | Heaps | ImportedProfiles | None
+Profiles = CampaignContention | Heaps | ImportedProfiles | None

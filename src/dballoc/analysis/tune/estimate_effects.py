@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from dballoc.analysis.tune.search_history import Standing, convert_to_ratio, find_front
+from dballoc.analysis.tune.search_history import ConfigurationResult, convert_to_ratio, find_front
 
 Measure = Literal["memory", "cost"]
 Floats = npt.NDArray[np.float64]
@@ -91,7 +91,9 @@ class _Estimates:
     directions: Floats
 
 
-def estimate_effects(default: Standing, standings: Sequence[Standing], measure: Measure) -> Effects:
+def estimate_effects(
+    default: ConfigurationResult, standings: Sequence[ConfigurationResult], measure: Measure
+) -> Effects:
     """Return the effects of configurations of one base on a measure, also of those without a good
     trial; ``default``: that of the base, with a trial at least.
     """
@@ -99,8 +101,8 @@ def estimate_effects(default: Standing, standings: Sequence[Standing], measure: 
 
 
 def estimate_settings(
-    default: Standing,
-    standings: Sequence[Standing],
+    default: ConfigurationResult,
+    standings: Sequence[ConfigurationResult],
     settings: Sequence[tuple[str, str]],
     measure: Measure,
 ) -> Effects:
@@ -109,7 +111,7 @@ def estimate_settings(
     alone where there is one; else without what settings do only together.
     """
     alone = [
-        Standing(base=default.base, variant="", parameters={name: value})
+        ConfigurationResult(base=default.base, variant="", parameters={name: value})
         for name, value in settings
     ]
     alike = compare_settings([*standings, *alone])
@@ -155,7 +157,9 @@ def _weigh(alike: Floats, observed: _Observed, measure: Measure) -> Effects:
     return Effects(means=mean, covariance=covariance)
 
 
-def _collect(default: Standing, standings: Sequence[Standing], measure: Measure) -> _Observed:
+def _collect(
+    default: ConfigurationResult, standings: Sequence[ConfigurationResult], measure: Measure
+) -> _Observed:
     """Return the readings of a measure."""
     usual = [getattr(r, measure) for r in default.readings]
     alone = {
@@ -208,7 +212,7 @@ def _estimate(alike: Floats, observed: _Observed, pairs: Floats, share: float) -
     )
 
 
-def compare_settings(standings: Sequence[Standing]) -> Floats:
+def compare_settings(standings: Sequence[ConfigurationResult]) -> Floats:
     """Return how alike the effects of any two configurations are expected to be: the number of
     settings that both have, each times how near its values are, and of one with itself more.
     """
@@ -263,7 +267,7 @@ class Estimated:
     of all configurations of its base; ``front_chance``: in which share of what may be true it is.
     """
 
-    standing: Standing
+    standing: ConfigurationResult
     memory: Likely
     cost: Likely
     on_front: bool
@@ -273,7 +277,7 @@ class Estimated:
 _NOTHING = Likely(mean=0.0, low=0.0, high=0.0)
 
 
-def estimate_front(standings: Sequence[Standing]) -> list[Estimated]:
+def estimate_front(standings: Sequence[ConfigurationResult]) -> list[Estimated]:
     """Return what is likely of every configuration that ran, of each base whose default did; the
     default first, which does nothing to itself.
     """
@@ -286,7 +290,9 @@ def estimate_front(standings: Sequence[Standing]) -> list[Estimated]:
     return estimated
 
 
-def _estimate_base(default: Standing, standings: Sequence[Standing]) -> list[Estimated]:
+def _estimate_base(
+    default: ConfigurationResult, standings: Sequence[ConfigurationResult]
+) -> list[Estimated]:
     if not standings:
         return [_make_default(default, on_front=True, chance=1.0)]
     memory = estimate_effects(default, standings, "memory")
@@ -309,7 +315,7 @@ def _estimate_base(default: Standing, standings: Sequence[Standing]) -> list[Est
     ]
 
 
-def _make_default(default: Standing, *, on_front: bool, chance: float) -> Estimated:
+def _make_default(default: ConfigurationResult, *, on_front: bool, chance: float) -> Estimated:
     return Estimated(
         standing=default, memory=_NOTHING, cost=_NOTHING, on_front=on_front, front_chance=chance
     )

@@ -69,7 +69,7 @@ class Ratios(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ConfigurationResult:
     """What all trials of a configuration say of it, against its default: the ``readings`` of those
     that ended well; ``duets``: ln of CPU an operation in each duet that did; how many ``faults`` it
     had alone: what fails in a duet may be for want of room for two servers.
@@ -203,7 +203,7 @@ def select_searched(experiment: Experiment, facts: Mapping[str, str]) -> Experim
     )
 
 
-def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
+def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[ConfigurationResult]:
     """Return every configuration that was tried at a stage, in the order of their first trials;
     the defaults among them, relative to themselves.
     """
@@ -215,7 +215,7 @@ def summarize_standings(tried: Sequence[Tried], stage: Stage) -> list[Standing]:
         readings = [compare_with_default(t, of_stage) for t in trials]
         duets = [t.ratios for t in trials if t.fault is None and t.ratios]
         standings.append(
-            Standing(
+            ConfigurationResult(
                 base=trials[0].base,
                 variant=name,
                 parameters=trials[0].parameters,
@@ -249,7 +249,7 @@ def compare_with_default(trial: Tried, tried: Sequence[Tried]) -> Ratios | None:
     return Ratios(memory, statistics.mean(costs) if costs else 0.0)
 
 
-def list_front(standings: Sequence[Standing]) -> list[Standing]:
+def list_front(standings: Sequence[ConfigurationResult]) -> list[ConfigurationResult]:
     """Return the configurations of which no other reads better in memory and no worse in cost, or
     the other way round, by memory.
     """

@@ -23,7 +23,7 @@ from dballoc.analysis.measures import PEAK
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tune.estimate_effects import Estimated, estimate_front
 from dballoc.analysis.tune.search_history import (
-    Standing,
+    ConfigurationResult,
     Tried,
     load_tried,
     read_survey,
@@ -35,7 +35,7 @@ from dballoc.store.campaign_facts import CONFIRMATIONS, KNOBS, PREFERENCE
 from dballoc.store.open_database import FILE
 
 
-class Outcome(StrEnum):
+class FinalistOutcome(StrEnum):
     """What the confirmation says of one finalist."""
 
     CONFIRMED = "confirmed"
@@ -69,23 +69,23 @@ class Confirmed:
             return None
         return self.recommendation.subject
 
-    def judge_finalist(self, name: str) -> Outcome:
+    def judge_finalist(self, name: str) -> FinalistOutcome:
         """Return what the campaign says of a finalist, whether or not it is the one to run."""
         if self.recommendation is None or self.comparisons is None:
-            return Outcome.NOT_MEASURED
+            return FinalistOutcome.NOT_MEASURED
         if name in self.comparisons.faulty:
-            return Outcome.FAULT
+            return FinalistOutcome.FAULT
         if self.recommendation.ending is Ending.BASELINE_FAILED:
-            return Outcome.DEFAULT_FAILED
+            return FinalistOutcome.DEFAULT_FAILED
         standing = self.recommendation.standings.get(name)
         if standing is None:
-            return Outcome.NOT_MEASURED
+            return FinalistOutcome.NOT_MEASURED
         if name in self.recommendation.excluded:
-            return Outcome.BREAKS_BOUND
-        return _OUTCOMES.get(standing.ending, Outcome.NOT_BETTER)
+            return FinalistOutcome.BREAKS_BOUND
+        return _OUTCOMES.get(standing.ending, FinalistOutcome.NOT_BETTER)
 
 
-_OUTCOMES = {Ending.USE: Outcome.CONFIRMED, Ending.NOT_SETTLED: Outcome.NOT_SETTLED}
+_OUTCOMES = {Ending.USE: FinalistOutcome.CONFIRMED, Ending.NOT_SETTLED: FinalistOutcome.NOT_SETTLED}
 
 
 def _judge(entry: dict, directory: Path, preference: Preference) -> Confirmed:
@@ -142,7 +142,7 @@ class Tuned:
     campaign: Campaign
     preference: Preference
     tried: Sequence[Tried]
-    standings: Sequence[Standing]
+    standings: Sequence[ConfigurationResult]
     confirmed: Sequence[Confirmed]
     winner: Confirmed | None
     declared: bool

@@ -128,7 +128,7 @@ def _read_options(
 
 
 @dataclass(frozen=True)
-class _Limits:
+class _CopiedLimits:
     """A running server's limits as ``cpu`` and ``limits.memory`` of an experiment, and notes."""
 
     cpu: dict[str, Any]
@@ -136,24 +136,26 @@ class _Limits:
     notes: list[str]
 
 
-def _read_limits(process: Process) -> _Limits:
+def _read_limits(process: Process) -> _CopiedLimits:
     try:
         limits = process_limits.read_limits(process)
     except OSError as error:
-        return _Limits({}, None, [f"CPU and memory limits are unknown: {error.strerror}"])
+        return _CopiedLimits({}, None, [f"CPU and memory limits are unknown: {error.strerror}"])
     notes = []
     available = len(os.sched_getaffinity(0))
     cpu = {"count": limits.cpu_count} if limits.cpu_count < available else {}
     if limits.quota is not None and limits.quota != limits.cpu_count:
         notes.append(f"its quota of {limits.quota:g} CPUs is rounded to {limits.cpu_count}")
     if limits.memory is None or limits.memory >= _machine_memory_bytes():
-        return _Limits(cpu, None, notes)
+        return _CopiedLimits(cpu, None, notes)
     size = format_size(limits.memory)
     try:
         cgroup.check_memory_cgroup()
     except UsageError as error:
-        return _Limits(cpu, None, [*notes, f"its memory limit of {size} is not used here: {error}"])
-    return _Limits(cpu, size, notes)
+        return _CopiedLimits(
+            cpu, None, [*notes, f"its memory limit of {size} is not used here: {error}"]
+        )
+    return _CopiedLimits(cpu, size, notes)
 
 
 def _machine_memory_bytes() -> int:

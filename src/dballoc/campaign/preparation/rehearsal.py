@@ -82,7 +82,7 @@ def _rehearse_on_copy(
     try:
         template.copy(custody, scratch / "data", log, setting.user)
         address = server_options.Address(run / "mysqld.sock")
-        launch = private_server.Launch(
+        launch = private_server.ServerLaunch(
             argv=server_options.command(
                 prepared.build, scratch / "data", address, prepared.options
             ),

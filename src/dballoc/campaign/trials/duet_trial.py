@@ -27,9 +27,9 @@ from dballoc.experiment.trial_steps import Step, list_warmup_statements
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.host.resources.cpus import move_threads
 from dballoc.load import client
-from dballoc.load.client_output import Interval, milliseconds
+from dballoc.load.client_output import IntervalReport, milliseconds
 from dballoc.measure import host_sampler
-from dballoc.measure.process_sampler import ProcessGone, Sample
+from dballoc.measure.process_sampler import ProcessGone, ProcessSample
 from dballoc.measure.sample_while import sample_in_background
 from dballoc.measure.server_counters import Reading, scale_counts
 from dballoc.servers.private.data_template import Template
@@ -70,7 +70,7 @@ class _DuetOver(Exception):
 
 
 @dataclass(frozen=True)
-class _Counters:
+class _ServerCounts:
     """A server's CPU seconds and statements at the moment ``clock`` (CLOCK_MONOTONIC), and a
     reading of its perf events where the host counts them.
     """
@@ -93,7 +93,7 @@ def run_trial(
     partner. ``templates``: those of baseline and partner. Interrupted if the user stops dballoc;
     OSError if that disk is full.
     """
-    trial = _Duet(context, duet, pairing, slices, templates, directory)
+    trial = _RunningDuet(context, duet, pairing, slices, templates, directory)
     try:
         return trial.run()
     finally:
@@ -101,13 +101,13 @@ def run_trial(
             side.life.clean_up()
 
 
-class _Side:
+class _DuetSide:
     """A server with its client."""
 
     def __init__(self, life: ServerLife) -> None:
         self.life = life
         self.client: client.Client | None = None
-        self.intervals: list[Interval] = []
+        self.intervals: list[IntervalReport] = []
 
     @contextlib.contextmanager
     def note_faults(self, when: str) -> Iterator[None]:
@@ -136,7 +136,7 @@ class _Side:
                     raise explain_client_failure(self.life, when, error) from None
                 raise Fault("client", f"{when}: {self.client.program} ended early")
 
-    def read_counters(self) -> _Counters:
+    def read_counters(self) -> _ServerCounts:
         """Read the counters; clock and CPU are those of the middle of the server's answer."""
         sampler, admin = self.life.sampler, self.life.running.admin
         before, cpu_before = time.monotonic(), sampler.cpu()
@@ -144,9 +144,11 @@ class _Side:
         cpu_after, after = sampler.cpu(), time.monotonic()
         # After all that decides anything, so that it is no part of it.
         reading = self.life.read_counters()
-        return _Counters((before + after) / 2, (cpu_before + cpu_after) / 2, questions, reading)
+        return _ServerCounts((before + after) / 2, (cpu_before + cpu_after) / 2, questions, reading)
 
-    def keep_counts(self, place: Mapping[str, Any], before: _Counters, after: _Counters) -> None:
+    def keep_counts(
+        self, place: Mapping[str, Any], before: _ServerCounts, after: _ServerCounts
+    ) -> None:
         """Keep what was counted between two readings. ``place``: workload, slice and piece."""
         for first, last in zip(before.reading, after.reading, strict=True):
             counts = scale_counts(self.life.counted_events, first, last)
@@ -164,7 +166,7 @@ class _Side:
             move_threads(self.client.pid, cpus)
 
 
-class _Duet:
+class _RunningDuet:
     """Both servers of a duet, and the slices that are played on them."""
 
     def __init__(
@@ -183,7 +185,7 @@ class _Duet:
         self.experiment = context.setting.experiment
         names = self.experiment.baseline, pairing.variant
         self.shared_host = duet.thp[pairing.variant]
-        self.sides: list[_Side] = []
+        self.sides: list[_DuetSide] = []
         for name, template, off, side in zip(
             names,
             templates,
@@ -194,7 +196,7 @@ class _Duet:
             raw = directory / side
             OutputDirectory.open(raw).close()
             self.sides.append(
-                _Side(
+                _DuetSide(
                     ServerLife(
                         context,
                         name,
@@ -248,7 +250,7 @@ class _Duet:
         for sql in list_warmup_statements(self.experiment, self.context.setting.contents.tables):
             for side in self.order:
                 with side.note_faults(sql):
-                    samples: list[Sample] = []
+                    samples: list[ProcessSample] = []
                     try:
                         with sample_in_background(side.life.sampler.sample) as samples:
                             side.life.running.admin.scan(sql)
@@ -286,7 +288,7 @@ class _Duet:
             side.move_to(self.duet.halves[0] | self.duet.halves[1])
             side.life.record.trial.seconds_planned += seconds
 
-    def _start_client(self, side: _Side, step: Step, seconds: float) -> None:
+    def _start_client(self, side: _DuetSide, step: Step, seconds: float) -> None:
         side.intervals = []
         # We end the client: it is told twice the time and a minute, in case the machine is slow.
         both = self.duet.halves[0] | self.duet.halves[1]
@@ -370,7 +372,7 @@ class _Duet:
         """
         return (0, 1) if (self.pairing.first + number) % 2 == 0 else (1, 0)
 
-    def _read_counters(self, step: Step, number: int) -> dict[int, _Counters]:
+    def _read_counters(self, step: Step, number: int) -> dict[int, _ServerCounts]:
         readings = {}
         for i in self._order_of_sides(number):
             with self.sides[i].note_faults(step.title):
@@ -384,7 +386,7 @@ class _Duet:
                 with side.note_faults(step.title):
                     side.check(step.title)
 
-    def _count_events(self, side: _Side, step: Step) -> None:
+    def _count_events(self, side: _DuetSide, step: Step) -> None:
         """Fill in the transactions of each slice. The server counts statements; the client's
         reports say how many of them make a transaction.
         """

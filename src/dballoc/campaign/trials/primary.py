@@ -85,7 +85,7 @@ class Primary:
         )
         options = replication.make_primary_options(self.build, self._prepared.options)
         cpus = self._prepared.client_cpus
-        self._launch = private_server.Launch(
+        self._launch = private_server.ServerLaunch(
             argv=command_line.command(self.build, data, self._address, options),
             env=server_environment.remove_allocator_variables(os.environ),
             address=self._address,

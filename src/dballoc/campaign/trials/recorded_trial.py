@@ -21,7 +21,7 @@ from dballoc.process_memory.heaps.allocator_statistics import (
     TCACHE,
     AllocatorStatistics,
 )
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.servers.private.data_template import Template
 from dballoc.store.results import TrialRecord
 from dballoc.store.rows import LedgerRow, MarkRow
@@ -142,7 +142,7 @@ def measure_truth(life: ServerLife, recorder: Recorder, peak: int) -> dict[str, 
     lines = build_ledger(snapshot).lines
     memory = recorder.measure_memory()
     heap = sum(x.resident for x in lines if x.group == "heap")
-    if any(x.owner == Kind.MALLOC for x in lines):
+    if any(x.owner == MappingKind.MALLOC for x in lines):
         heap -= (
             memory.buffers
         )  # what nothing else claims is the malloc's there, its blocks among it

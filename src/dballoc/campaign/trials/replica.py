@@ -13,7 +13,7 @@ from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.primary import Primary
 from dballoc.campaign.trials.server_in_trial import ServerLife
 from dballoc.experiment.trial_steps import KEEPS_UP
-from dballoc.load.client_output import Interval, Total
+from dballoc.load.client_output import IntervalReport, Total
 from dballoc.servers.private import replication
 from dballoc.store.rows import ReplicaRow
 
@@ -23,7 +23,7 @@ _CONNECT = 30.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReplicationProgress:
     """At the moment ``clock`` (CLOCK_MONOTONIC): the transactions that the primary had committed,
     and those of them that the replica had applied. They are asked one after the other, the
     replica first, so that it is never ahead.
@@ -43,12 +43,12 @@ class Progress:
 class ReplicaStep:
     """What a replica did in one step of load. ``caught_up``: the last reading, after the wait."""
 
-    readings: list[Progress] = field(default_factory=list)
-    intervals: list[Interval] = field(default_factory=list)
-    loaded: Progress | None = None
-    caught_up: Progress | None = None
+    readings: list[ReplicationProgress] = field(default_factory=list)
+    intervals: list[IntervalReport] = field(default_factory=list)
+    loaded: ReplicationProgress | None = None
+    caught_up: ReplicationProgress | None = None
 
-    def add(self, reading: Progress, report: Interval) -> Interval:
+    def add(self, reading: ReplicationProgress, report: IntervalReport) -> IntervalReport:
         """Add a reading that was taken after a client's report; returns the report with what was
         applied since the last reading in place of what clients did.
         """
@@ -66,7 +66,7 @@ class ReplicaStep:
         return applied
 
 
-def compute_lag(readings: list[Progress], now: Progress) -> float:
+def compute_lag(readings: list[ReplicationProgress], now: ReplicationProgress) -> float:
     """Return how many seconds ago the primary had committed as much as the replica has applied by
     ``now``: 0 if nothing waits. ``readings`` are earlier ones, in their order; between two of them
     the primary's count is taken to rise evenly.
@@ -134,7 +134,7 @@ def describe_lag(row: ReplicaRow) -> str | None:
     )
 
 
-class Replica:
+class ReplicaServer:
     """A variant's server that replicates from ``primary``."""
 
     def __init__(self, life: ServerLife, primary: Primary, patience: float) -> None:
@@ -156,7 +156,7 @@ class Replica:
                 raise Fault("replication", "the replica does not connect to its primary")
             self._life.running.child.wait(_POLL)
 
-    def read_progress(self, when: str) -> Progress:
+    def read_progress(self, when: str) -> ReplicationProgress:
         """Ask both servers how far they are. Fault if the replica does not answer; Failure if the
         primary does not.
         """
@@ -165,7 +165,7 @@ class Replica:
             applied = replication.count_applied(self._primary.build, admin)
         except pymysql.Error as error:
             raise self._life.explain_refusal(error, when, "its GTIDs") from None
-        return Progress(time.monotonic(), self._primary.count_committed(when), applied)
+        return ReplicationProgress(time.monotonic(), self._primary.count_committed(when), applied)
 
     def check(self, when: str) -> None:
         """Fault if replication has stopped; Failure if the primary has."""

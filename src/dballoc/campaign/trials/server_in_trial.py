@@ -38,7 +38,7 @@ from dballoc.host.settings import thp
 from dballoc.host.unprivileged.ownership import remove_directory
 from dballoc.load import client
 from dballoc.measure import memory_marks
-from dballoc.measure.memory_marks import Mark
+from dballoc.measure.memory_marks import MemoryMark
 from dballoc.measure.perf_events import CannotCount
 from dballoc.measure.process_sampler import ProcessSampler
 from dballoc.measure.server_counters import Reading, ServerCounters
@@ -110,7 +110,7 @@ class ServerLife:
         self.log = directory / "server.log"
         self.record = TrialRecord(trial=MeasuredTrial(started=time.time()))
         self.ended: Exit | None = None
-        self.mark: Mark | None = None
+        self.mark: MemoryMark | None = None
         self._cpus = cpus
         self._thp_disable = thp_disable
         self._template = template
@@ -191,7 +191,7 @@ class ServerLife:
             self.examiner = self._make_examiner()
         self.address = self._choose_address()
         self.password = self._template.password
-        self._launch = private_server.Launch(
+        self._launch = private_server.ServerLaunch(
             argv=server_options.command(
                 self.prepared.build, data, self.address, self.prepared.options
             ),
@@ -406,7 +406,7 @@ class ServerLife:
         """
         assert step.workload and step.threads
         setting = self.context.setting
-        job = client.Job(
+        job = client.ClientJob(
             workload=step.workload,
             threads=step.threads,
             seconds=seconds,

@@ -17,7 +17,7 @@ _UNKNOWN_VARIABLE, _REFUSED_VALUE = 1193, 1231
 _PATIENCE, _BETWEEN_TRIES = 60.0, 1.0
 
 
-class Connection(Protocol):
+class SettlingConnection(Protocol):
     """What settling needs of :class:`dballoc.servers.private.admin_connection.Admin`."""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -46,7 +46,7 @@ class Settling:
     otherwise: Mapping[str, str]
 
 
-def begin_settling(connection: Connection, engine: str, tables: Sequence[str]) -> Settling:
+def begin_settling(connection: SettlingConnection, engine: str, tables: Sequence[str]) -> Settling:
     """Make the server settle: set the engine's variables, analyze the ``tables``, switch on what is
     to be done once. SettlingFailed for an error of the server's, also for a switch that it has
     refused for a minute.
@@ -73,13 +73,13 @@ def begin_settling(connection: Connection, engine: str, tables: Sequence[str]) -
     return Settling(before=tuple(before), otherwise=otherwise)
 
 
-def end_settling(connection: Connection, settling: Settling) -> None:
+def end_settling(connection: SettlingConnection, settling: Settling) -> None:
     """Set back what :func:`begin_settling` set. SettlingFailed for an error of the server's."""
     for name, value in settling.before:
         _run(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _switch_on(connection: Connection, name: str) -> None:
+def _switch_on(connection: SettlingConnection, name: str) -> None:
     """Switch a variable on. One that starts a compaction may be refused while RocksDB compacts by
     itself: then it is tried again.
     """
@@ -94,14 +94,14 @@ def _switch_on(connection: Connection, name: str) -> None:
         time.sleep(_BETWEEN_TRIES)
 
 
-def _run(connection: Connection, statement: str) -> None:
+def _run(connection: SettlingConnection, statement: str) -> None:
     try:
         connection.scan(statement)
     except pymysql.Error as error:
         raise SettlingFailed(statement) from error
 
 
-def _read_variable(connection: Connection, name: str) -> str | None:
+def _read_variable(connection: SettlingConnection, name: str) -> str | None:
     """Return the value of a global variable; None if the server has no such variable."""
     statement = f"SELECT @@GLOBAL.{name}"
     try:

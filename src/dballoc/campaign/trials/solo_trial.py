@@ -14,7 +14,7 @@ from dballoc.campaign.trials.fault import Fault
 from dballoc.campaign.trials.host_thp import switch_thp
 from dballoc.campaign.trials.primary import Primary
 from dballoc.campaign.trials.replica import (
-    Replica,
+    ReplicaServer,
     ReplicaStep,
     describe_lag,
     make_replica_row,
@@ -29,10 +29,10 @@ from dballoc.files.output_directory import OutputDirectory, write_own
 from dballoc.host.guardian.guardian_client import Exit
 from dballoc.host.preload.preload_socket import HEAP_PROBE, PreloadKind
 from dballoc.load import client
-from dballoc.load.client_output import Interval, milliseconds
+from dballoc.load.client_output import IntervalReport, milliseconds
 from dballoc.measure import host_sampler
 from dballoc.measure.host_sampler import HostSample
-from dballoc.measure.process_sampler import ProcessGone, Sample
+from dballoc.measure.process_sampler import ProcessGone, ProcessSample
 from dballoc.measure.sample_while import sample_in_background
 from dballoc.measure.server_counters import Reading
 from dballoc.servers.private.data_template import Template
@@ -99,10 +99,10 @@ class _Series:
     of the client in one step, so far.
     """
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[ProcessSample] = field(default_factory=list)
     host: list[HostSample] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
-    intervals: list[Interval] = field(default_factory=list)
+    intervals: list[IntervalReport] = field(default_factory=list)
 
 
 # Told after the start (no step) and after each step, with the most bytes of RSS in it.
@@ -137,13 +137,13 @@ class SoloTrial:
         )
         self.experiment = context.setting.experiment
         self.primary: Primary | None = None
-        self.replica: Replica | None = None
+        self.replica: ReplicaServer | None = None
         if context.setting.has_replica:
             self.life.has_clients = False
             self.primary = Primary(
                 context.custody, context.setting.user, self.prepared, template, directory
             )
-            self.replica = Replica(self.life, self.primary, self.experiment.replica.catch_up)
+            self.replica = ReplicaServer(self.life, self.primary, self.experiment.replica.catch_up)
         is_probed = instrument is HEAP_PROBE
         self.profile = profiling.profile_heap if is_probed else profiling.profile_contention
         tables = context.setting.contents.tables
@@ -255,7 +255,7 @@ class SoloTrial:
             self.record.trial.rss_idle = self.life.mark.rss
         self.life.empty_binary_log(step.title)
 
-    def _take_sample(self, series: _Series, every_thread: bool = False) -> Sample:
+    def _take_sample(self, series: _Series, every_thread: bool = False) -> ProcessSample:
         """Take a sample of the server and one of the host, and return the server's."""
         sample = self.life.sampler.sample(every_thread)
         series.samples.append(sample)

@@ -7,11 +7,11 @@ from typing import Any
 
 from dballoc.experiment.trial_steps import Step
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.load.client_output import Interval, Total, milliseconds, percentile
+from dballoc.load.client_output import IntervalReport, Total, milliseconds, percentile
 from dballoc.measure import memory_marks
 from dballoc.measure.host_sampler import HostSample
-from dballoc.measure.memory_marks import Mark
-from dballoc.measure.process_sampler import Sample
+from dballoc.measure.memory_marks import MemoryMark
+from dballoc.measure.process_sampler import ProcessSample
 from dballoc.measure.server_counters import Reading, interpolate_reading, scale_counts
 from dballoc.store.rows import (
     HostSampleRow,
@@ -49,8 +49,8 @@ class StepMeasurements:
     step: Step
     started: float
     ended: float
-    samples: Sequence[Sample]
-    intervals: Sequence[Interval]
+    samples: Sequence[ProcessSample]
+    intervals: Sequence[IntervalReport]
     total: Total | None
     histogram: Sequence[tuple[float, int]]
     rss_peak: int
@@ -59,7 +59,7 @@ class StepMeasurements:
 
 
 def interpolate_counter(
-    samples: Sequence[Sample] | Sequence[HostSample], clock: float, counter: str
+    samples: Sequence[ProcessSample] | Sequence[HostSample], clock: float, counter: str
 ) -> float:
     """Return a counter at the moment ``clock``: linear between the samples around it, the nearest
     sample's before the first and after the last.
@@ -128,7 +128,7 @@ def make_host_step_rows(step_data: StepMeasurements) -> list[HostStepRow]:
 
 
 def _count_between(
-    samples: Sequence[Sample] | Sequence[HostSample],
+    samples: Sequence[ProcessSample] | Sequence[HostSample],
     start: float,
     end: float,
     counters: Sequence[str],
@@ -176,7 +176,7 @@ def make_step_counter_rows(
     return [StepCounterRow(step=step_data.step.number, **vars(count)) for count in counts]
 
 
-def make_sample_row(step: int, sample: Sample, mark: Mark, t0: float) -> SampleRow:
+def make_sample_row(step: int, sample: ProcessSample, mark: MemoryMark, t0: float) -> SampleRow:
     """Return the row of table ``sample``. ``mark``: the last mark before the sample."""
     return SampleRow(
         step=step,
@@ -199,7 +199,7 @@ def make_host_sample_row(step: int, sample: HostSample, t0: float) -> HostSample
     )
 
 
-def make_interval_row(step: int, interval: Interval, t0: float) -> IntervalRow:
+def make_interval_row(step: int, interval: IntervalReport, t0: float) -> IntervalRow:
     """Return the row of table ``interval``."""
     return IntervalRow(
         step=step,
@@ -214,7 +214,7 @@ def make_interval_row(step: int, interval: Interval, t0: float) -> IntervalRow:
     )
 
 
-def make_mark_row(step: int, mark: Mark, t0: float) -> MarkRow:
+def make_mark_row(step: int, mark: MemoryMark, t0: float) -> MarkRow:
     """Return the row of table ``mark``."""
     return MarkRow(
         step=step,

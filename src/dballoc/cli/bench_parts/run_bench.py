@@ -10,7 +10,7 @@ from dballoc.campaign.results_directory import load_experiment
 from dballoc.cli.bench_parts.bench_flags import Run
 from dballoc.cli.shared import campaign_on_hosts, experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, name_flag
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.one_thread_for_numpy import one_thread_for_numpy
 from dballoc.cli.shared.safe_output import say
 from dballoc.cli.shared.size_and_duration_flags import duration
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dballoc.campaign.looks import Extension
 
 
-def run_bench(source: Source, changes: Changes, run: Run) -> None:
+def run_bench(source: ExperimentSource, changes: Changes, run: Run) -> None:
     """Print the experiment or the plan, or run the campaign. Raises UsageError for what cannot be
     run as asked.
     """
@@ -53,7 +53,7 @@ def run_bench(source: Source, changes: Changes, run: Run) -> None:
         bench_campaign.run_campaign(setting, run.out, preferred, run.report, extension)
 
 
-def _plan_extension(source: Source, changes: Changes, run: Run) -> "Extension | None":
+def _plan_extension(source: ExperimentSource, changes: Changes, run: Run) -> "Extension | None":
     """Return the extension that --extend asks for. Raises UsageError if it cannot be had."""
     if run.extend is None:
         return None

@@ -16,7 +16,7 @@ from dballoc.errors import UsageError
 if TYPE_CHECKING:
     from dballoc.explain.checklist.memory_events import EventFilter
     from dballoc.explain.find_server import ServerFlags
-    from dballoc.explain.watch import Pace
+    from dballoc.explain.watch import WatchPace
 
 # What changes the server, by the field that asks for it.
 Change = Literal["install", "remove", "trim"]
@@ -43,7 +43,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class LedgerView:
     """How much of the ledger is shown. ``all_lines``: the small ones too; ``sources``: of each line
     its size, and where its figure is from.
     """
@@ -67,7 +67,7 @@ class View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outputs:
+class ExplainOutputs:
     """What is printed, and the files that are written."""
 
     as_json: Annotated[
@@ -121,12 +121,12 @@ class Watching:
         ),
     ] = None
 
-    def parse_pace(self) -> "Pace":
+    def parse_pace(self) -> "WatchPace":
         """Return the pace of the snapshots. Raises UsageError if a time is not a duration."""
-        from dballoc.explain.watch import Pace
+        from dballoc.explain.watch import WatchPace
 
         span = duration(self.span, "--for") if self.span else None
-        return Pace(duration(self.every, "--every"), span, self.cpu / 100)
+        return WatchPace(duration(self.every, "--every"), span, self.cpu / 100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,8 +204,8 @@ class Request:
             help="With --procedure: the same of this account alone, USER or USER@HOST.",
         ),
     ] = None
-    view: View = View()
-    outputs: Outputs = Outputs()
+    view: LedgerView = LedgerView()
+    outputs: ExplainOutputs = ExplainOutputs()
     saved: Annotated[
         Path | None,
         typer.Option(

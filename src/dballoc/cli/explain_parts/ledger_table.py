@@ -9,15 +9,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dballoc.cli.explain_parts.explain_request import View
+from dballoc.cli.explain_parts.explain_request import LedgerView
 from dballoc.document.terminal import start_grid
 from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import Line
-from dballoc.explain.checklist.section import Section, format_cell, list_numeric_columns
+from dballoc.explain.attribution.ledger_line import LedgerLine
+from dballoc.explain.checklist.section import ChecklistSection, format_cell, list_numeric_columns
 from dballoc.explain.difference import Difference, compute_cpu_share, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
-from dballoc.explain.verdicts.verdict import Level, Verdict
+from dballoc.explain.verdicts.verdict import Level, MemoryVerdict
 from dballoc.numbers import mebibytes, percent, signed_mebibytes, with_unit
 
 _MARKS: dict[Level, tuple[str, str]] = {
@@ -39,7 +39,7 @@ _SOURCES_WIDTH = 46
 
 
 def print_explanation(
-    console: Console, explanation: Explanation, view: View, cost: float | None = None
+    console: Console, explanation: Explanation, view: LedgerView, cost: float | None = None
 ) -> None:
     """Print its answer, verdicts, ledger, bounds, notes and checklist: one screen, if there is not
     much to say. ``cost``: seconds of CPU that the look has taken, None of a saved one.
@@ -78,7 +78,7 @@ def choose_mark(level: Level) -> tuple[str, str]:
 
 
 def print_verdicts(
-    console: Console, verdicts: Sequence[Verdict], short_notices: bool = False
+    console: Console, verdicts: Sequence[MemoryVerdict], short_notices: bool = False
 ) -> None:
     """Print each with its evidence and what to do about it; of notices, which need not be acted on,
     only what they say, if ``short_notices``.
@@ -102,7 +102,7 @@ def print_verdicts(
         )
 
 
-def _print_ledger(console: Console, ledger: Ledger, view: View) -> None:
+def _print_ledger(console: Console, ledger: Ledger, view: LedgerView) -> None:
     console.print(_make_ledger_table(ledger, view))
     console.print()
     least, most = ledger.unowned_bounds
@@ -123,7 +123,7 @@ def _print_ledger(console: Console, ledger: Ledger, view: View) -> None:
         console.print(f"within RSS, whatever the line: {', '.join(within)}")
 
 
-def _make_ledger_table(ledger: Ledger, view: View) -> Table:
+def _make_ledger_table(ledger: Ledger, view: LedgerView) -> Table:
     table = start_grid([])
     if view.sources:
         table.add_column("owner", width=_SOURCES_WIDTH)  # below its name, where the figure is from
@@ -158,8 +158,8 @@ def _make_ledger_table(ledger: Ledger, view: View) -> Table:
 
 
 def fold_small_lines(
-    lines: Sequence[Line], rss: int, all_lines: bool
-) -> tuple[list[Line], list[Line]]:
+    lines: Sequence[LedgerLine], rss: int, all_lines: bool
+) -> tuple[list[LedgerLine], list[LedgerLine]]:
     """Return the lines of a ledger of ``rss`` bytes to show, the largest first, and those to fold
     into one: none with ``all_lines``, nor one alone.
     """
@@ -168,7 +168,7 @@ def fold_small_lines(
     return (in_order, []) if len(small) < 2 else (in_order[: -len(small)], small)
 
 
-def _format_sizes(view: View, size: int) -> list[str]:
+def _format_sizes(view: LedgerView, size: int) -> list[str]:
     return [mebibytes(size)] if view.sources else []
 
 
@@ -248,7 +248,7 @@ def print_difference(console: Console, difference: Difference) -> None:
         console.print(Text(f"· {note}", style="dim"))
 
 
-def print_checklist(console: Console, sections: Sequence[Section]) -> None:
+def print_checklist(console: Console, sections: Sequence[ChecklistSection]) -> None:
     """Print each with its title, its source, and its table or why there is none."""
     for section in sections:
         console.print()

@@ -25,7 +25,7 @@ from dballoc.errors import Failure
 from dballoc.explain.difference import compare_explanations, describe_vsz_and_cpu
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output import saved_snapshots
-from dballoc.explain.watch import Look, Pace, WatchReading, watch
+from dballoc.explain.watch import Look, WatchPace, WatchReading, watch
 from dballoc.host.process_handle import Process
 from dballoc.numbers import duration, mebibytes, signed_mebibytes
 
@@ -35,7 +35,7 @@ _HEIGHT, _LINES = 5, 10
 
 
 def run_watch(
-    process: Process, look: Look, pace: Pace, series_file: Path | None, console: Console
+    process: Process, look: Look, pace: WatchPace, series_file: Path | None, console: Console
 ) -> list[Explanation]:
     """Watch until the time is over, ``q``, Ctrl-C, or the server's end (Failure, after the
     summary), and return the series. ``series_file``: where every snapshot is saved.

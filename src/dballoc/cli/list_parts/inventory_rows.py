@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dballoc.cli.list_parts.catalogue_part import Part
 from dballoc.doctor import inventory
-from dballoc.doctor.inventory import InventoryItem, Workload
+from dballoc.doctor.inventory import InventoryItem, ShippedWorkload
 from dballoc.errors import UsageError
 from dballoc.experiment.model import BUILTIN
 
@@ -86,7 +86,7 @@ def _setting(setting: inventory.AllocatorSetting) -> Row:
     return {"here" if key == "available" else key: value for key, value in fields.items()}
 
 
-def _workload(workload: Workload) -> Row:
+def _workload(workload: ShippedWorkload) -> Row:
     return {
         "name": workload.name,
         "what": workload.title,

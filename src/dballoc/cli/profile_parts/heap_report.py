@@ -122,7 +122,7 @@ def _rank_owners(
 
 def _read_sessions(
     process: Process, login: Credentials
-) -> tuple[dict[int, session_owners.Session], list[str]]:
+) -> tuple[dict[int, session_owners.ServerThread], list[str]]:
     server = running_server.look(process, "process")
     with running_server.talking(server, running_server.given(server), login) as cursor:
         return session_owners.read_sessions(cursor, process)

@@ -13,7 +13,7 @@ from dballoc.cli.shared.safe_output import Console, print_json
 from dballoc.profile import profile_tables
 from dballoc.profile.amounts import format_amount, format_signed_amount
 from dballoc.profile.model import Profile, Value
-from dballoc.profile.profile_tables import Growth
+from dballoc.profile.profile_tables import ProfileDifference
 from dballoc.profile.symbols import cpp_names
 
 
@@ -101,7 +101,7 @@ def _print_totals(console: Console, profiles: Sequence[Profile], measure: Value)
 
 
 def _print_growth(
-    console: Console, heading: str, rows: Sequence[tuple[str, Growth]], measure: Value
+    console: Console, heading: str, rows: Sequence[tuple[str, ProfileDifference]], measure: Value
 ) -> None:
     if not rows:
         return
@@ -126,8 +126,8 @@ def _print_growth(
 def _make_document(
     profiles: Sequence[Profile],
     measure: Value,
-    stacks: Sequence[Growth],
-    functions: Sequence[Growth],
+    stacks: Sequence[ProfileDifference],
+    functions: Sequence[ProfileDifference],
 ) -> dict[str, Any]:
     sides = {
         name: {
@@ -145,5 +145,5 @@ def _make_document(
     return {"value": measure._asdict()} | sides | rows
 
 
-def _make_growth_fields(row: Growth) -> dict[str, float | None]:
+def _make_growth_fields(row: ProfileDifference) -> dict[str, float | None]:
     return {"grown": row.grown, "before": row.before, "after": row.after, "error": row.error}

@@ -38,7 +38,7 @@ from dballoc.experiment.model import Experiment
     level=Flag("--time", "TIME", "How long each size is under load at each level."),
 )
 def fit(
-    source: flags.Source,
+    source: flags.ExperimentSource,
     changes: Annotated[Changes, Experiment],
     from_: Annotated[
         Path | None,

@@ -39,7 +39,7 @@ VERB = "tune"
     budget=Flag("--budget", "TIME", "For search and confirmation together; default: 1h."),
 )
 def tune(
-    source: flags.Source,
+    source: flags.ExperimentSource,
     changes: Annotated[Changes, Experiment],
     from_: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ from typing import Any
 from dballoc.campaign.replay.hash_trace import hash_trace
 from dballoc.catalogue import cycles, experiments, look_up, workloads
 from dballoc.cli.shared.field_flags import Changes, parse_words
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment import scale as scaling
@@ -73,7 +73,9 @@ def experiment(
     return model
 
 
-def read_experiment(source: Source, flags: Changes, default: str | None = None) -> Experiment:
+def read_experiment(
+    source: ExperimentSource, flags: Changes, default: str | None = None
+) -> Experiment:
     """Return the experiment of a verb's ``source`` with its ``flags``. ``default``: the shipped
     experiment where none is named, instead of the demo. Raises UsageError as :func:`experiment`.
     """

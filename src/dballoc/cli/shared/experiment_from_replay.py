@@ -10,7 +10,7 @@ import typer
 
 from dballoc.cli.shared import experiment_from_flags
 from dballoc.cli.shared.field_flags import Changes, parse_words
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.errors import UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
@@ -104,7 +104,7 @@ class ReplayFlags:
 
 def build_replay_experiment(
     flags: ReplayFlags,
-    source: Source,
+    source: ExperimentSource,
     changes: Changes,
     sha256: str,
     threads: int,

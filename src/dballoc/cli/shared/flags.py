@@ -8,7 +8,7 @@ import typer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ExperimentSource:
     """What an experiment is made from, before the flags of its own fields: a file or a shipped
     experiment, variants, and the server whose options it takes.
     """

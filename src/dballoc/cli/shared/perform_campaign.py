@@ -13,7 +13,7 @@ from dballoc.campaign import run_blocks
 from dballoc.campaign.interim_looks import InterimLooks
 from dballoc.campaign.looks import Extension
 from dballoc.campaign.preparation.prepared import Prepared
-from dballoc.campaign.run_blocks import CampaignKind, Ending
+from dballoc.campaign.run_blocks import CampaignKind, RunEnding
 from dballoc.campaign.ways.servers import SERVERS
 from dballoc.cli.shared.campaign_display import display
 from dballoc.document.model import Document
@@ -68,7 +68,7 @@ def perform(
         )
 
 
-def describe_ending(ending: Ending) -> str:
+def describe_ending(ending: RunEnding) -> str:
     """Return why a campaign ended, naming the designs that ended before their last block."""
     words = ENDINGS[ending.why]
     if ending.why not in ("planned", "budget") or not ending.decided:

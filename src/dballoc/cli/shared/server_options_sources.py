@@ -7,7 +7,7 @@ from typing import Any
 
 from dballoc import readers
 from dballoc.campaign.preparation import like_running_server as likeness
-from dballoc.cli.shared.flags import Source
+from dballoc.cli.shared.flags import ExperimentSource
 from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.host.read_rights import open_process
 from dballoc.process_memory import identify_malloc
@@ -18,7 +18,7 @@ from dballoc.servers.running import adopted_options, credentials
 Table = dict[str, Any]
 
 
-def layers(source: Source, flags: Table) -> list[Callable[[Table], Table]]:
+def layers(source: ExperimentSource, flags: Table) -> list[Callable[[Table], Table]]:
     """Return the layers between an experiment's file and the flags of its fields. Raises UsageError
     in one line for a source that cannot be read.
     """

@@ -38,7 +38,7 @@ BUDGET = "6m"
     ),
 )
 def aa(
-    source: flags.Source,
+    source: flags.ExperimentSource,
     changes: Annotated[Changes, Experiment],
     allocator: Annotated[
         str | None,

@@ -24,7 +24,9 @@ from dballoc.experiment.model import Experiment
         ("out", "ray", "prefer", "margin", "report", "dry_run", "print_"),
     ],
 )
-def bench(source: flags.Source, changes: Annotated[Changes, Experiment], run: Run) -> None:
+def bench(
+    source: flags.ExperimentSource, changes: Annotated[Changes, Experiment], run: Run
+) -> None:
     """Compare allocators under a real server. With no argument: the demo, ten minutes on two cores.
 
     The same command resumes what was interrupted. Flags are laid over the experiment file.

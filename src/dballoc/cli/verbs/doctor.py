@@ -14,7 +14,7 @@ from dballoc.cli.verb_list import VERBS, list_working_verbs
 
 if TYPE_CHECKING:
     from dballoc.doctor.finding import Finding
-    from dballoc.doctor.installation import Installation
+    from dballoc.doctor.installation import VerbPackages
 
 _STYLES = {"ok": "green", "note": "dim", "warn": "yellow", "missing": "bold red"}
 
@@ -66,12 +66,12 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _describe_installation() -> "Installation":
-    from dballoc.doctor.installation import Installation
+def _describe_installation() -> "VerbPackages":
+    from dballoc.doctor.installation import VerbPackages
 
     working = list_working_verbs()
     lacking = [name for name in VERBS if name not in working]
-    return Installation(
+    return VerbPackages(
         working=tuple(working),
         lacking=tuple(lacking),
         remedy=describe_install("all") if lacking else "",

@@ -11,7 +11,7 @@ from dballoc.fetch import fetch_one, name_and_version
 from dballoc.fetch import fetch_sources as sources
 from dballoc.fetch.clients import archive
 from dballoc.fetch.fetch_job import Progress as Watch
-from dballoc.fetch.fetch_sources import Source
+from dballoc.fetch.fetch_sources import FetchSource
 from dballoc.fetch.private_store import FetchedEntry
 
 
@@ -63,7 +63,7 @@ def fetch(
         raise Failure(f"{failed} of {len(wanted)} could not be fetched; the rest is in the store")
 
 
-def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> list[Source]:
+def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> list[FetchSource]:
     if archive_at is None:
         if sha256 is not None:
             raise UsageError(
@@ -78,7 +78,7 @@ def _wanted(names: list[str], archive_at: str | None, sha256: str | None) -> lis
     return [archive.make_archive_source(name, version, archive_at, sha256)]
 
 
-def _one(source: Source, console: Console) -> tuple[FetchedEntry, bool]:
+def _one(source: FetchSource, console: Console) -> tuple[FetchedEntry, bool]:
     """Fetch one, with a progress bar on a terminal, else with a line for each step."""
     if console.is_terminal:
         columns = (
@@ -102,7 +102,7 @@ def _one(source: Source, console: Console) -> tuple[FetchedEntry, bool]:
     return fetch_one.fetch(source, _lines(source, console))
 
 
-def _lines(source: Source, console: Console) -> Watch:
+def _lines(source: FetchSource, console: Console) -> Watch:
     steps: list[str] = []
 
     def say(step: str, share: float | None) -> None:

@@ -40,7 +40,7 @@ from dballoc.trace.model import Trace
 )
 def replay(
     pace: ReplayFlags,
-    source: flags.Source,
+    source: flags.ExperimentSource,
     changes: Annotated[Changes, Experiment],
     out: flags.Out = None,
     prefer: flags.Prefer = None,

@@ -11,13 +11,13 @@ from dballoc.explain.attribution.ledger_line import (
     LIVE,
     MAPPED,
     UNACCOUNTED,
-    Line,
+    LedgerLine,
     subtract,
 )
 from dballoc.explain.sources.server_memory import SCHEMA, OwnerMemory
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.heaps.heap_walk import Block
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.heaps.heap_walk import LargeBlock
+from dballoc.process_memory.mapping_kind import MappingKind
 
 
 class Demand(NamedTuple):
@@ -32,15 +32,15 @@ class Demand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Share:
+class ResidentShare:
     """Resident bytes: as printed, at least and at most."""
 
     resident: int
     least: int
     most: int
 
-    def __add__(self, other: "Share") -> "Share":
-        return Share(
+    def __add__(self, other: "ResidentShare") -> "ResidentShare":
+        return ResidentShare(
             self.resident + other.resident, self.least + other.least, self.most + other.most
         )
 
@@ -49,11 +49,11 @@ class Share:
 class DividedDonor:
     """``shares``: one for each demand; ``slack``: by how many bytes these may be less in all."""
 
-    shares: list[Share]
+    shares: list[ResidentShare]
     slack: int
 
 
-def divide_donor(donor: Line, demands: Sequence[Demand]) -> DividedDonor:
+def divide_donor(donor: LedgerLine, demands: Sequence[Demand]) -> DividedDonor:
     """Divide the resident bytes of a line of live heap.
 
     Of ``S`` bytes that are live, ``R`` are resident; owner i has asked for ``p_i`` of them and
@@ -81,7 +81,7 @@ def divide_donor(donor: Line, demands: Sequence[Demand]) -> DividedDonor:
         shortage -= cut
     all_least = sum(least)
     shares = [
-        Share(
+        ResidentShare(
             resident=each,
             least=min(each, low),
             most=max(each, min(demand.size, donor.resident - all_least + low)),
@@ -99,9 +99,9 @@ def _scale_down(sizes: Sequence[int], most: int) -> list[int]:
 
 
 # Lines that a label's memory is taken from, in this order.
-_DONORS = (LIVE, LIVE_ALL, MAPPED, Kind.MALLOC, UNACCOUNTED)
+_DONORS = (LIVE, LIVE_ALL, MAPPED, MappingKind.MALLOC, UNACCOUNTED)
 # The same for zeroed memory where no block is known: it is in a few large blocks.
-_LARGE_FIRST = (MAPPED, LIVE_ALL, LIVE, Kind.MALLOC, UNACCOUNTED)
+_LARGE_FIRST = (MAPPED, LIVE_ALL, LIVE, MappingKind.MALLOC, UNACCOUNTED)
 
 # An array of performance_schema, aligned and with malloc's header, is a block of so many bytes
 # more, at most.
@@ -116,7 +116,7 @@ class _BlocksOfLabel:
     """A label with the blocks that have its sizes, each with the bytes that were asked for."""
 
     label: OwnerMemory
-    blocks: list[tuple[Block, int]]
+    blocks: list[tuple[LargeBlock, int]]
 
     @property
     def resident(self) -> int:
@@ -143,12 +143,15 @@ class SplitHeap:
     bytes more than these lines say live heap may have no owner.
     """
 
-    lines: list[Line]
+    lines: list[LedgerLine]
     more_unowned: int
 
 
 def split_live_heap(
-    lines: list[Line], labels: list[OwnerMemory], tables: Sequence[int], blocks: list[Block]
+    lines: list[LedgerLine],
+    labels: list[OwnerMemory],
+    tables: Sequence[int],
+    blocks: list[LargeBlock],
 ) -> SplitHeap:
     """Divide live heap: a line for each label; the rest of it stays where it is. ``tables``: bytes
     of performance_schema's tables; ``blocks``: the large ones.
@@ -163,7 +166,10 @@ def split_live_heap(
         if match.blocks:
             block_bytes = sum(block.asked for block, _ in match.blocks)
             donors[MAPPED] = subtract(donors[MAPPED], match.resident, block_bytes)
-    shares = {id(match): Share(match.resident, match.resident, match.resident) for match in matches}
+    shares = {
+        id(match): ResidentShare(match.resident, match.resident, match.resident)
+        for match in matches
+    }
     demands, donors = _assign_to_donors(matches, donors, bool(blocks))
     more_unowned = 0
     for owner, demanded in demands.items():
@@ -191,8 +197,8 @@ def split_live_heap(
 
 
 def _assign_to_donors(
-    matches: Sequence[_BlocksOfLabel], donors: Mapping[str, Line], has_blocks: bool
-) -> tuple[dict[str, list[Demand]], dict[str, Line]]:
+    matches: Sequence[_BlocksOfLabel], donors: Mapping[str, LedgerLine], has_blocks: bool
+) -> tuple[dict[str, list[Demand]], dict[str, LedgerLine]]:
     """Return what the labels' bytes beyond their blocks demand of each donor, and the donors as
     they are. Zeroed memory takes resident bytes, and takes them first.
     """
@@ -215,9 +221,9 @@ def _assign_to_donors(
     return demands, dict(donors)
 
 
-def _make_label_line(match: _BlocksOfLabel, share: Share) -> Line:
+def _make_label_line(match: _BlocksOfLabel, share: ResidentShare) -> LedgerLine:
     label = match.label
-    return Line(
+    return LedgerLine(
         group="heap",
         owner=label.owner,
         resident=share.resident,
@@ -232,7 +238,7 @@ def _make_label_line(match: _BlocksOfLabel, share: Share) -> Line:
 
 
 def _match_blocks(
-    labels: Sequence[OwnerMemory], tables: Sequence[int], blocks: Sequence[Block]
+    labels: Sequence[OwnerMemory], tables: Sequence[int], blocks: Sequence[LargeBlock]
 ) -> list[_BlocksOfLabel]:
     """Return every label with the blocks of its sizes. A block is one label's only, and the first
     label that fits has it.
@@ -247,8 +253,8 @@ def _match_blocks(
 
 
 def _take_blocks(
-    blocks: list[Block], sizes: Sequence[int], tolerance: float
-) -> tuple[list[tuple[Block, int]], list[Block]]:
+    blocks: list[LargeBlock], sizes: Sequence[int], tolerance: float
+) -> tuple[list[tuple[LargeBlock, int]], list[LargeBlock]]:
     """Return the blocks that are as large as these arrays, each with what was asked for, and the
     other blocks. ``blocks``: by size; ``tolerance``: the share by which a size may be off.
     """
@@ -273,5 +279,5 @@ def _take_blocks(
     return matching, rest
 
 
-def _get_block_size(block: Block) -> int:
+def _get_block_size(block: LargeBlock) -> int:
     return block.size

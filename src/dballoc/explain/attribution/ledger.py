@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from dballoc import catalogue
 from dballoc.explain.attribution.label_blocks import SplitHeap, split_live_heap
-from dballoc.explain.attribution.ledger_line import LAZY, NEAR_BYTES, UNOWNED, Line
+from dballoc.explain.attribution.ledger_line import LAZY, NEAR_BYTES, UNOWNED, LedgerLine
 from dballoc.explain.attribution.malloc_lines import (
     add_functions,
     choose_statistics,
@@ -28,7 +28,7 @@ from dballoc.explain.sources.server_memory import POOL, ServerMemory
 from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistics
 from dballoc.process_memory.heaps.heap_probe_estimate import ProbeEstimate
 from dballoc.process_memory.heaps.heap_walk import HeapWalk
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
 # What is no part of RSS: pages of hugetlbfs.
@@ -47,7 +47,7 @@ class Ledger:
     executable: str
     malloc: str
     rss: int
-    lines: list[Line]
+    lines: list[LedgerLine]
     rest: int
     unowned: int
     beside: dict[str, int]
@@ -128,7 +128,7 @@ def build_ledger(
 
 
 def _split_by_labels(
-    lines: list[Line], labels: ServerMemory | None, heap: HeapWalk | None
+    lines: list[LedgerLine], labels: ServerMemory | None, heap: HeapWalk | None
 ) -> SplitHeap:
     if labels is None:
         return SplitHeap(lines=lines, more_unowned=0)
@@ -142,18 +142,18 @@ def _split_by_labels(
 
 def _claim_server_memory(
     snapshot: ProcessSnapshot, labels: ServerMemory | None
-) -> tuple[Line, list[Line]]:
+) -> tuple[LedgerLine, list[LedgerLine]]:
     """Return malloc's line, and the lines of memory that the server maps itself. Caches that are
     known by how far they are filled are not malloc's blocks, so they are taken off malloc's line
     before its own statistics divide it.
     """
     source = f"what no other class claims; malloc is {snapshot.malloc.title}"
     pool_lines = make_pool_lines(snapshot, labels)
-    has_pool = any(line.owner in (POOL, Kind.POOL) for line in pool_lines)
+    has_pool = any(line.owner in (POOL, MappingKind.POOL) for line in pool_lines)
     lines = [
         *pool_lines,
         *make_server_area_lines(snapshot, labels, has_pool),
-        make_kind_line(snapshot, Kind.MALLOC, "heap", source),
+        make_kind_line(snapshot, MappingKind.MALLOC, "heap", source),
     ]
     if labels:
         pool_pages = sum(m.rss for m in snapshot.mappings if m.innodb)
@@ -161,20 +161,22 @@ def _claim_server_memory(
     return lines[-1], lines[:-1]
 
 
-def _make_other_lines(snapshot: ProcessSnapshot) -> list[Line]:
+def _make_other_lines(snapshot: ProcessSnapshot) -> list[LedgerLine]:
     """Return the lines of stacks, files and lazily freed pages."""
     stacks = f"stack pointers of {snapshot.threads} threads"
     lazy = sum_lazy(snapshot)
     return [
-        make_kind_line(snapshot, Kind.STACK, "threads", stacks),
+        make_kind_line(snapshot, MappingKind.STACK, "threads", stacks),
         make_kind_line(
-            snapshot, Kind.OLD_STACK, "threads", "behind a guard, and no thread is in it"
+            snapshot, MappingKind.OLD_STACK, "threads", "behind a guard, and no thread is in it"
         ),
-        make_kind_line(snapshot, Kind.CODE, "files", "mapped, executable in part"),
-        make_kind_line(snapshot, Kind.DATA, "files", "their writable pages, and what follows them"),
-        *make_file_lines(snapshot.mappings_of(Kind.FILE), catalogue.mapped_files()),
-        make_kind_line(snapshot, Kind.KERNEL, "files", "io_uring, vdso, shared memory"),
-        Line(
+        make_kind_line(snapshot, MappingKind.CODE, "files", "mapped, executable in part"),
+        make_kind_line(
+            snapshot, MappingKind.DATA, "files", "their writable pages, and what follows them"
+        ),
+        *make_file_lines(snapshot.mappings_of(MappingKind.FILE), catalogue.mapped_files()),
+        make_kind_line(snapshot, MappingKind.KERNEL, "files", "io_uring, vdso, shared memory"),
+        LedgerLine(
             group="heap",
             owner=LAZY,
             resident=lazy,

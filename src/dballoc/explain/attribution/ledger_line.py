@@ -8,8 +8,8 @@ from dballoc.explain.sources.server_memory import ServerMemory, parse_number
 from dballoc.numbers import with_unit
 from dballoc.process_memory.heaps import allocator_statistics
 from dballoc.process_memory.heaps.allocator_statistics import LIVE_ALL
-from dballoc.process_memory.heaps.heap_walk import Block
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.heaps.heap_walk import LargeBlock
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ServerMapping
 
 # exact: counted page by page; likely: pages counted, and their owner known by their size; labelled:
@@ -21,14 +21,14 @@ UNNAMED = "mapped by the server itself"
 UNACCOUNTED = "what the allocator does not account for"
 LAZY = allocator_statistics.LAZY
 # Lines whose memory counts as unowned.
-UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, Kind.MALLOC, UNACCOUNTED)
+UNOWNED = (LIVE, MAPPED, LIVE_ALL, UNNAMED, MappingKind.MALLOC, UNACCOUNTED)
 
 # Bounds that are nearer to each other, in bytes or as a share, are as good as a figure.
 NEAR_BYTES, _NEAR_SHARE = 1 << 20, 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class LedgerLine:
     """``resident`` bytes of RSS that ``owner`` has; ``size``: of address space, or as asked for,
     where that differs. ``source``: where the figure is from; ``note``: a remark on it; ``parts``:
     the largest users of ``size``, in bytes each. ``least`` and ``most``: bounds of ``resident``
@@ -80,12 +80,12 @@ class Line:
         )
 
 
-def subtract(line: Line, resident: int, size: int) -> Line:
+def subtract(line: LedgerLine, resident: int, size: int) -> LedgerLine:
     """Return the line with so many bytes less."""
     return replace(line, resident=line.resident - resident, size=line.size - size)
 
 
-def sum_sizes(pieces: Sequence[Block | ServerMapping]) -> tuple[int, int]:
+def sum_sizes(pieces: Sequence[LargeBlock | ServerMapping]) -> tuple[int, int]:
     """Return the resident bytes and the size of all of them."""
     return sum(p.resident for p in pieces), sum(p.size for p in pieces)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dballoc.explain.attribution.ledger_line import (
     LIVE,
     UNACCOUNTED,
-    Line,
+    LedgerLine,
     subtract,
 )
 from dballoc.process_memory.heaps import allocator_statistics
@@ -21,8 +21,8 @@ _TOLERANCE = 0.01
 
 
 def make_malloc_lines(
-    malloc_line: Line, account: AllocatorStatistics | None, sampled: ProbeEstimate | None
-) -> list[Line]:
+    malloc_line: LedgerLine, account: AllocatorStatistics | None, sampled: ProbeEstimate | None
+) -> list[LedgerLine]:
     """Return the lines of malloc's memory. Where its heap has mappings of its own they are beside
     ``malloc_line``; else that line is divided, by the malloc's statistics, or into what is live in
     it as a probe has sampled it, and what is not.
@@ -41,9 +41,9 @@ def make_malloc_lines(
 
 def _make_holding_lines(
     account: AllocatorStatistics, holdings: Sequence[tuple[Holding, int]]
-) -> list[Line]:
+) -> list[LedgerLine]:
     return [
-        Line(
+        LedgerLine(
             group="heap",
             owner=holding.owner,
             resident=resident,
@@ -56,11 +56,11 @@ def _make_holding_lines(
     ]
 
 
-def _split_by_sample(malloc_line: Line, sampled: ProbeEstimate) -> list[Line]:
+def _split_by_sample(malloc_line: LedgerLine, sampled: ProbeEstimate) -> list[LedgerLine]:
     """Return what is live of a malloc's memory, and the rest."""
     live = min(sampled.live, malloc_line.resident)
     return [
-        Line(
+        LedgerLine(
             group="heap",
             owner=LIVE_ALL,
             resident=live,
@@ -77,7 +77,7 @@ def _split_by_sample(malloc_line: Line, sampled: ProbeEstimate) -> list[Line]:
     ]
 
 
-def add_functions(lines: list[Line], sampled: ProbeEstimate) -> list[Line]:
+def add_functions(lines: list[LedgerLine], sampled: ProbeEstimate) -> list[LedgerLine]:
     """Return the lines; the largest one of live heap without an owner has as its parts the
     functions whose allocations no instrument counts.
     """

@@ -12,16 +12,22 @@ from posixpath import basename
 from typing import Any
 
 from dballoc import readers
-from dballoc.explain.attribution.ledger_line import Line, read_variable
+from dballoc.explain.attribution.ledger_line import LedgerLine, read_variable
 from dballoc.explain.sources.server_memory import LOGS, POOL, ServerMemory
 from dballoc.numbers import with_unit
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 # Kinds whose lazily freed pages are taken off their line; in a heap that was walked, nothing tells
 # which chunks those are.
-_WITHOUT_LAZY = (Kind.POOL, Kind.MALLOC, Kind.STACK, Kind.OLD_STACK, Kind.DATA)
+_WITHOUT_LAZY = (
+    MappingKind.POOL,
+    MappingKind.MALLOC,
+    MappingKind.STACK,
+    MappingKind.OLD_STACK,
+    MappingKind.DATA,
+)
 # MariaDB has two; they may lie side by side, as one mapping.
 _MOST_LOG_BUFFERS = 2
 
@@ -38,7 +44,9 @@ def sum_lazy(snapshot: ProcessSnapshot) -> int:
     )
 
 
-def make_kind_line(snapshot: ProcessSnapshot, kind: Kind, group: str, source: str) -> Line:
+def make_kind_line(
+    snapshot: ProcessSnapshot, kind: MappingKind, group: str, source: str
+) -> LedgerLine:
     """Return the one line of all mappings of a kind."""
     return _make_line(snapshot.mappings_of(kind), kind, group, source)
 
@@ -49,9 +57,9 @@ def drop_decoys_of_pool(snapshot: ProcessSnapshot, labels: ServerMemory | None) 
     of core dumps, too: the buffers of an index build, a library's keys.
     """
     size = read_variable(labels, "innodb_buffer_pool_size")
-    if not size or Kind.POOL not in snapshot.kinds:
+    if not size or MappingKind.POOL not in snapshot.kinds:
         return snapshot
-    mappings = snapshot.mappings_of(Kind.POOL)
+    mappings = snapshot.mappings_of(MappingKind.POOL)
     others = [m for m in mappings if not _count_log_buffers(m, labels)]
     pool = _choose_pool(others, labels, size) or _choose_pool(mappings, labels, size)
     logs = [m for m in mappings if m not in pool and _count_log_buffers(m, labels)]
@@ -59,15 +67,15 @@ def drop_decoys_of_pool(snapshot: ProcessSnapshot, labels: ServerMemory | None) 
     return replace(
         snapshot,
         kinds=[
-            Kind.MALLOC if kind is Kind.POOL and m.start not in chosen else kind
+            MappingKind.MALLOC if kind is MappingKind.POOL and m.start not in chosen else kind
             for m, kind in snapshot.mappings_with_kinds
         ],
     )
 
 
 def _choose_pool(
-    mappings: Sequence[Mapping], labels: ServerMemory | None, size: int
-) -> list[Mapping]:
+    mappings: Sequence[MemoryMapping], labels: ServerMemory | None, size: int
+) -> list[MemoryMapping]:
     """Return the mappings that are the pool of ``size`` bytes: those with its pages, and those as
     large as a chunk; none if these are too small together.
     """
@@ -77,11 +85,11 @@ def _choose_pool(
     return pool if fits else []
 
 
-def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[Line]:
+def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> list[LedgerLine]:
     """Return the lines of what :func:`drop_decoys_of_pool` has left: one, or the buffer pool and
     its log buffers where these have the size of innodb_log_buffer_size.
     """
-    mappings = snapshot.mappings_of(Kind.POOL)
+    mappings = snapshot.mappings_of(MappingKind.POOL)
     source = (
         "InnoDB's pages lie in it"
         if any(m.innodb for m in mappings)
@@ -94,10 +102,13 @@ def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> l
     if not _can_be_log_buffers(logs, labels) or (
         not has_pool and any(m.size >= _MOST_OF * size for m in logs)
     ):
-        return [_make_line(mappings, Kind.POOL, "server", source)] if mappings else []
+        return [_make_line(mappings, MappingKind.POOL, "server", source)] if mappings else []
     log_line = replace(
         _make_line(
-            logs, Kind.POOL, "server", source if all(m.flags for m in logs) else "by its size"
+            logs,
+            MappingKind.POOL,
+            "server",
+            source if all(m.flags for m in logs) else "by its size",
         ),
         owner=LOGS,
         note="of the size of innodb_log_buffer_size",
@@ -105,7 +116,7 @@ def make_pool_lines(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> l
     )
     if not others:
         return [log_line]
-    return [replace(_make_line(others, Kind.POOL, "server", source), owner=POOL), log_line]
+    return [replace(_make_line(others, MappingKind.POOL, "server", source), owner=POOL), log_line]
 
 
 def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None) -> ProcessSnapshot:
@@ -123,33 +134,37 @@ def classify_log_buffers(snapshot: ProcessSnapshot, labels: ServerMemory | None)
         m
         for m, kind in snapshot.mappings_with_kinds
         if m.flags is None and not m.innodb and m.private and _count_log_buffers(m, labels)
-        and (kind is Kind.MALLOC or (m.start, m.size) in server_areas)
+        and (kind is MappingKind.MALLOC or (m.start, m.size) in server_areas)
     ]  # fmt: skip
-    if not _can_be_log_buffers(logs, labels) or Kind.POOL not in snapshot.kinds:
+    if not _can_be_log_buffers(logs, labels) or MappingKind.POOL not in snapshot.kinds:
         return snapshot
     starts = {m.start for m in logs}
-    kinds = [Kind.POOL if m.start in starts else kind for m, kind in snapshot.mappings_with_kinds]
+    kinds = [
+        MappingKind.POOL if m.start in starts else kind for m, kind in snapshot.mappings_with_kinds
+    ]
     areas = [area for area in snapshot.server_mappings if area.start not in starts]
     return replace(snapshot, kinds=kinds, server_mappings=areas)
 
 
-def _count_log_buffers(mapping: Mapping, labels: ServerMemory | None) -> int:
+def _count_log_buffers(mapping: MemoryMapping, labels: ServerMemory | None) -> int:
     """Return how many log buffers the mapping has the size of; 0 if of none."""
     size = read_variable(labels, "innodb_log_buffer_size")
     numbers = range(1, _MOST_LOG_BUFFERS + 1) if size else ()
     return next((n for n in numbers if 0 <= mapping.size - n * size <= _ROUNDED), 0)
 
 
-def _can_be_log_buffers(mappings: Sequence[Mapping], labels: ServerMemory | None) -> bool:
+def _can_be_log_buffers(mappings: Sequence[MemoryMapping], labels: ServerMemory | None) -> bool:
     """Whether the mappings are no more than all log buffers. If they are, some belong to another
     (an extent of jemalloc's may happen to have that size), and nothing tells which.
     """
     return 0 < sum(_count_log_buffers(m, labels) for m in mappings) <= _MOST_LOG_BUFFERS
 
 
-def _make_line(mappings: Sequence[Mapping], kind: Kind, group: str, source: str) -> Line:
+def _make_line(
+    mappings: Sequence[MemoryMapping], kind: MappingKind, group: str, source: str
+) -> LedgerLine:
     lazy = sum(_count_lazy(m) for m in mappings) if kind in _WITHOUT_LAZY else 0
-    return Line(
+    return LedgerLine(
         group=group,
         owner=kind,
         resident=sum(m.rss for m in mappings) - lazy,
@@ -159,7 +174,7 @@ def _make_line(mappings: Sequence[Mapping], kind: Kind, group: str, source: str)
     )
 
 
-def _count_lazy(mapping: Mapping) -> int:
+def _count_lazy(mapping: MemoryMapping) -> int:
     return min(mapping.lazy, mapping.rss)
 
 
@@ -171,11 +186,13 @@ _FILE, _DELETED = "mapped file", " (deleted)"
 _IN_MEMORY = ("/dev/shm/", "/run/")  # noqa: S108
 
 
-def make_file_lines(mappings: Sequence[Mapping], catalogue: dict[str, Any]) -> list[Line]:
+def make_file_lines(
+    mappings: Sequence[MemoryMapping], catalogue: dict[str, Any]
+) -> list[LedgerLine]:
     """Return a line for each large mapped file, and one for all others. ``catalogue``:
     :func:`dballoc.catalogue.mapped_files`.
     """
-    by_path: dict[str, list[Mapping]] = {}
+    by_path: dict[str, list[MemoryMapping]] = {}
     for mapping in mappings:
         by_path.setdefault(mapping.path, []).append(mapping)
     ranked = sorted(by_path.items(), key=lambda item: -sum(m.rss for m in item[1]))
@@ -184,9 +201,9 @@ def make_file_lines(mappings: Sequence[Mapping], catalogue: dict[str, Any]) -> l
     others = [m for m in mappings if m.path not in named]
     return [
         *(_make_file_line(_name_file(path), path, each, catalogue) for path, each in large),
-        Line(
+        LedgerLine(
             group="files",
-            owner=Kind.FILE,
+            owner=MappingKind.FILE,
             resident=sum(m.rss for m in others),
             size=sum(m.size for m in others),
             source="mapped",
@@ -198,10 +215,10 @@ def make_file_lines(mappings: Sequence[Mapping], catalogue: dict[str, Any]) -> l
 def _make_file_line(
     owner: str,
     path: str,
-    mappings: Sequence[Mapping],
+    mappings: Sequence[MemoryMapping],
     catalogue: dict[str, Any],
-) -> Line:
-    return Line(
+) -> LedgerLine:
+    return LedgerLine(
         group="files",
         owner=owner,
         resident=sum(m.rss for m in mappings),
@@ -225,7 +242,7 @@ def describe_file(path: str, catalogue: dict[str, Any]) -> str:
     return ""
 
 
-def describe_reclaim(mappings: Sequence[Mapping]) -> str:
+def describe_reclaim(mappings: Sequence[MemoryMapping]) -> str:
     """Return whether the kernel can take the resident pages of a file's mappings back."""
     if mappings[0].path.startswith(_IN_MEMORY):
         return "a file in memory: the kernel can only swap it out"

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from dballoc.explain.attribution.ledger_line import (
     UNNAMED,
-    Line,
+    LedgerLine,
     read_variable,
     subtract,
     sum_sizes,
 )
 from dballoc.explain.sources.server_memory import ARIA, POOL, OwnerMemory, ServerMemory
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot, ServerMapping
 
 _CHUNK = "innodb_buffer_pool_chunk_size"
@@ -30,7 +30,7 @@ _TOLERANCE = 0.1
 
 def make_server_area_lines(
     snapshot: ProcessSnapshot, labels: ServerMemory | None, has_pool: bool
-) -> list[Line]:
+) -> list[LedgerLine]:
     """Return the lines of what the server has mapped itself: each cache that is known by its size,
     and all others as one. ``has_pool``: the pool has a line already.
     """
@@ -47,7 +47,7 @@ def make_server_area_lines(
 
 def _match_caches(
     areas: Sequence[ServerMapping], caches: Mapping[str, tuple[int, int]], chunk: int
-) -> list[Line]:
+) -> list[LedgerLine]:
     """Return a line for each cache with the area of its size, and one for the rest. ``caches``:
     (configured, filled) bytes; ``chunk``: bytes of one chunk of the buffer pool, 0 if unknown.
     """
@@ -59,7 +59,7 @@ def _match_caches(
             rest = [area for area in rest if area.start not in starts]
             resident, size = sum_sizes(matching)
             lines.append(
-                Line(
+                LedgerLine(
                     group="server",
                     owner=owner,
                     resident=resident - sum(area.lazy for area in matching),
@@ -71,7 +71,7 @@ def _match_caches(
     if rest:
         resident, size = sum_sizes(rest)
         lines.append(
-            Line(
+            LedgerLine(
                 group="server",
                 owner=UNNAMED,
                 resident=resident - sum(area.lazy for area in rest),
@@ -106,7 +106,9 @@ def _find_areas_of_cache(
     return pieces
 
 
-def claim_filled_caches(lines: list[Line], labels: ServerMemory, pool_pages: int) -> list[Line]:
+def claim_filled_caches(
+    lines: list[LedgerLine], labels: ServerMemory, pool_pages: int
+) -> list[LedgerLine]:
     """Return the lines with one more for each cache that no size has identified: the bytes that the
     server says it has filled, taken from memory without an owner.
 
@@ -114,9 +116,9 @@ def claim_filled_caches(lines: list[Line], labels: ServerMemory, pool_pages: int
     are not among these.
     """
     owners = {line.owner for line in lines if line.resident} | {x.owner for x in labels.heap}
-    if Kind.POOL in owners and not pool_pages:
+    if MappingKind.POOL in owners and not pool_pages:
         owners.add(POOL)
-    donors = {line.owner: line for line in lines if line.owner in (UNNAMED, Kind.MALLOC)}
+    donors = {line.owner: line for line in lines if line.owner in (UNNAMED, MappingKind.MALLOC)}
     claimed = []
     for owner, filled in labels.filled.items():
         counted = pool_pages if owner == POOL else 0
@@ -127,7 +129,7 @@ def claim_filled_caches(lines: list[Line], labels: ServerMemory, pool_pages: int
             if owner not in owners and 0 < missing <= donor.resident:
                 donors[name] = subtract(donor, missing, min(missing, donor.size))
                 claimed.append(
-                    Line(
+                    LedgerLine(
                         group="server",
                         owner=owner,
                         resident=missing,

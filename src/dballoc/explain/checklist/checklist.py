@@ -12,7 +12,7 @@ from dballoc import catalogue
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.checklist import host_summary, memory_events, server_summary, session_buffers
 from dballoc.explain.checklist.memory_events import EventFilter
-from dballoc.explain.checklist.section import Bytes, Cell, Section
+from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import (
     LOST,
     TOP_ROWS,
@@ -28,7 +28,7 @@ from dballoc.explain.sources.server_memory import (
     ServerMemory,
     parse_number,
 )
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 from dballoc.servers.running.sql_values import describe_refusal, parse_count
 
@@ -73,7 +73,7 @@ _PLUGINS = (
 _STATUS = "SHOW ENGINE INNODB STATUS"
 
 
-def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
+def describe_host_and_process(look: ProcessSnapshot) -> list[ChecklistSection]:
     """Return the sections of the host and the process. OSError if the process has ended."""
     meminfo = host_summary.parse_meminfo(Path("/proc/meminfo").read_text())
     return [
@@ -85,7 +85,7 @@ def describe_host_and_process(look: ProcessSnapshot) -> list[Section]:
 
 def query_server_sections(
     cursor: Cursor, server: ServerMemory, events: EventFilter
-) -> list[Section]:
+) -> list[ChecklistSection]:
     """Query the server and return its sections, of the account summary the rows of ``events``.
     pymysql.Error only if the connection is lost; a
     statement that the server refuses is told in its section. ValueError for an answer that no
@@ -120,15 +120,15 @@ def _explain_schema_off(variables: dict[str, str]) -> str | None:
     return None if setting == "ON" else f"performance_schema is off; {AT_NEXT_START}"
 
 
-def _query_buffer_pool(cursor: Cursor, page: int) -> Section:
+def _query_buffer_pool(cursor: Cursor, page: int) -> ChecklistSection:
     title = "InnoDB: BUFFER POOL AND MEMORY"
     cursor.execute(_STATUS)
     pool = innodb_status.parse_buffer_pool("\n".join(str(row[-1]) for row in cursor.fetchall()))
     if pool is None:
-        return Section(
+        return ChecklistSection(
             title=title, source=_STATUS, missing="InnoDB is off, or prints no such section"
         )
-    return Section(
+    return ChecklistSection(
         title=title,
         source=_STATUS,
         columns=("figure", "value", "in bytes"),
@@ -185,7 +185,7 @@ def list_pool_rows(pool: BufferPool, page: int) -> list[tuple[Cell, ...]]:
     return rows
 
 
-def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
+def _query_sessions(cursor: Cursor, schema_off: str | None) -> ChecklistSection:
     title, refused = "sessions", ""
     for sql, figures in _SESSIONS:
         if "performance_schema" in sql and schema_off:
@@ -201,17 +201,17 @@ def _query_sessions(cursor: Cursor, schema_off: str | None) -> Section:
                 raise
             refused = describe_refusal(error)
             continue
-        return Section(title=title, source=sql, columns=(*_BEFORE, *figures), rows=rows)
-    return Section(
+        return ChecklistSection(title=title, source=sql, columns=(*_BEFORE, *figures), rows=rows)
+    return ChecklistSection(
         title=title,
         source=_SESSIONS[-1][0],
         missing=f"the memory of sessions is not counted: {refused}",
     )
 
 
-def _query_plugins(cursor: Cursor) -> Section:
+def _query_plugins(cursor: Cursor) -> ChecklistSection:
     rows = query_rows(cursor, _PLUGINS, 4)
-    return Section(
+    return ChecklistSection(
         title="plugins and engines",
         source=_PLUGINS,
         columns=("name", "kind", "version", "library"),
@@ -227,11 +227,13 @@ _AREA, _HASH_INDEX = "memory/innodb", "adaptive hash index"
 _MOST_DESCRIPTORS = 0.25
 
 
-def measure_innodb_beyond_pool(ledger: Ledger, labels: ServerMemory) -> Section:
+def measure_innodb_beyond_pool(ledger: Ledger, labels: ServerMemory) -> ChecklistSection:
     """Return the section: InnoDB's lines of the ledger beside the pool, and their share of it."""
     pool = parse_number(labels.variables, "innodb_buffer_pool_size")
     if not pool:
-        return Section(title=TITLE, source=_SOURCE, missing="InnoDB is off, or not in this server")
+        return ChecklistSection(
+            title=TITLE, source=_SOURCE, missing="InnoDB is off, or not in this server"
+        )
     filled = labels.filled.get(POOL, 0)
     lines = _sum_innodb_lines(ledger)
     descriptors = _measure_descriptors(ledger, pool)
@@ -242,7 +244,7 @@ def measure_innodb_beyond_pool(ledger: Ledger, labels: ServerMemory) -> Section:
     def row(name: str, size: int) -> tuple[Cell, ...]:
         return name, Bytes(size), f"{size / pool:.1%}"
 
-    return Section(
+    return ChecklistSection(
         title=TITLE,
         source=_SOURCE,
         columns=("owner", "resident", "of the pool"),
@@ -284,6 +286,6 @@ def _explain_gaps(ledger: Ledger, labels: ServerMemory) -> str | None:
             "the memory instruments are off, so this is only what status and sizes tell of InnoDB"
         )
     owners = {line.owner for line in ledger.lines}
-    if Kind.POOL in owners and LOGS not in owners:
+    if MappingKind.POOL in owners and LOGS not in owners:
         gaps.append("its log buffers are not told from the pool here")
     return "; ".join(gaps) or None

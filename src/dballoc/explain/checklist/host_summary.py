@@ -15,7 +15,7 @@ import psutil
 
 from dballoc import readers
 from dballoc.explain.checklist import section
-from dballoc.explain.checklist.section import Bytes, Cell, Section
+from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.host import machine_description
 from dballoc.host.resources import process_limits
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
@@ -86,7 +86,7 @@ _STATUS = (
 )
 
 
-def describe_host() -> Section:
+def describe_host() -> ChecklistSection:
     """Return the section of this machine."""
     machine = machine_description.describe_machine()
     rows: list[tuple[str, Cell]] = [
@@ -111,7 +111,7 @@ def describe_host() -> Section:
     return section.build_facts("host", "/proc, /sys", rows)
 
 
-def describe_process(look: ProcessSnapshot) -> Section:
+def describe_process(look: ProcessSnapshot) -> ChecklistSection:
     """Return the section of a process: RSS and VSZ, now and highest, limits, cgroup. OSError if it
     has ended.
     """
@@ -229,7 +229,7 @@ def sum_rss() -> ProcessesMemory:
     return ProcessesMemory(rss, count, complete)
 
 
-def summarize_host_memory(meminfo: dict[str, Cell], processes: ProcessesMemory) -> Section:
+def summarize_host_memory(meminfo: dict[str, Cell], processes: ProcessesMemory) -> ChecklistSection:
     """Return the section. ``meminfo``: sizes of /proc/meminfo by name, in bytes. Pure."""
 
     def size(name: str) -> int:

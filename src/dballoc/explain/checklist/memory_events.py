@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.explain.checklist.section import Bytes, Cell, Section
+from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import (
     LOST,
     TOP_ROWS,
@@ -93,7 +93,7 @@ class EventFilter:
 
 def query_event_sections(
     cursor: Cursor, schema_off: str | None, wanted: EventFilter
-) -> list[Section]:
+) -> list[ChecklistSection]:
     """Query the five summaries, and what accounts have allocated and freed. ``schema_off``: why
     performance_schema has no data. OperationalError if the connection is lost.
     """
@@ -110,7 +110,7 @@ def _query_summary(
     table: str,
     columns: Sequence[str],
     headings: Sequence[str],
-) -> Section:
+) -> ChecklistSection:
     title = f"performance_schema: memory {grouping}"
     chosen = ", ".join((*columns, "EVENT_NAME", _COUNTED))
     sql = (
@@ -118,9 +118,9 @@ def _query_summary(
         f" ORDER BY CURRENT_NUMBER_OF_BYTES_USED DESC LIMIT {TOP_ROWS}"
     )
     if schema_off:
-        return Section(title=title, source=sql, missing=schema_off)
+        return ChecklistSection(title=title, source=sql, missing=schema_off)
 
-    def query() -> Section:
+    def query() -> ChecklistSection:
         rows: list[tuple[Cell, ...]] = [
             (*row[:-3], parse_count(row[-3]), *map(_parse_bytes, row[-2:]))
             for row in query_rows(cursor, sql, len(columns) + 4)
@@ -130,7 +130,7 @@ def _query_summary(
             if rows
             else f"no memory instrument that is on has counted anything; {AT_NEXT_START}"
         )
-        return Section(
+        return ChecklistSection(
             title=title,
             source=sql,
             columns=(*headings, "event", *_COLUMNS),
@@ -141,7 +141,7 @@ def _query_summary(
     return build_or_explain(title, sql, query, since=_SINCE)
 
 
-def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) -> Section:
+def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) -> ChecklistSection:
     """Query what accounts have allocated and freed again: events of which nothing is in use now,
     without those of the server's own threads, which have no account; or all that the filter names.
     """
@@ -156,13 +156,13 @@ def _query_freed(cursor: Cursor, schema_off: str | None, wanted: EventFilter) ->
     sql = f"{_ACCOUNTS}{condition} ORDER BY HIGH_NUMBER_OF_BYTES_USED DESC LIMIT {rows_shown}"
     source = quote_values(sql, values)
     if schema_off:
-        return Section(title=title, source=source, missing=schema_off)
+        return ChecklistSection(title=title, source=source, missing=schema_off)
 
-    def query() -> Section:
+    def query() -> ChecklistSection:
         rows = [
             make_account_row(row) for row in query_rows(cursor, sql, 3 + len(_ALL_COUNTS), values)
         ]
-        return Section(
+        return ChecklistSection(
             title=title,
             source=source,
             columns=("user", "host", "event", *_ALL_COUNTS),

@@ -17,7 +17,7 @@ Cell = str | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class ChecklistSection:
     """A titled table. ``source``: the statement or the files that its ``rows`` are from;
     ``missing``: why there are no rows, and what to do; ``note``: what the rows leave out, and why.
     """
@@ -47,9 +47,9 @@ class Section:
         }
 
 
-def build_facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> Section:
+def build_facts(title: str, source: str, rows: Sequence[tuple[str, Cell]]) -> ChecklistSection:
     """Return a section of names and values, without the names that have no value."""
-    return Section(
+    return ChecklistSection(
         title=title,
         source=source,
         rows=[(name, value) for name, value in rows if value not in (None, "")],
@@ -67,7 +67,7 @@ def format_cell(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def list_numeric_columns(section: Section) -> list[bool]:
+def list_numeric_columns(section: ChecklistSection) -> list[bool]:
     """Return for each column whether all its cells are numbers or empty."""
     return [
         bool(section.rows) and all(isinstance(row[i], int | float | None) for row in section.rows)
@@ -84,9 +84,7 @@ _Place = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 
 class _SavedSection(BaseModel):
-    """A section as :meth:`Section.as_json` writes it; before dballoc wrote ``note`` and ``bytes``,
-    they were missing.
-    """
+    """A section as :meth:`ChecklistSection.as_json` writes it."""
 
     model_config = ConfigDict(strict=True)
 
@@ -102,7 +100,7 @@ class _SavedSection(BaseModel):
 _SAVED = TypeAdapter(Annotated[list[_SavedSection], Field(max_length=100)])
 
 
-def parse_sections(saved: Any) -> list[Section]:
+def parse_sections(saved: Any) -> list[ChecklistSection]:
     """Return the sections of a saved snapshot. pydantic.ValidationError or ValueError for anything
     else.
     """
@@ -112,7 +110,7 @@ def parse_sections(saved: Any) -> list[Section]:
             raise ValueError("procedure: a row has not as many cells as there are columns")
         sizes = {(number, column) for number, column in part.bytes}
         sections.append(
-            Section(
+            ChecklistSection(
                 title=part.title,
                 source=part.source,
                 columns=tuple(part.columns),

@@ -6,7 +6,7 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.explain.checklist.section import Cell, Section
+from dballoc.explain.checklist.section import Cell, ChecklistSection
 from dballoc.servers.running.sql_values import describe_refusal
 
 # How many rows of a long table are shown.
@@ -62,8 +62,8 @@ def quote_values(sql: str, values: Sequence[str]) -> str:
 
 
 def build_or_explain(
-    title: str, source: str, make: Callable[[], Section], since: str = ""
-) -> Section:
+    title: str, source: str, make: Callable[[], ChecklistSection], since: str = ""
+) -> ChecklistSection:
     """Return the section, or one that tells why the server refused it. ``since``: which versions
     have its table. OperationalError if the connection is lost.
     """
@@ -75,4 +75,4 @@ def build_or_explain(
         reason = describe_refusal(error)
         if since and error.args[0] == _NO_SUCH_TABLE:
             reason = f"{reason}; {since}"
-        return Section(title=title, source=source, missing=reason)
+        return ChecklistSection(title=title, source=source, missing=reason)

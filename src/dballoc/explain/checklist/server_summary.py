@@ -13,7 +13,7 @@ from typing import Any
 
 from dballoc.experiment.secret_names import hide_value
 from dballoc.explain.checklist import section
-from dballoc.explain.checklist.section import Bytes, Cell, Section, format_share
+from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection, format_share
 from dballoc.explain.checklist.section_query import limit_cell
 from dballoc.explain.sources.server_memory import is_number, parse_number
 
@@ -43,7 +43,7 @@ _NUMBERS = (
 
 def summarize_server(
     variables: Mapping[str, str], status: Mapping[str, str], catalogue: Mapping[str, Any]
-) -> Section:
+) -> ChecklistSection:
     """Return the section of version, uptime and cache use. ``variables`` and ``status``: by name in
     lower case.
     """
@@ -94,7 +94,9 @@ def summarize_server(
     return section.build_facts("server", "SHOW GLOBAL VARIABLES, SHOW GLOBAL STATUS", cells)
 
 
-def list_memory_variables(variables: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
+def list_memory_variables(
+    variables: Mapping[str, str], catalogue: Mapping[str, Any]
+) -> ChecklistSection:
     """Return the section of the variables that concern memory, and those that one would look for
     in vain.
     """
@@ -108,7 +110,7 @@ def list_memory_variables(variables: Mapping[str, str], catalogue: Mapping[str, 
     return section.build_facts("variables", "SHOW GLOBAL VARIABLES", rows)
 
 
-def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Section:
+def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> ChecklistSection:
     """Return the section of the main counters, in total and per second since the start."""
     up = max(1, parse_number(status, "uptime"))
     rows: list[tuple[Cell, ...]] = []
@@ -124,7 +126,7 @@ def list_counters(status: Mapping[str, str], catalogue: Mapping[str, Any]) -> Se
                 rate,
             )
         )
-    return Section(
+    return ChecklistSection(
         title="counters",
         source="SHOW GLOBAL STATUS",
         columns=("counter", "value", "per second since the start"),
@@ -164,7 +166,7 @@ def _format_key_cache(variables: Mapping[str, str], status: Mapping[str, str]) -
 TITLE = "caches, as pt-mysql-summary shows them"
 
 
-def summarize_caches(variables: Mapping[str, str], status: Mapping[str, str]) -> Section:
+def summarize_caches(variables: Mapping[str, str], status: Mapping[str, str]) -> ChecklistSection:
     """Return the section. ``variables`` and ``status``: by name in lower case."""
     return section.build_facts(
         TITLE,

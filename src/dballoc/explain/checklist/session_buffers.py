@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from dballoc.explain.checklist.section import Bytes, Cell, Section
+from dballoc.explain.checklist.section import Bytes, Cell, ChecklistSection
 from dballoc.explain.checklist.section_query import (
     LOST,
     query_rows,
@@ -34,7 +34,7 @@ def query_session_buffers(
     catalogue: Mapping[str, Any],
     mariadb: bool,
     schema_off: str | None,
-) -> Section:
+) -> ChecklistSection:
     """Query which sessions have other buffers than a new one. ``schema_off``: why
     performance_schema has no data. OperationalError if the connection is lost.
     """
@@ -75,7 +75,7 @@ def describe_session_buffers(
     different: Sequence[tuple[Cell, ...]] | None,
     note: str | None,
     statement: str = "",
-) -> Section:
+) -> ChecklistSection:
     """Return the section. ``names``: of the variables, all numbers; ``different``: (variable,
     value, user, sessions), None where the server does not tell. ValueError if a number in it is
     none. Pure.
@@ -88,7 +88,7 @@ def describe_session_buffers(
             (name, new, parse_count(count), _as_size(value), user)
             for _, value, user, count in others
         ] or [(name, new, None if different is None else 0, None, None)]
-    return Section(
+    return ChecklistSection(
         title=_TITLE,
         source=f"{_GLOBAL}; {statement}" if statement else _GLOBAL,
         columns=_COLUMNS,

@@ -180,7 +180,7 @@ def _remove_dead_socket(path: str) -> None:
     raise OSError(0, "somebody listens there already")
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """A request that is not answered with the document; the HTTP status, 0 for no answer at all."""
 
     def __init__(self, status: int) -> None:
@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.raw_requestline = self.rfile.readline(MOST_REQUEST)
             if self.parse_request():
                 self._send(200, self.server.service.content_type, self._render())
-        except _Refused as refusal:
+        except _RequestRefused as refusal:
             self._is_slow = refusal.status == 408
             if refusal.status:
                 self.send_error(refusal.status)
@@ -247,16 +247,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.headers.get_all(name, []) for name in ("Host", "Authorization")
         )
         if status := service.admission.refuse(hosts, authorizations):
-            raise _Refused(status)
+            raise _RequestRefused(status)
         if self.command != "GET":
-            raise _Refused(405)
+            raise _RequestRefused(405)
         if self.path.partition("?")[0] not in ("/metrics", "/"):
-            raise _Refused(404)
+            raise _RequestRefused(404)
         try:
             return service.render()
         except Exception as error:  # whatever a look runs into, the next one may do better
             service.complain(f"a look failed: {type(error).__name__}: {error}")
-            raise _Refused(500) from None
+            raise _RequestRefused(500) from None
 
     def _read_request(self) -> bytes:
         """Read up to the empty line that ends the headers."""
@@ -270,23 +270,23 @@ class _Handler(BaseHTTPRequestHandler):
         data = bytearray()
         while b"\r\n\r\n" not in data and b"\n\n" not in data:
             if len(data) > MOST_REQUEST:
-                raise _Refused(431)
+                raise _RequestRefused(431)
             self._set_timeout(deadline)
             try:
                 piece = self.connection.recv(1024)
             except TimeoutError:
-                raise _Refused(408) from None
+                raise _RequestRefused(408) from None
             if not piece:
-                raise _Refused(0)
+                raise _RequestRefused(0)
             data += piece
         if len(data) > MOST_REQUEST:
-            raise _Refused(431)
+            raise _RequestRefused(431)
         return bytes(data)
 
     def _set_timeout(self, deadline: float) -> None:
         seconds = deadline - time.monotonic()
         if seconds <= 0:
-            raise _Refused(408)
+            raise _RequestRefused(408)
         self.connection.settimeout(seconds)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:

@@ -12,7 +12,7 @@ from dballoc.explain import explanation
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.watch import (
     Look,
-    Pace,
+    WatchPace,
     compute_pause,
     thin_series,
 )
@@ -63,7 +63,7 @@ class LookCache:
     """
 
     def __init__(
-        self, take: Callable[[], ServerLook], pace: Pace, say: Callable[[str], None]
+        self, take: Callable[[], ServerLook], pace: WatchPace, say: Callable[[str], None]
     ) -> None:
         self._take_look, self._pace, self._say = take, pace, say
         self._looking = threading.Lock()

@@ -19,7 +19,7 @@ from dballoc.explain.exporter.http_server import Service
 from dballoc.explain.exporter.listen_address import ListenAddress, make_admission
 from dballoc.explain.exporter.look_cache import LookCache, ServedLook, ServerLook
 from dballoc.explain.output import openmetrics
-from dballoc.explain.watch import Pace
+from dballoc.explain.watch import WatchPace
 from dballoc.files.foreign_file import open_foreign_file
 from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.unprivileged import keep_capabilities
@@ -61,7 +61,7 @@ def check_listening(listening: Listening) -> None:
 def run_exporter(
     listening: Listening,
     reader: AbandonableWork[None, ServerLook],
-    pace: Pace,
+    pace: WatchPace,
     say: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM. ``reader``: takes the looks; ``say``: prints a line.

@@ -19,7 +19,7 @@ from dballoc.document.charts import (
     make_tips,
 )
 from dballoc.explain.attribution.ledger import Ledger
-from dballoc.explain.attribution.ledger_line import Line
+from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.difference import REST, compute_cpu_share
 from dballoc.explain.explanation import Explanation
 from dballoc.numbers import mebibytes, percent, with_unit
@@ -417,7 +417,7 @@ def list_legend(ledger: Ledger) -> list[str]:
     return [str(line.owner) for line in ledger.lines]
 
 
-def _sum_by_owner(lines: Sequence[Line]) -> dict[str, int]:
+def _sum_by_owner(lines: Sequence[LedgerLine]) -> dict[str, int]:
     """Return resident bytes by owner."""
     sizes: dict[str, int] = {}
     for line in lines:

@@ -16,7 +16,7 @@ from dballoc.explain.checklist.section import parse_sections
 from dballoc.explain.explanation import Explanation
 from dballoc.explain.output.saved_snapshots import FORMAT, VERSION
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.verdict import Verdict
+from dballoc.explain.verdicts.verdict import MemoryVerdict
 from dballoc.explain.watch import thin_series
 from dballoc.process_memory.process_usage import ProcessUsage
 
@@ -28,7 +28,7 @@ _MOST_OF_SNAPSHOT, _MOST_OF_SERIES = 16 * readers.MIB, 1024 * readers.MIB
 _HUGE = 2**60
 # Unix time of the year 9999, the last that a calendar here has.
 _LATEST = 253_402_300_799
-_EVIDENCE, _VERDICTS = TypeAdapter(Evidence), TypeAdapter(list[Verdict])
+_EVIDENCE, _VERDICTS = TypeAdapter(Evidence), TypeAdapter(list[MemoryVerdict])
 _USAGE: TypeAdapter[ProcessUsage | None] = TypeAdapter(ProcessUsage | None)
 
 

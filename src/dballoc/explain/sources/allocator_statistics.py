@@ -28,30 +28,30 @@ _LONGEST = 4_000_000
 _LARGEST = 2**60
 
 
-class Unreadable(Exception):
+class UnreadableStatistics(Exception):
     """The loadable function's answer cannot be parsed; the reason in a few words."""
 
 
 def parse_statistics(text: str) -> AllocatorStatistics:
-    """Return the statistics in an answer of the loadable function. Unreadable if it cannot be
-    parsed or holds sizes that cannot be.
+    """Return the statistics in an answer of the loadable function. Raises UnreadableStatistics
+    if it cannot be parsed or holds sizes that cannot be.
     """
     answer = _parse_json(text)
     name = answer.get("allocator")
     if not isinstance(name, str) or name not in _PARSERS:
-        raise Unreadable(
+        raise UnreadableStatistics(
             "the loadable function does not know the malloc in "
             f"{_shorten(answer.get('malloc', 'use'))}"
         )
     if not all(type(number) is int and abs(number) < _LARGEST for number in _list_numbers(answer)):
-        raise Unreadable(
+        raise UnreadableStatistics(
             f"the loadable function's figures of {name} cannot be read: not all are whole numbers"
         )
     try:
         account = _PARSERS[name](answer)
         age, took = float(answer.get("age_ms", 0)) / 1e3, float(answer.get("took_us", 0)) / 1e6
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise Unreadable(
+        raise UnreadableStatistics(
             f"the loadable function's figures of {name} cannot be read: {ascii(error)[:200]}"
         ) from None
     if not all(
@@ -59,7 +59,9 @@ def parse_statistics(text: str) -> AllocatorStatistics:
         for holding in account.holdings
         for size in (holding.bytes, account.returned)
     ):
-        raise Unreadable(f"the loadable function's figures of {name} cannot be sizes of memory")
+        raise UnreadableStatistics(
+            f"the loadable function's figures of {name} cannot be sizes of memory"
+        )
     if answer.get("cut"):
         account.notes.append(
             "the loadable function's answer was too long, and left some arenas out"
@@ -98,13 +100,15 @@ def _shorten(value: object) -> str:
 
 def _parse_json(text: str) -> dict[str, Any]:
     if len(text) > _LONGEST:
-        raise Unreadable("the loadable function's answer is longer than it can be")
+        raise UnreadableStatistics("the loadable function's answer is longer than it can be")
     try:
         answer = readers.document(text)
     except readers.Unfit as error:
-        raise Unreadable(f"the loadable function's answer cannot be read: {error}") from None
+        raise UnreadableStatistics(
+            f"the loadable function's answer cannot be read: {error}"
+        ) from None
     if not isinstance(answer, dict) or answer.get("format") != _FORMAT:
-        raise Unreadable("the loadable function is another version's: install it again")
+        raise UnreadableStatistics("the loadable function is another version's: install it again")
     return answer
 
 

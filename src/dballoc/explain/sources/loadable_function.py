@@ -96,8 +96,8 @@ class TrimResult:
 
 def query_malloc_statistics(cursor: Cursor) -> AllocatorStatistics | None:
     """Return the statistics of the server's malloc; None if the function is not installed.
-    ``allocator_statistics.Unreadable`` if its answer cannot be parsed, pymysql.Error if it cannot
-    be called.
+    Raises UnreadableStatistics for an answer that cannot be parsed, pymysql.Error if the call
+    fails.
     """
     try:
         cursor.execute(f"SELECT {STATS}()")
@@ -111,7 +111,7 @@ def query_malloc_statistics(cursor: Cursor) -> AllocatorStatistics | None:
 def _fetch_text(cursor: Cursor) -> str:
     [(answer,)] = cursor.fetchall()
     if answer is None:
-        raise allocator_statistics.Unreadable(
+        raise allocator_statistics.UnreadableStatistics(
             "another session is reading the statistics of this malloc: try again"
         )
     return answer.decode() if isinstance(answer, bytes) else str(answer)
@@ -342,7 +342,7 @@ def _connect(process: Process, credentials: Credentials) -> Iterator[Cursor]:
                 raise Failure(_describe_error(error)) from None
             except (
                 plugin_directory.InaccessibleDirectory,
-                allocator_statistics.Unreadable,
+                allocator_statistics.UnreadableStatistics,
             ) as error:
                 raise Failure(str(error)) from None
     except running_server.NoWord as error:

@@ -23,7 +23,7 @@ class InaccessibleDirectory(Exception):
     """A directory cannot be read or written: its path, the reason and the remedy in one line."""
 
 
-class Directory(NamedTuple):
+class PluginDirectory(NamedTuple):
     """A directory of a process, by its path as the process sees it."""
 
     process: Process
@@ -31,11 +31,11 @@ class Directory(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_directory(process: Process, path: str) -> Iterator[Directory]:
+def open_directory(process: Process, path: str) -> Iterator[PluginDirectory]:
     """Check that a process has the directory ``path``, and yield it.
     :class:`InaccessibleDirectory` if it cannot be opened, or for an OSError of what is done in it.
     """
-    directory = Directory(process, path)
+    directory = PluginDirectory(process, path)
     try:
         _work_in(directory, lambda fd: None)
         yield directory
@@ -43,7 +43,7 @@ def open_directory(process: Process, path: str) -> Iterator[Directory]:
         raise InaccessibleDirectory(_describe_error(path, error)) from None
 
 
-def read_file(directory: Directory, name: str) -> bytes | None:
+def read_file(directory: PluginDirectory, name: str) -> bytes | None:
     """Return the first :data:`LARGEST` bytes of a file; None if there is none of that name."""
 
     def read(fd: int) -> bytes:
@@ -56,7 +56,7 @@ def read_file(directory: Directory, name: str) -> bytes | None:
         return None
 
 
-def write_file(directory: Directory, name: str, contents: bytes) -> None:
+def write_file(directory: PluginDirectory, name: str, contents: bytes) -> None:
     """Create or replace a file that everybody may read, atomically. A process that has the old file
     open or mapped keeps it.
     """
@@ -68,13 +68,13 @@ def write_file(directory: Directory, name: str, contents: bytes) -> None:
         raise
 
 
-def remove_file(directory: Directory, name: str) -> None:
+def remove_file(directory: PluginDirectory, name: str) -> None:
     """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         _work_in(directory, lambda fd: os.unlink(name, dir_fd=fd))
 
 
-def _work_in(directory: Directory, work: Callable[[int], Result]) -> Result:
+def _work_in(directory: PluginDirectory, work: Callable[[int], Result]) -> Result:
     """Do the work, on a descriptor of the directory, in a child. OSError as it raises it; Failure
     if it does not answer.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from dballoc.experiment.durations_and_sizes import parse_duration, parse_size
 from dballoc.explain.attribution.server_caches import LINKS
-from dballoc.explain.verdicts.verdict import Case, Verdict
+from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
 from dballoc.numbers import duration, number, percent, with_unit
 
 _MIB = 1 << 20
@@ -39,7 +39,7 @@ class _Usage:
         return f"{with_unit(self.used)} were in use at most"
 
 
-def judge_caches(case: Case) -> Verdict | None:
+def judge_caches(case: Case) -> MemoryVerdict | None:
     """Return the verdict on the largest of the caches; a problem goes before a larger cache that
     is none.
     """
@@ -47,7 +47,7 @@ def judge_caches(case: Case) -> Verdict | None:
     return max(judged, key=lambda v: (v.level == "problem", v.bytes), default=None)
 
 
-def _judge_cache(case: Case, cache: Mapping[str, Any]) -> Verdict | None:
+def _judge_cache(case: Case, cache: Mapping[str, Any]) -> MemoryVerdict | None:
     """Return the verdict on a cache; None if it is small."""
     limits = case.limits["cache"]
     usage = _measure_usage(case, cache)
@@ -86,7 +86,7 @@ def _judge_cache(case: Case, cache: Mapping[str, Any]) -> Verdict | None:
             f"{duration(usage.counted)} since {usage.since}: too early to judge its use"
         )
     is_problem = bool(faults) and not young and usage.configured > 0
-    return Verdict(
+    return MemoryVerdict(
         key="cache",
         level="problem" if is_problem else "notice",
         headline=f"{headline}, and {' and '.join(faults)}" if is_problem else headline,

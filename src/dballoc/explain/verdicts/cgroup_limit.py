@@ -10,7 +10,7 @@ from dballoc.explain.attribution.configuration_limits import Bounds
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.sources.server_memory import POOL
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.verdict import Case, Level, Verdict
+from dballoc.explain.verdicts.verdict import Case, Level, MemoryVerdict
 from dballoc.host.resources.cgroup_memory import CgroupMemory
 from dballoc.numbers import count, duration, number, percent, with_unit
 
@@ -144,7 +144,7 @@ def estimate_safe_pool(
 _FULL = "full avg60"
 
 
-def judge_limit(case: Case) -> Verdict | None:
+def judge_limit(case: Case) -> MemoryVerdict | None:
     """Judge the working set against the narrowest limit above the server; None without one."""
     cgroup = case.evidence.cgroup
     if cgroup is None or cgroup.bound is None or not cgroup.bound:
@@ -153,7 +153,7 @@ def judge_limit(case: Case) -> Verdict | None:
     safe = estimate_safe_pool(case.evidence, case.bounds, case.ledger, case.limits)
     bound, bound_by = find_bound(cgroup, case.evidence.machine_memory)
     level, headline = _judge_level(cgroup, bound, bound_by, case.limits["limit"])
-    return Verdict(
+    return MemoryVerdict(
         key="limit",
         level=level,
         headline=headline,

@@ -11,7 +11,7 @@ from dballoc.catalogue import suspects as suspects_catalogue
 from dballoc.explain.sources.server_memory import ServerMemory, is_number, parse_number
 from dballoc.explain.verdicts.thp_waste import HugePageSample
 from dballoc.host.resources.cgroup_memory import CgroupMemory
-from dballoc.host.resources.process_limits import Limits
+from dballoc.host.resources.process_limits import ProcessLimits
 from dballoc.process_memory.heaps.heap_walk import BlockGroup
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
 
@@ -65,7 +65,7 @@ class Evidence:
     figures: dict[str, int] = field(default_factory=dict)
     counted: bool = False
     cgroup: CgroupMemory | None = None
-    cpus: Limits | None = None
+    cpus: ProcessLimits | None = None
     online_cpus: int = 0
     machine_memory: int = 0
     groups: list[BlockGroup] | None = None

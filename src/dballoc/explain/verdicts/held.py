@@ -3,12 +3,12 @@ settings: ``[held]``, ``[trim]`` and ``[remedies]`` of verdicts.toml. docs/advic
 that each advice helped.
 """
 
-from dballoc.explain.verdicts.verdict import Case, Verdict
+from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
 from dballoc.numbers import count, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
 
 
-def judge_arenas(case: Case) -> Verdict | None:
+def judge_arenas(case: Case) -> MemoryVerdict | None:
     """Judge what malloc counted against what the server may use; None where both agree, where its
     settings say how many there are, or where nothing is known.
     """
@@ -32,7 +32,7 @@ def judge_arenas(case: Case) -> Verdict | None:
     evidence.append("a CPU limit hides no CPUs from malloc")
     bloated = now.arenas > fitting and case.exceeds(held, "held")
     advice = sizing["advice"].format(count=fitting, cpus=count(allowed, "CPU"))
-    return Verdict(
+    return MemoryVerdict(
         key="arenas",
         level="problem" if bloated else "notice",
         headline=f"{case.ledger.malloc} sized itself for {counted} CPUs, the server may use "
@@ -50,7 +50,7 @@ _BENCH = (
 )
 
 
-def judge_held(case: Case) -> Verdict | None:
+def judge_held(case: Case) -> MemoryVerdict | None:
     """Judge whether malloc holds much memory that is free."""
     held, heap = (
         case.ledger.sum_resident(HELD),
@@ -62,7 +62,7 @@ def judge_held(case: Case) -> Verdict | None:
     evidence = [f"free but held {with_unit(held)} of {with_unit(heap)} of heap"]
     if now.arenas:
         evidence.append(f"{count(now.arenas, 'arena')}; the worst holds {with_unit(now.worst)}")
-    return Verdict(
+    return MemoryVerdict(
         key="fragmentation",
         level="problem",
         headline=f"Fragmentation: malloc holds {with_unit(held)} that nobody uses, "

@@ -10,7 +10,7 @@ from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth
 from dballoc.explain.verdicts.owner_cause import Cause, find_cause
-from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Level, Moment, Verdict
+from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Level, MemoryVerdict, Moment
 from dballoc.numbers import count, duration, listing, percent, with_unit
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -26,12 +26,12 @@ NAME_MORE = (
 )
 
 
-def judge_growth(case: Case) -> Verdict:
+def judge_growth(case: Case) -> MemoryVerdict:
     """Judge whether RSS grows, shrinks or is steady."""
     growth = case.estimate_growth(lambda m: m.ledger.rss)
     if growth is None:
         snapshots = count(len(case.series), "snapshot")
-        return Verdict(
+        return MemoryVerdict(
             key="growth",
             level="open",
             headline=f"{snapshots} cannot tell whether memory grows or leaks",
@@ -53,7 +53,7 @@ def judge_growth(case: Case) -> Verdict:
     else:
         level, verb = "notice", "Growing" if growth.grows else "Shrinking"
         headline = f"{verb}: RSS by {with_unit(abs(growth.rate) * _MINUTE)} a minute"
-    return Verdict(
+    return MemoryVerdict(
         key="growth", level=level, headline=headline, evidence=evidence, remedies=remedies
     )
 
@@ -68,7 +68,7 @@ def _describe_largest_rise(series: Sequence[Moment]) -> str:
     return f"{best} (+{with_unit(rises[best])})" if best and rises[best] > 0 else ""
 
 
-def judge_leak(case: Case) -> Verdict | None:
+def judge_leak(case: Case) -> MemoryVerdict | None:
     """Judge whether live heap that nobody claims grows and goes on growing."""
     limits = case.limits["leak"]
     growth = case.estimate_growth(lambda m: m.ledger.sum_resident(*UNLABELLED))
@@ -103,12 +103,12 @@ def judge_leak(case: Case) -> Verdict | None:
         rate = with_unit(growth.rate * _MINUTE)
         headline = f"Leak, by all signs: {rate} a minute of live heap that no owner claims"
         remedies = [FIND_CODE, *([] if case.evidence.counted else [NAME_MORE])]
-    return Verdict(
+    return MemoryVerdict(
         key="leak", level=level, headline=headline, evidence=evidence, remedies=remedies, bytes=size
     )
 
 
-def judge_sessions(case: Case) -> Verdict | None:
+def judge_sessions(case: Case) -> MemoryVerdict | None:
     """Judge whether connections have much memory, or more and more of it."""
     now, limits = case.evidence, case.limits["sessions"]
     requested, connected = now.sessions_bytes, now.connections
@@ -157,7 +157,7 @@ def judge_sessions(case: Case) -> Verdict | None:
         f"{with_unit(size)}, "
         f"{percent(size / case.rss, 0)} of RSS"
     )
-    return Verdict(
+    return MemoryVerdict(
         key="sessions",
         level="problem",
         headline=f"{headline}; {cause.name}" if cause else headline,

@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dballoc.catalogue import causes
-from dballoc.explain.attribution.ledger_line import Line
+from dballoc.explain.attribution.ledger_line import LedgerLine
 from dballoc.explain.verdicts.evidence import Evidence
-from dballoc.explain.verdicts.verdict import Case, Verdict
+from dballoc.explain.verdicts.verdict import Case, MemoryVerdict
 from dballoc.numbers import listing, percent, with_unit
 
 _INSTRUMENT = "memory/"
@@ -51,7 +51,7 @@ class Cause:
         return f"most of it is {self.instrument.removeprefix(_INSTRUMENT)}: {self.of}{bounds}"
 
 
-def judge_owners(case: Case, covered: Collection[str]) -> list[Verdict]:
+def judge_owners(case: Case, covered: Collection[str]) -> list[MemoryVerdict]:
     """Return a verdict for each owner that has much of RSS. ``covered``: owners that other verdicts
     speak of.
     """
@@ -63,7 +63,7 @@ def judge_owners(case: Case, covered: Collection[str]) -> list[Verdict]:
         if cause is None or (cause.is_fine and not case.exceeds(line.resident, "owner", "fine")):
             continue
         verdicts.append(
-            Verdict(
+            MemoryVerdict(
                 key="owner",
                 level="fine" if cause.is_fine else "notice",
                 headline=f"{_capitalize(line.owner)}: {with_unit(line.resident)}, "
@@ -76,7 +76,7 @@ def judge_owners(case: Case, covered: Collection[str]) -> list[Verdict]:
     return verdicts
 
 
-def find_cause(line: Line, evidence: Evidence, most: float) -> Cause | None:
+def find_cause(line: LedgerLine, evidence: Evidence, most: float) -> Cause | None:
     """Return what a line is for; None if the catalogue does not know its owner. ``most``: an
     instrument with that share of what was asked for is the cause.
     """
@@ -106,7 +106,7 @@ def find_cause(line: Line, evidence: Evidence, most: float) -> Cause | None:
     )
 
 
-def name_instrument(line: Line, most: float) -> str:
+def name_instrument(line: LedgerLine, most: float) -> str:
     """Return the instrument that counts most of a line, without its area; empty if none does."""
     event, size = next(((e, s) for e, s in line.parts if e.startswith(_INSTRUMENT)), ("", 0))
     return event.rpartition("/")[2] if line.size and size >= most * line.size else ""

@@ -10,14 +10,20 @@ import random
 from dataclasses import dataclass
 
 from dballoc.host.settings import thp
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 from dballoc.process_memory.memory_reader import PAGE, Memory
 from dballoc.process_memory.process_snapshot import ProcessSnapshot
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 # Where the kernel does not say: that with pages of 4 KiB.
 _USUAL_SIZE = 2 << 20
-_KINDS = (Kind.HEAP, Kind.MALLOC, Kind.REST, Kind.STACK, Kind.OLD_STACK)
+_KINDS = (
+    MappingKind.HEAP,
+    MappingKind.MALLOC,
+    MappingKind.REST,
+    MappingKind.STACK,
+    MappingKind.OLD_STACK,
+)
 
 # So many small pages give the share to ±2 % (standard error) and take a few ms.
 _READ = 1024
@@ -61,7 +67,7 @@ def sample_huge_pages(snapshot: ProcessSnapshot) -> HugePageSample | None:
     )
 
 
-def _find_huge_pages(memory: Memory, mapping: Mapping, size: int) -> list[int]:
+def _find_huge_pages(memory: Memory, mapping: MemoryMapping, size: int) -> list[int]:
     """Return the addresses in it where huge pages of ``size`` bytes may lie: all resident."""
     first, end = -(-mapping.start // size) * size, mapping.end // size * size
     if end <= first:

@@ -12,7 +12,7 @@ from dballoc.experiment.durations_and_sizes import parse_size
 from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.sources.server_memory import SESSIONS
 from dballoc.explain.verdicts.leak import FIND_CODE
-from dballoc.explain.verdicts.verdict import UNLABELLED, Case, Verdict
+from dballoc.explain.verdicts.verdict import UNLABELLED, Case, MemoryVerdict
 from dballoc.numbers import count, percent, with_unit
 from dballoc.process_memory.heaps.heap_walk import BlockGroup
 
@@ -249,7 +249,7 @@ def _sum_unexplained(ledger: Ledger, counted: bool) -> int:
     return ledger.unowned + (0 if counted else ledger.sum_resident(SESSIONS))
 
 
-def judge_unowned(case: Case) -> Verdict | None:
+def judge_unowned(case: Case) -> MemoryVerdict | None:
     """Judge whether much memory has no owner, or is sessions' without a use, and name suspects."""
     ledger, counted = case.ledger, case.evidence.counted
     size = ledger.unowned
@@ -267,7 +267,7 @@ def judge_unowned(case: Case) -> Verdict | None:
     )
     if suspects:
         headline += f"; {_name_suspects(suspects)}"
-    return Verdict(
+    return MemoryVerdict(
         key="unowned" if unclaimed else "suspects",
         level="notice",
         headline=headline,

@@ -10,18 +10,18 @@ from dballoc.explain.attribution.ledger import Ledger
 from dballoc.explain.attribution.ledger_line import LIVE, MAPPED
 from dballoc.explain.verdicts.evidence import Evidence
 from dballoc.explain.verdicts.growth import Growth, estimate_growth
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 # problem: something to do; notice: something to know; fine: checked, and nothing wrong; open: these
 # data cannot decide it.
 Level = Literal["problem", "notice", "fine", "open"]
 
 # The owners of live heap that no owner claims.
-UNLABELLED = (LIVE, MAPPED, Kind.MALLOC)
+UNLABELLED = (LIVE, MAPPED, MappingKind.MALLOC)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class MemoryVerdict:
     """``key``: fixed, for scripts; ``headline``: a sentence; ``evidence``: the figures behind it;
     ``remedies``: what to do, the best first; ``bytes``: the resident memory that it is about, 0
     where it is about none that it could name.

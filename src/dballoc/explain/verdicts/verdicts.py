@@ -19,17 +19,17 @@ from dballoc.explain.verdicts.owner_cause import judge_owners, name_instrument
 from dballoc.explain.verdicts.unowned import judge_unowned
 from dballoc.explain.verdicts.verdict import (
     Case,
+    MemoryVerdict,
     Moment,
-    Verdict,
 )
 from dballoc.numbers import listing, percent, with_unit
 from dballoc.process_memory.heaps.allocator_statistics import HELD
-from dballoc.process_memory.mapping_kind import Kind
+from dballoc.process_memory.mapping_kind import MappingKind
 
 
 def judge_moments(
     series: Sequence[Moment], bounds: Bounds | None, limits: Mapping[str, Any]
-) -> list[Verdict]:
+) -> list[MemoryVerdict]:
     """Return the verdicts on the last snapshot of a series, with what the others add: the problems
     first, and of one level those on more memory. ``limits``: dballoc.catalogue.verdicts().
     """
@@ -42,7 +42,7 @@ def judge_moments(
     )
 
 
-def _judge_pool(case: Case) -> Verdict | None:
+def _judge_pool(case: Case) -> MemoryVerdict | None:
     """Judge whether the buffer pool is still filling: RSS rises by its pages that are not resident,
     and a page that the server has freed stays resident.
     """
@@ -53,7 +53,7 @@ def _judge_pool(case: Case) -> Verdict | None:
     )
     size = page * total
     used = size - page * figures.get("innodb_buffer_pool_pages_free", 0)
-    lines = [line for line in case.ledger.lines if line.owner in (Kind.POOL, POOL)]
+    lines = [line for line in case.ledger.lines if line.owner in (MappingKind.POOL, POOL)]
     mapped, resident = sum(x.size for x in lines), sum(x.resident for x in lines)
     if not size:
         size, used = mapped, resident
@@ -67,8 +67,8 @@ def _judge_pool(case: Case) -> Verdict | None:
         f"{with_unit(mapped)}"
     ]
     rss = case.estimate_growth(lambda m: m.ledger.rss)
-    change = case.ledger.sum_resident(Kind.POOL, POOL) - case.series[0].ledger.sum_resident(
-        Kind.POOL, POOL
+    change = case.ledger.sum_resident(MappingKind.POOL, POOL) - case.series[0].ledger.sum_resident(
+        MappingKind.POOL, POOL
     )
     cause = rss is not None and rss.grows and change >= limits["cause"] * rss.change > 0
     if cause and rss:
@@ -79,7 +79,7 @@ def _judge_pool(case: Case) -> Verdict | None:
         f"Cache filling: the buffer pool is {percent(used / size, 0)} full, RSS can rise by "
         f"{most}{with_unit(rise)} more"
     )
-    return Verdict(
+    return MemoryVerdict(
         key="pool",
         level="notice",
         headline=f"{headline}, and that is why RSS grows" if cause else headline,
@@ -89,16 +89,16 @@ def _judge_pool(case: Case) -> Verdict | None:
     )
 
 
-def _judge_unknown_malloc(case: Case) -> Verdict | None:
+def _judge_unknown_malloc(case: Case) -> MemoryVerdict | None:
     """Judge whether much memory is that of a malloc whose statistics are not known."""
-    size = case.ledger.sum_resident(Kind.MALLOC)
+    size = case.ledger.sum_resident(MappingKind.MALLOC)
     if (
         case.evidence.malloc == "glibc"
         or case.ledger.sum_resident(HELD)
         or size < case.limits["own_books"]["rss"] * case.rss
     ):
         return None
-    return Verdict(
+    return MemoryVerdict(
         key="own_books",
         level="open",
         headline=f"{with_unit(size)} are {case.ledger.malloc}'s, live and free alike: from outside "
@@ -114,7 +114,7 @@ def _judge_unknown_malloc(case: Case) -> Verdict | None:
     )
 
 
-def _judge_huge_pages(case: Case) -> Verdict | None:
+def _judge_huge_pages(case: Case) -> MemoryVerdict | None:
     """Judge whether much of the huge pages is empty."""
     huge, limits = case.evidence.huge, case.limits["huge"]
     if huge is None or huge.bytes < parse_size(limits["least"]) or huge.share < limits["empty"]:
@@ -131,7 +131,7 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and restart the server; "
             "it costs every process of this host its huge pages that does not ask for them"
         )
-    return Verdict(
+    return MemoryVerdict(
         key="thp",
         level="problem",
         headline=f"THP bloat: about {with_unit(waste)} of huge pages hold nothing",
@@ -141,12 +141,12 @@ def _judge_huge_pages(case: Case) -> Verdict | None:
     )
 
 
-def _judge_schema(case: Case) -> Verdict | None:
+def _judge_schema(case: Case) -> MemoryVerdict | None:
     """Judge whether performance_schema itself has much memory."""
     size = case.ledger.sum_resident(SCHEMA)
     if not case.exceeds(size, "schema"):
         return None
-    return Verdict(
+    return MemoryVerdict(
         key="performance_schema",
         level="notice",
         headline=f"{SCHEMA} has {with_unit(size)}, {percent(size / case.rss, 0)} of RSS",
@@ -178,7 +178,7 @@ def _advise_fewer_rows(figures: Mapping[str, int]) -> str:
 
 
 # Each returns a verdict, or None if there is nothing to say.
-_RULES: tuple[Callable[[Case], Verdict | None], ...] = (
+_RULES: tuple[Callable[[Case], MemoryVerdict | None], ...] = (
     judge_limit,
     judge_leak,
     judge_sessions,
@@ -199,11 +199,11 @@ _COVERED: Mapping[str, Sequence[str]] = {
     "sessions": (SESSIONS,),
     "fragmentation": (HELD,),
     "cache": (KEYS, ARIA, f"{KEYS}{LINKS}", f"{ARIA}{LINKS}", "query cache"),
-    "pool": (POOL, Kind.POOL),
+    "pool": (POOL, MappingKind.POOL),
     "performance_schema": (SCHEMA,),
     "unowned": UNOWNED,
     "suspects": (*UNOWNED, SESSIONS),
-    "own_books": (Kind.MALLOC,),
+    "own_books": (MappingKind.MALLOC,),
 }
 
 

@@ -16,10 +16,10 @@ from dballoc import readers
 from dballoc.errors import Failure, UsageError
 from dballoc.experiment import secret_names
 from dballoc.experiment.secret_names import hide_secrets
-from dballoc.fetch.fetch_job import FetchedTree, Job, Progress, check_hash, describe_file
-from dballoc.fetch.fetch_sources import Source, look_up_kind
+from dballoc.fetch.fetch_job import FetchedTree, FetchJob, Progress, check_hash, describe_file
+from dballoc.fetch.fetch_sources import FetchSource, look_up_kind
 from dballoc.fetch.unpack import archive_members, installed_layout
-from dballoc.fetch.unpack.safe_extraction import Refused
+from dballoc.fetch.unpack.safe_extraction import UnsafeArchive
 from dballoc.files.foreign_file import open_foreign_file
 
 _RECEIVED = 2**18
@@ -89,7 +89,7 @@ class ArchivePlace:
         return Path(unquote(urlsplit(self.words).path)).name if self.url else Path(self.words).name
 
 
-def make_archive_source(name: str, version: str, words: str, sha256: str | None) -> Source:
+def make_archive_source(name: str, version: str, words: str, sha256: str | None) -> FetchSource:
     """Make a source of a user's archive. UsageError if dballoc cannot unpack or verify it."""
     look_up_kind(name)
     place = ArchivePlace(words)
@@ -113,12 +113,12 @@ def make_archive_source(name: str, version: str, words: str, sha256: str | None)
         words = os.fspath(Path(words).absolute())
     # Archives of servers unpack to about four times their size.
     megabytes = [size / 10**6, max(1, 4 * size / 10**6)]
-    return Source(
+    return FetchSource(
         name, version, {"from": "archive", "at": words, "sha256": sha256, "megabytes": megabytes}
     )
 
 
-def fetch_archive(job: Job) -> FetchedTree:
+def fetch_archive(job: FetchJob) -> FetchedTree:
     """Download the archive if it is a URL, check its hash, unpack it."""
     row = job.source.row
     place = ArchivePlace(row["at"])
@@ -149,7 +149,7 @@ def fetch_archive(job: Job) -> FetchedTree:
     return FetchedTree(version=job.source.version, files=[file], libraries=libraries)
 
 
-def _copy_archive(job: Job, path: Path, target: Path) -> None:
+def _copy_archive(job: FetchJob, path: Path, target: Path) -> None:
     """Copy a file of somebody's, so that what is hashed is what is unpacked: its owner could change
     it meanwhile. Failure if it cannot be read, or is larger than when it was named.
     """
@@ -168,7 +168,7 @@ def _copy_archive(job: Job, path: Path, target: Path) -> None:
         raise Failure(f"{path}: it grew while it was copied; fetch it when it is complete")
 
 
-def raise_server_top(job: Job) -> None:
+def raise_server_top(job: FetchJob) -> None:
     """Make the server's top directory the root of the tree. Failure if no server was unpacked."""
     if (program := installed_layout.find_server_program(job.root)) is None:
         raise Failure(f"{job.source.reference}: no mysqld or mariadbd in the archive")
@@ -176,7 +176,7 @@ def raise_server_top(job: Job) -> None:
 
 
 def unpack_archive(
-    job: Job, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0
+    job: FetchJob, path: Path, target: Path, keep: Sequence[str] = ("*",), strip: int = 0
 ) -> None:
     """Unpack an archive into a directory, which is made. Failure in one line for one that is broken
     or has a member that is no file, directory or link or that would lie outside.
@@ -190,7 +190,7 @@ def unpack_archive(
         archive_members.unpack_members(
             path, target, keep, strip, lambda share: job.progress(task, share)
         )
-    except Refused as error:
+    except UnsafeArchive as error:
         raise Failure(f"{job.source.reference}: {path.name} cannot be unpacked: {error}") from None
     # Jars made on Windows or by Maven have no file modes.
     if (

@@ -6,13 +6,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from dballoc.errors import Failure, UsageError
-from dballoc.fetch.fetch_job import Job
+from dballoc.fetch.fetch_job import FetchJob
 from dballoc.fetch.unpack import safe_extraction as unpacked
 from dballoc.host.unprivileged.ownership import hand_over, remove_directory, take_files
 from dballoc.host.unprivileged.server_user import server_user
 
 
-def build_libraries(job: Job, sources: Path) -> list[str]:
+def build_libraries(job: FetchJob, sources: Path) -> list[str]:
     """Run the recipe on a copy of the sources, as the server user since it runs their scripts. Copy
     the libraries that it has put into $OUT to ``lib``, and return their paths. Failure with the
     compiler's reason.
@@ -30,7 +30,7 @@ def build_libraries(job: Job, sources: Path) -> list[str]:
     user.check_alone()
     try:
         unpacked.check_tree(sources)
-    except unpacked.Refused as error:
+    except unpacked.UnsafeArchive as error:
         raise Failure(f"{job.source.reference}: its sources cannot be unpacked: {error}") from None
     shutil.copytree(sources, tree, symlinks=True)
     out.mkdir()

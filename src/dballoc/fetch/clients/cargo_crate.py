@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dballoc.errors import Failure
 from dballoc.fetch.clients.build_from_source import build_libraries, check_build_tools
-from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, FetchJob
 
 _MANIFEST = """[package]
 name = "throw-away"
@@ -19,7 +19,7 @@ edition = "2018"
 """
 
 
-def fetch_crate(job: Job) -> FetchedTree:
+def fetch_crate(job: FetchJob) -> FetchedTree:
     """Fetch the crate, check its hash, and run the recipe on its sources."""
     row = job.source.row
     check_build_tools(job.source.reference, ["cargo", *row["tools"]])

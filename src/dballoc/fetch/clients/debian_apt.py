@@ -15,7 +15,7 @@ from pathlib import Path
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch import name_and_version
 from dballoc.fetch.clients import archive, build_from_source
-from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, describe_file
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, FetchJob, describe_file
 from dballoc.fetch.unpack import installed_layout
 
 MIRROR = "DBALLOC_DEBIAN_MIRROR"
@@ -30,7 +30,7 @@ _STATUS = re.compile(r"dlstatus:\d+:([\d.]+):")
 _URI = re.compile(r"^'(\S+)' (\S+) (\d+)")
 
 
-def fetch_packages(job: Job) -> FetchedTree:
+def fetch_packages(job: FetchJob) -> FetchedTree:
     """Fetch the source's packages, and unpack them as a server's prefix, a C library or an
     allocator's files.
     """
@@ -60,7 +60,7 @@ def fetch_packages(job: Job) -> FetchedTree:
     return FetchedTree(version=version, files=files, libraries=libraries)
 
 
-def _build_source_package(job: Job) -> FetchedTree:
+def _build_source_package(job: FetchJob) -> FetchedTree:
     """Fetch the upstream sources of a source package, and build them by the recipe."""
     row = job.source.row
     build_from_source.check_build_tools(job.source.reference, row["tools"])
@@ -83,7 +83,7 @@ def _build_source_package(job: Job) -> FetchedTree:
     )
 
 
-def _check_version(job: Job, version: str) -> str:
+def _check_version(job: FetchJob, version: str) -> str:
     """Return the version that the suite has today. Failure if it is not the requested one."""
     if not name_and_version.is_version_of(job.source.version, version):
         raise Failure(
@@ -93,7 +93,7 @@ def _check_version(job: Job, version: str) -> str:
     return version
 
 
-def make_server_prefix(job: Job, version: str, files: list[DownloadedFile]) -> FetchedTree:
+def make_server_prefix(job: FetchJob, version: str, files: list[DownloadedFile]) -> FetchedTree:
     """Make a tree of packages a server's prefix that runs on its own C library and its own
     libraries.
     """
@@ -107,7 +107,7 @@ def make_server_prefix(job: Job, version: str, files: list[DownloadedFile]) -> F
     )
 
 
-def unpack_packages(job: Job, archives: Iterable[Path], target: Path) -> None:
+def unpack_packages(job: FetchJob, archives: Iterable[Path], target: Path) -> None:
     """Unpack packages into one tree, whose links stay inside it."""
     _find_program("dpkg-deb", "dpkg")
     for path in archives:
@@ -117,7 +117,7 @@ def unpack_packages(job: Job, archives: Iterable[Path], target: Path) -> None:
 class Apt:
     """apt for one suite, with directories of our own."""
 
-    def __init__(self, job: Job, suite: str, kind: str = "deb") -> None:
+    def __init__(self, job: FetchJob, suite: str, kind: str = "deb") -> None:
         self.job, self.suite = job, suite
         self.apt = _find_program("apt-get", "apt")
         if not _KEYRING.exists():

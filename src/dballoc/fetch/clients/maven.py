@@ -11,7 +11,7 @@ from typing import Any
 from dballoc.errors import Failure, UsageError
 from dballoc.fetch.clients import archive
 from dballoc.fetch.clients.debian_apt import ALONE, Apt, unpack_packages
-from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, Job, check_hash, describe_file
+from dballoc.fetch.fetch_job import DownloadedFile, FetchedTree, FetchJob, check_hash, describe_file
 from dballoc.fetch.unpack import installed_layout
 from dballoc.host.elf import patch_elf
 
@@ -20,7 +20,7 @@ _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _PROGRESS = re.compile(r"Progress \(\d+\): .*?([\d.]+)/([\d.]+) [kM]B")
 
 
-def fetch_artifact(job: Job) -> FetchedTree:
+def fetch_artifact(job: FetchJob) -> FetchedTree:
     """Fetch the artifact (group:artifact:version[:packaging[:classifier]]), check its hash, unpack
     it.
     """
@@ -40,7 +40,7 @@ def fetch_artifact(job: Job) -> FetchedTree:
     return FetchedTree(version="", files=files)
 
 
-def _download_artifact(job: Job, artifact: str) -> Path:
+def _download_artifact(job: FetchJob, artifact: str) -> Path:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise UsageError(
@@ -72,7 +72,7 @@ def _download_artifact(job: Job, artifact: str) -> Path:
     return path
 
 
-def _download_from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]:
+def _download_from_first_suite(job: FetchJob, row: dict[str, Any]) -> dict[Path, str]:
     for suite in row["suites"]:
         try:
             apt = Apt(job, suite)
@@ -84,7 +84,7 @@ def _download_from_first_suite(job: Job, row: dict[str, Any]) -> dict[Path, str]
     raise AssertionError("no suite named")
 
 
-def _add_libraries(job: Job) -> list[DownloadedFile]:
+def _add_libraries(job: FetchJob) -> list[DownloadedFile]:
     """Add libraries of a Debian suite to the server's tree: those that it is linked against and
     that not every machine has.
     """

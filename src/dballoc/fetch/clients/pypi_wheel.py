@@ -6,11 +6,11 @@ import sys
 
 from dballoc.errors import Failure
 from dballoc.fetch.clients import archive
-from dballoc.fetch.fetch_job import FetchedTree, Job, describe_file
+from dballoc.fetch.fetch_job import FetchedTree, FetchJob, describe_file
 from dballoc.fetch.unpack import installed_layout
 
 
-def fetch_wheel(job: Job) -> FetchedTree:
+def fetch_wheel(job: FetchJob) -> FetchedTree:
     """Fetch the wheel, whose hash pip checks, and take the allocator's library out of it."""
     row = job.source.row
     requirement = f"{row['package']}=={row['release']}"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from dballoc.errors import UsageError
-from dballoc.fetch.unpack.safe_extraction import Refused, Tree, most_bytes, split_member_path
+from dballoc.fetch.unpack.safe_extraction import Tree, UnsafeArchive, most_bytes, split_member_path
 from dballoc.host.exit_status import end_process
 from dballoc.host.unprivileged import give_up_rights
 
@@ -53,8 +53,9 @@ def unpack_members(
     strip: int = 0,
     progress: Progress = lambda share: None,
 ) -> None:
-    """Unpack an archive into a directory, which is made. Refused if it is broken, or has anything
-    but files, directories, and links between them; what was written by then is left.
+    """Unpack an archive into a directory, which is made. Raises UnsafeArchive if it is
+    broken, or has anything but files, directories, and links between them; what was written by
+    then is left.
 
     ``keep``: patterns of the members to take out of a zip; ``strip``: number of leading parts to
     drop from each path.
@@ -76,7 +77,7 @@ def unpack_members(
             errno.ENAMETOOLONG,
         ):  # the disk's, not the archive's
             raise
-        raise Refused(str(error)) from None
+        raise UnsafeArchive(str(error)) from None
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -95,7 +96,7 @@ def unpack_members(
         struct.error,
     ) as error:
         # Python's archive readers raise any of these for a crafted archive.
-        raise Refused(ascii(str(error))[1:-1] or "it is damaged") from None
+        raise UnsafeArchive(ascii(str(error))[1:-1] or "it is damaged") from None
 
 
 # -- tar ---------------------------------------------------------------------------------------
@@ -106,23 +107,23 @@ class _TarHeader(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "_TarHeader":
-        """Read the next one. Refused for a damaged one, which tarfile takes for the end."""
+        """Read the next one. Raises UnsafeArchive if damaged; tarfile takes that for the end."""
         try:
             return super().fromtarfile(tar)
         except tarfile.HeaderError as error:
             if type(error).__name__ in _BROKEN:
-                raise Refused(f"a damaged header: {error}") from None
+                raise UnsafeArchive(f"a damaged header: {error}") from None
             raise
 
     def _no_holes(self, *_: object) -> NoReturn:
-        raise Refused("it has a sparse file")
+        raise UnsafeArchive("it has a sparse file")
 
     _proc_sparse = _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _no_holes
 
 
 class _ForwardStream(io.RawIOBase):
-    """A stream that is read once, forward. Refused beyond ``most`` bytes, or for a longer read than
-    a header needs.
+    """A stream that is read once, forward. Raises UnsafeArchive beyond ``most`` bytes, or for
+    a longer read than a header needs.
     """
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
@@ -143,20 +144,20 @@ class _ForwardStream(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Read exactly ``size`` bytes, or fewer at the end."""
         if not 0 <= size <= max(_HEADER, _CHUNK * 4):
-            raise Refused("it has a header that is too long")
+            raise UnsafeArchive("it has a header that is too long")
         parts: list[bytes] = []
         while size and (part := self._stream.read(min(size, _CHUNK))):
             parts.append(part)
             size -= len(part)
             self._at += len(part)
             if self._at > self._most:
-                raise Refused(f"it expands to more than {self._most / 10**6:,.0f} MB")
+                raise UnsafeArchive(f"it expands to more than {self._most / 10**6:,.0f} MB")
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Seek, only forward."""
         if whence != io.SEEK_SET or offset < self._at:
-            raise Refused("it has a member that overlaps the one before")
+            raise UnsafeArchive("it has a member that overlaps the one before")
         while self._at < offset and self.read(min(offset - self._at, _CHUNK)):
             pass
         return self._at
@@ -191,7 +192,7 @@ def _add_tar_member(tar: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, s
             parts, content, member.size, member.mode, time if math.isfinite(time) else None
         )
     else:
-        raise Refused(f"{'/'.join(parts)} is neither file nor directory nor link")
+        raise UnsafeArchive(f"{'/'.join(parts)} is neither file nor directory nor link")
 
 
 @contextmanager
@@ -226,7 +227,7 @@ def _open_tar(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
     """Open a file through a decompressor, which runs as the unprivileged user and ends with us.
-    Refused with its message if it fails.
+    Raises UnsafeArchive with its message if it fails.
     """
     with tempfile.TemporaryFile() as errors, path.open("rb") as file:
         child = subprocess.Popen(
@@ -251,7 +252,7 @@ def _open_decompressed(argv: list[str], path: Path) -> Iterator[IO[bytes]]:
             errors.seek(0)
             if at_its_end and status != 0:
                 lines = errors.read(2**16).decode(errors="replace").split("\n")
-                raise Refused(
+                raise UnsafeArchive(
                     next(
                         (ascii(line.strip())[1:-1] for line in lines if line.strip()),
                         f"{argv[0]} failed",
@@ -301,7 +302,7 @@ class _BoundedReader(io.BufferedReader):
     def read(self, size: int | None = -1) -> bytes:
         """Read as a file does, within the bound."""
         if size is not None and size > _ZIP_DIRECTORY:
-            raise Refused("it has too many members")
+            raise UnsafeArchive("it has too many members")
         return super().read(_ZIP_DIRECTORY if size is None or size < 0 else size)
 
 
@@ -322,12 +323,12 @@ def _add_zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tree: Tree
     parts = split_member_path(entry.filename)
     mode = entry.external_attr >> 16
     if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Refused(f"{'/'.join(parts)} is encrypted, or in an unusual compression")
+        raise UnsafeArchive(f"{'/'.join(parts)} is encrypted, or in an unusual compression")
     if entry.is_dir():
         tree.add_directory(parts)
         return
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFLNK):
-        raise Refused(f"{'/'.join(parts)} is neither file nor directory nor link")
+        raise UnsafeArchive(f"{'/'.join(parts)} is neither file nor directory nor link")
     with archive.open(entry) as content:
         if stat.S_ISLNK(mode):
             tree.add_link(parts, content.read(2**13).decode("utf-8", "surrogateescape"))

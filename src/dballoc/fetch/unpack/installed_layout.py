@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dballoc import catalogue
 from dballoc.errors import Failure
-from dballoc.fetch.fetch_job import Job
+from dballoc.fetch.fetch_job import FetchJob
 from dballoc.host.elf import patch_elf
 
 # What no server needs at run time.
@@ -87,7 +87,7 @@ def find_library_directories(root: Path) -> list[Path]:
     ]
 
 
-def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
+def relink_programs(job: FetchJob, interpreter: Path, search: list[Path]) -> None:
     """Make the servers and clients of the tree use its own loader and libraries, at its final
     place. Other programs are removed: they would use the machine's libraries, for which they were
     not built.
@@ -105,7 +105,7 @@ def relink_programs(job: Job, interpreter: Path, search: list[Path]) -> None:
                 patch_elf.relink(path, at_the_end(interpreter), [at_the_end(d) for d in search])
 
 
-def copy_libraries(job: Job, tree: Path, beside: bool) -> list[str]:
+def copy_libraries(job: FetchJob, tree: Path, beside: bool) -> list[str]:
     """Copy an allocator's libraries out of a tree into ``lib`` of the job's place, and return the
     paths of those to preload. Failure if one is missing.
 

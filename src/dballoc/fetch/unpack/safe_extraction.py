@@ -27,7 +27,7 @@ _CHUNK = 2**18
 _LAST_TIME = 2**33
 
 
-class Refused(Exception):
+class UnsafeArchive(Exception):
     """A member or a tree is refused; the text says why in a few words."""
 
 
@@ -80,7 +80,7 @@ class Tree:
                 out.write(chunk)
                 remaining -= len(chunk)
         if remaining:
-            raise Refused(f"{'/'.join(parts)} is truncated")
+            raise UnsafeArchive(f"{'/'.join(parts)} is truncated")
         self._files.add(parts)
         if time is not None and 0 <= time < _LAST_TIME:  # builds compare the times of their files
             os.utime(path, (time, time))
@@ -89,14 +89,16 @@ class Tree:
         """Note a symbolic link, to be made when all files are there."""
         self._count(parts, text=len(target))
         if not target or "\0" in target or len(os.fsencode(target)) >= _PATH:
-            raise Refused(f"{'/'.join(parts)} is a link without a valid target")
+            raise UnsafeArchive(f"{'/'.join(parts)} is a link without a valid target")
         self._links[parts] = target
 
     def add_hard_link(self, parts: tuple[str, ...], other: tuple[str, ...]) -> None:
         """Make a hard link, only to a file of the same archive."""
         self._count(parts)
         if other not in self._files:
-            raise Refused(f"{'/'.join(parts)} is a hard link to no earlier file of the archive")
+            raise UnsafeArchive(
+                f"{'/'.join(parts)} is a hard link to no earlier file of the archive"
+            )
         if parts != other:
             path = self._free_path(parts)
             os.link(self._make_parent(other) / other[-1], path, follow_symlinks=False)
@@ -120,20 +122,20 @@ class Tree:
         self.size += size
         self.text += sum(map(len, parts)) + text
         if self.members > MEMBERS or self.text > _TEXT:
-            raise Refused(
+            raise UnsafeArchive(
                 f"it has more than {MEMBERS:,} members, or paths of more than {_TEXT >> 20} MiB"
             )
         if size < 0 or self.size > self.most:
-            raise Refused(f"it would expand to more than {self.most / 10**6:,.0f} MB")
+            raise UnsafeArchive(f"it would expand to more than {self.most / 10**6:,.0f} MB")
 
     def _free_path(self, parts: tuple[str, ...]) -> Path:
         """Return the path for a member. An earlier member of that name is removed, as tar does."""
         if not parts:
-            raise Refused("it has a member without a name")
+            raise UnsafeArchive("it has a member without a name")
         path = self._make_parent(parts) / parts[-1]
         if os.path.lexists(path):
             if path.is_dir() and not path.is_symlink():
-                raise Refused(f"{'/'.join(parts)} is there twice, once as a directory")
+                raise UnsafeArchive(f"{'/'.join(parts)} is there twice, once as a directory")
             path.unlink()
             self._files.discard(parts)
         return path
@@ -142,7 +144,7 @@ class Tree:
         """Return the directory of a member, made if it is not there."""
         above = parts[:-1]
         if (inside := resolve_in_tree(self.root, above)) is None:
-            raise Refused(f"{'/'.join(parts)} lies behind a link that leads out")
+            raise UnsafeArchive(f"{'/'.join(parts)} lies behind a link that leads out")
         path = self.root
         for part in inside:
             path = path / part
@@ -150,7 +152,7 @@ class Tree:
                 path.mkdir(mode=0o755)
             except FileExistsError:
                 if not path.is_dir() or path.is_symlink():
-                    raise Refused(
+                    raise UnsafeArchive(
                         f"{'/'.join(parts)} lies below something that is not a directory"
                     ) from None
         return path
@@ -158,21 +160,21 @@ class Tree:
 
 def split_member_path(name: str, strip: int = 0) -> tuple[str, ...]:
     """Split a member's path into its parts without the first ``strip``; none for the top itself.
-    Refused if it leads out of the archive, or is not a usual file name.
+    Raises UnsafeArchive if it leads out of the archive, or is not a usual file name.
     """
     if not name.isprintable():
-        raise Refused(f"it has a member called {name[:80]!a}")
+        raise UnsafeArchive(f"it has a member called {name[:80]!a}")
     if name.startswith("/"):
-        raise Refused(f"{name[:80]} is an absolute path")
+        raise UnsafeArchive(f"{name[:80]} is an absolute path")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise Refused(f"{name[:80]} leads out of the archive")
+        raise UnsafeArchive(f"{name[:80]} leads out of the archive")
     if (
         len(os.fsencode(name)) >= _PATH
         or len(parts) > _DEPTH
         or any(len(os.fsencode(part)) > _NAME for part in parts)
     ):
-        raise Refused(f"a path is too long: {name[:80]}…")
+        raise UnsafeArchive(f"a path is too long: {name[:80]}…")
     return parts[strip:]
 
 
@@ -234,8 +236,8 @@ def walk_tree(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def check_tree(root: Path) -> None:
-    """Refused unless all below ``root`` is a directory, a regular file with all its hard links
-    there, or a link that stays inside.
+    """Check that all below ``root`` is a directory, a regular file with all its hard links there,
+    or a link that stays inside. Raises UnsafeArchive otherwise.
     """
     names: Counter[tuple[int, int]] = Counter()
     links: dict[tuple[int, int], tuple[Path, int]] = {}
@@ -243,16 +245,16 @@ def check_tree(root: Path) -> None:
         shown = ascii(os.fspath(path.relative_to(root)))[1:-1]
         if stat.S_ISLNK(status.st_mode):
             if _leads_out(root, path):
-                raise Refused(f"{shown} is a link that leads out")
+                raise UnsafeArchive(f"{shown} is a link that leads out")
         elif stat.S_ISREG(status.st_mode):
             key = (status.st_dev, status.st_ino)
             names[key] += 1
             links[key] = (path, status.st_nlink)
         elif not stat.S_ISDIR(status.st_mode):
-            raise Refused(f"{shown} is neither file nor directory nor link")
+            raise UnsafeArchive(f"{shown} is neither file nor directory nor link")
     for key, (path, number) in links.items():
         if number > names[key]:
-            raise Refused(
+            raise UnsafeArchive(
                 f"{ascii(os.fspath(path.relative_to(root)))[1:-1]} is a hard link to a file "
                 "elsewhere"
             )
@@ -260,7 +262,7 @@ def check_tree(root: Path) -> None:
 
 def secure_tree(root: Path) -> int:
     """Check a tree, and make all of it ours, readable for everybody and writable for us alone,
-    without set-user-ID and the like. Return its bytes on disk. Refused as :func:`check_tree`.
+    without set-user-ID and the like. Return its bytes on disk. Raises as :func:`check_tree`.
     """
     check_tree(root)
     size = 0

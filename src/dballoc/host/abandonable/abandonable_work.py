@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from dballoc.errors import Failure
 from dballoc.host.abandonable import touches
 from dballoc.host.abandonable.answers import pack_answer, unpack_answer
-from dballoc.host.abandonable.child import HEAD, REQUEST, Kind, serve_parent
+from dballoc.host.abandonable.child import HEAD, REQUEST, MessageKind, serve_parent
 from dballoc.host.abandonable.look_limits import LookLimits, look_limits
 from dballoc.host.abandonable.touches import Skips, Touch, TouchRecord
 from dballoc.host.unprivileged.sandbox import ELF_PARSER
@@ -40,7 +40,7 @@ def read_cpu_seconds() -> float:
 
 
 @dataclass(kw_only=True)
-class _Child:
+class _AbandonableChild:
     """A running child. ``began``: of the monotonic clock; ``cpu``: seconds that it has told."""
 
     pid: int
@@ -53,7 +53,7 @@ class _Child:
 
 @dataclass(frozen=True)
 class _Answer:
-    kind: Kind
+    kind: MessageKind
     data: bytes
 
 
@@ -75,7 +75,7 @@ class AbandonableWork(Generic[Request, Result]):
     ) -> None:
         self._work, self._limits, self._subject = work, limits, subject
         self._announce, self._kept = announce, kept
-        self._child: _Child | None = None
+        self._child: _AbandonableChild | None = None
         self._stuck: dict[int, Touch | None] = {}
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class AbandonableWork(Generic[Request, Result]):
                 "not answer, so no other is begun"
             )
 
-    def _fork(self, skips: Skips) -> _Child:
+    def _fork(self, skips: Skips) -> _AbandonableChild:
         record = TouchRecord(self._limits.patience)
         our_end, child_end = socket.socketpair()
         pid = os.fork()
@@ -154,7 +154,9 @@ class AbandonableWork(Generic[Request, Result]):
                 kept=self._kept,
             )
         child_end.close()
-        return _Child(pid=pid, talk=our_end, record=record, skips=skips, began=time.monotonic())
+        return _AbandonableChild(
+            pid=pid, talk=our_end, record=record, skips=skips, began=time.monotonic()
+        )
 
     def kill_child(self) -> None:
         """End the child while another thread waits for its answer: that thread gets a Failure."""
@@ -162,7 +164,9 @@ class AbandonableWork(Generic[Request, Result]):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
 
-    def _exchange(self, child: _Child, request: bytes, deadline: float) -> _Answer | Touch | None:
+    def _exchange(
+        self, child: _AbandonableChild, request: bytes, deadline: float
+    ) -> _Answer | Touch | None:
         """Ask the child and return its answer; or what it has touched for too long; None if the
         time is over without that. Failure if the child ends.
         """
@@ -182,13 +186,15 @@ class AbandonableWork(Generic[Request, Result]):
                     return data
                 _cpu_seconds += cpu - child.cpu
                 child.cpu = cpu
-                if kind != Kind.WORDS:
-                    return _Answer(Kind(kind), data)
+                if kind != MessageKind.WORDS:
+                    return _Answer(MessageKind(kind), data)
                 self._announce(str(unpack_answer(data)))
         except (ConnectionError, EOFError):
             raise Failure(f"{self._subject}: {_describe_end(_wait_for_end(child.pid))}") from None
 
-    def _receive(self, child: _Child, count: int, deadline: float) -> bytes | Touch | None:
+    def _receive(
+        self, child: _AbandonableChild, count: int, deadline: float
+    ) -> bytes | Touch | None:
         """Receive so many bytes. EOFError if the child ends; else as :meth:`_exchange`."""
         received = bytearray()
         poll = select.poll()
@@ -214,7 +220,7 @@ class AbandonableWork(Generic[Request, Result]):
         except Exception as error:
             self.close()
             raise Failure(f"{self._subject}: its reader's answer is damaged: {error}") from None
-        if answer.kind is Kind.VALUE:
+        if answer.kind is MessageKind.VALUE:
             result: Result = value
             return result
         if isinstance(value, MemoryError):
@@ -225,7 +231,7 @@ class AbandonableWork(Generic[Request, Result]):
         assert isinstance(value, BaseException)
         raise value
 
-    def _give_up(self, child: _Child, touch: Touch | None) -> None:
+    def _give_up(self, child: _AbandonableChild, touch: Touch | None) -> None:
         """Kill the child, and wait a moment for its end."""
         self._child = None
         child.talk.close()

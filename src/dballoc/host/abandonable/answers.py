@@ -64,7 +64,7 @@ def unpack_answer(data: bytes) -> Any:
     """Return the value. pickle.UnpicklingError, or what a class's own rules raise, if it is none of
     ours.
     """
-    return _Reader(io.BytesIO(data)).load()
+    return _AnswerUnpickler(io.BytesIO(data)).load()
 
 
 class _Writer(pickle.Pickler):
@@ -73,7 +73,7 @@ class _Writer(pickle.Pickler):
         return (type(value), (value.value,)) if isinstance(value, enum.Enum) else NotImplemented
 
 
-class _Reader(pickle.Unpickler):
+class _AnswerUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _PLAIN:
             return _PLAIN[module, name]

@@ -23,7 +23,7 @@ from dballoc.host.unprivileged.sandbox import ELF_PARSER
 REQUEST, HEAD = struct.Struct("<dQ"), struct.Struct("<BdQ")
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a message of the child's is: what the work returned, what it raised, or words for the
     user before that.
     """
@@ -59,10 +59,10 @@ def serve_parent(
         touches.become_child(record, skips, limits.patience)
         cpu_before = read_cpu()
 
-        def send(kind: Kind, data: bytes) -> None:
+        def send(kind: MessageKind, data: bytes) -> None:
             talk.sendall(HEAD.pack(kind, read_cpu() - cpu_before, len(data)) + data)
 
-        _tell = lambda words: send(Kind.WORDS, pack_answer(words))  # noqa: E731
+        _tell = lambda words: send(MessageKind.WORDS, pack_answer(words))  # noqa: E731
         while len(head := talk.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
             seconds, length = REQUEST.unpack(head)
             request = unpack_answer(talk.recv(length, socket.MSG_WAITALL))
@@ -81,11 +81,11 @@ def tell_parent(words: str) -> None:
         _tell(words)
 
 
-def _do_work(work: Callable[[Any], Any], request: Any) -> tuple[Kind, bytes]:
+def _do_work(work: Callable[[Any], Any], request: Any) -> tuple[MessageKind, bytes]:
     try:
-        return Kind.VALUE, pack_answer(work(request))
+        return MessageKind.VALUE, pack_answer(work(request))
     except BaseException as error:
-        return Kind.ERROR, pack_error(error)
+        return MessageKind.ERROR, pack_error(error)
 
 
 def _end_with_parent() -> None:

@@ -60,7 +60,7 @@ def _raise_parse_errors(function: Callable[Parameters, Result]) -> Callable[Para
 
 
 @dataclass(frozen=True, kw_only=True)
-class _File:
+class _ElfFile:
     """A parsed file. ``loads``: (virtual address, bytes in the file, file offset) of each segment
     that is loaded, and ``alignments`` their alignments; ``notes``: the same of each segment of
     notes; ``dynamic_at``: (virtual address, bytes) of the dynamic section.
@@ -112,7 +112,7 @@ def list_slots(fd: int, symbols: Collection[str]) -> dict[str, list]:
     return _describe_slots(file, slots)
 
 
-def _describe_slots(file: _File, slots: list[list[int | str | bool]]) -> dict[str, list]:
+def _describe_slots(file: _ElfFile, slots: list[list[int | str | bool]]) -> dict[str, list]:
     return {
         "slots": slots,
         "loads": [[start, offset] for start, _, offset in file.loads],
@@ -218,7 +218,7 @@ def read_host_needs(fd: int) -> dict[str, int]:
     return {"alignment": min(alignments, default=0), "isa": _find_needed_isa(file)}
 
 
-def _find_needed_isa(file: _File) -> int:
+def _find_needed_isa(file: _ElfFile) -> int:
     """Find the bits of the x86-64 levels (x86-64 psABI, "Program Property":
     GNU_PROPERTY_X86_ISA_1_NEEDED).
     """
@@ -237,7 +237,7 @@ def _find_needed_isa(file: _File) -> int:
     return 0
 
 
-def _iterate_gnu_notes(file: _File, alignment: int) -> Iterator[tuple[int, bytes]]:
+def _iterate_gnu_notes(file: _ElfFile, alignment: int) -> Iterator[tuple[int, bytes]]:
     """Yield (type, value) of the GNU notes of segments that are aligned so (elf(5), notes)."""
     for _, size, offset in file.notes:
         end = min(offset + size, len(file.data))
@@ -249,7 +249,7 @@ def _iterate_gnu_notes(file: _File, alignment: int) -> Iterator[tuple[int, bytes
             offset = value + -(-value_size // alignment) * alignment
 
 
-def _parse(fd: int) -> _File:
+def _parse(fd: int) -> _ElfFile:
     if os.fstat(fd).st_size < 64:
         raise ParseError("not an ELF file of 64 bits, little-endian")
     data = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
@@ -278,7 +278,7 @@ def _parse(fd: int) -> _File:
                 dynamic_at = address, in_file
     except struct.error:
         raise ParseError("its program headers are damaged") from None
-    return _File(
+    return _ElfFile(
         data=data,
         machine=machine,
         loads=loads,
@@ -290,7 +290,7 @@ def _parse(fd: int) -> _File:
     )
 
 
-def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
+def _iterate_relocations(file: _ElfFile) -> Iterator[tuple[int, int]]:
     """Yield (virtual address of the slot, number of its symbol) for every slot with a symbol."""
     kinds = _SLOTS[file.machine]
     for where, length in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
@@ -305,7 +305,7 @@ def _iterate_relocations(file: _File) -> Iterator[tuple[int, int]]:
                     yield address, info >> 32
 
 
-def _find_symbol(file: _File, symbol: str) -> int | None:
+def _find_symbol(file: _ElfFile, symbol: str) -> int | None:
     """Find the virtual address of a symbol that the file defines, in its dynamic symbol table."""
     try:
         headers = _list_section_headers(file)
@@ -351,7 +351,7 @@ def list_data_symbols(fd: int, pattern: str) -> dict[str, list]:
     return {"symbols": list(symbols.values()), "first": [_find_first_page(file)]}
 
 
-def _list_section_headers(file: _File) -> list[tuple[int, ...]]:
+def _list_section_headers(file: _ElfFile) -> list[tuple[int, ...]]:
     (table,) = struct.unpack_from("<Q", file.data, 40)
     size, count = struct.unpack_from("<HH", file.data, 58)
     return [
@@ -360,7 +360,9 @@ def _list_section_headers(file: _File) -> list[tuple[int, ...]]:
     ]
 
 
-def _iterate_symbols(file: _File, header: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
+def _iterate_symbols(
+    file: _ElfFile, header: tuple[int, ...]
+) -> Iterator[tuple[int, int, int, int]]:
     """Yield (offset of the name, type and binding, virtual address, bytes) of each symbol that a
     table's file defines.
     """
@@ -371,7 +373,7 @@ def _iterate_symbols(file: _File, header: tuple[int, ...]) -> Iterator[tuple[int
             yield name, info, value, size
 
 
-def _find_first_page(file: _File) -> int:
+def _find_first_page(file: _ElfFile) -> int:
     """Find the virtual address of the first page that is loaded. ParseError if there is none."""
     if not file.loads:
         raise ParseError("it loads nothing")

@@ -71,7 +71,7 @@ END_PATIENCE = 10.0
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Lease:
+class RunningLease:
     """The right to go on, for ``seconds`` after each stamp from ``descriptor``."""
 
     def __init__(self, descriptor: int, seconds: float) -> None:
@@ -112,7 +112,7 @@ class Guardian:
         sock: socket.socket,
         directory: int | None = None,
         settings: dict | None = None,
-        lease: Lease | None = None,
+        lease: RunningLease | None = None,
     ) -> None:
         """``directory``: a descriptor of the journal's directory; ``settings``: those that may be
         changed.
@@ -500,7 +500,7 @@ def main() -> None:
         name: HostSetting(path, tuple(values))
         for name, (path, values) in host.get("settings", {}).items()
     }
-    lease = Lease(**host["lease"]) if host.get("lease") else None
+    lease = RunningLease(**host["lease"]) if host.get("lease") else None
     sock = socket.socket(fileno=int(sys.argv[1]))
     guardian = Guardian(sock, host.get("directory"), settings, lease)
     try:

@@ -13,7 +13,7 @@ from dballoc.host.resources.cgroup_tree import ControlGroups, Group
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """Limits of a process. ``cpus``: number of CPUs of its affinity; ``quota``: CPU time, in CPUs;
     ``memory``: bytes. None without a limit.
     """
@@ -28,7 +28,7 @@ class Limits:
         return self.cpus if self.quota is None else max(1, min(self.cpus, math.ceil(self.quota)))
 
 
-def read_limits(process: Process, groups: ControlGroups | None = None) -> Limits:
+def read_limits(process: Process, groups: ControlGroups | None = None) -> ProcessLimits:
     """Read the limits of a process, the lowest of its cgroup and those above. ``groups``: its own,
     read now if they are not given. Raises OSError if it cannot be read.
     """
@@ -45,7 +45,7 @@ def read_limits(process: Process, groups: ControlGroups | None = None) -> Limits
         for group in groups.list_any("memory")
         if (limit := read_memory_limit(group)) is not None
     ]
-    return Limits(len(affinity), min(quotas, default=None), min(sizes, default=None))
+    return ProcessLimits(len(affinity), min(quotas, default=None), min(sizes, default=None))
 
 
 def _read_quota(group: Group) -> float | None:

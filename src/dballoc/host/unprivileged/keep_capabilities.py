@@ -19,11 +19,11 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Header(ctypes.Structure):
+class _CapabilityHeader(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
-class _Data(ctypes.Structure):
+class _CapabilityData(ctypes.Structure):
     """One of the two halves of the sets: capabilities 0 to 31, and 32 to 63."""
 
     _fields_ = (
@@ -72,8 +72,8 @@ def limit_capabilities(kept: Iterable[int]) -> None:
 
 def read_capabilities() -> set[int]:
     """Return the capabilities that this thread may use."""
-    data = (_Data * 2)()
-    if _libc.capget(ctypes.byref(_Header(_VERSION_3, 0)), data):
+    data = (_CapabilityData * 2)()
+    if _libc.capget(ctypes.byref(_CapabilityHeader(_VERSION_3, 0)), data):
         raise OSError(ctypes.get_errno(), f"capget: {os.strerror(ctypes.get_errno())}")
     permitted = data[0].permitted | data[1].permitted << 32
     return {number for number in range(64) if permitted >> number & 1}
@@ -81,10 +81,10 @@ def read_capabilities() -> set[int]:
 
 def _set_capabilities(numbers: Iterable[int]) -> None:
     bits = sum(1 << number for number in numbers)
-    data = (_Data * 2)()
+    data = (_CapabilityData * 2)()
     for half in range(2):
         data[half].permitted = data[half].effective = bits >> 32 * half & 0xFFFFFFFF
-    if _libc.capset(ctypes.byref(_Header(_VERSION_3, 0)), data):
+    if _libc.capset(ctypes.byref(_CapabilityHeader(_VERSION_3, 0)), data):
         raise OSError(ctypes.get_errno(), f"capset: {os.strerror(ctypes.get_errno())}")
 
 

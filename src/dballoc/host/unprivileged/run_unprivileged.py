@@ -42,7 +42,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramOutput:
     """What a program printed, and its exit status, negative for a signal."""
 
     status: int
@@ -55,7 +55,7 @@ def run_unprivileged(
     env: Mapping[str, str] | None = None,
     patience: float = PATIENCE,
     user: ServerUser | None = None,
-) -> Answer:
+) -> ProgramOutput:
     """Run a command to its end: as the server user without other groups, in ``/``, with no input,
     no core file and no terminal, and with nothing of our environment but PATH, to which ``env``
     adds. Unanswered if it cannot start, or exceeds ``patience`` seconds or the bound of its output.
@@ -87,7 +87,7 @@ def run_unprivileged(
             streams = _read_streams(process, time.monotonic() + patience, patience)
         finally:
             _end_process_group(process)
-    return Answer(process.returncode, *(part.decode(errors="replace") for part in streams))
+    return ProgramOutput(process.returncode, *(part.decode(errors="replace") for part in streams))
 
 
 def make_environment(more: Mapping[str, str]) -> dict[str, str]:

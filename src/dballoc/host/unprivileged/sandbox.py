@@ -50,7 +50,7 @@ class SandboxError(Exception):
 
 
 @dataclass
-class _Child:
+class _SandboxChild:
     """A running child. ``process``: None where another process has made it and waits for it;
     ``cpu``: seconds that it has told; ``served``: whether it has answered.
     """
@@ -78,8 +78,8 @@ class Sandbox:
     def __init__(self, module: str) -> None:
         self._module = module
         self._lock = threading.Lock()
-        self._child: _Child | None = None
-        self._maker: _Child | None = None
+        self._child: _SandboxChild | None = None
+        self._maker: _SandboxChild | None = None
         self._cpu = 0.0
 
     @property
@@ -95,7 +95,7 @@ class Sandbox:
         """
         with self._lock:
             try:
-                self._maker = _Child(*self._run("serve_children"))
+                self._maker = _SandboxChild(*self._run("serve_children"))
                 deadline = time.monotonic() + _SECONDS_TO_START
                 reason = receive_message(self._maker.talk, MOST_ANSWER, deadline)["refused"]
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -146,14 +146,14 @@ class Sandbox:
         """Leave the running child to the process that this one was forked from."""
         self._child, self._cpu = None, 0.0
 
-    def _start(self) -> _Child:
+    def _start(self) -> _SandboxChild:
         try:
             if self._maker is None:
-                return _Child(*self._run("serve"))
+                return _SandboxChild(*self._run("serve"))
             our_end, child_end = socket.socketpair()
             with child_end:
                 socket.send_fds(self._maker.talk, [b"c"], [child_end.fileno()])
-            return _Child(our_end, None)
+            return _SandboxChild(our_end, None)
         except OSError as error:
             raise SandboxError(f"its parser cannot be started: {error}") from None
 
@@ -188,7 +188,12 @@ class Sandbox:
         self._child = None
 
     def _exchange(
-        self, child: _Child, request: bytes, files: Sequence[int], began: float, seconds: float
+        self,
+        child: _SandboxChild,
+        request: bytes,
+        files: Sequence[int],
+        began: float,
+        seconds: float,
     ) -> Any:
         cpu_since = float("nan")
         try:

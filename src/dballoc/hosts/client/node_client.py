@@ -26,7 +26,7 @@ from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, Exit, GuardianEnded, Lease
 from dballoc.host.unprivileged.private_file import write_private
 from dballoc.host.unprivileged.server_user import ServerUser, server_user
-from dballoc.hosts.block_messages import Refused
+from dballoc.hosts.block_messages import BlockRefused
 from dballoc.hosts.client import network_link, password_seal
 from dballoc.hosts.client.client_readings import LoadReadings
 from dballoc.hosts.client.load_messages import (
@@ -176,7 +176,7 @@ def _start_client(
         sysbench_command.connection_options(address, password, ACCOUNT),
         setting.user,
     )
-    job = client.Job(
+    job = client.ClientJob(
         workload=load.workload,
         threads=load.threads,
         seconds=load.seconds,
@@ -241,7 +241,9 @@ def main() -> int:
         return 1
     except (UsageError, Failure, readers.Unfit) as error:
         with contextlib.suppress(BrokenPipeError):  # the driver is gone: nobody to tell
-            stream.send(Refused(text=str(error), is_passing=isinstance(error, NotNow | Failure)))
+            stream.send(
+                BlockRefused(text=str(error), is_passing=isinstance(error, NotNow | Failure))
+            )
         return 1
     except BrokenPipeError:
         return 1

@@ -27,7 +27,7 @@ from dballoc.hosts.client.load_messages import (
 )
 from dballoc.hosts.client.pipe_lines import PipeLines
 from dballoc.load import client
-from dballoc.load.client_output import Follower, Interval, Total
+from dballoc.load.client_output import Follower, IntervalReport, Total
 from dballoc.servers.private.admin_connection import Admin
 from dballoc.servers.private.certificate_files import read_client_files
 from dballoc.servers.private.command_line import Address
@@ -213,7 +213,7 @@ class RemoteClient:
         # What the client host's clock must be added to, to be this host's.
         self._ahead = (finished.ahead or 0.0) - (time.time() - time.monotonic())
 
-    def reports(self) -> Iterator[Interval]:
+    def reports(self) -> Iterator[IntervalReport]:
         """Return all reports, in this host's time, once it has ended."""
         for report in self._follower.new():
             yield replace(report, clock=report.clock + self._ahead)

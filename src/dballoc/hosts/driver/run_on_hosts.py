@@ -23,11 +23,11 @@ from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.hosts import place_blocks
 from dballoc.hosts.block_messages import (
     BlockFinished,
+    BlockRefused,
     Ended,
     FilePiece,
     Message,
     Notice,
-    Refused,
     TrialFinished,
     TrialStarted,
     parse_message,
@@ -58,7 +58,7 @@ from dballoc.hosts.driver.store_answers import (
     make_place,
     make_placement_row,
 )
-from dballoc.hosts.executor import Event, Executor, HostLost, Line
+from dballoc.hosts.executor import Event, Executor, HostLine, HostLost
 from dballoc.hosts.fetch_like_driver import list_fetched_files
 from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
@@ -346,7 +346,7 @@ class DriverLoop:
         match event:
             case HostLost():
                 self._lose(block, host, event.reason, event.is_alive)
-            case Line():
+            case HostLine():
                 try:
                     message = parse_message(event.line)
                     if host is block.pair.client:
@@ -366,7 +366,7 @@ class DriverLoop:
             case LoadFinished():
                 block.loads.end(message.number)
                 self._executor.hand_line(block.host.name, encode_message(message))
-            case Refused():
+            case BlockRefused():
                 self._refuse(block, host, message)
             case Ended():
                 self._lose_ended(block, host, message)
@@ -399,14 +399,14 @@ class DriverLoop:
                 self._finish_trial(block, message)
             case BlockFinished():
                 self._finish_block(block, message)
-            case Refused():
+            case BlockRefused():
                 self._refuse(block, block.host, message)
             case Ended():
                 self._lose_ended(block, block.host, message)
             case ClientReady() | LoadFinished():
                 raise readers.Unfit("it answered as if it were a client")
 
-    def _refuse(self, block: BlockUnderWay, host: Host, message: Refused) -> None:
+    def _refuse(self, block: BlockUnderWay, host: Host, message: BlockRefused) -> None:
         """Let a host go that cannot run the block. If it gives up a trial that it had begun, blames
         its client host, or is in a trouble that may pass, another try may end otherwise.
         """
@@ -611,7 +611,7 @@ class DriverLoop:
         """
         if event.host not in self._cleaning:
             return
-        if isinstance(event, Line):
+        if isinstance(event, HostLine):
             try:
                 has_ended = isinstance(parse_message(event.line), Ended)
             except readers.Unfit:

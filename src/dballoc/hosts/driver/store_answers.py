@@ -6,7 +6,7 @@ import sqlite3
 import time
 
 from dballoc import readers
-from dballoc.campaign.results_directory import Directory
+from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
 from dballoc.experiment.schedule import Pairing, Slot
@@ -32,7 +32,9 @@ from dballoc.store.rows import (
 class AnswerStore:
     """Writes what hosts answer."""
 
-    def __init__(self, results: Results, directory: Directory, experiment: Experiment) -> None:
+    def __init__(
+        self, results: Results, directory: ResultsDirectory, experiment: Experiment
+    ) -> None:
         self._results = results
         self._directory = directory
         self._experiment = experiment

@@ -19,12 +19,12 @@ from dballoc.process_memory.heaps.allocator_statistics import (
 )
 from dballoc.process_memory.heaps.heap_walk import (
     MOST_SIZES,
-    Block,
     BlockGroup,
+    LargeBlock,
     count_blocks,
     group_blocks,
 )
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 # glibc's header of a small block that malloc has given out: the word with its size (malloc.c,
 # "chunk").
@@ -55,10 +55,10 @@ class ArenaUsage:
     free_resident: int = 0
     metadata: int = 0
     metadata_resident: int = 0
-    heaps: list[Mapping] = field(default_factory=list)
+    heaps: list[MemoryMapping] = field(default_factory=list)
     unread: int = 0
     live_chunks: int = 0
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[LargeBlock] = field(default_factory=list)
     blocks_resident: int = 0
     trimmable: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
@@ -77,11 +77,11 @@ class GlibcHeap:
     """
 
     arenas: list[ArenaUsage]
-    mapped: dict[int, list[Block]]
+    mapped: dict[int, list[LargeBlock]]
     trouble: list[str]
 
     @cached_property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[LargeBlock]:
         """The blocks with a mapping of their own, and those in arenas that are as large. Where a
         large block was freed once, malloc puts blocks up to its size, and 32 MiB, into arenas.
         """
@@ -98,7 +98,7 @@ class GlibcHeap:
         return group_blocks(counts)
 
     @cached_property
-    def _mapped_blocks(self) -> list[Block]:
+    def _mapped_blocks(self) -> list[LargeBlock]:
         return [block for blocks in self.mapped.values() for block in blocks]
 
     @property

@@ -33,10 +33,10 @@ from dballoc.process_memory.heaps.glibc_chunks import (
     may_be_links,
     sum_overlaps,
 )
-from dballoc.process_memory.heaps.heap_walk import LEAST_COUNTED, MOST_SIZES, Block
+from dballoc.process_memory.heaps.heap_walk import LEAST_COUNTED, MOST_SIZES, LargeBlock
 from dballoc.process_memory.memory_reader import PAGE, Memory, Span
 from dballoc.process_memory.read_limits import Work
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 HEAP = 64 << 20
 # In a mapping with room for more heaps than this, only resident places are tried.
@@ -73,7 +73,7 @@ _BATCH, _PAGE_BATCH = 1 << 16, 1 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ArenaLayout:
     """Offsets in malloc_state, and its ``size``, in bytes. ``fast``: None without fast bins."""
 
     versions: str
@@ -85,8 +85,8 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout(versions="2.27 to 2.42", fast=16, top=96, next=2160, system=2184, size=2200),
-    Layout(versions="2.43", fast=None, top=8, next=2072, system=2096, size=2112),
+    ArenaLayout(versions="2.27 to 2.42", fast=16, top=96, next=2160, system=2184, size=2200),
+    ArenaLayout(versions="2.43", fast=None, top=8, next=2072, system=2096, size=2112),
 )
 
 
@@ -96,9 +96,9 @@ class InconsistentRead(Exception):
 
 def find_main_arena(
     memory: Memory,
-    layout: Layout,
-    data: Sequence[Mapping],
-    heap: Mapping | None,
+    layout: ArenaLayout,
+    data: Sequence[MemoryMapping],
+    heap: MemoryMapping | None,
     addresses: Sequence[int],
 ) -> int | None:
     """Return the address of the main arena, None if there is none: in libc's writable ``data`` the
@@ -125,7 +125,7 @@ def find_main_arena(
     return None
 
 
-def split_off_heaps(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping]:
+def split_off_heaps(memory: Memory, mappings: Sequence[MemoryMapping]) -> list[MemoryMapping]:
     """Return the mappings, with each heap as a mapping of its own: the kernel merges a heap with
     what else was mapped next to it.
     """
@@ -146,7 +146,7 @@ def split_off_heaps(memory: Memory, mappings: Sequence[Mapping]) -> list[Mapping
     return parts
 
 
-def _find_heap_edges(memory: Memory, mapping: Mapping) -> set[int]:
+def _find_heap_edges(memory: Memory, mapping: MemoryMapping) -> set[int]:
     """Return the addresses inside a mapping at which heaps begin and end."""
     edges: set[int] = set()
     places: Iterable[int] = range(-(-mapping.start // HEAP) * HEAP, mapping.end, HEAP)
@@ -181,11 +181,13 @@ def _read_heap_info(memory: Memory, at: int) -> tuple[int, int] | None:
     )
 
 
-def _find_heaps(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[Mapping]]:
+def _find_heaps(
+    memory: Memory, mappings: Sequence[MemoryMapping]
+) -> dict[int, list[MemoryMapping]]:
     """Return the heaps of every arena but the main one, by the arena's address. ``mappings``: as
     :func:`split` returns them.
     """
-    heaps: dict[int, list[Mapping]] = {}
+    heaps: dict[int, list[MemoryMapping]] = {}
     for mapping in mappings:
         if (
             mapping.private
@@ -198,7 +200,7 @@ def _find_heaps(memory: Memory, mappings: Sequence[Mapping]) -> dict[int, list[M
 
 
 def _follow_arena_ring(
-    memory: Memory, layout: Layout, addresses: Sequence[int], main: int | None
+    memory: Memory, layout: ArenaLayout, addresses: Sequence[int], main: int | None
 ) -> set[int]:
     """Return the arenas that the ring of ``next`` leads to. InconsistentRead if it leads elsewhere
     than to arenas, or does not close.
@@ -217,7 +219,7 @@ def _follow_arena_ring(
 
 
 def _read_arena(
-    memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool
+    memory: Memory, layout: ArenaLayout, address: int, heaps: Sequence[MemoryMapping], main: bool
 ) -> ArenaUsage:
     """Read one arena, again where it changed meanwhile. InconsistentRead, or OSError, if it changed
     every time.
@@ -232,7 +234,7 @@ def _read_arena(
 
 
 def _try_read_arena(
-    memory: Memory, layout: Layout, address: int, heaps: Sequence[Mapping], main: bool
+    memory: Memory, layout: ArenaLayout, address: int, heaps: Sequence[MemoryMapping], main: bool
 ) -> ArenaUsage:
     state = memory.words(address, layout.size // 8)
     top = state[layout.top // 8]
@@ -271,7 +273,7 @@ def _try_read_arena(
     return arena
 
 
-def _measure_heap_header(layout: Layout, mapping: Mapping, address: int) -> int:
+def _measure_heap_header(layout: ArenaLayout, mapping: MemoryMapping, address: int) -> int:
     """Return the bytes before a heap's first chunk: heap_info, and in an arena's first heap its
     malloc_state.
     """
@@ -295,7 +297,7 @@ class _HeapReading:
     trimmable: int = 0
     caches: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     incomplete: bool = False
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[LargeBlock] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
 
 
@@ -410,7 +412,7 @@ def _add_large_blocks(
             reading.sizes[size] = reading.sizes.get(size, 0) + 1
         if size >= _THRESHOLD and memory.budget.spend(Work.BLOCKS):
             resident = span.count_resident(address, address + size)
-            reading.blocks.append(Block(address, size, resident))
+            reading.blocks.append(LargeBlock(address, size, resident))
 
 
 def _add_cache_candidates(
@@ -548,7 +550,7 @@ def _follow_fast_bin(memory: Memory, first: int, most: int) -> Iterator[int]:
         raise InconsistentRead("a fast bin has no end")
 
 
-def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
+def _find_mapped_blocks(memory: Memory, mapping: MemoryMapping) -> list[LargeBlock]:
     """Return the chunks in this mapping that malloc gave a mapping of their own; none if it has
     none.
 
@@ -562,7 +564,7 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
     if mapping.size < _THRESHOLD and not _begins_with_block(memory, mapping):
         return []  # in so small a mapping there is one at its start, or none
     span = memory.span(mapping.start, mapping.end)
-    blocks: list[Block] = []
+    blocks: list[LargeBlock] = []
     behind = mapping.start
     pages_read = 0
     for run_start, run_end in zip(span.starts, span.ends, strict=True):
@@ -589,13 +591,13 @@ def _find_mapped_blocks(memory: Memory, mapping: Mapping) -> list[Block]:
                 continue
             if not memory.budget.spend(Work.BLOCKS):
                 return blocks
-            blocks.append(Block(at, length, span.count_resident(at, at + length)))
+            blocks.append(LargeBlock(at, length, span.count_resident(at, at + length)))
             at = behind = at + length
     memory.budget.spend(Work.PAGES, pages_read % _PAGE_BATCH)
     return blocks
 
 
-def _begins_with_block(memory: Memory, mapping: Mapping) -> bool:
+def _begins_with_block(memory: Memory, mapping: MemoryMapping) -> bool:
     try:
         before, size = memory.words(mapping.start, 2)
     except OSError:
@@ -604,7 +606,7 @@ def _begins_with_block(memory: Memory, mapping: Mapping) -> bool:
 
 
 def walk_heap(
-    memory: Memory, mappings: Sequence[Mapping], libc: str, others: Collection[int]
+    memory: Memory, mappings: Sequence[MemoryMapping], libc: str, others: Collection[int]
 ) -> GlibcHeap:
     """Walk the heap of a process. ``libc``: the file whose malloc it is; ``others``: starts of
     mappings that are known not to be malloc's.
@@ -646,16 +648,16 @@ class _ArenaRing:
     addresses of all arenas.
     """
 
-    layout: Layout
+    layout: ArenaLayout
     main: int | None
     addresses: set[int]
 
 
 def _find_arena_ring(
     memory: Memory,
-    mappings: Sequence[Mapping],
+    mappings: Sequence[MemoryMapping],
     libc: str,
-    brk: Mapping | None,
+    brk: MemoryMapping | None,
     candidates: list[int],
 ) -> tuple[_ArenaRing | None, list[str]]:
     """Return the ring of arenas in the layout with which it closes, else None and what is wrong."""
@@ -673,7 +675,7 @@ def _find_arena_ring(
     return None, trouble
 
 
-def find_arenas(memory: Memory, mappings: Sequence[Mapping], libc: str) -> set[int]:
+def find_arenas(memory: Memory, mappings: Sequence[MemoryMapping], libc: str) -> set[int]:
     """Return the addresses of all arenas, each of which begins with its mutex; none if they are not
     found. ``mappings``: as :func:`split` returns them. No chunk is read.
     """
@@ -682,7 +684,7 @@ def find_arenas(memory: Memory, mappings: Sequence[Mapping], libc: str) -> set[i
     return ring.addresses if ring else set()
 
 
-def _find_writable_data(mappings: Sequence[Mapping], libc: str) -> list[Mapping]:
+def _find_writable_data(mappings: Sequence[MemoryMapping], libc: str) -> list[MemoryMapping]:
     """Return a library's writable mappings, its .bss included."""
     places = [
         i for i, m in enumerate(mappings) if m.path == libc and m.permissions.startswith("rw")

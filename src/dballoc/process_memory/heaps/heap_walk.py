@@ -8,7 +8,7 @@ from dballoc.process_memory.heaps.allocator_statistics import AllocatorStatistic
 
 
 @dataclass(frozen=True)
-class Block:
+class LargeBlock:
     """A large block: its address and bytes, and how many of those are in memory.
 
     ``rounded``: malloc has rounded up the requested size by less than this; 0 for glibc, which
@@ -66,7 +66,7 @@ def group_blocks(sizes: Mapping[int, int]) -> list[BlockGroup]:
     return sorted(groups, key=lambda group: -group.bytes)[:_MOST_GROUPS]
 
 
-def count_blocks(blocks: Iterable[Block]) -> dict[int, int]:
+def count_blocks(blocks: Iterable[LargeBlock]) -> dict[int, int]:
     """Return how many blocks there are of each size."""
     counts: dict[int, int] = {}
     for block in blocks:
@@ -84,7 +84,7 @@ class HeapWalk(Protocol):
         """
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[LargeBlock]:
         """The large blocks, those with pages of their own and those in an arena."""
 
     @property

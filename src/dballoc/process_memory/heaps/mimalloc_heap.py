@@ -36,14 +36,14 @@ from dballoc.process_memory.heaps.allocator_statistics import (
 from dballoc.process_memory.heaps.heap_walk import (
     LEAST_COUNTED,
     MOST_SIZES,
-    Block,
     BlockGroup,
+    LargeBlock,
     group_blocks,
 )
 from dballoc.process_memory.memory_reader import PAGE as OF_KERNEL
 from dballoc.process_memory.memory_reader import Memory
 from dballoc.process_memory.read_limits import Work
-from dballoc.process_memory.smaps import Mapping
+from dballoc.process_memory.smaps import MemoryMapping
 
 SEGMENT, SLICE = 32 << 20, 64 << 10
 _ENTRIES = SEGMENT // SLICE
@@ -65,7 +65,7 @@ _MOST_ROUNDED = 4 << 20
 
 
 @dataclass(frozen=True)
-class Layout:
+class PageLayout:
     """The layout of a slice that begins a page: its bytes, and (offset, format) of how many blocks
     are ``used`` and of the size of a ``block``.
     """
@@ -82,7 +82,7 @@ class Layout:
         return struct.Struct(f"<2I2x2H{used - 14}x{how[1]}{between}x{how_large[1]}")
 
 
-LAYOUTS = (Layout(80, (24, "<I"), (28, "<I")), Layout(96, (32, "<H"), (40, "<Q")))
+LAYOUTS = (PageLayout(80, (24, "<I"), (28, "<I")), PageLayout(96, (32, "<H"), (40, "<Q")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class MimallocHeap:
     """
 
     statistics: AllocatorStatistics
-    blocks: list[Block]
+    blocks: list[LargeBlock]
     groups: list[BlockGroup]
 
     @property
@@ -128,12 +128,12 @@ class MimallocHeap:
         return []
 
 
-def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | None:
+def walk_heap(memory: Memory, mappings: Sequence[MemoryMapping]) -> MimallocHeap | None:
     """Read the segments within these mappings; None if there are none, as in another version of
     mimalloc. OSError if the process is gone.
     """
     small = small_resident = 0
-    blocks: list[Block] = []
+    blocks: list[LargeBlock] = []
     sizes: dict[int, int] = {}
     held = metadata = count = 0
     for at, segment in _iterate_segments(memory, mappings):
@@ -154,7 +154,7 @@ def walk_heap(memory: Memory, mappings: Sequence[Mapping]) -> MimallocHeap | Non
             if page.used and page.block >= LEAST_COUNTED and counted:
                 sizes[page.block] = sizes.get(page.block, 0) + page.used
             if page.block > _LARGE and page.used == page.capacity == 1:
-                blocks.append(Block(start, page.block, alive, find_most_rounding(page.block)))
+                blocks.append(LargeBlock(start, page.block, alive, find_most_rounding(page.block)))
             else:
                 small += page.used * page.block
                 small_resident += alive
@@ -185,9 +185,11 @@ def find_most_rounding(size: int) -> int:
     return next((rounding for most, rounding in _ROUNDED if size <= most), _MOST_ROUNDED)
 
 
-def _iterate_segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[tuple[int, Segment]]:
+def _iterate_segments(
+    memory: Memory, mappings: Sequence[MemoryMapping]
+) -> Iterator[tuple[int, Segment]]:
     """Yield the address and the structure of each segment. Large blocks are not read."""
-    layouts: Sequence[Layout] = LAYOUTS
+    layouts: Sequence[PageLayout] = LAYOUTS
     behind = 0
     # A segment of one block lies in these mappings too, so no segment is larger than all of them.
     most = sum(m.size for m in mappings) + SEGMENT
@@ -198,7 +200,7 @@ def _iterate_segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[t
             if memory.budget.out_of_time or not memory.budget.remaining(Work.SLICES):
                 memory.budget.spend(Work.SLICES)
                 return
-            fits: tuple[Segment, Layout] | None = None
+            fits: tuple[Segment, PageLayout] | None = None
             for _ in range(_TRIES):
                 header = _read_header(memory, at, mapping)
                 parsed = ((parse_segment(header, layout), layout) for layout in layouts if header)
@@ -217,7 +219,7 @@ def _iterate_segments(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[t
                 yield at, segment
 
 
-def _read_header(memory: Memory, at: int, mapping: Mapping) -> bytes:
+def _read_header(memory: Memory, at: int, mapping: MemoryMapping) -> bytes:
     """Read the first slice of a segment; empty if its first page is not in memory."""
     end = min(at + SLICE, mapping.end)
     span = memory.span(at, end)
@@ -228,7 +230,7 @@ def _read_header(memory: Memory, at: int, mapping: Mapping) -> bytes:
     )
 
 
-def parse_segment(header: bytes, layout: Layout) -> Segment | None:
+def parse_segment(header: bytes, layout: PageLayout) -> Segment | None:
     """Parse the first 64 KiB of a segment; None unless they are one in this layout, with slices
     that follow each other to the last one. Pure.
     """
@@ -250,7 +252,7 @@ def _is_plausible(words: Sequence[int]) -> bool:
 
 
 def _parse_pages(
-    header: bytes, start: int, layout: Layout, slices: int, info: int
+    header: bytes, start: int, layout: PageLayout, slices: int, info: int
 ) -> list[Page] | None:
     """Parse the pages and free spans behind the header's slices; None if they do not follow one
     another, or one has impossible values.

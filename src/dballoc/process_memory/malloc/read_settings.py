@@ -120,7 +120,7 @@ def _read_variables(
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _MemoryPiece:
     """The memory of a mapping from its ``start`` on; what is absent is zeros. ``is_whole``: nothing
     is absent.
     """
@@ -130,9 +130,9 @@ class _Piece:
     is_whole: bool
 
 
-def _read_pieces(process: Process, lines: Sequence[MapsLine]) -> list[_Piece]:
+def _read_pieces(process: Process, lines: Sequence[MapsLine]) -> list[_MemoryPiece]:
     """Read what is resident of mappings without code. OSError if the process is gone."""
-    pieces: list[_Piece] = []
+    pieces: list[_MemoryPiece] = []
     remaining = _MOST_BYTES
     with Memory(process) as memory:
         for line in lines:
@@ -141,7 +141,7 @@ def _read_pieces(process: Process, lines: Sequence[MapsLine]) -> list[_Piece]:
             remaining -= line.size
             span = memory.span(line.start, line.end)
             data = bytes(memory.copy_words(span, line.start, line.end))
-            pieces.append(_Piece(line.start, data, span.resident == line.size))
+            pieces.append(_MemoryPiece(line.start, data, span.resident == line.size))
     return pieces
 
 

@@ -265,7 +265,7 @@ def _watch_by_perf(request: _WatchRequest, custody: Custody) -> Contention:
 
 
 def _read_waits(
-    recording: perf_record.Recording, request: _WatchRequest, copies: Path
+    recording: perf_record.PerfRecording, request: _WatchRequest, copies: Path
 ) -> tuple[waits.Waits, list[str]]:
     """Read all files of a recording, with copies of the target's. Return the waits, and a line for
     each thing that did not answer. Failure if perf cannot read it.
@@ -282,7 +282,7 @@ def _read_waits(
 
 def _make_contention(
     request: _WatchRequest,
-    recording: perf_record.Recording,
+    recording: perf_record.PerfRecording,
     recorded: waits.Waits,
     recording_facts: Mapping[str, str],
     taken_at: float,

@@ -63,13 +63,13 @@ def _copy_files(process: Process, tree: Path, reader: ServerUser) -> list[str]:
     def open_file(path: str) -> int:
         return open_in_process_root.open_file(root, process.strip_root(path))
 
-    copies = Copies(tree, reader)
+    copies = MappedCopies(tree, reader)
     for path in paths:
         copies.add(path, open_file)
     return touches.list_notes()
 
 
-class Copies:
+class MappedCopies:
     """Copies of at most ``most`` bytes in all, in the directories ``tree``, by the paths of the
     originals, and beside it, by number. What an earlier child copied there is removed.
     """

@@ -74,7 +74,7 @@ class RecordingRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class PerfRecording:
     """A recording. ``files``: of the switches, and of the wake-ups if those were recorded;
     ``period``: every so many switches of a thread the stack was recorded; ``since``: when it began,
     nanoseconds of CLOCK_MONOTONIC, to leave out earlier events; ``seconds`` that it lasted;
@@ -90,7 +90,7 @@ class Recording:
     newcomers: bool
 
 
-def record(request: RecordingRequest) -> Recording:
+def record(request: RecordingRequest) -> PerfRecording:
     """Record a process's switches, and its wake-ups where that is permitted.
 
     Unavailable if perf is not installed or not permitted; Failure if it fails while recording.
@@ -109,7 +109,7 @@ def record(request: RecordingRequest) -> Recording:
     raise reason
 
 
-def _record(perf: str, request: RecordingRequest, traced: bool) -> Recording:
+def _record(perf: str, request: RecordingRequest, traced: bool) -> PerfRecording:
     """Record switches, and with ``traced`` wake-ups too."""
     expected, threads = _estimate_switches(request)
     switch_period = compute_period(expected, request.stacks)
@@ -141,7 +141,7 @@ def _record(perf: str, request: RecordingRequest, traced: bool) -> Recording:
         lasted = time.monotonic() - began
         for recorder in recorders:
             recorder.finish()
-        return Recording(
+        return PerfRecording(
             files=tuple(recorder.file for recorder in recorders),
             period=switch_period,
             since=round(began * 1e9),

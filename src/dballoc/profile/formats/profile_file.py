@@ -33,7 +33,7 @@ _Stack = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=10_000)]
 _Line = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
-class _File(BaseModel):
+class _ProfileFile(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     format: Literal["dballoc profile 1"]
@@ -93,7 +93,7 @@ def load_profile(path: Path, below: Path | None = None) -> Profile:
         )
         raise UsageError(f"{path}: {expectation}{error}") from None
     try:
-        document = _File.model_validate_json(text)
+        document = _ProfileFile.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(
             f"{path}: not a profile of dballoc: {readers.first_complaint(error)}"
@@ -108,7 +108,7 @@ class _InvalidProfile(Exception):
     pass
 
 
-def _build_profile(document: _File) -> Profile:
+def _build_profile(document: _ProfileFile) -> Profile:
     values = tuple(Value(*value) for value in document.values)
     if len({value.key for value in values}) != len(values):
         raise _InvalidProfile("values: two have the same key")

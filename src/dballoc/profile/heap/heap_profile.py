@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from dballoc.host import process_maps
 from dballoc.profile import frame_kinds
 from dballoc.profile.amounts import format_amount
-from dballoc.profile.heap.probe_snapshot import Block, Snapshot, Stack
+from dballoc.profile.heap.probe_snapshot import SampledBlock, SampledStack, Snapshot
 from dballoc.profile.model import Frame, Profile, Sample, Value
 from dballoc.profile.profile_tables import VARIANCE
 from dballoc.profile.symbols import cpp_names
@@ -60,7 +60,7 @@ class Estimate:
         """One standard error of the objects."""
         return math.sqrt(self.objects_variance)
 
-    def add(self, block: Block, sign: int = 1) -> None:
+    def add(self, block: SampledBlock, sign: int = 1) -> None:
         """Add a sampled block; with ``sign`` -1 one that is gone."""
         p = block.chance
         spread = (1 - p) / (p * p)
@@ -129,7 +129,7 @@ def parse_mappings(snapshot: Snapshot) -> list[Mapped]:
 
 
 def resolve_stacks(
-    stacks: Mapping[int, Stack], resolve: Callable[[int], tuple[Frame, ...]]
+    stacks: Mapping[int, SampledStack], resolve: Callable[[int], tuple[Frame, ...]]
 ) -> dict[int, tuple[Frame, ...]]:
     """Return each stack's functions, the thread's start first. ``resolve`` returns those at an
     address. Return addresses are looked up one byte before, as a call may be a function's last
@@ -143,7 +143,7 @@ def resolve_stacks(
     return resolved
 
 
-def sum_blocks(blocks: Iterable[Block]) -> Estimate:
+def sum_blocks(blocks: Iterable[SampledBlock]) -> Estimate:
     """Return the estimate of all blocks together."""
     total = Estimate()
     for block in blocks:
@@ -259,7 +259,9 @@ def rank_functions(snapshot: Snapshot, dominant_frames: Mapping[int, Frame]) -> 
     return sorted(rows, key=lambda row: (-row.live.bytes, -row.allocated, row.name))
 
 
-def rank_owners(blocks: Iterable[Block], name_owner: Callable[[Block], str]) -> list[HeapRow]:
+def rank_owners(
+    blocks: Iterable[SampledBlock], name_owner: Callable[[SampledBlock], str]
+) -> list[HeapRow]:
     """Return what is alive by owner, the most first. ``name_owner`` names a block's owner."""
     live: dict[str, Estimate] = defaultdict(Estimate)
     for block in blocks:

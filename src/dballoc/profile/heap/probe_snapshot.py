@@ -21,7 +21,7 @@ class Damaged(Exception):
     """Not a snapshot, or one that is cut short, or of another version; the text says which."""
 
 
-class Stack(NamedTuple):
+class SampledStack(NamedTuple):
     """A call stack. ``addresses``: return addresses, the innermost first; ``objects``, ``bytes``,
     ``variance`` (of bytes): estimates of what was allocated there since the probe's sums were last
     reset, from so many ``samples``.
@@ -35,7 +35,7 @@ class Stack(NamedTuple):
     samples: int
 
 
-class Block(NamedTuple):
+class SampledBlock(NamedTuple):
     """A sampled block that is alive. ``usable``: bytes, by malloc_usable_size; ``requested``: bytes
     that the program asked for; ``interval``: the sampling interval, bytes; ``time`` of the
     allocation: seconds, CLOCK_MONOTONIC; ``stack``: number of its call stack; ``thread``: the
@@ -112,8 +112,8 @@ class Snapshot:
     incomplete: int
     period: int
     stacks_period: int = 0
-    stacks: dict[int, Stack] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
+    stacks: dict[int, SampledStack] = field(default_factory=dict)
+    blocks: list[SampledBlock] = field(default_factory=list)
     times: list[TimedCalls] = field(default_factory=list)
     waits: list[StackTimes] = field(default_factory=list)
     build_ids: dict[str, str] = field(default_factory=dict)
@@ -131,8 +131,8 @@ class _Records:
     """What the records of a snapshot hold. ``ended``: the last one says that nothing is missing."""
 
     head: tuple[int, ...] | None = None
-    stacks: dict[int, Stack] = field(default_factory=dict)
-    blocks: list[Block] = field(default_factory=list)
+    stacks: dict[int, SampledStack] = field(default_factory=dict)
+    blocks: list[SampledBlock] = field(default_factory=list)
     times: list[TimedCalls] = field(default_factory=list)
     waits: list[StackTimes] = field(default_factory=list)
     build_ids: dict[str, str] = field(default_factory=dict)
@@ -228,15 +228,15 @@ def _read_records(data: bytes) -> _Records:
     return records
 
 
-def _parse_stack(payload: bytes) -> tuple[int, Stack]:
+def _parse_stack(payload: bytes) -> tuple[int, SampledStack]:
     number, depth, truncated, _, objects, size, variance, samples = _STACK.unpack_from(payload)
     addresses = struct.unpack_from(f"={depth}Q", payload, _STACK.size)
-    return number, Stack(addresses, bool(truncated), objects, size, variance, samples)
+    return number, SampledStack(addresses, bool(truncated), objects, size, variance, samples)
 
 
-def _parse_block(payload: bytes) -> Block:
+def _parse_block(payload: bytes) -> SampledBlock:
     address, usable, requested, interval, time, _, stack, thread = _LIVE.unpack(payload)
-    return Block(
+    return SampledBlock(
         address=address,
         usable=usable,
         requested=requested,

@@ -16,7 +16,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from dballoc.host.process_handle import STARTED, Process, split_stat
-from dballoc.profile.heap.probe_snapshot import Block
+from dballoc.profile.heap.probe_snapshot import SampledBlock
 from dballoc.servers.running.sql_values import describe_refusal
 
 UNKNOWN = "(not attributed)"
@@ -49,7 +49,7 @@ _SLACK = 0.002
 
 
 @dataclass(frozen=True)
-class Statement:
+class StatementSpan:
     """A statement that ran from ``start`` to ``end``: seconds, CLOCK_MONOTONIC."""
 
     start: float
@@ -58,7 +58,7 @@ class Statement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class ServerThread:
     """A thread of the server. ``user``: None for one that serves no connection; ``born``: when the
     thread began, seconds, CLOCK_MONOTONIC, 0 if that is not known.
     """
@@ -67,10 +67,10 @@ class Session:
     connection: int | None
     name: str
     born: float = 0.0
-    statements: Sequence[Statement] = field(default_factory=list)
+    statements: Sequence[StatementSpan] = field(default_factory=list)
 
 
-def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, Session], list[str]]:
+def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, ServerThread], list[str]]:
     """Read the server's threads, by the kernel's thread ID, and notes on what the server does not
     tell. pymysql.Error if it tells nothing.
     """
@@ -85,14 +85,14 @@ def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, Session],
             "names"
         )
         rows = _fetch_rows(cursor, _PROCESSLIST)
-    statements: Mapping[int, Sequence[Statement]] = {}
+    statements: Mapping[int, Sequence[StatementSpan]] = {}
     if any(row[1] is not None for row in rows):
         statements, statement_notes = _read_statements(cursor)
         notes += statement_notes
     sessions = {}
     for os_id, thread, user, connection, name in rows:
         number = None if connection is None else int(connection)
-        sessions[int(os_id)] = Session(
+        sessions[int(os_id)] = ServerThread(
             user=str(user) if user is not None and number is not None else None,
             connection=number,
             name=str(name),
@@ -102,7 +102,7 @@ def read_sessions(cursor: Cursor, process: Process) -> tuple[dict[int, Session],
     return sessions, notes
 
 
-def find_user(sessions: Mapping[int, Session], block: Block) -> str:
+def find_user(sessions: Mapping[int, ServerThread], block: SampledBlock) -> str:
     """Return the SQL user, or the server's background thread, that allocated a block."""
     session = _find_session(sessions, block)
     if session is None:
@@ -110,7 +110,7 @@ def find_user(sessions: Mapping[int, Session], block: Block) -> str:
     return session.user if session.user is not None else f"(the server's own: {session.name})"
 
 
-def find_connection(sessions: Mapping[int, Session], block: Block) -> str:
+def find_connection(sessions: Mapping[int, ServerThread], block: SampledBlock) -> str:
     """Return the connection, with its user, that allocated a block."""
     session = _find_session(sessions, block)
     if session is None or session.connection is None:
@@ -118,7 +118,7 @@ def find_connection(sessions: Mapping[int, Session], block: Block) -> str:
     return f"{session.connection} {session.user}"
 
 
-def find_digest(sessions: Mapping[int, Session], block: Block) -> str:
+def find_digest(sessions: Mapping[int, ServerThread], block: SampledBlock) -> str:
     """Return the statement that ran in a block's thread when it was allocated."""
     session = _find_session(sessions, block)
     for statement in session.statements if session else ():
@@ -130,7 +130,7 @@ def find_digest(sessions: Mapping[int, Session], block: Block) -> str:
 FIND_OWNER = {"user": find_user, "connection": find_connection, "digest": find_digest}
 
 
-def _find_session(sessions: Mapping[int, Session], block: Block) -> Session | None:
+def _find_session(sessions: Mapping[int, ServerThread], block: SampledBlock) -> ServerThread | None:
     session = sessions.get(block.thread)
     return (
         session
@@ -144,11 +144,11 @@ def _fetch_rows(cursor: Cursor, sql: str) -> list[tuple]:
     return list(cursor.fetchall())
 
 
-def _read_statements(cursor: Cursor) -> tuple[dict[int, list[Statement]], list[str]]:
+def _read_statements(cursor: Cursor) -> tuple[dict[int, list[StatementSpan]], list[str]]:
     """Read the statements by performance_schema's thread ID, as far back as its histories reach,
     and notes on what could not be read.
     """
-    statements: dict[int, list[Statement]] = {}
+    statements: dict[int, list[StatementSpan]] = {}
     try:
         before = time.monotonic()
         [(timer,)] = _fetch_rows(cursor, _NOW) or [(None,)]
@@ -166,7 +166,7 @@ def _read_statements(cursor: Cursor) -> tuple[dict[int, list[Statement]], list[s
                     for t in (start, end if end is not None else timer)
                 )
                 statements.setdefault(int(thread), []).append(
-                    Statement(began, ended, remove_literals(str(text)))
+                    StatementSpan(began, ended, remove_literals(str(text)))
                 )
     except pymysql.Error as error:
         return statements, [f"statements cannot be read: {describe_refusal(error)}"]

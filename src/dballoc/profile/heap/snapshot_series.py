@@ -11,7 +11,7 @@ from dballoc.host.abandonable.abandonable_work import AbandonableWork
 from dballoc.host.abandonable.look_limits import symbol_limits
 from dballoc.profile.heap import heap_profile
 from dballoc.profile.heap.probe_client import Probe, SavedSnapshot
-from dballoc.profile.heap.probe_snapshot import Snapshot, Stack
+from dballoc.profile.heap.probe_snapshot import SampledStack, Snapshot
 from dballoc.profile.model import Frame, Profile
 from dballoc.profile.symbols.symbols import Mapped, Symbols
 
@@ -47,7 +47,7 @@ class _Unresolved:
     """Stacks to look up, by number."""
 
     maps: list[Mapped]
-    stacks: dict[int, Stack]
+    stacks: dict[int, SampledStack]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
 
-class Unreadable(Exception):
+class UnreadableElf(Exception):
     """Not an ELF file that can be read; the text says why, in a few words."""
 
 
@@ -44,16 +44,16 @@ class Image:
 
 
 def read_image(fd: int) -> Image:
-    """Read an open ELF file. Unreadable if it is none, or a broken one."""
+    """Read an open ELF file. Raises UnreadableElf if it is not a sound one."""
     try:
         with open(os.dup(fd), "rb") as f:
             f.seek(0)
             return _read_image(ELFFile(f))
     except OSError as error:
-        raise Unreadable(error.strerror or "cannot be read") from None
+        raise UnreadableElf(error.strerror or "cannot be read") from None
     # pyelftools raises all kinds of errors for a broken file, those of its parser and Python's own.
     except Exception:
-        raise Unreadable("not a whole ELF file") from None
+        raise UnreadableElf("not a whole ELF file") from None
 
 
 def _read_image(elf: ELFFile) -> Image:
@@ -61,7 +61,7 @@ def _read_image(elf: ELFFile) -> Image:
         (s["p_offset"], s["p_filesz"], s["p_vaddr"]) for s in elf.iter_segments("PT_LOAD")
     )
     if not segments:
-        raise Unreadable("an ELF file without segments to load")
+        raise UnreadableElf("an ELF file without segments to load")
     symbols = elf.get_section_by_name(".symtab")
     table = elf.get_section(elf.get_shstrndx())
     return Image(

@@ -22,7 +22,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Section
 
 from dballoc.profile.symbols import cpp_names
-from dballoc.profile.symbols.elf_notes import Unreadable
+from dballoc.profile.symbols.elf_notes import UnreadableElf
 from dballoc.profile.symbols.mapped_file import compute_checksum, describe, format_name
 
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -40,7 +40,7 @@ cpp_names.load_demangler()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
+class _FunctionTable:
     """The functions of a file, sorted by address: parallel columns, for there are many."""
 
     starts: "array[int]"
@@ -58,7 +58,7 @@ class _Table:
 
 
 # The table of this child's file.
-_state: dict[str, _Table] = {}
+_state: dict[str, _FunctionTable] = {}
 
 
 def make_table(source: int, *more: Any) -> None:
@@ -70,11 +70,11 @@ def make_table(source: int, *more: Any) -> None:
         with open(os.dup(source), "rb") as file:
             file.seek(0)
             table = _read_functions(ELFFile(file))
-    except Unreadable:
+    except UnreadableElf:
         raise
     # pyelftools raises all kinds of errors for a broken file, those of its parser and Python's own.
     except Exception:
-        raise Unreadable("not a whole ELF file") from None
+        raise UnreadableElf("not a whole ELF file") from None
     _state["table"] = table
     for fd in kept:
         with os.fdopen(os.dup(fd), "wb") as file:
@@ -85,16 +85,18 @@ def make_table(source: int, *more: Any) -> None:
 
 
 def read_table(kept: int) -> None:
-    """Read a table that :func:`make_table` wrote. Unreadable if it is none."""
+    """Read a table that :func:`make_table` wrote. Raises UnreadableElf if it is not one."""
     with open(os.dup(kept), "rb") as file:
         file.seek(0)
         content = file.read()
     magic, count, size = _HEADER.unpack(content[: _HEADER.size].ljust(_HEADER.size))
     if magic != _MAGIC or len(content) != _HEADER.size + 3 * 8 * count + size:
-        raise Unreadable("not a table of this version")
+        raise UnreadableElf("not a table of this version")
     edges = [_HEADER.size + 8 * count * column for column in range(4)]
     starts, sizes, offsets = (array("Q", content[start : start + 8 * count]) for start in edges[:3])
-    _state["table"] = _Table(starts=starts, sizes=sizes, offsets=offsets, names=content[edges[3] :])
+    _state["table"] = _FunctionTable(
+        starts=starts, sizes=sizes, offsets=offsets, names=content[edges[3] :]
+    )
 
 
 def look_up(address: int, module: str) -> list[list[Any]]:
@@ -102,15 +104,15 @@ def look_up(address: int, module: str) -> list[list[Any]]:
     ``module``: the file's name.
     """
     if "table" not in _state:
-        raise Unreadable("their parser had to be stopped")
+        raise UnreadableElf("their parser had to be stopped")
     symbol = _state["table"].find_name(address)
     return [[format_name(symbol, module), "", 0]] if symbol else []
 
 
-def _read_functions(elf: ELFFile) -> _Table:
-    """Read the functions of all symbol tables. Unreadable if there are too many."""
+def _read_functions(elf: ELFFile) -> _FunctionTable:
+    """Read the functions of all symbol tables. Raises UnreadableElf if there are too many."""
     if elf.elfclass != 64 or not elf.little_endian:
-        raise Unreadable("not an ELF file of 64 bits, little-endian")
+        raise UnreadableElf("not an ELF file of 64 bits, little-endian")
     base = next((s["p_vaddr"] for s in elf.iter_segments("PT_LOAD")), 0)
     names = b""
     # By address: size, where the name begins. Of several names the first, as symbolic does.
@@ -119,13 +121,13 @@ def _read_functions(elf: ELFFile) -> _Table:
         for section in elf.iter_sections(kind):
             strings = elf.get_section(section["sh_link"]).data()
             if len(names) + len(strings) >= _MOST_NAMES:
-                raise Unreadable("its symbols have too many names")
+                raise UnreadableElf("its symbols have too many names")
             for name, address, size in _iterate_functions(section):
                 if name < len(strings) and address >= base:
                     functions.setdefault(address, (size, len(names) + name))
             names += strings + b"\0"
     rows = sorted(functions.items())
-    return _Table(
+    return _FunctionTable(
         starts=array("Q", (address - base for address, _ in rows)),
         sizes=array("Q", (size for _, (size, _) in rows)),
         offsets=array("Q", (offset for _, (_, offset) in rows)),
@@ -138,7 +140,7 @@ def _iterate_functions(section: Section) -> Iterator[tuple[int, int, int]]:
     file and have a size.
     """
     if section["sh_size"] > _MOST_SYMBOLS * _SYMBOL.size:
-        raise Unreadable("it has too many symbols")
+        raise UnreadableElf("it has too many symbols")
     data = section.data()
     for name, info, _, index, address, size in _SYMBOL.iter_unpack(
         data[: len(data) // _SYMBOL.size * _SYMBOL.size]

@@ -61,7 +61,9 @@ def make_table(source: int, *more: Any) -> None:
         archive = Archive.from_bytes(_ffi.from_buffer(view))
         table = SymCache.from_object(next(archive.iter_objects()))
     except _BROKEN as error:
-        raise elf_notes.Unreadable(str(error).partition("\n")[0] or type(error).__name__) from None
+        raise elf_notes.UnreadableElf(
+            str(error).partition("\n")[0] or type(error).__name__
+        ) from None
     _state.update(table=table, archive=archive, view=view)
     for fd in kept:
         with os.fdopen(os.dup(fd), "wb") as file:
@@ -74,7 +76,7 @@ def read_table(kept: int) -> None:
     try:
         _state.update(table=SymCache.from_bytes(_ffi.from_buffer(view)), view=view)
     except _BROKEN as error:
-        raise elf_notes.Unreadable(str(error).partition("\n")[0]) from None
+        raise elf_notes.UnreadableElf(str(error).partition("\n")[0]) from None
 
 
 def look_up(address: int, module: str) -> list[list[Any]]:
@@ -82,7 +84,7 @@ def look_up(address: int, module: str) -> list[list[Any]]:
     inlined, the outermost first. ``module``: the file's name.
     """
     if "table" not in _state:
-        raise elf_notes.Unreadable("their parser had to be stopped")
+        raise elf_notes.UnreadableElf("their parser had to be stopped")
     try:
         locations = list(reversed(_state["table"].lookup(address)))[:_MOST_INLINED]
     except _BROKEN:

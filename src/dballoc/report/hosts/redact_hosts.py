@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.hosts.host_pool import Host, HostPool, HostResults
+from dballoc.analysis.hosts.host_pool import HostPool, HostResults, PooledHost
 from dballoc.report.wording.redact import find_private_names, redact_campaign
 
 
@@ -41,7 +41,7 @@ def redact_pool(pool: HostPool) -> HostPool:
     return replace(
         pool,
         hosts=tuple(
-            Host(
+            PooledHost(
                 name=names[host.name],
                 kind=redact(host.kind),
                 results=tuple(map(redact_results, host.results)),

@@ -22,7 +22,7 @@ from dballoc.analysis.replay.replay_figures import (
 from dballoc.analysis.tables import counters, level_curves, trial_tables, values
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.analysis.tables.level_curves import compare_all_pairs
-from dballoc.analysis.tables.profiles import Contention, Heaps, ImportedProfiles, Profiles
+from dballoc.analysis.tables.profiles import CampaignContention, Heaps, ImportedProfiles, Profiles
 from dballoc.analysis.tables.time_series import build_time_series
 from dballoc.document.model import Answer
 from dballoc.experiment.designs import Design
@@ -58,7 +58,7 @@ def collect_all_tables(
 
 def _collect_profile_tables(profiles: Profiles) -> dict[str, pl.DataFrame]:
     match profiles:
-        case Contention():
+        case CampaignContention():
             return contention.collect_contention_tables(profiles)
         case Heaps():
             return heap.collect_heap_tables(profiles)

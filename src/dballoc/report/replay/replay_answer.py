@@ -10,7 +10,13 @@ from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.recommendation import Recommendation
 from dballoc.analysis.measures import PEAK
 from dballoc.analysis.replay.replay_facts import ReplayFacts
-from dballoc.analysis.replay.replay_figures import CONFIDENCE, CycleGrowth, Cycles, Fidelity, Growth
+from dballoc.analysis.replay.replay_figures import (
+    CONFIDENCE,
+    CycleGrowth,
+    Cycles,
+    Fidelity,
+    HeapGrowth,
+)
 from dballoc.analysis.tables.baseline_comparison import Comparisons
 from dballoc.document.charts import Variants, draw, make_axis, make_chart, make_tips
 from dballoc.document.model import Answer, Figure, Section, Table
@@ -60,11 +66,11 @@ def _list_reservations(facts: ReplayFacts) -> list[str]:
     ]
 
 
-def _creeps(growth: Growth) -> bool:
+def _creeps(growth: HeapGrowth) -> bool:
     return growth.has_interval and growth.low > 0
 
 
-def _shrinks(growth: Growth) -> bool:
+def _shrinks(growth: HeapGrowth) -> bool:
     return growth.has_interval and growth.high < 0
 
 
@@ -73,12 +79,12 @@ def _format(size: float) -> str:
     return f"−{with_unit(-size)}" if size < 0 else with_unit(max(0.0, size))
 
 
-def _format_slope(growth: Growth) -> str:
+def _format_slope(growth: HeapGrowth) -> str:
     low, high = sorted((abs(growth.low), abs(growth.high)))
     return f"{with_unit(abs(growth.slope))} [{with_unit(low)}, {with_unit(high)}]"
 
 
-def _tabulate_growth(growths: list[Growth], cycles: Cycles) -> Table:
+def _tabulate_growth(growths: list[HeapGrowth], cycles: Cycles) -> Table:
     rows = [
         [
             g.variant,
@@ -91,7 +97,7 @@ def _tabulate_growth(growths: list[Growth], cycles: Cycles) -> Table:
     ]
     name = cycles.name
     return Table(
-        title="Growth",
+        title="HeapGrowth",
         columns=[
             "variant", f"heap after the last {name} but one, MiB", f"growth a {name}",
             f"{percent(CONFIDENCE, 0)} interval", "replays",
@@ -106,7 +112,7 @@ def _tabulate_growth(growths: list[Growth], cycles: Cycles) -> Table:
     )  # fmt: skip
 
 
-def _draw_growth(growths: list[Growth], ends: pl.DataFrame, cycles: Cycles) -> Figure:
+def _draw_growth(growths: list[HeapGrowth], ends: pl.DataFrame, cycles: Cycles) -> Figure:
     """Draw the heap at the ends of the cycles, less that at the first that counts."""
     means = ends.group_by("variant", "cycle").agg(pl.col("heap").mean()).sort("variant", "cycle")
     first = means.filter(pl.col("cycle") == cycles.settled).select("variant", start="heap")

@@ -7,7 +7,7 @@ import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, Preference, check_preference
-from dballoc.analysis.decisions.recommendation import Evidence, recommend
+from dballoc.analysis.decisions.recommendation import RecommendationBasis, recommend
 from dballoc.analysis.decisions.sequential_test import CPU, ERROR, MARGIN, MEMORY, Procedure
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN
 from dballoc.analysis.replay.replay_facts import ReplayFacts, read_replay_facts
@@ -51,7 +51,7 @@ def judge_replays(campaign: Campaign, preference: Preference = LEAST_MEMORY) -> 
     )
     comparisons = compare_with_baseline(campaign)
     margin = preference.margin or campaign.margin or DEFAULT_MARGIN
-    evidence = Evidence(margin=margin, exploratory=margin != campaign.margin)
+    evidence = RecommendationBasis(margin=margin, exploratory=margin != campaign.margin)
     recommendation = recommend(comparisons, experiment.baseline, preference, evidence)
     return JudgedReplays(
         campaign=campaign,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from dballoc.analysis.campaign_tables import Campaign
-from dballoc.analysis.tables.profiles import Contention, ContentionProfiles
+from dballoc.analysis.tables.profiles import CampaignContention, ContentionProfiles
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Embed, Section, Table
 from dballoc.numbers import NOTHING, count, number, percent
@@ -206,7 +206,7 @@ _TEXT = (
 )
 
 
-def make_contention_section(campaign: Campaign, profiled: Contention) -> Section:
+def make_contention_section(campaign: Campaign, profiled: CampaignContention) -> Section:
     """Return the section on waits, for every workload: the split, the table of frames, the flame
     graphs.
     """
@@ -231,7 +231,7 @@ def make_contention_section(campaign: Campaign, profiled: Contention) -> Section
     ]
     return Section(
         key="contention",
-        title="Contention",
+        title="CampaignContention",
         text=text,
         tables=tables,
         embeds=embeds,
@@ -242,7 +242,7 @@ _WAITS = ("workload", "variant", "place", "for", "waits", "seconds", "queued", "
 _FRAMES = ("workload", "function", "module", "malloc", "variant", "share")
 
 
-def collect_contention_tables(profiled: Contention) -> dict[str, pl.DataFrame]:
+def collect_contention_tables(profiled: CampaignContention) -> dict[str, pl.DataFrame]:
     """Return the tables for csv/ by file name. Seconds; shares of all waits (1 = all)."""
     costs: list[tuple[Any, ...]] = []
     functions: list[tuple[Any, ...]] = []
@@ -400,7 +400,7 @@ def make_flame_graphs(
     return embeds
 
 
-def _tabulate_mutexes(profiled: Contention) -> Table:
+def _tabulate_mutexes(profiled: CampaignContention) -> Table:
     rows = [
         [variant, m.name, f"{m.locked:,}", f"{m.waited:,}", f"{m.spun:,}", number(m.seconds * 1e3)]
         for variant, mutexes in profiled.mutexes.items()

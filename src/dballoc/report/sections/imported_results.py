@@ -9,7 +9,7 @@ import polars as pl
 from dballoc.analysis.campaign_tables import Campaign
 from dballoc.analysis.measures import OF_LEVEL, PEAK, THROUGHPUT
 from dballoc.analysis.published.imported_machines import (
-    Machine,
+    ImportedMachine,
     is_repeated,
     list_private_bytes,
     split_by_machine,
@@ -18,7 +18,7 @@ from dballoc.analysis.published.published_figures import Published
 from dballoc.analysis.tables import level_curves
 from dballoc.analysis.tables.baseline_comparison import Comparisons, compare_with_baseline
 from dballoc.analysis.tables.level_curves import find_collapses
-from dballoc.analysis.tables.profiles import Contention, ImportedProfiles, Profiles
+from dballoc.analysis.tables.profiles import CampaignContention, ImportedProfiles, Profiles
 from dballoc.document.charts import Variants
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Answer, Embed, Figure, Section, Table, VariantLine
@@ -90,7 +90,7 @@ def compose_imported_answer(campaign: Campaign) -> Answer:
     )
 
 
-def _list_collapses(machine: Machine, apart: bool) -> list[VariantLine]:
+def _list_collapses(machine: ImportedMachine, apart: bool) -> list[VariantLine]:
     collapses = find_collapses(machine.campaign)
     lines = []
     for name in machine.campaign.names:
@@ -132,7 +132,7 @@ def make_imported_sections(
 
 
 def _make_published_section(
-    machine: Machine,
+    machine: ImportedMachine,
     number: int,
     several: bool,
     published: Published,
@@ -155,14 +155,16 @@ def make_published_screen(
     return post.make_published_screen(machine.campaign, published, waits)
 
 
-def _choose_waits(machine: Machine, published: Published, profiled: Profiles) -> Contention | None:
+def _choose_waits(
+    machine: ImportedMachine, published: Published, profiled: Profiles
+) -> CampaignContention | None:
     """Return the machine's waits for the post's table of frames; None where nothing is wanted."""
     if not isinstance(profiled, ImportedProfiles) or published.frames is None:
         return None
     return profiled.of_machine(machine.name, published.frames.threads)
 
 
-def _mark_machine(machine: Machine, number: int, several: bool) -> tuple[str, str]:
+def _mark_machine(machine: ImportedMachine, number: int, several: bool) -> tuple[str, str]:
     """Return what the keys and the titles of a machine's sections end with."""
     return (
         f"-{number}" if number > 1 else "",
@@ -194,7 +196,7 @@ def collect_published_tables(
     }
 
 
-def _mark_rows(frame: pl.DataFrame, machine: Machine) -> pl.DataFrame:
+def _mark_rows(frame: pl.DataFrame, machine: ImportedMachine) -> pl.DataFrame:
     return frame.with_columns(machine=pl.lit(machine.name)).select("machine", pl.exclude("machine"))
 
 
@@ -241,7 +243,7 @@ def _collect_private_bytes(campaign: Campaign) -> dict[str, pl.DataFrame]:
     return {"private-bytes": private} if private.height else {}
 
 
-def _make_machine_sections(machine: Machine, number: int, several: bool) -> list[Section]:
+def _make_machine_sections(machine: ImportedMachine, number: int, several: bool) -> list[Section]:
     campaign, e = machine.campaign, machine.campaign.experiment
     key, whose = _mark_machine(machine, number, several)
     summary, variants = level_curves.average_levels(campaign), Variants(campaign.names)
@@ -421,7 +423,9 @@ def make_imported_profiles_section(profiled: ImportedProfiles) -> Section:
         for p in profiled.profiles
         if p.profile is None
     ]
-    return Section(key="contention", title="Contention", text=text, tables=tables, embeds=embeds)
+    return Section(
+        key="contention", title="CampaignContention", text=text, tables=tables, embeds=embeds
+    )
 
 
 def _name_place(place: tuple[str, str, int]) -> str:

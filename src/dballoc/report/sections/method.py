@@ -10,8 +10,8 @@ from dballoc.analysis.decisions.sequential_test import (
     MARGIN,
     MEMORY,
     THROUGHPUT,
+    ErrorShare,
     Procedure,
-    Share,
 )
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.statistics.ratio_interval import GUARD, count_common_freedom
@@ -99,7 +99,7 @@ def _describe_error(procedures: dict[str, Procedure]) -> str:
     )
 
 
-def _describe_moderation(shares: Mapping[str, Share]) -> str:
+def _describe_moderation(shares: Mapping[str, ErrorShare]) -> str:
     """Return which measures' variances borrow; those that may err little have their own alone."""
     # Two variances at least are there: a comparison's and the A/A pair's.
     borrowing = [

@@ -14,15 +14,15 @@ from dballoc.analysis.hosts.split_by_host import split_by_host
 from dballoc.analysis.measures import OF_LEVEL, PEAK
 from dballoc.analysis.published.collapse_seen import (
     CollapseHere,
-    Outcome,
+    CollapseOutcome,
     VariantShares,
     find_collapses_here,
 )
 from dballoc.analysis.published.published_comparison import (
     BAND,
     CollapseComparison,
-    Figure,
-    Shape,
+    ReproducedFigure,
+    ShapeAgreement,
     TableComparison,
     compare_published,
 )
@@ -45,10 +45,10 @@ from dballoc.report.sections.scaled_down import list_missing, list_stand_ins
 from dballoc.report.wording.ratios_as_text import describe_ratio, format_change, format_ratio
 
 _VERDICTS = {
-    Outcome.SEEN: "is seen here",
-    Outcome.ABSENT: "is not seen here",
-    Outcome.SHARED: "cannot be told from another cause here, as others fall too",
-    Outcome.NOT_MEASURED: "was not looked for with enough clients",
+    CollapseOutcome.SEEN: "is seen here",
+    CollapseOutcome.ABSENT: "is not seen here",
+    CollapseOutcome.SHARED: "cannot be told from another cause here, as others fall too",
+    CollapseOutcome.NOT_MEASURED: "was not looked for with enough clients",
 }
 
 
@@ -58,10 +58,10 @@ def describe_collapse(collapses: Sequence[CollapseHere]) -> str:
     """
     if not collapses:
         return ""
-    workloads: dict[Outcome, list[str]] = {}
+    workloads: dict[CollapseOutcome, list[str]] = {}
     for collapse in collapses:
         workloads.setdefault(collapse.outcome, []).append(collapse.workload)
-    if set(workloads) == {Outcome.NOT_MEASURED}:
+    if set(workloads) == {CollapseOutcome.NOT_MEASURED}:
         few = listing([f"{c.workload} with {_format_clients(c.needed)}" for c in collapses])
         return f"Whether the post's collapse is seen here was not measured: it takes {few}."
     if len(workloads) == 1:
@@ -254,13 +254,13 @@ def _describe_agreement(compared_tables: list[TableComparison]) -> str:
         f"{group} ({compared.table.title})"
         for compared in compared_tables
         for group, s in compared.shapes.items()
-        if s is Shape.DIFFERS
+        if s is ShapeAgreement.DIFFERS
     ]
     alone = measured - sum(shapes.values())
     sentence = (
         f"Of {count(rows, 'row')}, {measured} were measured here: the shape agrees in "
-        f"{shapes[Shape.AGREES]}, differs in {shapes[Shape.DIFFERS]} and is open in "
-        f"{shapes[Shape.UNDECIDED]}"
+        f"{shapes[ShapeAgreement.AGREES]}, differs in {shapes[ShapeAgreement.DIFFERS]} "
+        f"and is open in {shapes[ShapeAgreement.UNDECIDED]}"
         + (f"; {alone} {'has' if alone == 1 else 'have'} one figure alone." if alone else ".")
     )
     return f"{sentence} It differs in {listing(differing)}." if differing else sentence
@@ -362,7 +362,7 @@ def _make_caption(compared: TableComparison) -> str:
     return f"{compared.table.caption} Ours: {values}{counted}."
 
 
-def _format_figure(figure: Figure | None, ratios: bool) -> list[str]:
+def _format_figure(figure: ReproducedFigure | None, ratios: bool) -> list[str]:
     if figure is None:
         return [NOTHING, NOTHING]
     if not ratios:
@@ -370,7 +370,7 @@ def _format_figure(figure: Figure | None, ratios: bool) -> list[str]:
     return [f"{figure.cell.value:.2f}", format_ratio(figure.value, figure.low, figure.high)]
 
 
-def _format_change(figure: Figure | None) -> list[str]:
+def _format_change(figure: ReproducedFigure | None) -> list[str]:
     if figure is None:
         return [NOTHING, NOTHING]
     measured = format_change(*describe_ratio(figure.change).values())
@@ -383,9 +383,17 @@ def _format_shape(compared: TableComparison, group: str) -> str:
     shapes = Counter(
         p.shape for p in compared.pairs if p.group == group and p.measured_ratio is not None
     )
-    words = {Shape.AGREES: "agree", Shape.DIFFERS: "differ", Shape.UNDECIDED: "open"}
+    words = {
+        ShapeAgreement.AGREES: "agree",
+        ShapeAgreement.DIFFERS: "differ",
+        ShapeAgreement.UNDECIDED: "open",
+    }
     counts = ", ".join(f"{shapes[shape]} {word}" for shape, word in words.items() if shapes[shape])
-    verdict = "open" if compared.shapes[group] is Shape.UNDECIDED else compared.shapes[group].value
+    verdict = (
+        "open"
+        if compared.shapes[group] is ShapeAgreement.UNDECIDED
+        else compared.shapes[group].value
+    )
     return f"{verdict}\n{counts}" if len(shapes) > 1 else verdict
 
 
@@ -428,7 +436,7 @@ def _format_levels(levels: tuple[int, int] | None) -> str:
 
 
 def _format_collapse_shape(fall: CollapseComparison) -> str:
-    return "open" if fall.shape is Shape.UNDECIDED else fall.shape.value
+    return "open" if fall.shape is ShapeAgreement.UNDECIDED else fall.shape.value
 
 
 def _list_missing_measures(compared_tables: list[TableComparison], campaign: Campaign) -> list[str]:

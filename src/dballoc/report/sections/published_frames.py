@@ -7,7 +7,7 @@ import polars as pl
 
 from dballoc.analysis.published.inclusive_frames import MeasuredFrames, measure_frames
 from dballoc.analysis.published.published_figures import FrameTable, PublishedFrame
-from dballoc.analysis.tables.profiles import Contention, Profiles
+from dballoc.analysis.tables.profiles import CampaignContention, Profiles
 from dballoc.document.csv import make_frame
 from dballoc.document.model import Table
 from dballoc.numbers import NOTHING, listing, percent
@@ -22,7 +22,7 @@ def measure_published_frames(frames: FrameTable, profiles: Profiles) -> dict[str
     """Return what our profiles of the post's workload have of its frames, by variant; nothing
     without profiles of contention.
     """
-    if not isinstance(profiles, Contention):
+    if not isinstance(profiles, CampaignContention):
         return {}
     return measure_frames(frames, profiles.of(frames.workload))
 

@@ -39,7 +39,7 @@ _GROUPS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class WorkloadRatio:
     """A variant's QPS ÷ the baseline's in a workload at a level; ``low`` and ``high`` are None
     below two blocks.
     """
@@ -73,7 +73,7 @@ def sort_by_group(campaign: Campaign) -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: [*_GROUPS, pair[0]].index(pair[0]))
 
 
-def collect_cells(campaign: Campaign) -> list[Cell]:
+def collect_cells(campaign: Campaign) -> list[WorkloadRatio]:
     """Return a cell for every workload, level and variant that has a ratio; of transactions where a
     workload has no statements to count.
     """
@@ -84,7 +84,7 @@ def collect_cells(campaign: Campaign) -> list[Cell]:
                 key: row[key] for key in ("ratio", "low", "high")
             }
     return [
-        Cell(
+        WorkloadRatio(
             group=group,
             workload=workload,
             threads=threads,
@@ -98,7 +98,7 @@ def collect_cells(campaign: Campaign) -> list[Cell]:
     ]
 
 
-def tabulate_relative_qps(campaign: Campaign, shown_cells: list[Cell]) -> Table:
+def tabulate_relative_qps(campaign: Campaign, shown_cells: list[WorkloadRatio]) -> Table:
     """Return workloads by group × variants."""
     by_place = {(c.workload, c.threads, c.variant): c for c in shown_cells}
     summary = level_curves.average_levels(campaign)
@@ -180,7 +180,7 @@ def tabulate_workloads(campaign: Campaign) -> Table | None:
 _POINT, _GAP = 9, 8
 
 
-def draw_relative_qps(cells: list[Cell], threads: int, variants: Variants) -> Figure:
+def draw_relative_qps(cells: list[WorkloadRatio], threads: int, variants: Variants) -> Figure:
     """Draw one row a workload in the order of ``cells``, one point a variant, at that level."""
     rows: Rows = [
         {

@@ -1,7 +1,7 @@
 """What a search and its confirmation say, in words."""
 
 from dballoc.analysis.decisions.recommendation import Ending
-from dballoc.analysis.decisions.verdict import Standing
+from dballoc.analysis.decisions.verdict import Noninferiority
 from dballoc.analysis.measures import CPU, PEAK
 from dballoc.analysis.tables.baseline_comparison import Comparison, is_shown_slower
 from dballoc.analysis.tune.tuned import Confirmed, Tuned
@@ -57,10 +57,10 @@ def describe_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> str:
 
 
 _STANDINGS = {
-    Standing.BETTER: "shown",
-    Standing.NO_WORSE: "shown",
-    Standing.UNDECIDED: "not shown",
-    Standing.WORSE: "broken",
+    Noninferiority.BETTER: "shown",
+    Noninferiority.NO_WORSE: "shown",
+    Noninferiority.UNDECIDED: "not shown",
+    Noninferiority.WORSE: "broken",
 }
 
 

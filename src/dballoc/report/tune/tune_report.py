@@ -7,11 +7,11 @@ from typing import Any
 
 from dballoc.analysis.tune.estimate_effects import Estimated
 from dballoc.analysis.tune.search_history import (
-    Standing,
+    ConfigurationResult,
     compare_with_default,
     convert_to_ratio,
 )
-from dballoc.analysis.tune.tuned import Confirmed, Outcome, Tuned
+from dballoc.analysis.tune.tuned import Confirmed, FinalistOutcome, Tuned
 from dballoc.document.charts import (
     GREY_POINTS,
     POINTS,
@@ -231,7 +231,7 @@ def _format_estimate(estimated: Estimated | None) -> list[str]:
     ]
 
 
-def _format_trials(standing: Standing) -> str:
+def _format_trials(standing: ConfigurationResult) -> str:
     words = [str(standing.trials)]
     if standing.duets:
         words.append(count(len(standing.duets), Design.DUET))
@@ -405,7 +405,7 @@ def _dump_finalist(tuned: Tuned, confirmed: Confirmed, name: str) -> dict[str, A
         "variant": name,
         "base": confirmed.base,
         "settings": _find_settings(tuned, name),
-        "confirmed": outcome is Outcome.CONFIRMED,
+        "confirmed": outcome is FinalistOutcome.CONFIRMED,
         "outcome": str(outcome),
         "ratios": {
             c.metric.key: describe_ratio(c.ratio)

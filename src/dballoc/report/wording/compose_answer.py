@@ -8,7 +8,7 @@ from pathlib import Path
 from dballoc.analysis.decisions.preference import LEAST_MEMORY, format_share
 from dballoc.analysis.decisions.recommendation import Ending, Recommendation, list_questions
 from dballoc.analysis.decisions.sequential_test import Procedure
-from dballoc.analysis.decisions.settling_time import Settling, Way
+from dballoc.analysis.decisions.settling_time import SettlingTime, Way
 from dballoc.analysis.decisions.verdict import DEFAULT_MARGIN, Verdict
 from dballoc.analysis.measures import JUDGED
 from dballoc.analysis.tables.baseline_comparison import Comparisons
@@ -167,7 +167,7 @@ class Surroundings:
     """
 
     tails: Sequence[TailLatency] = ()
-    settling: Settling | None = None
+    settling: SettlingTime | None = None
     directory: Path | None = None
 
 

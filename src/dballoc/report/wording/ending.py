@@ -11,14 +11,14 @@ from dballoc.analysis.decisions.recommendation import (
 )
 from dballoc.analysis.decisions.settling_time import (
     LONGEST,
-    Settling,
+    SettlingTime,
     Way,
     find_unshown_gain,
     list_possible_gains,
     list_unmeasured,
     list_unmeasured_conditions,
 )
-from dballoc.analysis.decisions.verdict import Standing
+from dballoc.analysis.decisions.verdict import Noninferiority
 from dballoc.analysis.statistics.detectable_difference import POWER
 from dballoc.analysis.tables.baseline_comparison import Comparison, Comparisons
 from dballoc.experiment.designs import Design
@@ -82,7 +82,7 @@ def _describe_rest(
         return ""
     margin = recommendation.evidence.margin
     standings = {judge_comparison(comparison, margin) for comparison in comparisons.family}
-    if Standing.UNDECIDED in standings:
+    if Noninferiority.UNDECIDED in standings:
         return " More time may settle what is undecided in the table."
     return " More time would only narrow the intervals."
 
@@ -90,7 +90,7 @@ def _describe_rest(
 def explain_settling(
     comparisons: Comparisons,
     recommendation: Recommendation,
-    settling: Settling | None,
+    settling: SettlingTime | None,
     progress: Progress,
 ) -> str:
     """Return what would settle an open answer; the command follows it."""
@@ -153,10 +153,10 @@ def _list_names(figures: list[Comparison], comparisons: Comparisons) -> str:
 
 def _select_by_standing(
     comparisons: Comparisons, recommendation: Recommendation, name: str
-) -> dict[Standing, list[Comparison]]:
+) -> dict[Noninferiority, list[Comparison]]:
     """Return a variant's comparisons in both questions by their standing."""
     evidence = recommendation.evidence
-    selected: dict[Standing, list[Comparison]] = {standing: [] for standing in Standing}
+    selected: dict[Noninferiority, list[Comparison]] = {standing: [] for standing in Noninferiority}
     for comparison in select_judged(comparisons, name, evidence.left_out):
         selected[judge_comparison(comparison, evidence.margin)].append(comparison)
     return selected
@@ -167,8 +167,8 @@ def _explain_use(comparisons: Comparisons, recommendation: Recommendation) -> st
     if recommendation.preference.constraints:
         return " ".join(_describe_constraints(recommendation, name))
     shown = _select_by_standing(comparisons, recommendation, name)
-    better = _list_questions(shown[Standing.BETTER])
-    if not shown[Standing.NO_WORSE]:
+    better = _list_questions(shown[Noninferiority.BETTER])
+    if not shown[Noninferiority.NO_WORSE]:
         return f"It is better in {better}, in all that was judged."
     margin = format_share(recommendation.evidence.margin)
     words = f"It is better in {better}, and loses less than {margin} in all else that was judged."
@@ -188,14 +188,14 @@ def _describe_choice(comparisons: Comparisons, recommendation: Recommendation) -
     shown = _select_by_standing(comparisons, recommendation, name)
     objective = recommendation.preference.objective
     gain = max(
-        shown[Standing.BETTER],
+        shown[Noninferiority.BETTER],
         key=lambda c: (c.metric.question == objective, compute_gain(c)),
     )
     verb = "saves" if gain.metric.better == "lower" else "gains"
     words = f"{name} {verb} {_format_difference(gain)} of {name_figure(gain, comparisons)}"
-    if not shown[Standing.WORSE]:
+    if not shown[Noninferiority.WORSE]:
         return f"{words}, but its throughput collapses"
-    loss = min(shown[Standing.WORSE], key=compute_gain)
+    loss = min(shown[Noninferiority.WORSE], key=compute_gain)
     more = "more" if loss.metric.better == "lower" else "of"
     return f"{words}, costs {_format_difference(loss)} {more} {name_figure(loss, comparisons)}"
 
@@ -227,10 +227,10 @@ def _explain_not_settled(comparisons: Comparisons, recommendation: Recommendatio
         figure = name_figure(lead, comparisons)
         words = [f"Its {figure} is estimated to be better by more than 1 %, which is not shown."]
     else:
-        words = [f"It is shown to be better in {_list_questions(shown[Standing.BETTER])}."]
+        words = [f"It is shown to be better in {_list_questions(shown[Noninferiority.BETTER])}."]
     if preference.constraints:
         return " ".join([*words, *_describe_constraints(recommendation, name)])
-    undecided = [c for c in shown[Standing.UNDECIDED] if c is not lead]
+    undecided = [c for c in shown[Noninferiority.UNDECIDED] if c is not lead]
     if undecided:
         words.append(
             f"That it loses less than {format_share(evidence.margin)} is not shown for "
@@ -245,8 +245,8 @@ def _describe_constraints(recommendation: Recommendation, name: str) -> list[str
     for bound in recommendation.evidence.bounds.get(name, []):
         where = f" in {bound.workload}" if bound.workload else ""
         words = {
-            Standing.NO_WORSE: "holds",
-            Standing.WORSE: "is broken",
+            Noninferiority.NO_WORSE: "holds",
+            Noninferiority.WORSE: "is broken",
         }.get(bound.standing, "is not shown either way")
         figures = format_ratio(*bound.ratio.figures)
         sentences.append(f"{bound.constraint.text}{where} {words}: {figures}.")
@@ -297,13 +297,13 @@ def _list_disqualified(comparisons: Comparisons, recommendation: Recommendation)
     """Return a sentence for each variant that looks better and is not to be used all the same."""
     sentences = []
     for name, standing in recommendation.standings.items():
-        if not any(a.promising or a.standing is Standing.BETTER for a in standing.aims):
+        if not any(a.promising or a.standing is Noninferiority.BETTER for a in standing.aims):
             continue
         if name in comparisons.faulty:
             faults = describe_faults(comparisons.faulty[name])
             sentences.append(f"{name} looks better, but {faults}.")
         elif reason := recommendation.excluded.get(name):
-            is_shown = any(a.standing is Standing.BETTER for a in standing.aims)
+            is_shown = any(a.standing is Noninferiority.BETTER for a in standing.aims)
             verb = "is shown to be" if is_shown else "looks"
             sentences.append(f"{name} {verb} better, but is left out: {reason}.")
     return sentences

@@ -29,7 +29,7 @@ from dballoc.servers.build import Build, script
 from dballoc.servers.private.admin_connection import DATABASE, USER, Admin
 from dballoc.servers.private.command_line import Address, capacity, command
 from dballoc.servers.private.private_server import (
-    Launch,
+    ServerLaunch,
     StartFailed,
     first_error,
     last_word,
@@ -226,12 +226,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _launch(
     recipe: Recipe, user: ServerUser, home: Path, run: Path, log: Path, more: dict[str, str]
-) -> Launch:
+) -> ServerLaunch:
     engine = recipe.build.entry.engines[recipe.engine]
     options = {**engine, **recipe.init_options, **more}
     address = Address(run / "mysqld.sock")
     argv = command(recipe.build, home / "data", address, options)
-    return Launch(
+    return ServerLaunch(
         argv=argv,
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
         address=address,
@@ -324,7 +324,7 @@ def _fill(
     if recipe.data.own:
         more["event-scheduler"] = "OFF"
     launch = _launch(recipe, user, home, run, log, more)
-    launch = Launch(**{**vars(launch), "password": password})
+    launch = ServerLaunch(**{**vars(launch), "password": password})
     try:
         running = start(custody, launch, 300, None)
     except StartFailed as error:

@@ -30,7 +30,7 @@ class StartFailed(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class ServerLaunch:
     """Everything that a start needs."""
 
     argv: list[str]
@@ -67,7 +67,7 @@ def free_port(host: str = LOOPBACK) -> int:
         return port
 
 
-def spawn(custody: Custody, launch: Launch, stdin: Path | None = None) -> Child:
+def spawn(custody: Custody, launch: ServerLaunch, stdin: Path | None = None) -> Child:
     """Start the process, without waiting for it to answer."""
     return custody.spawn(
         launch.argv,
@@ -84,14 +84,14 @@ def spawn(custody: Custody, launch: Launch, stdin: Path | None = None) -> Child:
     )
 
 
-def start(custody: Custody, launch: Launch, patience: float, database: str | None) -> Running:
+def start(custody: Custody, launch: ServerLaunch, patience: float, database: str | None) -> Running:
     """Start and wait until it answers SQL. StartFailed if it ends first or takes longer than
     ``patience`` seconds.
     """
     return answering(spawn(custody, launch), launch, patience, database)
 
 
-def answering(child: Child, launch: Launch, patience: float, database: str | None) -> Running:
+def answering(child: Child, launch: ServerLaunch, patience: float, database: str | None) -> Running:
     """Wait until a server that was just spawned answers SQL. StartFailed as for :func:`start`."""
     began = time.monotonic()
     while True:

@@ -109,7 +109,7 @@ class _WantsPassword(Exception):
     """The server asks for the password itself; the text says by which way to log in."""
 
 
-class _Connection(pymysql.Connection):
+class _LimitedConnection(pymysql.Connection):
     """A connection with a limit on the columns of all its answers: each takes fifty times the
     memory that it takes to send.
     """
@@ -130,7 +130,7 @@ class _Connection(pymysql.Connection):
         return super()._process_auth(plugin_name, *arguments)  # type: ignore[misc]  # its stub lacks it
 
 
-class _ChallengedConnection(_Connection):
+class _ChallengedConnection(_LimitedConnection):
     """A connection that sends the answers to challenges, never the password: neither in clear text
     nor encrypted with a key that the server chose.
     """
@@ -246,7 +246,7 @@ def _is_stopped(process: Process) -> bool:
 def _log_in(
     talk: BoundedSocket, path: str, credentials: Credentials, trust: Trust
 ) -> "pymysql.Connection[Cursor]":
-    kind = _ChallengedConnection if trust is Trust.ANSWER else _Connection
+    kind = _ChallengedConnection if trust is Trust.ANSWER else _LimitedConnection
     connection = kind(
         unix_socket=path,
         user=credentials.user,

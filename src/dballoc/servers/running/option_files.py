@@ -55,7 +55,7 @@ class OptionFiles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
+class OptionFileRules:
     """What an executable shows about how it reads option files. ``version``: like ``10.11``, empty
     if unknown.
     """
@@ -73,10 +73,12 @@ def read_option_files(
     """
     if "--no-defaults" in switches:
         return OptionFiles()
-    return _Reader(process.root).read(_look_at_build(process, executable), switches, environ)
+    return _OptionFileReader(process.root).read(
+        _look_at_build(process, executable), switches, environ
+    )
 
 
-def list_groups(build: Build, suffix: str) -> list[str]:
+def list_groups(build: OptionFileRules, suffix: str) -> list[str]:
     """List the groups that a server reads, in any order: of two lines the later one counts,
     whatever their groups. Pure.
     """
@@ -88,7 +90,7 @@ def list_groups(build: Build, suffix: str) -> list[str]:
 
 
 def list_files(
-    build: Build, switches: Sequence[str], environ: Mapping[str, str]
+    build: OptionFileRules, switches: Sequence[str], environ: Mapping[str, str]
 ) -> list[tuple[str, bool]]:
     """List the files that a server reads, in its order, each with whether it must exist. Pure."""
     if named := _value_of(switches, "--defaults-file="):
@@ -107,7 +109,7 @@ class _TooMuch(Exception):
     """The bound on all files together is reached."""
 
 
-class _Reader:
+class _OptionFileReader:
     """One reading of all files, with common limits."""
 
     def __init__(self, root: Path) -> None:
@@ -118,7 +120,7 @@ class _Reader:
         self.bytes = 0
 
     def read(
-        self, build: Build, switches: Sequence[str], environ: Mapping[str, str]
+        self, build: OptionFileRules, switches: Sequence[str], environ: Mapping[str, str]
     ) -> OptionFiles:
         suffix = _value_of(switches, "--defaults-group-suffix=") or next(
             (environ[name] for name in _SUFFIXES if environ.get(name)), ""
@@ -204,12 +206,12 @@ def _value_of(switches: Sequence[str], start: str) -> str:
     return next((switch.removeprefix(start) for switch in switches if switch.startswith(start)), "")
 
 
-def _look_at_build(process: Process, executable: str) -> Build:
+def _look_at_build(process: Process, executable: str) -> OptionFileRules:
     named_mariadb = PurePosixPath(executable).name.startswith("mariadb")
     try:
         fd = _open_executable(process, executable)
     except OSError:
-        return Build(mariadb=named_mariadb, version="", directories=())
+        return OptionFileRules(mariadb=named_mariadb, version="", directories=())
     try:
         groups = ask_elf_parser("list_texts", fd, _VERSION_GROUP, 4)
         directories = ask_elf_parser("list_texts", fd, _BUILT_FOR, 8)
@@ -221,7 +223,9 @@ def _look_at_build(process: Process, executable: str) -> Build:
     finally:
         os.close(fd)
     version = str(groups[0]).removeprefix("mysqld-") if groups else ""
-    return Build(mariadb=mariadb, version=version, directories=tuple(map(str, directories)))
+    return OptionFileRules(
+        mariadb=mariadb, version=version, directories=tuple(map(str, directories))
+    )
 
 
 def _open_executable(process: Process, executable: str) -> int:

@@ -43,7 +43,7 @@ class Trust(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ProcessCredentials:
     """What the kernel shows of a process. ``user``: its effective user; ``namespaces``: links of
     /proc/PID/ns by name; ``root``: device and inode of its root directory, None where its
     namespaces are not ours, so that nothing of it is touched; ``capabilities``: those permitted;
@@ -65,13 +65,13 @@ class Decision:
     reason: str = ""
 
 
-def read_standing(process: Process) -> Standing:
+def read_standing(process: Process) -> ProcessCredentials:
     """Read what the kernel shows of a process. OSError if it has ended or is not ours to see."""
     status = process.read_status()
     namespaces = {name: process.read_link(f"ns/{name}") for name in _OF_OTHERS}
     shared = all(namespaces[name] == os.readlink(f"/proc/self/ns/{name}") for name in _OF_UNITS)
     root = process.root.stat() if shared else None
-    return Standing(
+    return ProcessCredentials(
         user=int(status["Uid"].split()[1]),
         namespaces=namespaces,
         root=(root.st_dev, root.st_ino) if root else None,
@@ -80,7 +80,7 @@ def read_standing(process: Process) -> Standing:
     )
 
 
-def decide_trust(server: Standing, us: Standing, named: bool) -> Decision:
+def decide_trust(server: ProcessCredentials, us: ProcessCredentials, named: bool) -> Decision:
     """Return what a server may get of our password. ``named``: it listens where our client settings
     (or clients without settings) connect. Pure.
     """

@@ -66,7 +66,7 @@ def compose_traces(stretches: Sequence[Stretch], leftovers: Leftovers, days: int
 
 
 @dataclass(kw_only=True)
-class _ThreadPieces:
+class _ComposedThread:
     """A thread of the composed trace, and its columns so far."""
 
     number: int
@@ -87,7 +87,7 @@ class _ThreadPieces:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Blocks(Columns):
+class _LiveBlocks(Columns):
     """Blocks that are alive, the oldest first: their objects' numbers, and the index of the thread
     that allocated each.
     """
@@ -97,13 +97,13 @@ class _Blocks(Columns):
     alignment: NDArray[np.uint32]
     owner: NDArray[np.int32]
 
-    def join(self, other: "_Blocks") -> "_Blocks":
+    def join(self, other: "_LiveBlocks") -> "_LiveBlocks":
         """Return these and younger ones."""
         pairs = zip(vars(self).items(), vars(other).values(), strict=True)
-        return _Blocks(**{name: np.concatenate([old, new]) for (name, old), new in pairs})
+        return _LiveBlocks(**{name: np.concatenate([old, new]) for (name, old), new in pairs})
 
 
-_NO_BLOCKS = _Blocks(
+_NO_BLOCKS = _LiveBlocks(
     number=np.zeros(0, np.int64),
     size=np.zeros(0, np.uint64),
     alignment=np.zeros(0, np.uint32),
@@ -118,12 +118,12 @@ class _Composition:
     """
 
     leftovers: Leftovers
-    threads: list[_ThreadPieces] = field(default_factory=list)
+    threads: list[_ComposedThread] = field(default_factory=list)
     indices: dict[tuple[int, str], int] = field(default_factory=dict)
     clock: int = 0
     count: int = 0
-    alive: _Blocks = _NO_BLOCKS
-    created: list[_Blocks] = field(default_factory=lambda: [_NO_BLOCKS])
+    alive: _LiveBlocks = _NO_BLOCKS
+    created: list[_LiveBlocks] = field(default_factory=lambda: [_NO_BLOCKS])
     touch: list[NDArray[np.int32]] = field(default_factory=lambda: [np.zeros(0, np.int32)])
     patterns: dict[tuple[tuple[int, int], ...], int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
@@ -179,7 +179,7 @@ class _Composition:
             if key not in self.indices:
                 self.indices[key] = len(self.threads)
                 self.threads.append(
-                    _ThreadPieces(
+                    _ComposedThread(
                         number=len(self.threads),
                         name=thread.name,
                         created_by=NONE,
@@ -194,7 +194,7 @@ class _Composition:
                 mapped.created_by = self.indices[creator]
         return [self.indices[keys[thread.number]] for thread in trace.threads]
 
-    def _free_blocks(self, blocks: _Blocks) -> None:
+    def _free_blocks(self, blocks: _LiveBlocks) -> None:
         for index in np.unique(blocks.owner).tolist():
             freed = blocks.number[blocks.owner == index]
             clock = np.full(len(freed), self.clock, np.int64)
@@ -220,7 +220,7 @@ class _Composition:
             for pattern in trace.touch_patterns
         ]
         objects = trace.objects
-        blocks = _Blocks(
+        blocks = _LiveBlocks(
             number=self.count + np.arange(int(np.count_nonzero(fresh))),
             size=objects.size[fresh],
             alignment=objects.alignment[fresh],
@@ -276,7 +276,7 @@ def _split_population(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _match_by_size(
-    trace: Trace, population: NDArray[np.int64], alive: _Blocks
+    trace: Trace, population: NDArray[np.int64], alive: _LiveBlocks
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return places in the population and in ``alive`` of blocks that are alike, in the order of
     both.

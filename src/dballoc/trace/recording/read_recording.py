@@ -54,7 +54,7 @@ NOT_SEEN = (
 )
 
 
-class TooLarge(Torn):
+class RecordingTooLarge(Torn):
     """The recording holds more than can be made a trace; the text is a short reason."""
 
 
@@ -114,7 +114,7 @@ def read_recording(path: Path, most_bytes: int = MOST_BYTES) -> Recording:
     data = _read_bytes(path, most_bytes)
     try:
         return parse_recording(data)
-    except TooLarge as error:
+    except RecordingTooLarge as error:
         raise Failure(
             f"{path}: {error}; record for less time, or with a lower --limit: 512M hold some 80 "
             "million events"
@@ -144,8 +144,8 @@ def is_recording(path: Path) -> bool:
 
 
 def parse_recording(data: memoryview) -> Recording:
-    """Parse a recording's bytes. Torn if they hold no recording, or too little of one; TooLarge if
-    they hold too much.
+    """Parse a recording's bytes. Raises Torn if they hold no recording or too little of
+    one, RecordingTooLarge if they hold too much.
     """
     contents = _sort_chunks(data)
     # What the chunks claim is known before anything is decoded.
@@ -165,7 +165,7 @@ def parse_recording(data: memoryview) -> Recording:
 
 def _check_size(events: int, threads: int = 0) -> None:
     if reason := explain_too_large(events, threads):
-        raise TooLarge(reason)
+        raise RecordingTooLarge(reason)
 
 
 def _read_bytes(path: Path, most: int, first: int | None = None) -> memoryview:

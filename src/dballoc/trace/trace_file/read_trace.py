@@ -50,7 +50,7 @@ class DamagedTrace(Exception):
     """The file is not a trace, or not a whole one; the text is a short reason."""
 
 
-class TooLarge(DamagedTrace):
+class TraceTooLarge(DamagedTrace):
     """The file is a trace, and there is not enough memory to read it."""
 
 
@@ -69,7 +69,7 @@ def read_trace(path: Path, limits: TraceLimits = LIMITS) -> Trace:
     try:
         with readers.naming(path), readers.open_file(path) as file:
             return parse_trace(file, limits)
-    except (NoTrace, TooLarge) as error:
+    except (NoTrace, TraceTooLarge) as error:
         raise UsageError(f"{path}: {error}") from None
     except DamagedTrace as error:
         raise UsageError(
@@ -87,8 +87,10 @@ def parse_trace(file: BinaryIO, limits: TraceLimits) -> Trace:
     header = parse_header(head, content, limits)
     events = sum(thread.events for thread in header.threads)
     if reason := explain_too_large(events, len(header.threads)):
-        raise TooLarge(f"{reason}; close other programs, or read it where there is more memory")
-    reading = _Reading(header=header, limits=limits)
+        raise TraceTooLarge(
+            f"{reason}; close other programs, or read it where there is more memory"
+        )
+    reading = _PartialTrace(header=header, limits=limits)
     for head, content in blocks:
         reading.take_block(head, content)
     return reading.build_trace()
@@ -220,7 +222,7 @@ def verify_trace(path: Path, limits: TraceLimits = LIMITS) -> _TraceCondition:
 
 
 @dataclass(kw_only=True)
-class _ThreadPieces:
+class _ThreadBlocks:
     """The blocks of a thread so far: ``op`` and the columns, a piece for each block."""
 
     op: list[NDArray[np.uint8]] = field(default_factory=list)
@@ -230,7 +232,7 @@ class _ThreadPieces:
 
 
 @dataclass(kw_only=True)
-class _Reading:
+class _PartialTrace:
     """What was read so far; :meth:`take_block` for each block, then :meth:`build_trace`."""
 
     header: Header
@@ -239,7 +241,7 @@ class _Reading:
     runs: int = 0
     threads: list[ThreadEvents] = field(default_factory=list)
     objects: list[ThreadParts] = field(default_factory=list)
-    pieces: _ThreadPieces = field(default_factory=_ThreadPieces)
+    pieces: _ThreadBlocks = field(default_factory=_ThreadBlocks)
     bases: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -303,7 +305,7 @@ class _Reading:
     def _end_thread(self) -> None:
         index = len(self.threads)
         declared = self.header.threads[index]
-        pieces, self.pieces = self.pieces, _ThreadPieces()
+        pieces, self.pieces = self.pieces, _ThreadBlocks()
         op = np.concatenate([np.zeros(0, np.uint8), *pieces.op])
         if len(op) != declared.events:
             raise DamagedTrace("a thread has another number of events than it declares")
