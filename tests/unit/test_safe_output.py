@@ -31,6 +31,8 @@ from dballoc.experiment.schedule import Slot
 from dballoc.explain.sources import loadable_function
 from dballoc.explain.sources.loadable_function import TrimResult
 from dballoc.servers.running.credentials import Credentials
+from dballoc.store.results import TrialRecord
+from dballoc.store.rows import MeasuredTrial
 
 EVIL = "my\x1b[31msqld\x1b]0;title\x07\x9b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
 SHOWN = r"my\x1b[31msqld\x1b]0;title\x07\u009b2J\u202egnp.\nfake: line\r\x08[red]x[/red][link=http://x]y[/link]:bomb:\ud800\u2028"
@@ -115,13 +117,16 @@ def test_an_explanation_of_a_foe() -> None:
 
 
 def test_a_fault_is_one_line() -> None:
+    faulty = TrialRecord(
+        trial=MeasuredTrial(started=0.0, outcome="fault", fault="died", fault_text=EVIL)
+    )
     out = io.StringIO()
     with PlainDisplay(safe_output.Console(file=out, width=400)) as display:
-        display.trial_finished(
-            Slot(block=1, attempt=0, position=0, variant="glibc", role="A1"), EVIL, None, None
-        )
-    assert out.getvalue().count("\n") == 1
-    assert SHOWN in out.getvalue()
+        slot = Slot(block=1, attempt=0, position=0, variant="glibc", role="A1")
+        display.trial_finished(slot, faulty)
+        display.probe_finished("glibc", 2**20, faulty)
+    assert out.getvalue().count("\n") == 2
+    assert out.getvalue().count(SHOWN) == 2
 
 
 def test_a_process_by_a_foes_name(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.experiment.trial_steps import Step
+from dballoc.store.results import TrialRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +77,8 @@ class Observer:
     def tick(self, tick: Tick) -> None:
         """A reading within a step."""
 
-    def trial_finished(
-        self, slot: Slot, fault: str | None, peak: int | None, tps: float | None
-    ) -> None:
-        """A trial is in the database. ``tps``: of its last level."""
+    def trial_finished(self, slot: Slot, record: TrialRecord) -> None:
+        """A trial is in the database."""
 
     def duet_started(self, pairing: Pairing) -> None:
         """Two servers start."""
@@ -99,10 +98,8 @@ class Observer:
         included.
         """
 
-    def probe_finished(self, variant: str, size: int, outcome: str, peak: int | None) -> None:
-        """A cache size was tried, and the trial is in the database. ``outcome``: ``survived``,
-        ``killed``, or the fault's text.
-        """
+    def probe_finished(self, variant: str, size: int, record: TrialRecord) -> None:
+        """A cache size was tried, and the trial is in the database."""
 
     def search_progressed(self, progress: SearchProgress) -> None:
         """A trial of ``dballoc tune``'s search is in the database."""

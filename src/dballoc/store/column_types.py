@@ -9,7 +9,7 @@ from typing import Any
 
 from dballoc import readers
 from dballoc.store.campaign_facts import LATEST
-from dballoc.store.rows import Column
+from dballoc.store.rows import StoredColumn
 
 # Below trials/: a plain name, or a few.
 _DIRECTORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=@-]*")
@@ -24,7 +24,7 @@ _OF_LINES = frozenset({"fault_text", "log_tail"})
 _TLS = re.compile(r"[A-Za-z0-9.,]{0,100}")
 
 
-def check_values(values: Iterable[Any], column: Column) -> None:
+def check_values(values: Iterable[Any], column: StoredColumn) -> None:
     """Check that the values of a column are of its kind. Raises Unfit, in a text that begins with
     the column's name, for the first that is not.
     """

@@ -22,6 +22,7 @@ from dballoc.store.rows import (
     HostRow,
     MeasuredTrial,
     PlacementRow,
+    StepRow,
     TableRow,
     TrialPart,
     TrialPlace,
@@ -62,6 +63,11 @@ class TrialRecord:
     def select(self, table: type[Part]) -> list[Part]:
         """Return the rows of one table."""
         return [row for row in self.rows if isinstance(row, table)]
+
+    @property
+    def last_tps(self) -> float | None:
+        """Transactions per second of its last level."""
+        return next((s.tps for s in reversed(self.select(StepRow)) if s.kind == "level"), None)
 
     def remove(self, *tables: type[TrialPart]) -> None:
         """Remove all rows of these tables."""

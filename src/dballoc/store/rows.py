@@ -15,7 +15,7 @@ _KINDS = {int: "INTEGER", float: "REAL", str: "TEXT"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class StoredColumn:
     """A column. ``kind``: INTEGER, REAL or TEXT; ``choices``: the values that it may have; empty:
     any.
     """
@@ -41,11 +41,11 @@ class TableRow:
     """
 
     KEY: ClassVar[tuple[str, ...]] = ()
-    NUMBER: ClassVar[tuple[Column, ...]] = ()
+    NUMBER: ClassVar[tuple[StoredColumn, ...]] = ()
 
     @classmethod
     @cache
-    def list_columns(cls) -> tuple[Column, ...]:
+    def list_columns(cls) -> tuple[StoredColumn, ...]:
         """Return the columns of the fields."""
         hints = get_type_hints(cls, include_extras=True)
         return tuple(_make_column(field.name, hints[field.name]) for field in fields(cls))
@@ -57,7 +57,7 @@ class TableRow:
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
 
     @classmethod
-    def list_stored(cls) -> tuple[Column, ...]:
+    def list_stored(cls) -> tuple[StoredColumn, ...]:
         """Return the columns of the table: those of the fields, after the trial's number."""
         return (*cls.NUMBER, *cls.list_columns())
 
@@ -74,15 +74,15 @@ class TableRow:
         return f"PRIMARY KEY ({key})\n) WITHOUT ROWID"
 
 
-def _make_column(name: str, hint: Any) -> Column:
+def _make_column(name: str, hint: Any) -> StoredColumn:
     """Return the column of a field: ``str``, ``int | None``, ``Annotated[str, (…)]``."""
     choices = getattr(hint, "__metadata__", ((),))[0]
     types = [part for part in get_args(hint) or (hint,) if isinstance(part, type)]
     kind = next(_KINDS[part] for part in types if part in _KINDS)
-    return Column(name=name, kind=kind, is_optional=NoneType in types, choices=choices)
+    return StoredColumn(name=name, kind=kind, is_optional=NoneType in types, choices=choices)
 
 
-_NUMBER = Column(name="trial", kind="INTEGER", is_optional=False)
+_NUMBER = StoredColumn(name="trial", kind="INTEGER", is_optional=False)
 # One server has the machine, or the baseline and a variant run at once.
 _Design = Annotated[str, ("solo", "duet")]
 

@@ -34,7 +34,7 @@ from dballoc.measure.server_counters import Countable
 from dballoc.servers.private import command_line as server_options
 from dballoc.servers.private import data_template
 from dballoc.servers.private.data_template import Template
-from dballoc.store.results import KIND, Results, TrialRecord
+from dballoc.store.results import KIND, Results
 from dballoc.store.rows import ProbeRow
 
 _MIB = 2**20
@@ -158,9 +158,7 @@ class FitRounds(ServerBlocks[Slot]):
             actual = _read_actual_size(trial.directory, sized)
             record.rows.append(ProbeRow(asked=size, pool_bytes=actual))
             self._results.add_trial(slot, record)
-        session.observer.probe_finished(
-            slot.variant, size, _describe_outcome(record), record.trial.rss_peak
-        )
+        session.observer.probe_finished(slot.variant, size, record)
         return trial.cpu_seconds
 
     def _warn_about_small_data(self) -> None:
@@ -246,13 +244,6 @@ FIT = CampaignKind(
     },
     run_blocks=_run_rounds,
 )
-
-
-def _describe_outcome(record: TrialRecord) -> str:
-    """Return ``survived``, ``killed``, or the fault's text."""
-    if record.trial.outcome == "ok":
-        return "survived"
-    return "killed" if record.trial.fault == "oom" else str(record.trial.fault_text)
 
 
 def _read_actual_size(path: Path, prepared: PreparedVariant) -> int | None:

@@ -29,7 +29,7 @@ from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody
 from dballoc.host.settings import thp
 from dballoc.store.results import REPLAY, Results, TrialRecord
-from dballoc.store.rows import MeasuredTrial, StepRow
+from dballoc.store.rows import MeasuredTrial
 from dballoc.trace.replay import plan_file, run_replay
 from dballoc.trace.replay.replay_result import ReplayFault
 from dballoc.trace.replay.replay_settings import ReplaySettings
@@ -79,13 +79,7 @@ class ReplayBlocks(Blocks[Slot]):
                 trial.directory,
             )
             self._results.add_trial(slot, record)
-            steps = record.select(StepRow)
-            session.observer.trial_finished(
-                slot,
-                record.trial.fault_text,
-                record.trial.rss_peak,
-                steps[0].tps if steps else None,
-            )
+            session.observer.trial_finished(slot, record)
         return trial.cpu_seconds
 
 

@@ -17,7 +17,6 @@ from dballoc.experiment.trial_steps import (
     plan_steps,
     sum_planned_seconds,
 )
-from dballoc.store.rows import StepRow
 
 # Seconds beside those of warm-up, load and idling, as measured on two cores: to copy, start and
 # stop; and for each run of the client.
@@ -125,13 +124,7 @@ class SoloBlocks(ServerBlocks[Slot]):
                     measured=record,
                 )
             self._store.add_trial(slot, record)
-            levels = [step for step in record.select(StepRow) if step.kind == "level"]
-            session.observer.trial_finished(
-                slot,
-                record.trial.fault_text,
-                record.trial.rss_peak,
-                levels[-1].tps if levels else None,
-            )
+            session.observer.trial_finished(slot, record)
         return trial.cpu_seconds
 
 

@@ -15,6 +15,7 @@ from dballoc.cli.shared.safe_output import Console, safe
 from dballoc.experiment.durations_and_sizes import format_size
 from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.experiment.trial_steps import Step
+from dballoc.store.results import TrialRecord
 
 
 def minutes(seconds: float) -> str:
@@ -69,15 +70,14 @@ class PlainDisplay(Observer):
         again = f", again ({attempt})" if attempt else ""
         self._line(f"{design} block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
 
-    def trial_finished(
-        self, slot: Slot, fault: str | None, peak: int | None, tps: float | None
-    ) -> None:
+    def trial_finished(self, slot: Slot, record: TrialRecord) -> None:
         self.done += 1
         role = f" ({slot.role})" if slot.role != "V" else ""
         level = f" in {slot.workload}" if slot.workload is not None else ""
         level += f" at {slot.level} threads" if slot.level is not None else ""
+        fault, tps = record.trial.fault_text, record.last_tps
         speed = f"{tps:,.0f} {self.speed}, " if tps is not None else ""
-        good = f"{speed}{self.memory} {mebibytes(peak)}"
+        good = f"{speed}{self.memory} {mebibytes(record.trial.rss_peak)}"
         outcome = f"FAULT: {safe(fault)}" if fault else good
         self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
 
@@ -105,9 +105,12 @@ class PlainDisplay(Observer):
             f"round {number}, {variants_to_go} trials or fewer left, {minutes(seconds)} at most"
         )
 
-    def probe_finished(self, variant: str, size: int, outcome: str, peak: int | None) -> None:
-        words = outcome if outcome in ("survived", "killed") else f"FAULT: {outcome}"
-        self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {mebibytes(peak)}")
+    def probe_finished(self, variant: str, size: int, record: TrialRecord) -> None:
+        trial = record.trial
+        fault = "killed" if trial.fault == "oom" else f"FAULT: {safe(str(trial.fault_text))}"
+        words = "survived" if trial.outcome == "ok" else fault
+        peak = mebibytes(trial.rss_peak)
+        self._line(f"  {variant} with {format_size(size)}: {words}, peak RSS {peak}")
 
     def search_progressed(self, progress: SearchProgress) -> None:
         self._line(
@@ -192,10 +195,8 @@ class LiveDisplay(PlainDisplay):
                 "latency": "–" if tick.latency is None else f"{tick.latency:.2f} ms",
             }
 
-    def trial_finished(
-        self, slot: Slot, fault: str | None, peak: int | None, tps: float | None
-    ) -> None:
-        super().trial_finished(slot, fault, peak, tps)
+    def trial_finished(self, slot: Slot, record: TrialRecord) -> None:
+        super().trial_finished(slot, record)
         self._progress.update(self._trials, completed=self.done)
 
     def search_progressed(self, progress: SearchProgress) -> None:

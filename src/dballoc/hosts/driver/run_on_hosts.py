@@ -64,7 +64,7 @@ from dballoc.hosts.message_stream import encode_message
 from dballoc.hosts.place_blocks import BlockKey, Host, HostLoad, HostPair
 from dballoc.load.workload_files import read_workload_files
 from dballoc.store.campaign_facts import APART, CLIENTS
-from dballoc.store.rows import BlockAheadRow, BlockRow, HostRow, MeasuredBlock, StepRow
+from dballoc.store.rows import BlockAheadRow, BlockRow, HostRow, MeasuredBlock
 
 # Seconds after the driver's last word in which a host ends what runs there, and how long its
 # guardian may take for that: then a kernel that was lost is free for others.
@@ -430,15 +430,11 @@ class DriverLoop:
     def _finish_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
         trial = block.check_position(message.position)
         self._store.add_trial(block, message)
-        rows = [record.trial for record in message.trials]
         if isinstance(trial, Pairing):
-            faults = [row.fault_text for row in rows if row.fault_text]
+            faults = [text for record in message.trials if (text := record.trial.fault_text)]
             self._observer.duet_finished(trial, faults, None)
-            return
-        levels = [s for s in message.trials[0].select(StepRow) if s.kind == "level"]
-        self._observer.trial_finished(
-            trial, rows[0].fault_text, rows[0].rss_peak, levels[-1].tps if levels else None
-        )
+        else:
+            self._observer.trial_finished(trial, message.trials[0])
 
     def _finish_block(self, block: BlockUnderWay, message: BlockFinished) -> None:
         if block.finished != set(block.trials):
