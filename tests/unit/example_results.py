@@ -304,7 +304,7 @@ def build(
                 fault() if n in faulty else duet_record(chosen, p, i)
                 for i, n in enumerate((chosen.baseline, p.variant))
             ]
-            results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
+            results.add_trial(p, *sides)
         for slot in schedule.order_block(chosen, block) if "solo" in designs else []:
             results.add_trial(slot, fault() if slot.variant in faulty else record(chosen, slot))
         for design in designs:

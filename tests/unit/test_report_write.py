@@ -67,7 +67,7 @@ def campaign(tmp_path: Path, experiment: Callable[..., Experiment]) -> Campaign:
                 fault() if n in faulty else duet_record(chosen, p, i)
                 for i, n in enumerate((chosen.baseline, p.variant))
             ]
-            results.add_duet(p, chosen.baseline, (sides[0], sides[1]))
+            results.add_trial(p, *sides)
         for number in {p.block for p in duets}:
             results.add(block_row("duet", number, "others" if number == 1 else None))
         slots = (

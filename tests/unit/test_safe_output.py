@@ -117,16 +117,13 @@ def test_an_explanation_of_a_foe() -> None:
 
 
 def test_a_fault_is_one_line() -> None:
-    faulty = TrialRecord(
-        trial=MeasuredTrial(started=0.0, outcome="fault", fault="died", fault_text=EVIL)
-    )
     out = io.StringIO()
     with PlainDisplay(safe_output.Console(file=out, width=400)) as display:
         slot = Slot(block=1, attempt=0, position=0, variant="glibc", role="A1")
-        display.trial_finished(slot, faulty)
-        display.probe_finished("glibc", 2**20, faulty)
-    assert out.getvalue().count("\n") == 2
-    assert out.getvalue().count(SHOWN) == 2
+        fault = MeasuredTrial(started=0.0, outcome="fault", fault="died", fault_text=EVIL)
+        display.trial_finished(slot, [TrialRecord(trial=fault)])
+    assert out.getvalue().count("\n") == 1
+    assert SHOWN in out.getvalue()
 
 
 def test_a_process_by_a_foes_name(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """What a campaign reports while it runs. The base class ignores everything."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Slot
 from dballoc.experiment.trial_steps import Step
 from dballoc.store.results import TrialRecord
 
@@ -68,8 +69,8 @@ class Observer:
     ) -> None:
         """A block begins."""
 
-    def trial_started(self, slot: Slot) -> None:
-        """A trial begins."""
+    def trial_started(self, trial: Slot) -> None:
+        """A trial begins: a server starts, or two."""
 
     def step_started(self, step: Step) -> None:
         """A step begins."""
@@ -77,15 +78,11 @@ class Observer:
     def tick(self, tick: Tick) -> None:
         """A reading within a step."""
 
-    def trial_finished(self, slot: Slot, record: TrialRecord) -> None:
-        """A trial is in the database."""
-
-    def duet_started(self, pairing: Pairing) -> None:
-        """Two servers start."""
-
-    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
-        """Both their trials are in the database. ``ratio``: CPU per transaction, partner ÷
-        baseline, of the last workload.
+    def trial_finished(
+        self, trial: Slot, records: Sequence[TrialRecord], ratio: float | None = None
+    ) -> None:
+        """A trial is in the database: a record of each of its servers. ``ratio``: of a duet, CPU
+        per transaction, partner ÷ baseline, of the last workload.
         """
 
     def block_finished(

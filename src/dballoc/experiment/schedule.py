@@ -18,6 +18,8 @@ class Slot:
     ``levels = "fresh"``, ``workload`` with ``sequence = "fresh"``.
     """
 
+    design: str = Design.SOLO
+
     block: int
     attempt: int
     position: int
@@ -32,11 +34,17 @@ class Slot:
         again = f"-again{self.attempt}" if self.attempt else ""
         cell = "".join(f"-{part}" for part in (self.workload, self.level) if part is not None)
         twin = f"-{self.role}" if self.role != "V" else ""
-        return f"b{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{cell}"
+        prefix = "b" if self.design == Design.SOLO else self.design
+        return f"{prefix}{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}{cell}"
+
+    @property
+    def servers(self) -> list[tuple[str, Role]]:
+        """The variants that the trial starts, each with its role."""
+        return [(self.variant, self.role)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairing:
+class Pairing(Slot):
     """One duet's place: a fresh start of the baseline beside a fresh start of ``variant``.
 
     ``half``: the half of the CPUs, 0 or 1, that the baseline has in the first slice; ``first``: the
@@ -44,21 +52,15 @@ class Pairing:
     favoured.
     """
 
-    block: int
-    attempt: int
-    position: int
-    variant: str
-    role: Role
+    design: str = Design.DUET
+    baseline: str
     half: int
     first: int
-    design: str = Design.DUET
 
     @property
-    def label(self) -> str:
-        """The name of the trials' directory."""
-        again = f"-again{self.attempt}" if self.attempt else ""
-        twin = f"-{self.role}" if self.role != "V" else ""
-        return f"{self.design}{self.block:03}{again}-p{self.position:03}-{self.variant}{twin}"
+    def servers(self) -> list[tuple[str, Role]]:
+        """The baseline, then its partner."""
+        return [(self.baseline, "A1"), *super().servers]
 
     def halves(self, number: int) -> tuple[int, int]:
         """Return the halves that baseline and partner have in slice ``number`` (from 0). They are
@@ -121,6 +123,7 @@ def order_duets(experiment: Experiment, number: int, attempt: int = 0) -> list[P
             block=number,
             attempt=attempt,
             position=i,
+            baseline=experiment.baseline,
             variant=n,
             role=role,
             half=draw.randrange(2),
@@ -137,6 +140,7 @@ def order_pilot(experiment: Experiment, starts: int) -> list[Pairing]:
             block=0,
             attempt=0,
             position=i,
+            baseline=experiment.baseline,
             variant=experiment.baseline,
             role="A2",
             half=i % 2,

@@ -100,9 +100,9 @@ class BlockFinished(_Message):
     def block(self) -> MeasuredBlock:
         """The row. Raises Unfit if it does not fit its table."""
         [row] = _build_rows(MeasuredBlock, [self.row])
-        for probe in (row.probe_before, row.probe_after):
-            if not 0 <= probe <= LONGEST_PROBE:
-                raise readers.Unfit(f"a probe of {probe:g} seconds is not valid")
+        for name in ("probe_before", "probe_after"):
+            if not 0 <= getattr(row, name) <= LONGEST_PROBE:
+                raise readers.Unfit(f"{name}: not between 0 and {LONGEST_PROBE:.0f}")
         return row
 
 

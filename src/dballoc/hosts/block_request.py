@@ -25,26 +25,12 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
-class ChosenSlices(BaseModel):
-    """The slices of a duet's block, chosen by the driver; seconds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    seconds: _Seconds
-    pairs: _Count
-    discard: _Seconds
-
-    def make_slices(self) -> Slices:
-        """Return them as the duet takes them."""
-        return Slices(self.seconds, self.pairs, self.discard)
-
-
 class BlockRequest(BaseModel):
     """One attempt at one block. ``dballoc``: the version that asks; ``experiment``: TOML;
-    ``variants``: those columns of each variant that must be the same on the host; ``sysbench``: the
-    version of the driver's, which must be that of all hosts;
-    ``earlier_probes``: seconds of the fixed probe in the blocks that ran there before;
-    ``lease``: seconds after the last word of the driver in which the host ends everything;
+    ``slices``: those of a duet, chosen by the driver; ``variants``: those columns of each variant
+    that must be the same on the host; ``sysbench``: the version of the driver's, which must be that
+    of all hosts; ``earlier_probes``: seconds of the fixed probe in the blocks that ran there
+    before; ``lease``: seconds after the last word of the driver in which the host ends everything;
     ``client``: where the load comes from, None for the same host; ``workload_files``: those of own
     workloads (:mod:`dballoc.load.workload_files`); ``fetched``: what the driver has fetched for it
     (:mod:`dballoc.hosts.fetch_like_driver`).
@@ -57,7 +43,7 @@ class BlockRequest(BaseModel):
     design: Design
     block: Annotated[int, Field(ge=1, le=10**9)]
     attempt: _Count
-    slices: ChosenSlices | None = None
+    slices: Slices | None = None
     variants: dict[_Text, dict[_Text, _Text | None]]
     sysbench: _Text
     earlier_probes: Annotated[list[_Seconds], Field(max_length=100_000)] = []

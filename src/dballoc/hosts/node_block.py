@@ -14,7 +14,6 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from dballoc.campaign.ways.servers import WAYS
 from dballoc.campaign.ways.way import Blocks
 from dballoc.errors import Failure, NotNow, UsageError
 from dballoc.experiment import experiment_file
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Slot
 from dballoc.host import directories
 from dballoc.host.guardian.guardian_client import Custody, GuardianEnded, Lease
 from dballoc.host.unprivileged.ownership import remove_directory
@@ -76,17 +75,8 @@ class _SentTrials:
         self._stream = stream
         self._trials = trials
 
-    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
-        """Send a solo trial with its files."""
-        self._send(slot, [record])
-
-    def add_duet(
-        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
-    ) -> None:
-        """Send both trials of a duet with their files."""
-        self._send(pairing, records)
-
-    def _send(self, place: Slot | Pairing, records: Sequence[TrialRecord]) -> None:
+    def add_trial(self, place: Slot, /, *records: TrialRecord) -> None:
+        """Send a trial with its files."""
         send_files(self._stream, self._trials / place.label, place.position)
         rows = [make_record_rows(record) for record in records]
         otherwise = {k: v for record in records for k, v in record.settled_otherwise.items()}
@@ -209,7 +199,7 @@ def _run_trials(
     sent = _SentTrials(stream, out / TRIALS)
     blocks: Blocks[Any] = WAYS[request.design].make_blocks(session, sent, templates, 0.0)
     if request.slices:
-        blocks.slices = request.slices.make_slices()
+        blocks.slices = request.slices
     elif request.design.is_paired:
         raise UsageError(f"no {request.design} on this host: no slices are chosen")
     meter = BlockNoiseMeter()

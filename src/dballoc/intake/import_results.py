@@ -291,6 +291,6 @@ def _write_database(
     }
     results = Results.create(directory, facts, list_variant_rows(assembled))
     try:
-        results.add_trials(assembled.trials)
+        results.add_trials((slot, [record]) for slot, record in assembled.trials)
     finally:
         results.close()

@@ -2,15 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from dballoc import readers
 from dballoc.errors import Failure, UsageError
-from dballoc.experiment.designs import Design
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Slot
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.store import campaign_facts, column_types, open_database, rows
 from dballoc.store.open_database import FILE, FORMAT
@@ -66,8 +65,9 @@ class TrialRecord:
 
     @property
     def last_tps(self) -> float | None:
-        """Transactions per second of its last level."""
-        return next((s.tps for s in reversed(self.select(StepRow)) if s.kind == "level"), None)
+        """Transactions per second of the last level; None without one."""
+        levels = [step.tps for step in self.select(StepRow) if step.kind == "level"]
+        return levels[-1] if levels else None
 
     def remove(self, *tables: type[TrialPart]) -> None:
         """Remove all rows of these tables."""
@@ -77,13 +77,8 @@ class TrialRecord:
 class TrialStore(Protocol):
     """What finished trials are handed to: the database, or what sends them to it."""
 
-    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
-        """Take a finished solo trial."""
-
-    def add_duet(
-        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
-    ) -> None:
-        """Take both finished trials of a duet, the baseline's first."""
+    def add_trial(self, trial: Slot, /, *records: TrialRecord) -> None:
+        """Take a finished trial: a record of each of its servers."""
 
 
 class Results:
@@ -260,49 +255,28 @@ class Results:
             raise Failure(f"{self._path}: damaged: {name}.{error}") from None
         return stored
 
-    def add_trial(self, slot: Slot, record: TrialRecord) -> None:
-        """Write a finished solo trial. Failure if the disk is full."""
-        self.add_trials([(slot, record)])
+    def add_trial(self, trial: Slot, /, *records: TrialRecord) -> None:
+        """Write a finished trial: a record of each of its servers. Failure if the disk is full."""
+        self.add_trials([(trial, records)])
 
-    def add_trials(self, trials: Sequence[tuple[Slot, TrialRecord]]) -> None:
-        """Write solo trials at once, all or none, in this order. Failure if the disk is full."""
-
-        def write() -> None:
-            for slot, record in trials:
-                place = TrialPlace(
-                    design=Design.SOLO.value,
-                    block=slot.block,
-                    attempt=slot.attempt,
-                    position=slot.position,
-                    variant=slot.variant,
-                    role=slot.role,
-                    level=slot.level,
-                    workload=slot.workload,
-                    directory=slot.label,
-                )
-                self._write_trial(place, record)
-
-        self._run_transaction(write)
-
-    def add_duet(
-        self, pairing: Pairing, baseline: str, records: tuple[TrialRecord, TrialRecord]
-    ) -> None:
-        """Write both finished trials of a duet, the baseline's first. Failure if the disk
-        is full.
-        """
-        partner = TrialPlace(
-            design=pairing.design,
-            block=pairing.block,
-            attempt=pairing.attempt,
-            position=pairing.position,
-            variant=pairing.variant,
-            role=pairing.role,
-            directory=pairing.label,
-        )
+    def add_trials(self, trials: Iterable[tuple[Slot, Sequence[TrialRecord]]]) -> None:
+        """Write trials at once, all or none, in this order. Failure if the disk is full."""
 
         def write() -> None:
-            self._write_trial(replace(partner, variant=baseline, role="A1"), records[0])
-            self._write_trial(partner, records[1])
+            for trial, records in trials:
+                for (variant, role), record in zip(trial.servers, records, strict=True):
+                    place = TrialPlace(
+                        design=str(trial.design),
+                        block=trial.block,
+                        attempt=trial.attempt,
+                        position=trial.position,
+                        variant=variant,
+                        role=role,
+                        level=trial.level,
+                        workload=trial.workload,
+                        directory=trial.label,
+                    )
+                    self._write_trial(place, record)
 
         self._run_transaction(write)
 

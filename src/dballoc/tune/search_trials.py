@@ -113,17 +113,18 @@ class SearchTrials:
             block=number,
             attempt=0,
             position=1,
+            baseline=candidate.base,
             variant=candidate.variant,
             role="V",
             half=draw.randrange(2),
             first=draw.randrange(2),
         )
         with self._session.run_trial(pairing.label) as trial:
-            self._session.observer.duet_started(pairing)
+            self._session.observer.trial_started(pairing)
             if (prepared := self._prepare(candidate, _make_slot(candidate, number))) is None:
                 return None
             records = duet_trial.run_trial(
-                self._make_context(prepared, baseline=candidate.base),
+                self._make_context(prepared),
                 self._prepare_pair(candidate, prepared),
                 pairing,
                 self._choose_slices(),
@@ -141,7 +142,7 @@ class SearchTrials:
                 for record in records:
                     record.remove(SliceRow, SliceCounterRow)
             records[1].rows.append(_make_candidate_row(candidate, SERVER))
-            self._results.add_duet(pairing, candidate.base, records)
+            self._results.add_trial(pairing, *records)
             return obstacle
 
     def _prepare_pair(self, candidate: Candidate, prepared: PreparedVariant) -> PreparedDuet:
@@ -176,15 +177,11 @@ class SearchTrials:
         self._results.add_variant(prepared.make_row())
         return prepared
 
-    def _make_context(self, prepared: PreparedVariant, baseline: str | None = None) -> TrialContext:
-        """Return what a trial of a configuration has; ``baseline``: another than the search's."""
-        setting, experiment = self._setting, self._setting.experiment
-        if baseline is not None:
-            experiment = experiment.model_copy(update={"baseline": baseline})
-        variants = {**setting.variants, prepared.variant.name: prepared}
+    def _make_context(self, prepared: PreparedVariant) -> TrialContext:
+        """Return what a trial of a configuration has."""
+        variants = {**self._setting.variants, prepared.variant.name: prepared}
         return replace(
-            self._session.trial_context,
-            setting=replace(setting, experiment=experiment, variants=variants),
+            self._session.trial_context, setting=replace(self._setting, variants=variants)
         )
 
     def _find_template(self, prepared: PreparedVariant) -> Template:

@@ -9,12 +9,13 @@ moved to its half.
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pymysql
+from pydantic import ConfigDict, Field
 
 from dballoc.campaign.observer import Tick
 from dballoc.campaign.preparation.prepare_duet import PreparedDuet
@@ -43,16 +44,22 @@ _POLL = 0.05
 _FIRST_REPORT = 60.0
 
 
+_Seconds = Annotated[float, Field(ge=0, le=1e6)]
+_Count = Annotated[int, Field(ge=0, le=10**9)]
+
+
 @dataclass(frozen=True)
 class Slices:
     """The slices of each workload: ``pairs`` pairs of slices of ``seconds``; the first ``discard``
     seconds of a slice do not count. ``least_pieces``: the fewest readings in a slice.
     """
 
-    seconds: float
-    pairs: int
-    discard: float
-    least_pieces: int = 1
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    seconds: _Seconds
+    pairs: _Count
+    discard: _Seconds
+    least_pieces: _Count = 1
 
     @property
     def pieces(self) -> int:
@@ -86,9 +93,9 @@ def run_trial(
     duet: PreparedDuet,
     pairing: Pairing,
     slices: Slices,
-    templates: tuple[Template, Template],
+    templates: Sequence[Template],
     directory: Path,
-) -> tuple[TrialRecord, TrialRecord]:
+) -> list[TrialRecord]:
     """Run one duet with its raw files in ``directory``; returns the records of baseline and
     partner. ``templates``: those of baseline and partner. Interrupted if the user stops dballoc;
     OSError if that disk is full.
@@ -166,51 +173,37 @@ class _DuetSide:
             move_threads(self.client.pid, cpus)
 
 
+@dataclass
 class _RunningDuet:
     """Both servers of a duet, and the slices that are played on them."""
 
-    def __init__(
-        self,
-        context: TrialContext,
-        duet: PreparedDuet,
-        pairing: Pairing,
-        slices: Slices,
-        templates: tuple[Template, Template],
-        directory: Path,
-    ) -> None:
-        self.context = context
-        self.duet = duet
-        self.pairing = pairing
-        self.slices = slices
-        self.experiment = context.setting.experiment
-        names = self.experiment.baseline, pairing.variant
-        self.shared_host = duet.thp[pairing.variant]
+    context: TrialContext
+    duet: PreparedDuet
+    pairing: Pairing
+    slices: Slices
+    templates: Sequence[Template]
+    directory: Path
+
+    def __post_init__(self) -> None:
+        self.experiment = self.context.setting.experiment
+        self.cpus = self.duet.halves[0] | self.duet.halves[1]
+        self.shared_host = self.duet.thp[self.pairing.variant]
         self.sides: list[_DuetSide] = []
-        for name, template, off, side in zip(
-            names,
-            templates,
+        for (name, _), template, off, side in zip(
+            self.pairing.servers,
+            self.templates,
             self.shared_host.switched_off,
             ("baseline", "partner"),
             strict=True,
         ):
-            raw = directory / side
+            raw = self.directory / side
             OutputDirectory.open(raw).close()
-            self.sides.append(
-                _DuetSide(
-                    ServerLife(
-                        context,
-                        name,
-                        template,
-                        raw,
-                        cpus=duet.halves[0] | duet.halves[1],
-                        thp_disable=off,
-                    )
-                )
-            )
+            life = ServerLife(self.context, name, template, raw, cpus=self.cpus, thp_disable=off)
+            self.sides.append(_DuetSide(life))
         # The order in which things are done to both servers, one after the other.
-        self.order = self.sides[:: -1 if pairing.first else 1]
+        self.order = self.sides[:: -1 if self.pairing.first else 1]
 
-    def run(self) -> tuple[TrialRecord, TrialRecord]:
+    def run(self) -> list[TrialRecord]:
         try:
             host_thp = switch_thp(
                 self.context.custody, self.context.setting, self.shared_host.settings
@@ -243,8 +236,7 @@ class _RunningDuet:
                 counters = [c for c in record.select(SliceCounterRow) if c.workload in counted]
                 record.remove(SliceRow, SliceCounterRow)
                 record.rows += [*slices, *counters]
-        baseline, partner = (side.life.finish() for side in self.sides)
-        return baseline, partner
+        return [side.life.finish() for side in self.sides]
 
     def _warm_up_by_sql(self) -> None:
         for sql in list_warmup_statements(self.experiment, self.context.setting.contents.tables):
@@ -285,14 +277,13 @@ class _RunningDuet:
                     side.client.kill()
                     side.client = None
         for side in self.order:
-            side.move_to(self.duet.halves[0] | self.duet.halves[1])
+            side.move_to(self.cpus)
             side.life.record.trial.seconds_planned += seconds
 
     def _start_client(self, side: _DuetSide, step: Step, seconds: float) -> None:
         side.intervals = []
         # We end the client: it is told twice the time and a minute, in case the machine is slow.
-        both = self.duet.halves[0] | self.duet.halves[1]
-        side.client = side.life.start_client(step, 2 * seconds + 60, both)
+        side.client = side.life.start_client(step, 2 * seconds + 60, self.cpus)
 
     def _warm_up(self, step: Step) -> None:
         """Wait until the warm-up's time is over and both clients have reported, so that all their
@@ -357,9 +348,9 @@ class _RunningDuet:
                     )
                 )
             before, time_before = after, time_after
-            self._show_progress(step, number)
+            self._show_progress(number)
 
-    def _show_progress(self, step: Step, number: int) -> None:
+    def _show_progress(self, number: int) -> None:
         partner = self.sides[1]
         latest = partner.intervals[-1]
         elapsed = number * self.slices.seconds

@@ -168,15 +168,15 @@ class DuetBlocks(ServerBlocks[Pairing]):
     # -- one duet ---------------------------------------------------------------------------------
 
     def _run_trial(self, pairing: Pairing, slices: Slices) -> float:
-        session, baseline = self._session, self._setting.experiment.baseline
+        session = self._session
         began = time.monotonic()
         with session.run_trial(pairing.label) as trial:
-            session.observer.duet_started(pairing)
-            templates = self._find_template(baseline), self._find_template(pairing.variant)
+            session.observer.trial_started(pairing)
+            templates = [self._find_template(name) for name, _ in pairing.servers]
             records = duet_trial.run_trial(
                 session.trial_context, self._duet, pairing, slices, templates, trial.directory
             )
-            self._store.add_duet(pairing, baseline, records)
+            self._store.add_trial(pairing, *records)
             last = self._setting.experiment.workloads[-1]
             sides = [
                 duet_pilot.make_pieces(
@@ -187,10 +187,8 @@ class DuetBlocks(ServerBlocks[Pairing]):
             log_ratio = compute_block_log(
                 self._setting.experiment.duet.estimate, sides[0], sides[1]
             )
-            faults = [r.trial.fault_text for r in records if r.trial.fault_text]
-            session.observer.duet_finished(
-                pairing, faults, None if log_ratio is None or faults else math.exp(log_ratio)
-            )
+            ratio = None if log_ratio is None else math.exp(log_ratio)
+            session.observer.trial_finished(pairing, records, ratio)
         load = len(self._setting.experiment.workloads) * slices.total
         self._overheads.append(time.monotonic() - began - load)
         return trial.cpu_seconds

@@ -79,7 +79,7 @@ class ReplayBlocks(Blocks[Slot]):
                 trial.directory,
             )
             self._results.add_trial(slot, record)
-            session.observer.trial_finished(slot, record)
+            session.observer.trial_finished(slot, [record])
         return trial.cpu_seconds
 
 

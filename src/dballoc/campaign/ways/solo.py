@@ -124,7 +124,7 @@ class SoloBlocks(ServerBlocks[Slot]):
                     measured=record,
                 )
             self._store.add_trial(slot, record)
-            session.observer.trial_finished(slot, record)
+            session.observer.trial_finished(slot, [record])
         return trial.cpu_seconds
 
 

@@ -1,6 +1,7 @@
 """Show a running campaign: a live display on a terminal, plain lines in a pipe."""
 
 import time
+from collections.abc import Sequence
 from typing import Self
 
 from rich.console import Console as RichConsole
@@ -27,6 +28,10 @@ def minutes(seconds: float) -> str:
 def mebibytes(size: int | None) -> str:
     """Format bytes as ``181 MiB``; a dash for None."""
     return "–" if size is None else f"{size / 2**20:,.0f} MiB"
+
+
+def _label_trial(trial: Slot) -> str:
+    return trial.variant + (f" ({trial.role})" if trial.role != "V" else "")
 
 
 class PlainDisplay(Observer):
@@ -70,28 +75,31 @@ class PlainDisplay(Observer):
         again = f", again ({attempt})" if attempt else ""
         self._line(f"{design} block {block} of {blocks}{again}, about {minutes(seconds_left)} left")
 
-    def trial_finished(self, slot: Slot, record: TrialRecord) -> None:
-        self.done += 1
-        role = f" ({slot.role})" if slot.role != "V" else ""
-        level = f" in {slot.workload}" if slot.workload is not None else ""
-        level += f" at {slot.level} threads" if slot.level is not None else ""
-        fault, tps = record.trial.fault_text, record.last_tps
-        speed = f"{tps:,.0f} {self.speed}, " if tps is not None else ""
-        good = f"{speed}{self.memory} {mebibytes(record.trial.rss_peak)}"
-        outcome = f"FAULT: {safe(fault)}" if fault else good
-        self._line(f"  [{self.done}/{self.total}] {slot.variant}{role}{level}: {outcome}")
-
-    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
-        counts = "" if pairing.design == "pilot" else f"[{self.done + 2}/{self.total}] "
-        self.done += 2 if counts else 0
-        label = f"{pairing.variant} (A2)" if pairing.role == "A2" else pairing.variant
-        outcome = "; ".join(f"FAULT: {safe(fault)}" for fault in faults)
-        outcome = outcome or (
-            f"CPU per transaction {ratio:.3f} of the baseline's"
-            if ratio
-            else "no whole pair of slices"
-        )
-        self._line(f"  {counts}{label} beside the baseline: {outcome}")
+    def trial_finished(
+        self, trial: Slot, records: Sequence[TrialRecord], ratio: float | None = None
+    ) -> None:
+        counts = ""
+        if trial.design != "pilot":
+            self.done += len(records)
+            counts = f"[{self.done}/{self.total}] "
+        label = _label_trial(trial)
+        if isinstance(trial, Pairing):
+            label += " beside the baseline"
+            good = (
+                f"CPU per transaction {ratio:.3f} of the baseline's"
+                if ratio
+                else "no whole pair of slices"
+            )
+        else:
+            label += f" in {trial.workload}" if trial.workload is not None else ""
+            label += f" at {trial.level} threads" if trial.level is not None else ""
+            [record] = records
+            tps = record.last_tps
+            speed = f"{tps:,.0f} {self.speed}, " if tps is not None else ""
+            good = f"{speed}{self.memory} {mebibytes(record.trial.rss_peak)}"
+        faults = [r.trial.fault_text for r in records if r.trial.fault_text]
+        outcome = "; ".join(f"FAULT: {safe(fault)}" for fault in faults) or good
+        self._line(f"  {counts}{label}: {outcome}")
 
     def block_finished(
         self, design: str, block: int, disturbed: str | None, repeated: bool
@@ -165,24 +173,14 @@ class LiveDisplay(PlainDisplay):
         self._ends = time.monotonic() + seconds
         self._now["block"] = f"round {number}"
 
-    def trial_started(self, slot: Slot) -> None:
-        role = f" ({slot.role})" if slot.role != "V" else ""
+    def trial_started(self, trial: Slot) -> None:
         self._now |= {
-            "variant": slot.variant + role,
+            "variant": _label_trial(trial) + " | baseline" * isinstance(trial, Pairing),
             "step": "replaying" if self.replays else "starting",
             "tps": "–",
             "latency": "–",
             "RSS": "–",
         }
-
-    def duet_started(self, pairing: Pairing) -> None:
-        role = " (A2)" if pairing.role == "A2" else ""
-        self._now |= {"variant": f"{pairing.variant}{role} | baseline", "step": "starting"}
-        self._now |= {"tps": "–", "latency": "–", "RSS": "–"}
-
-    def duet_finished(self, pairing: Pairing, faults: list[str], ratio: float | None) -> None:
-        super().duet_finished(pairing, faults, ratio)
-        self._progress.update(self._trials, completed=self.done)
 
     def step_started(self, step: Step) -> None:
         self._now |= {"step": step.title, "tps": "–", "latency": "–"}
@@ -195,8 +193,10 @@ class LiveDisplay(PlainDisplay):
                 "latency": "–" if tick.latency is None else f"{tick.latency:.2f} ms",
             }
 
-    def trial_finished(self, slot: Slot, record: TrialRecord) -> None:
-        super().trial_finished(slot, record)
+    def trial_finished(
+        self, trial: Slot, records: Sequence[TrialRecord], ratio: float | None = None
+    ) -> None:
+        super().trial_finished(trial, records, ratio)
         self._progress.update(self._trials, completed=self.done)
 
     def search_progressed(self, progress: SearchProgress) -> None:

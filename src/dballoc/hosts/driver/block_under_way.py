@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dballoc import readers
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Slot
 from dballoc.hosts.block_messages import MOST_FILE_BYTES, MOST_FILES, MOST_NOTICES
 from dballoc.hosts.place_blocks import BlockKey, Host, HostPair
 
@@ -64,7 +64,7 @@ class BlockUnderWay:
 
     pair: HostPair
     key: BlockKey
-    trials: Mapping[int, Slot | Pairing]
+    trials: Mapping[int, Slot]
     given_at: float
     latest_end: float
     began: float = field(default_factory=time.monotonic)
@@ -82,7 +82,7 @@ class BlockUnderWay:
         """The one that runs the block, and its servers."""
         return self.pair.server
 
-    def begin_trial(self, position: int) -> Slot | Pairing:
+    def begin_trial(self, position: int) -> Slot:
         """Note that a trial begins, and return it. Unfit if the block has none there, or had it, or
         if another is under way.
         """
@@ -97,11 +97,11 @@ class BlockUnderWay:
         return trial
 
     @property
-    def trial_under_way(self) -> Slot | Pairing | None:
+    def trial_under_way(self) -> Slot | None:
         """The trial that has begun and has no rows yet."""
         return None if self.position is None else self.trials[self.position]
 
-    def check_position(self, position: int) -> Slot | Pairing:
+    def check_position(self, position: int) -> Slot:
         """Return the trial under way. Unfit if an answer is of another."""
         trial = self.trial_under_way
         if trial is None or position != self.position:

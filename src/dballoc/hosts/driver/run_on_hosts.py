@@ -19,7 +19,6 @@ from dballoc.errors import Failure, UsageError
 from dballoc.experiment import experiment_file
 from dballoc.experiment.designs import Design
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.schedule import Pairing, Slot
 from dballoc.hosts import place_blocks
 from dballoc.hosts.block_messages import (
     BlockFinished,
@@ -34,7 +33,6 @@ from dballoc.hosts.block_messages import (
 )
 from dballoc.hosts.block_request import (
     BlockRequest,
-    ChosenSlices,
     find_secret,
     select_common_columns,
 )
@@ -308,19 +306,14 @@ class DriverLoop:
         self._executor.start_block(host, request)
 
     def _make_request(self, key: BlockKey, pair: HostPair) -> BlockRequest:
-        setting, chosen = self._campaign.setting, self._campaign.blocks[key.design].slices
-        slices = (
-            ChosenSlices(seconds=chosen.seconds, pairs=chosen.pairs, discard=chosen.discard)
-            if chosen
-            else None
-        )
+        setting = self._campaign.setting
         return BlockRequest(
             dballoc=dballoc.__version__,
             experiment=experiment_file.format_experiment(setting.experiment),
             design=Design(key.design),
             block=key.number,
             attempt=key.attempt,
-            slices=slices,
+            slices=self._campaign.blocks[key.design].slices,
             variants={
                 name: select_common_columns(variant.make_row())
                 for name, variant in setting.variants.items()
@@ -389,10 +382,7 @@ class DriverLoop:
             case TrialStarted():
                 trial = block.begin_trial(message.position)
                 self._results.add(make_begun_trial_row(block, message.position))
-                if isinstance(trial, Slot):
-                    self._observer.trial_started(trial)
-                else:
-                    self._observer.duet_started(trial)
+                self._observer.trial_started(trial)
             case FilePiece():
                 self._store.add_file(block, message)
             case TrialFinished():
@@ -430,11 +420,7 @@ class DriverLoop:
     def _finish_trial(self, block: BlockUnderWay, message: TrialFinished) -> None:
         trial = block.check_position(message.position)
         self._store.add_trial(block, message)
-        if isinstance(trial, Pairing):
-            faults = [text for record in message.trials if (text := record.trial.fault_text)]
-            self._observer.duet_finished(trial, faults, None)
-        else:
-            self._observer.trial_finished(trial, message.trials[0])
+        self._observer.trial_finished(trial, message.trials)
 
     def _finish_block(self, block: BlockUnderWay, message: BlockFinished) -> None:
         if block.finished != set(block.trials):

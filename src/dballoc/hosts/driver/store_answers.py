@@ -9,7 +9,7 @@ from dballoc import readers
 from dballoc.campaign.results_directory import ResultsDirectory
 from dballoc.errors import UsageError
 from dballoc.experiment.model import Experiment
-from dballoc.experiment.schedule import Pairing, Slot
+from dballoc.experiment.schedule import Slot
 from dballoc.files.output_directory import OutputDirectory
 from dballoc.hosts.block_messages import FilePiece, TrialFinished
 from dballoc.hosts.driver.block_under_way import BlockUnderWay
@@ -62,7 +62,7 @@ class AnswerStore:
         """
         trial = block.check_position(message.position)
         records = message.trials
-        if len(records) != (2 if isinstance(trial, Pairing) else 1):
+        if len(records) != len(trial.servers):
             raise readers.Unfit(f"it sent {len(records)} records of a trial")
         for record in records:
             _check_record(record, self._experiment)
@@ -72,9 +72,7 @@ class AnswerStore:
         block.finished.add(message.position)
         block.position = None
 
-    def add_lost_trial(
-        self, block: BlockUnderWay, host: Host, reason: str
-    ) -> Slot | Pairing | None:
+    def add_lost_trial(self, block: BlockUnderWay, host: Host, reason: str) -> Slot | None:
         """Store the trial under way, if there is one, as the fault *host lost*, and return it.
         ``host``: the one of its hosts that was lost.
         """
@@ -88,14 +86,13 @@ class AnswerStore:
         block.position = None
         return trial
 
-    def add_host_lost(self, trial: Slot | Pairing, started: float, ended: float, text: str) -> None:
+    def add_host_lost(self, trial: Slot, started: float, ended: float, text: str) -> None:
         """Store a trial as the fault *host lost*; ``started``, ``ended``: Unix time."""
         self._directory.make_trial_directory(trial.label)
         lost = MeasuredTrial(
             started=started, ended=ended, outcome="fault", fault=HOST_LOST, fault_text=text
         )
-        count = 2 if isinstance(trial, Pairing) else 1
-        self._write(trial, [TrialRecord(trial=lost) for _ in range(count)])
+        self._write(trial, [TrialRecord(trial=lost) for _ in trial.servers])
 
     def add_block(self, row: BlockRow, *, is_ahead: bool) -> None:
         """Store a finished block; ``is_ahead``: of its look. Raises Unfit if its row is none."""
@@ -109,13 +106,10 @@ class AnswerStore:
         if block.directory is not None and block.position is not None:
             self._directory.remove_trial_directory(block.directory)
 
-    def _write(self, trial: Slot | Pairing, records: list[TrialRecord]) -> None:
+    def _write(self, trial: Slot, records: list[TrialRecord]) -> None:
         """Store a trial. Unfit if the database does not take its rows."""
         try:
-            if isinstance(trial, Pairing):
-                self._results.add_duet(trial, self._experiment.baseline, (records[0], records[1]))
-            else:
-                self._results.add_trial(trial, records[0])
+            self._results.add_trial(trial, *records)
         except sqlite3.IntegrityError as error:
             raise readers.Unfit(f"a trial's rows are none: {error}") from None
 
