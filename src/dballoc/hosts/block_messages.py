@@ -101,8 +101,8 @@ class BlockFinished(_Message):
         """The row. Raises Unfit if it does not fit its table."""
         [row] = _build_rows(MeasuredBlock, [self.row])
         for name in ("probe_before", "probe_after"):
-            if not 0 <= getattr(row, name) <= LONGEST_PROBE:
-                raise readers.Unfit(f"{name}: not between 0 and {LONGEST_PROBE:.0f}")
+            if not 0 <= (seconds := getattr(row, name)) <= LONGEST_PROBE:
+                raise readers.Unfit(f"{name}: {seconds} is not valid")
         return row
 
 

@@ -100,7 +100,14 @@ def run_trial(
     partner. ``templates``: those of baseline and partner. Interrupted if the user stops dballoc;
     OSError if that disk is full.
     """
-    trial = _RunningDuet(context, duet, pairing, slices, templates, directory)
+    trial = _RunningDuet(
+        context=context,
+        duet=duet,
+        pairing=pairing,
+        slices=slices,
+        templates=templates,
+        directory=directory,
+    )
     try:
         return trial.run()
     finally:
@@ -173,7 +180,7 @@ class _DuetSide:
             move_threads(self.client.pid, cpus)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _RunningDuet:
     """Both servers of a duet, and the slices that are played on them."""
 
